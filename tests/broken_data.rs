@@ -219,7 +219,7 @@ fn half_written_files_say_so() {
     fails(
         "a.jsonl",
         half,
-        &["a.jsonl:2", "half of a JSON value"],
+        &["a.jsonl:2", "incomplete JSON"],
         "delete it",
     );
     let outcome = Room::with("a.jsonl", half).read("a.jsonl", OnBadRow::Skip);
@@ -372,8 +372,8 @@ fn nothing_to_read_is_an_error_of_its_own() {
     for name in ["a.txt", "a.jsonl", "a.json", "a.csv"] {
         fails(name, b"", &[name], "");
     }
-    fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "holds text");
-    fails("a.json", b"[]", &["a.json", "no text"], "holds text");
+    fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "with text");
+    fails("a.json", b"[]", &["a.json", "no text"], "with text");
     fails("a.csv", b"text,n\n", &["a.csv", "no rows"], "header");
     let room = Room::new();
     fs::create_dir(room.path("empty.jsonl")).unwrap();
@@ -384,7 +384,7 @@ fn nothing_to_read_is_an_error_of_its_own() {
         &["absent.jsonl", "does not exist"],
         "",
     );
-    expect(&room, "*.jsonl.gz", &["matches no file"], "`*`");
+    expect(&room, "*.jsonl.gz", &["matches no files"], "`*`");
 }
 
 #[test]
@@ -447,7 +447,7 @@ fn what_is_no_data_is_recognised() {
     fails(
         "a.csv",
         b"a,a\n1,2\n",
-        &["a.csv:1", "called `a`"],
+        &["a.csv:1", "named `a`"],
         "first line",
     );
     fails("a.csv", b"text,n\na\n", &["a.csv:2", "1 columns"], "quotes");

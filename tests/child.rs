@@ -193,7 +193,7 @@ fn a_chat_template_that_asks_for_gigabytes_is_stopped_by_the_child() {
     assert!(choose("{{ messages[0].content }}").unwrap());
     let doubling = "{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}";
     let error = choose(doubling).unwrap_err();
-    assert!(error.to_string().contains("crafted to do harm"), "{error}");
+    assert!(error.to_string().contains("malicious"), "{error}");
     let replacing = "{% set ns = namespace(a='x' * 9) %}{% for i in range(12) %}{% set ns.a = ns.a | replace('x', 'xxxxxxxxxx') %}{% endfor %}";
     assert!(choose(replacing).is_err());
 }

@@ -112,11 +112,11 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     };
     let runs = || std::fs::read_dir(dir.path().join("runs")).unwrap().count();
     let (first, told) = ladder("");
-    assert!(!first.contains("finished before"), "{first}{told}");
+    assert!(!first.contains("finished earlier"), "{first}{told}");
     assert_eq!(runs(), 3);
     let (second, told) = ladder("");
     assert!(
-        second.contains("3 of 3 runs finished before"),
+        second.contains("3 of 3 runs finished earlier"),
         "{second}{told}"
     );
     assert!(told.contains("--fresh trains it again"), "{told}");
@@ -133,7 +133,7 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     let file = std::fs::File::options().append(true).open(&poem).unwrap();
     file.set_modified(newer).unwrap();
     let (third, _) = ladder(" --dry-run");
-    assert!(!third.contains("finished before"), "{third}");
+    assert!(!third.contains("finished earlier"), "{third}");
     // A plan of one of them names the machine that it is for.
     let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
     let told = text(&plan.stderr);
@@ -190,17 +190,17 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "gone", "--tasks", "arc,made_sort", "--limit", "2"],
         2,
-        &["no task is called `arc`", "arc_easy", "eval --list"],
+        &["unknown task `arc`", "arc_easy", "eval --list"],
     ),
     (
         &["eval", "gone", "--tasks", "made_sort", "--shots", "2"],
         2,
-        &["names no source of worked examples"],
+        &["has no source of few-shot examples"],
     ),
     (
         &["report", "gone", "--to", "r.pdf"],
         2,
-        &["none of .html, .md, .svg and .png", "rsvg-convert"],
+        &["is not an .html, .md, .svg or .png file", "rsvg-convert"],
     ),
     (
         &["eval", "gone", "--tasks", "absent.yaml"],
@@ -210,13 +210,13 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "gone", "--tasks", "made_sort, made_sor"],
         2,
-        &["no task is called `made_sor`", "did you mean made_sort?"],
+        &["unknown task `made_sor`", "did you mean made_sort?"],
     ),
     (
         &["train", "smoke", "-s", "eval.tasks=[made_sor]", "--dry-run"],
         2,
         &[
-            "eval.tasks: no task is called `made_sor`",
+            "eval.tasks: unknown task `made_sor`",
             "did you mean made_sort?",
         ],
     ),
@@ -234,14 +234,14 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["card", "gone", "--license", "MIT license"],
         2,
-        &["the hub's identifiers"],
+        &["hub identifiers"],
     ),
     (&["release", "gone"], 2, &["gone", "llmtui runs"]),
     (&["release", "."], 2, &["holds no config.json"]),
     (
         &["release", "chats.jsonl"],
         2,
-        &["is a file", "name the folder"],
+        &["is a file", "name its folder"],
     ),
     (&["release", ".", "--upload"], 2, &["--repo"]),
     (&["release", ".", "--repo", "model"], 2, &["OWNER/NAME"]),
@@ -269,7 +269,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["presets", "eject", "nothing"],
         2,
-        &["no preset is called `nothing`", "smoke"],
+        &["unknown preset `nothing`", "smoke"],
     ),
     (
         &[
@@ -338,7 +338,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "chats.jsonl", "--tasks", ","],
         2,
-        &["--tasks names no task", "llmtui eval --list"],
+        &["--tasks is empty", "llmtui eval --list"],
     ),
     (
         &["data", "inspect", "chats.jsonl", "--seq-len", "0"],
@@ -348,7 +348,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["--theme", "nope", "presets", "list"],
         2,
-        &["there is no theme nope"],
+        &["unknown theme nope"],
     ),
     (&["--hardware", "nope.json", "runs"], 2, &["nope.json"]),
 ];
@@ -448,7 +448,7 @@ fn tasks_are_listed_as_json() {
 fn a_template_without_a_start_model_says_that_its_weights_are_random() {
     let dir = tempfile::tempdir().unwrap();
     let said =
-        "sft is a template, and without a start model it trains a new small model on made-up rows";
+        "sft is a template: without a start model it trains a new small model on synthetic rows";
     for args in [
         &["init", "sft", "--to", "start"][..],
         &["train", "sft", "--dry-run"],
@@ -488,10 +488,7 @@ fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
     )
     .unwrap();
     let said = plan("one.jsonl");
-    assert!(
-        said.contains("one document, of which the end is held out"),
-        "{said}"
-    );
+    assert!(said.contains("one document; its end is held out"), "{said}");
 }
 
 #[test]
@@ -515,11 +512,14 @@ fn a_refused_evaluation_leaves_nothing_behind() {
         assert!(!left.exists(), "{args:?}: {:?}", left.read_dir());
     };
     let tasks = ["--tasks", "made_sort", "--limit", "2"];
-    refused(&[&["model"][..], &tasks].concat(), "no task is left");
+    refused(
+        &[&["model"][..], &tasks].concat(),
+        "can answer none of the tasks",
+    );
     refused(&[&["judge"][..], &tasks].concat(), "is a reward model");
     refused(
         &[&["bare"][..], &tasks].concat(),
-        "description of a model alone",
+        "model config but no weights",
     );
     std::fs::write(
         dir.path().join("rows.jsonl"),
@@ -530,7 +530,7 @@ fn a_refused_evaluation_leaves_nothing_behind() {
     std::fs::write(dir.path().join("mine.yaml"), task).unwrap();
     // The second model is refused before the first is asked.
     let mine = ["model", "bare", "--tasks", "mine.yaml"];
-    refused(&mine, "description of a model alone");
+    refused(&mine, "model config but no weights");
     let asked = llmtui(dir.path(), &["eval", "model", "--tasks", "mine.yaml"]);
     assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
     assert!(dir.path().join("evals").is_dir());
@@ -693,5 +693,5 @@ fn an_adapter_that_counts_nothing_is_told_of() {
         "out",
     ];
     let said = text(&llmtui(dir.path(), &words).stderr);
-    assert!(said.contains("a weight of 0 adds nothing"), "{said}");
+    assert!(said.contains("a weight of 0 leaves it out"), "{said}");
 }

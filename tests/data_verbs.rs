@@ -137,10 +137,7 @@ fn every_shape_of_the_demonstration_sets_loads_renders_and_shows() {
         dir.path(),
         &["inspect", "tools.json", "--template", "chatml"],
     );
-    assert!(
-        page.contains("Tools that the template leaves out"),
-        "{page}"
-    );
+    assert!(page.contains("Tools dropped by the template"), "{page}");
     let strict = llmtui(
         dir.path(),
         &["inspect", "tools.json", "--template", "chatml", "--strict"],
@@ -361,10 +358,7 @@ fn rows_go_from_format_to_format_and_back() {
         "pc.csv",
     ];
     let refused_cells = refused(dir.path(), &cells);
-    assert!(
-        refused_cells.contains("a cell holds text"),
-        "{refused_cells}"
-    );
+    assert!(refused_cells.contains("a cell is text"), "{refused_cells}");
     let lost = refused(dir.path(), &["convert", "tools.json", "--to", "alpaca"]);
     assert!(
         lost.contains("tools.json:") && lost.contains("tools"),
@@ -501,7 +495,7 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
         &["batches", "--run", "smoke", "--loss", "--checkpoint", "7"],
     );
     assert!(
-        gone.contains("no checkpoint of step 7") && gone.contains("it keeps"),
+        gone.contains("no checkpoint at step 7") && gone.contains("it keeps"),
         "{gone}"
     );
 
@@ -513,7 +507,7 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
     assert!(checked.contains("65 tokens"), "{checked}");
     let gone = outcome(&["model", "show", "smoke@7"]);
     let gone = String::from_utf8_lossy(&gone.stderr).into_owned();
-    assert!(gone.contains("no checkpoint of step 7"), "{gone}");
+    assert!(gone.contains("no checkpoint at step 7"), "{gone}");
 
     let made = program(&[
         "train",

@@ -176,7 +176,7 @@ fn probes_test_causes_on_the_run_s_data_and_weights() {
     ] {
         assert_eq!(status(id), Some(wanted), "{id}: {all:#?}");
     }
-    assert_eq!(probed.status.code(), Some(4), "something fails");
+    assert_eq!(probed.status.code(), Some(4), "a finding fails");
 }
 
 /// Every rule that stands behind a verdict is in its row of docs/diagnosis.md.

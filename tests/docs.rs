@@ -84,7 +84,7 @@ fn metrics() -> String {
          LLMTUI_UPDATE_DOCS=1 cargo test --test docs -->\n\n\
          # Metrics\n\n\
          What a run measures, under the ids of its log. A band says where a value is expected once the warm-up is over, and who\n\
-         says so: literature, derived from the definition, or a rule of thumb. Bands hold for the estimator that is named beside them\n\
+         says so: literature, derived from the definition, or a rule of thumb. Bands apply to the named estimator\n\
          and for no other. Ids that end in `/layer` have a value for each block (`Probed` events, pane Health).\n",
     );
     text.push_str("\n## Every run\n");
@@ -158,7 +158,7 @@ fn metrics() -> String {
         let (id, cadence, cost) = (probe.id, probe.cadence.words(), probe.cost);
         let _ = write!(
             text,
-            "\n### {id}\n\nCadence: {cadence}. Cost of a look: {cost}.\n"
+            "\n### {id}\n\nCadence: {cadence}. Cost per probe: {cost}.\n"
         );
         probe
             .metrics

@@ -133,7 +133,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", said(&output));
     assert!(
-        said(&output).contains("nothing can be logged"),
+        said(&output).contains("the log cannot be written"),
         "{}",
         said(&output)
     );
@@ -483,10 +483,10 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
     let told = said(&stopped);
     assert_eq!(code(&stopped), 130, "{told}");
     assert!(
-        told.contains("of 4,000 items of many are answered and kept in evals/"),
+        told.contains("of 4,000 items of many are answered and saved in evals/"),
         "{told}"
     );
-    assert!(told.contains("the same command goes on there"), "{told}");
+    assert!(told.contains("run the same command to continue"), "{told}");
     let before = kept().unwrap();
     let whole = place
         .shell("exec $P eval small --tasks ./many.yaml")

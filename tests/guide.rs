@@ -127,7 +127,7 @@ fn questions_are_answered_with_the_facts_of_machine_and_spec() {
     );
     let (ok, text) = llmtui(&["guide", "xyzzy"], dir.path());
     assert!(
-        !ok && text.contains("no page answers `xyzzy`") && text.contains("overfitting"),
+        !ok && text.contains("no page matches `xyzzy`") && text.contains("overfitting"),
         "{text}"
     );
 }

@@ -77,7 +77,7 @@ impl Place {
         let output = self.go(&format!("{LIMIT}; exec $P {words}"));
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-        assert!(said.contains("crafted to do harm"), "{words}: {said}");
+        assert!(said.contains("malicious"), "{words}: {said}");
     }
 
     fn runs(&self) -> Vec<PathBuf> {

@@ -286,7 +286,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
     let out = bench.llmtui(&["engine", "script", "tiny", "--slurm"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(
-        text(&out.stderr).contains("finished all its steps"),
+        text(&out.stderr).contains("completed all its steps"),
         "{}",
         text(&out.stderr)
     );
@@ -360,7 +360,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
     for (words, phrase) in [
         (
             &["my spec.yaml", "--slurm", "--gpus", "2"][..],
-            "would stand idle",
+            "would be idle",
         ),
         (
             &[
@@ -371,7 +371,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
                 "-s",
                 "engine=torch",
             ],
-            "micro_batch_size is 1",
+            "micro_batch_size 1 is shared",
         ),
         (
             &[
@@ -388,7 +388,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
         ),
         (
             &["my spec.yaml", "--slurm", "--nodes", "2"],
-            "computes on one machine",
+            "runs on one machine",
         ),
         (
             &[
@@ -420,7 +420,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
             "letters, digits",
         ),
         (&["my spec.yaml"], "--slurm"),
-        (&["nowhere", "--slurm"], "no preset and no file"),
+        (&["nowhere", "--slurm"], "no preset or file"),
         (&["my spec.yaml", "--slurm", "-s", "n_layers=x"], "n_layer"),
         (
             &[
@@ -433,7 +433,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
         ),
         (
             &["my spec.yaml", "--skypilot", "-s", "engine=torch"],
-            "which GPU",
+            "needs a GPU type",
         ),
         (
             &["../x.yaml", "--skypilot"],

@@ -127,7 +127,7 @@ fn train(fixture: &Fixture, backend: Backend, steps: u64) -> Record {
 fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps: u64) -> Record {
     let settings = &fixture.train;
     let mut model = fixture.start(backend);
-    model.set_arithmetic(arithmetic).unwrap();
+    model.set_compute_dtype(arithmetic).unwrap();
     let optimizer = OptimizerConfig::AdamW(
         serde_json::from_value(serde_json::json!({
             "lr": settings.lr, "beta1": settings.beta1, "beta2": settings.beta2,
@@ -347,7 +347,7 @@ fn gradients_in_bf16_point_where_those_in_f32_do() {
 
 fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
     let mut model = fixture.start(Backend::Fused);
-    model.set_arithmetic(arithmetic).unwrap();
+    model.set_compute_dtype(arithmetic).unwrap();
     let (inputs, targets) = fixture.batch(&fixture.values::<u32>("tokens"), 0);
     let batch = TokenBatch {
         inputs: &inputs,

@@ -300,7 +300,7 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     });
     term.wait_text("training");
     term.press("3");
-    term.wait_text("A base model continues your text");
+    term.wait_text("A base model completes your text");
     term.press("KING:\r");
     term.wait_text("the context of");
     expect_growth("the log, while chatting", || place.log().len());
@@ -333,11 +333,11 @@ fn a_run_that_is_left_says_how_to_come_back_and_a_name_is_enough() {
     term.press("l");
     assert_eq!(term.wait_exit(), 0);
     term.assert_restored();
-    term.wait_text("trains on · llmtui attach tiny-");
+    term.wait_text("keeps training · llmtui attach tiny-");
     let mut term = Term::llmtui(&place, &["attach", "tiny"], (80, 24));
     term.wait_text("training");
     stop_and_leave(&mut term);
-    assert!(!term.text().contains("trains on"), "{}", term.text());
+    assert!(!term.text().contains("keeps training"), "{}", term.text());
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn the_wizard_leads_from_nothing_to_a_run() {
     term.press("n");
     for title in [
         "What should the model do?",
-        "What should it learn from?",
+        "What data should it learn from?",
         "What should it start from?",
         "How should it learn?",
         "Which size and recipe?",
@@ -589,7 +589,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.press("j");
     term.wait_text("▸ follow instructions");
     term.press("\r");
-    term.wait_text("What should it learn from?");
+    term.wait_text("What data should it learn from?");
     // This goal begins at a file of one's own. Arrows: on the row of a path, letters are text.
     term.wait_text("▸ my own file or folder");
     term.press("\x1b[B");
@@ -605,7 +605,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.wait_text("What should it start from?");
     term.wait_text("▸ a base model");
     term.press("\x1b");
-    term.wait_text("What should it learn from?");
+    term.wait_text("What data should it learn from?");
     term.wait_text("▸ prompts with good answers");
     term.press("\x1b[A\x1b[A");
     term.wait_text("▸ Tiny Shakespeare");

@@ -108,11 +108,11 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
     );
     assert_eq!(code, 0, "{out}{errors}");
     assert!(
-        out.contains("laid out in out") && out.contains("an upload would send to me/tiny"),
+        out.contains("staged in out") && out.contains("an upload would send to me/tiny"),
         "{out}"
     );
     assert!(
-        out.contains("LFS") && out.contains("nothing was sent"),
+        out.contains("LFS") && out.contains("nothing was uploaded"),
         "{out}"
     );
     let sums = fs::read_to_string(at("out/SHA256SUMS")).unwrap();
@@ -276,7 +276,7 @@ fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
         &["export", "mine", "--base-model", "org/base", "--to", "x"],
         "--format peft",
     );
-    refused(&["release", "out", "--format", "peft"], "taken as it is");
+    refused(&["release", "out", "--format", "peft"], "used as it is");
     refused(&["release", "out", "--license", "mit"], "README.md");
     refused(
         &["release", "out", "--dtype", "f16"],

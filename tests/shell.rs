@@ -136,7 +136,7 @@ fn a_run_is_paused_resumed_stopped_read_and_deleted_from_the_shell() {
     assert!(say(&["pause", "small"]).contains("is paused"));
     let live = ask(&["rm", "--yes", "small"]);
     assert_eq!(live.status.code(), Some(2), "a live run stays: {live:?}");
-    assert!(say(&["resume", "small"]).contains("trains on"));
+    assert!(say(&["resume", "small"]).contains("is training"));
     let paused_at = place.step();
     place.await_step(paused_at + 1);
     let stopped = say(&["stop"]);
@@ -148,7 +148,7 @@ fn a_run_is_paused_resumed_stopped_read_and_deleted_from_the_shell() {
     let events = say(&["logs", "small", "--json"]);
     let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"]["type"], "Finished", "{last}");
-    assert!(say(&["resume", place.run.id()]).contains("trains on"));
+    assert!(say(&["resume", place.run.id()]).contains("is training"));
     assert!(place.run.is_alive());
     say(&["stop", "--now", "small"]);
     let unasked = ask(&["rm", "small"]);
@@ -192,7 +192,7 @@ fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
     let text = String::from_utf8(asked.stdout).unwrap();
     for words in [
         "rescued because",
-        "it goes on at step",
+        "it continues at step",
         "10.00",
         "--yes does it",
     ] {

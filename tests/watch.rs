@@ -304,7 +304,7 @@ fn nothing_is_written_and_what_is_no_log_is_said_so() {
     assert!(missing.contains("gone"), "{missing}");
     let empty = find(dir.path(), None).unwrap_err().to_string();
     assert!(
-        empty.contains("no log in") && empty.contains("trainer_state"),
+        empty.contains("no log found in") && empty.contains("trainer_state"),
         "{empty}"
     );
     // Documents are no log, and neither is a pickle.
@@ -449,7 +449,7 @@ fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(
-        said.contains("holds no step") && said.contains("--follow"),
+        said.contains("has no training step") && said.contains("--follow"),
         "{said}"
     );
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
@@ -496,7 +496,7 @@ fn readings_that_are_not_finite_are_told_with_their_series_and_step() {
     let text = String::from_utf8(out.stdout).unwrap();
     for phrase in [
         "warning: train/loss: 3 of 6 readings are not finite (NaN or infinite), the first at step 4; \
-         lowest and highest are of the others\n",
+         lowest and highest are of the finite ones\n",
         "warning: kl: 6 of 6 readings are not finite (NaN or infinite), the first at step 1\n",
     ] {
         assert!(text.contains(phrase), "{phrase}: {text}");
@@ -542,8 +542,8 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         let (code, said) = again(&[]);
         assert_eq!(code, Some(2), "{said}");
         for words in [
-            "report.md is there already",
-            "no report of",
+            "report.md already exists",
+            "is not a report of",
             "try: ",
             "--force",
         ] {
@@ -558,7 +558,7 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         (&["diagnose", log, "--probe"][..], "a log has neither"),
         (&["diagnose", log, "--map", "val/loss=nothing"], "nothing"),
         (&["diagnose", "no-such-run"], "no run"),
-        (&["report", "Cargo.toml"], "no log that is known"),
+        (&["report", "Cargo.toml"], "not a known log"),
     ] {
         let out = llmtui(args);
         let said = String::from_utf8(out.stderr).unwrap();

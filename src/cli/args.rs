@@ -7,7 +7,7 @@ use crate::pipeline;
 use crate::spec::{self, Loaded, SpecSources};
 use std::path::PathBuf;
 
-/// Which spec to load: a preset's name or a file, with overrides.
+/// Which spec to load: a preset's name or a file, plus overrides.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecArgs {
     /// A preset's name (see `llmtui presets list`) or the path of a YAML file
@@ -95,7 +95,7 @@ pub struct SamplingArgs {
     /// Keep the smallest set of tokens whose probability reaches P; 1 keeps all
     #[arg(long, value_name = "P", value_parser = probability)]
     pub top_p: Option<f32>,
-    /// Keep tokens with at least P times the top-1 probability; 0 keeps all
+    /// Keep tokens with at least P times the top token's probability; 0 keeps all
     #[arg(long, value_name = "P", value_parser = fraction)]
     pub min_p: Option<f32>,
     /// Penalize tokens already in the context; 1 turns it off
@@ -107,7 +107,7 @@ pub struct SamplingArgs {
     /// Stop when this text is generated; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
-    /// When the context is full: stop, or roll (drop the oldest tokens). Default: conversations stop, base models roll
+    /// When the context is full: stop, or roll (drop the oldest tokens). Default: stop in conversations, roll for base models
     #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
     pub context: Option<String>,
 }

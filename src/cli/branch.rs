@@ -97,9 +97,9 @@ impl Branch {
         let first = self.changes.iter().find(|(path, ..)| shaped(path));
         if let Some((path, was, is)) = first {
             let what =
-                format!("a branch keeps what its checkpoint holds: {path} is {was}, not {is}");
+                format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
             let hint = format!(
-                "a run from its weights: llmtui train SPEC -s train.from={}",
+                "start a new run from its weights: llmtui train SPEC -s train.from={}",
                 shown(&from.path)
             );
             return Err(Failure::yours(what, hint).into());
@@ -109,7 +109,7 @@ impl Branch {
         // What epochs come to is known once the data are read.
         if train.epochs.is_none() && max_steps <= from.step {
             let what = format!(
-                "step {} is the last of max_steps {}: nothing is left to train",
+                "step {} is the last one (max_steps {}): nothing is left to train",
                 grouped(from.step),
                 grouped(max_steps)
             );
@@ -126,9 +126,9 @@ impl Branch {
                 && self.changes.iter().any(|(path, ..)| path.ends_with(&end))
             {
                 let what =
-                    format!("{key} was set to {value} by hand, and the checkpoint keeps that");
+                    format!("{key} was tuned live to {value}, and the checkpoint keeps that");
                 let hint =
-                    format!("branch without -s {key}=…, and set it with t on the run's screen");
+                    format!("branch without -s {key}=…, then set it with t on the run's screen");
                 return Err(Failure::yours(what, hint).into());
             }
         }
@@ -172,9 +172,9 @@ impl Branch {
             .map(|(path, _, is)| format!(" -s {path}={is}"))
             .collect();
         Failure::yours(
-            format!("a branch goes on in the data of its checkpoint: {why}"),
+            format!("a branch continues in the data of its checkpoint: {why}"),
             format!(
-                "a run from its weights: llmtui train {} -s train.from={}{sets}; or --force, which keeps the optimizer's state and the count of steps",
+                "start a new run from its weights: llmtui train {} -s train.from={}{sets}; or use --force, which keeps the optimizer state and the step count",
                 shown(&self.parent.spec_path()),
                 shown(&from.path)
             ),
@@ -189,7 +189,7 @@ impl Branch {
             None => format!("{parent} again, from the start"),
         }];
         if self.changes.is_empty() {
-            lines.push("  nothing differs: it repeats its parent from there".into());
+            lines.push("  no setting differs: it repeats its parent from there".into());
         }
         let width = self
             .changes

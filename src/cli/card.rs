@@ -14,34 +14,34 @@ use crate::tasks::{self, Summary};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Write a run's model card: README.md with the hub's metadata, procedure, data, evaluation, environment
+/// Write a run's model card: README.md with hub metadata, training procedure, data, evaluation, environment
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui card shakespeare --license mit
   llmtui card runs/… --license apache-2.0 --to out/model/README.md
   llmtui card my-lora-run --format peft --base-model org/name     # of the adapter alone; else of base and adapter merged
 
-Results come from llmtui eval. What only people know (intended use, limits, the data's license) is asked for in the card.")]
+Results come from llmtui eval. The card has placeholders for what only you know (intended use, limitations, the data's license).")]
 pub struct Args {
-    /// A run: its directory, its id or a part of it
+    /// A run: directory, id or part of an id
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// What the card is of: `hf` the whole model, adapters merged; `peft` the adapter of a LoRA, DoRA or QLoRA run alone
+    /// What the card describes: `hf` the whole model, adapters merged; `peft` only the adapter of a LoRA, DoRA or QLoRA run
     #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = ["hf", "peft"])]
     pub format: String,
-    /// The base's id on the hub; default: what the run started from
+    /// Hub id of the base model; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
-    /// The license, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
+    /// License, as a hub identifier: apache-2.0, mit, cc-by-4.0, other …
     #[arg(long, value_name = "ID", value_parser = license)]
     pub license: Option<String>,
-    /// A language of its texts, by the code of ISO 639 (en, de; code for programs); may be repeated
+    /// Language of the texts, as an ISO 639 code (en, de; code for programs); may be repeated
     #[arg(long = "language", value_name = "CODE", value_parser = language)]
     pub languages: Vec<String>,
-    /// The file to write; one that is there is not written over
+    /// Output file; an existing one is not overwritten
     #[arg(long, value_name = "FILE", default_value = "README.md")]
     pub to: PathBuf,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
     /// Folder of evaluations (see llmtui eval --out)
@@ -60,12 +60,12 @@ pub(super) fn license(text: &str) -> Result<String, String> {
                     |near| format!(": did you mean {near}?"),
                 );
                 Err(format!(
-                    "the hub lists no such license{near} `other` stands for one that it does not list"
+                    "the hub lists no such license{near} use `other` for one that is not listed"
                 ))
             }
         },
         false => Err(
-            "the hub's identifiers are small letters, digits, `-` and `.`: apache-2.0, mit, other"
+            "hub identifiers are lowercase letters, digits, `-` and `.`: apache-2.0, mit, other"
                 .into(),
         ),
     }
@@ -75,14 +75,14 @@ pub(super) fn language(text: &str) -> Result<String, String> {
     let is_code = (2..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase());
     match is_code || matches!(text, "code" | "multilingual") {
         true => Ok(text.into()),
-        false => Err("a code of ISO 639 has two or three small letters: en, de, swa".into()),
+        false => Err("an ISO 639 code has two or three lowercase letters: en, de, swa".into()),
     }
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::named(&args.run, cx)?;
     if args.to.exists() && !args.force {
-        let what = format!("{} is there already", shown(&args.to));
+        let what = format!("{} already exists", shown(&args.to));
         return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
     }
     let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
@@ -102,7 +102,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             let source = Source::open(&folder).map_err(|e| export::failed(&e))?;
             if source.from.adapter().is_some() {
                 tell!(
-                    "the card is of base and adapter merged; --format peft is of the adapter alone"
+                    "the card describes base and adapter merged; --format peft describes the adapter only"
                 );
             }
             card(&source, "f32", &about)
@@ -111,7 +111,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     write_atomic(&args.to, text.as_bytes()).map_err(|e| Failure::not_written(&args.to, &e))?;
     say!("{}", shown(&args.to))?;
     if args.license.is_none() {
-        say!("no license is named in it: --license apache-2.0, mit, other …")?;
+        say!("it names no license: --license apache-2.0, mit, other …")?;
     }
     Ok(Exit::Done)
 }

@@ -16,11 +16,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Print a script that lets a shell complete presets, runs and settings
+/// Print a completion script for your shell: presets, runs and settings
 ///
-/// The script asks llmtui at each TAB, so that it knows the runs of now.
+/// The script calls llmtui at each TAB, so completions are always current.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "One line in the shell's own file:
+#[command(after_help = "Add one line to your shell's startup file:
   source <(llmtui completions bash)          in ~/.bashrc
   source <(llmtui completions zsh)           in ~/.zshrc, below compinit
   llmtui completions fish | source           in ~/.config/fish/config.fish")]

@@ -30,7 +30,7 @@ pub fn not_running(run: &RunDir, runs_dir: &Path) -> Failure {
     let summary = index::summarize(run);
     match summary.is_ok_and(|summary| summary.status == RunStatus::Finished) {
         true => Failure::yours(
-            format!("{} has finished all its steps", run.folder()),
+            format!("{} has completed all its steps", run.folder()),
             format!(
                 "train it longer: {} -s max_steps=N",
                 command("train --resume")
@@ -165,7 +165,7 @@ mod tests {
         assert!(stopped.what.ends_with(" is not running"), "{stopped:?}");
         assert!(stopped.hint.starts_with("llmtui resume "), "{stopped:?}");
         let completed = said(Outcome::Completed);
-        assert!(completed.what.ends_with(" has finished all its steps"));
+        assert!(completed.what.ends_with(" has completed all its steps"));
         assert!(
             completed.hint.contains("llmtui train --resume "),
             "{completed:?}"

@@ -11,11 +11,11 @@ use crate::run::RunDir;
 use std::io::Write;
 use std::time::Duration;
 
-/// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
+/// Diagnose a run: learning, diverged or overfitting; with evidence, cause and fix
 ///
 /// Reads the run's log, live or finished, or the log of another program (llmtui watch --list). --probe also tests causes: it
-/// looks at the run's past batches and at how far blocks have moved, and lets copies of the newest checkpoint take some steps at
-/// other learning rates. Exit codes: 0 nothing fails, 4 something fails.
+/// inspects the run's past batches and how far blocks have moved, and trains copies of the latest checkpoint for some steps at
+/// other learning rates. Exit codes: 0 no failures, 4 a finding fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui diagnose quickstart
@@ -32,10 +32,10 @@ pub struct Args {
     /// expected, source}]
     #[arg(long)]
     pub json: bool,
-    /// Test causes as well, on the run's data and on copies of its weights: about a minute, and the memory of a training
+    /// Also test causes on the run's data and on copies of its weights: takes about a minute, and as much memory as training
     #[arg(long)]
     pub probe: bool,
-    /// Seconds that copies may train with --probe
+    /// Time limit for training copies with --probe, in seconds
     #[arg(long, value_name = "N", requires = "probe", default_value_t = BUDGET.as_secs(), value_parser = clap::value_parser!(u64).range(5..=86_400))]
     pub probe_seconds: u64,
 }
@@ -53,8 +53,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut state = match &subject {
         Subject::Run(run) => run_ref::fold(run)?,
         Subject::Log(_) if args.probe => {
-            let what =
-                "--probe trains copies of a run's weights on its data, and a log has neither";
+            let what = "--probe trains copies of a run's weights on its data; a log has neither";
             return Err(Failure::yours(what, "leave --probe out").into());
         }
         Subject::Log(found) => fold_log(found, &args.log)?,

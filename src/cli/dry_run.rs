@@ -146,7 +146,7 @@ fn outline(
     let lacking = here.and_then(|torch| environment::python(torch, env).err());
     let lacking = lacking.map(|error| {
         format!(
-            "{error}: here the run would end at once; {}",
+            "{error}: here the run would fail at once; {}",
             EnvironmentError::HINT
         )
     });

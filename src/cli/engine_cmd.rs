@@ -21,9 +21,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Install and check what trains on GPUs: PyTorch, for `engine: torch`; write jobs for SLURM and SkyPilot
+/// Install and check the PyTorch engine (`engine: torch`); write jobs for SLURM and SkyPilot
 ///
-/// With a run's directory it is the process behind a viewer, which `train` starts.
+/// With a run's directory it runs the engine process itself; `train` starts that one.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -50,7 +50,7 @@ pub struct Args {
     /// Save and stop after this step
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
-    /// Compute with so many threads instead of the spec's
+    /// Number of compute threads, instead of the spec's
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Train even if a preflight check fails
@@ -100,7 +100,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             }
         }
         (None, Some(run_dir)) => train(&args, run_dir, cx),
-        (None, None) => Err(Failure::yours("engine needs a run's directory", "").into()),
+        (None, None) => {
+            Err(Failure::yours("engine needs a run's directory or a subcommand", "").into())
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use crate::workers::{Environment, EnvironmentError, environment, torch};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Install PyTorch for this program alone, in a virtual environment under your data folder
+/// Install PyTorch for llmtui only, in a virtual environment under your data folder
 ///
-/// By uv where it is in PATH, else by python3's venv and pip. About 3 GB with CUDA. What is interrupted goes on when it is called
-/// again. Nothing global is touched: delete the folder to undo it.
+/// Uses uv if it is in PATH, else python3's venv and pip. About 3 GB with CUDA. An interrupted installation continues when you run
+/// it again. Nothing global is changed: delete the folder to undo it.
 #[derive(Debug, clap::Args)]
 pub struct InstallArgs {
     /// What to install
@@ -21,19 +21,19 @@ pub struct InstallArgs {
     dry_run: bool,
 }
 
-/// Say which PyTorch trains, what it sees, and what is wrong with it
+/// Show which PyTorch is used, which GPUs it sees, and any problems
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
-    /// A Python or a virtual environment instead of the installed one
+    /// Use this Python or virtual environment instead of the installed one
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Call these machines by ssh and look at the PyTorch of each
+    /// Check the PyTorch of each of these machines over ssh
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
     nodes: Vec<String>,
-    /// With --nodes: the program there; default: llmtui in its PATH
+    /// With --nodes: path of the program there; default: llmtui in its PATH
     #[arg(long, value_name = "PATH", requires = "nodes")]
     program: Option<String>,
-    /// Print the finding as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub fn install(args: &InstallArgs, cx: &Context) -> anyhow::Result<Exit> {
         ),
         InstallError::Step(..) => Failure::machine(
             error.to_string(),
-            "look at its words above; the same command goes on where it stopped",
+            "see its output above; the same command continues where it stopped",
         ),
         error => Failure::machine(error.to_string(), ""),
     };

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A PyTorch on a cold disk takes its time.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Start ranks for an engine on another machine, which calls this by ssh or srun and talks over standard input and output
+/// Start ranks for an engine on another machine, which calls this over ssh or srun and communicates over standard input and output
 #[derive(Debug, clap::Args)]
 pub struct NodeArgs {}
 
@@ -108,7 +108,7 @@ fn passes(finding: &Finding) -> bool {
 fn meeting(config: &torch::Config, machines: &[Machine], abouts: &[Option<About>]) -> Finding {
     let finding = match node::address(config, machines, abouts) {
         Ok(address) => Finding::pass(format!(
-            "{address}, the first machine's, is where ranks meet; a firewall must let the machines through to each other"
+            "ranks connect to {address}, the first machine; firewalls must let the machines reach each other"
         )),
         Err(what) => Finding::fail(what, "", ""),
     };

@@ -17,10 +17,10 @@ use crate::workers::torch::{Device, Launcher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Write a job for SLURM or SkyPilot that trains a spec, or goes on with a run
+/// Write a job for SLURM or SkyPilot that trains a spec or resumes a run
 ///
-/// The job trains headless. A signal before the time limit makes it save a checkpoint; it is requeued and goes on until the run is
-/// complete. Nothing is submitted.
+/// The job trains headless. A signal before the time limit makes it save a checkpoint; it is then requeued and resumes until the
+/// run is complete. Nothing is submitted.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("kind").required(true).args(["slurm", "skypilot"])))]
 #[command(after_help = "Examples:
@@ -35,40 +35,40 @@ pub struct ScriptArgs {
     /// Change one value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Write a script for SLURM's sbatch; this or --skypilot
+    /// Write a script for SLURM's sbatch (or use --skypilot)
     #[arg(long)]
     slurm: bool,
-    /// Write a task for SkyPilot (YAML); this or --slurm
+    /// Write a task for SkyPilot, as YAML (or use --slurm)
     #[arg(long)]
     skypilot: bool,
-    /// Write it into this file, which must not exist; default: standard output
+    /// Output file, which must not exist; default: standard output
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// Nodes of a SLURM job, with engine=torch: ranks on each, which srun starts
+    /// With --slurm and engine=torch: number of nodes; srun starts ranks on each
     #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u64).range(1..=128))]
     nodes: Option<u64>,
-    /// GPUs of each node; with engine=torch one process for each. Default with engine=torch: engine.torch.ranks, or 1
+    /// GPUs per node; with engine=torch one process per GPU. Default with engine=torch: engine.torch.ranks, or 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     gpus: Option<u64>,
-    /// Processor cores. Default: 4 for each GPU; without GPUs train.threads, or 8
+    /// CPU cores. Default: 4 per GPU; without GPUs train.threads, or 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     cpus: Option<u64>,
-    /// With --slurm: the time limit of one allocation: HH:MM:SS, D-HH:MM:SS, minutes
+    /// With --slurm: time limit of one allocation (HH:MM:SS, D-HH:MM:SS, minutes)
     #[arg(long, value_name = "TIME", conflicts_with = "skypilot")]
     time: Option<String>,
-    /// With --slurm: the partition to submit to, as sinfo lists them; default: the cluster's own
+    /// With --slurm: partition to submit to, as listed by sinfo; default: the cluster's default
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
     partition: Option<String>,
-    /// The kind of GPU: as SkyPilot names it (H100, A100-80GB, L4; `sky show-gpus` lists them), or the cluster's own type for SLURM
-    /// (`sinfo -o %G` shows it)
+    /// GPU type: SkyPilot's name (H100, A100-80GB, L4; `sky show-gpus` lists them), or the SLURM cluster's own (`sinfo -o %G` shows
+    /// it)
     #[arg(long, value_name = "NAME", value_parser = word)]
     gpu: Option<String>,
-    /// With --skypilot: the bucket that keeps the runs, s3://… or gs://…; without one they are lost with the rented machine
+    /// With --skypilot: bucket that stores the runs, s3://… or gs://…; without one they are lost with the rented machine
     #[arg(long, value_name = "URL", conflicts_with = "slurm", value_parser = bucket)]
     bucket: Option<String>,
 }
 
-/// Say in one word how a run stands: live, finished, stopped, failed, crashed, empty
+/// Print a run's state in one word: live, finished, stopped, failed, crashed, empty
 #[derive(Debug, clap::Args)]
 pub struct StateArgs {
     /// A run's directory, id or name
@@ -81,12 +81,9 @@ fn time(text: &str) -> Result<String, Failure> {
     match slurm_seconds(text) {
         Some(_) => Ok(text.into()),
         None => Err(Failure::yours(
-            format!(
-                "--time {} is no time limit that SLURM reads",
-                one_line(text)
-            ),
+            format!("--time {} is not a SLURM time limit", one_line(text)),
             "HH:MM:SS (08:00:00), D-HH:MM:SS (1-12:00:00), D-HH:MM, D-HH, MM:SS or minutes (90), above 0; \
-             what stands behind a colon is at most 59",
+             minutes and seconds are at most 59",
         )),
     }
 }
@@ -151,7 +148,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     } else {
         for path in outside(&spec, &folder) {
             tell!(
-                "note: {} lies outside of {}, and nothing else goes to the machine: copy it there, or add it to the task's file_mounts",
+                "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
                 shown(&path),
                 shown(&folder)
             );
@@ -200,19 +197,19 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             return run_ref::is_a_pipeline(&args.target);
         }
         let hint = "llmtui presets list · llmtui runs";
-        Failure::yours(format!("no preset and no file is called so, and {e}"), hint)
+        Failure::yours(format!("no preset or file has this name, and {e}"), hint)
     })?;
     let id = run.folder();
     let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if args.skypilot {
-        let what = format!("{id} lies on this machine, and SkyPilot's job begins on another");
-        let hint = "name its spec: RUN/spec.yaml, copied into the working directory; or --slurm, where machines share a disk";
+        let what = format!("{id} is on this machine, but a SkyPilot job starts on another");
+        let hint = "use its spec: copy RUN/spec.yaml into the working directory; or use --slurm if the machines share a disk";
         return Err(Failure::yours(what, hint).into());
     }
     if !args.set.is_empty() {
-        let what = format!("{id} has its settings: -s belongs to a spec");
+        let what = format!("{id} keeps its settings: -s applies to a spec");
         let hint = format!(
-            "{} -s KEY=VALUE --no-start makes a run with others",
+            "{} -s KEY=VALUE --no-start creates a run with other settings",
             command("train --branch")
         );
         return Err(Failure::yours(what, hint).into());
@@ -222,7 +219,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "train it longer: {} -s max_steps=N",
             command("train --resume")
         );
-        return Err(Failure::yours(format!("{id} has finished all its steps"), hint).into());
+        return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
     }
     Ok(Some(run))
 }
@@ -251,7 +248,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
         let inside = there.strip_prefix(std::fs::canonicalize(folder)?);
         let inside = inside.map_err(|_| {
             let what = format!(
-                "{} lies outside the working directory, which is all that goes up",
+                "{} is outside the working directory, and only that is uploaded",
                 args.target
             );
             Failure::yours(what, "copy it here, with its data")
@@ -270,8 +267,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
         return Ok(goal);
     }
     let Some(torch) = torch else {
-        let what =
-            format!("engine: candle computes on one machine: {nodes} nodes would stand idle");
+        let what = format!("engine: candle runs on one machine: {nodes} nodes cannot share a run");
         return Err(Failure::yours(what, "-s engine=torch").into());
     };
     let ranks = match (gpus, torch.ranks) {
@@ -280,7 +276,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
         (gpus, _) => gpus * nodes,
     };
     if ranks % nodes != 0 {
-        let what = format!("engine.torch.ranks is {ranks}, and {nodes} nodes share them");
+        let what = format!("engine.torch.ranks {ranks} cannot be split over {nodes} nodes");
         let hint = format!("-s engine.torch.ranks={}", ranks.div_ceil(nodes) * nodes);
         return Err(Failure::yours(what, hint).into());
     }
@@ -294,9 +290,9 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
             Ok(Goal::Run(run))
         }
         Goal::Run(run) => {
-            let what = format!("{run} was made for other machines than {nodes} nodes of SLURM's");
+            let what = format!("{run} was created for other machines than {nodes} SLURM nodes");
             let hint = format!(
-                "llmtui train --branch {run} -s engine.torch.launcher=srun -s engine.torch.ranks={ranks} --no-start makes one that goes on there"
+                "llmtui train --branch {run} -s engine.torch.launcher=srun -s engine.torch.ranks={ranks} --no-start creates a branch that continues there"
             );
             Err(Failure::yours(what, hint).into())
         }
@@ -321,10 +317,10 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
     let Some(torch) = spec.engine.torch().filter(|t| t.device != Device::Cpu) else {
         let Some(n) = args.gpus else { return Ok(0) };
         let what = match spec.engine.torch() {
-            Some(_) => format!("engine.torch.device is cpu: {n} GPUs would stand idle"),
-            None => format!("engine: candle computes on the processor: {n} GPUs would stand idle"),
+            Some(_) => format!("engine.torch.device is cpu: {n} GPUs would be idle"),
+            None => format!("engine: candle runs on the CPU: {n} GPUs would be idle"),
         };
-        let hint = "-s engine=torch trains on GPUs; leave --gpus out otherwise";
+        let hint = "add -s engine=torch to train on GPUs; otherwise drop --gpus";
         return Err(Failure::yours(what, hint).into());
     };
     let own = torch.ranks.map(|ranks| ranks.div_ceil(nodes));
@@ -336,7 +332,7 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
             _ => format!(" on each of {nodes} nodes"),
         };
         let what = format!(
-            "engine.torch.ranks is {ranks}, and --gpus {n}{on_nodes}: each process has one GPU"
+            "engine.torch.ranks is {ranks}, but --gpus is {n}{on_nodes}: each process needs one GPU"
         );
         let hint = format!(
             "--gpus {}, or -s engine.torch.ranks={all}",
@@ -346,9 +342,8 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
     }
     let rows = spec.train.micro_batch_size;
     if rows < all {
-        let what = format!(
-            "train.micro_batch_size is {rows}, which {all} GPUs share: some would have no row"
-        );
+        let what =
+            format!("train.micro_batch_size {rows} is shared by {all} GPUs: some would get no row");
         return Err(Failure::yours(
             what,
             format!("-s train.micro_batch_size={all} or more, or fewer GPUs"),
@@ -382,7 +377,7 @@ fn outside(spec: &RunSpec, folder: &Path) -> Vec<PathBuf> {
 fn kind_of_gpu(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
     match (&args.gpu, gpus) {
         (Some(gpu), 0) => {
-            let what = format!("--gpu {gpu}, but this spec trains on the processor");
+            let what = format!("--gpu {gpu}, but this spec trains on the CPU");
             Err(Failure::yours(what, "-s engine=torch").into())
         }
         (gpu, _) => Ok(gpu.clone()),
@@ -394,7 +389,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
     let kind = kind_of_gpu(args, gpus)?;
     if kind.is_none() && gpus > 0 {
         let hint = "--gpu H100; sky show-gpus names them";
-        return Err(Failure::yours("SkyPilot asks which GPU", hint).into());
+        return Err(Failure::yours("SkyPilot needs a GPU type", hint).into());
     }
     Ok(kind)
 }
@@ -402,7 +397,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
 /// A path as text that may stand in the file.
 fn words(path: &Path) -> anyhow::Result<String> {
     let Some(text) = path.to_str() else {
-        let what = format!("{} is not UTF-8, which a job's file must be", shown(path));
+        let what = format!("{} is not UTF-8, and a job file must be", shown(path));
         return Err(Failure::yours(what, "rename it").into());
     };
     fit("a path", text)?;
@@ -414,9 +409,9 @@ fn fit(what: &str, text: &str) -> anyhow::Result<()> {
         return Ok(());
     };
     // The value itself is not repeated: it may be the secret.
-    let hint = "keep secrets in the environment (HF_TOKEN), and names in one line";
+    let hint = "keep secrets in the environment (HF_TOKEN), and names on one line";
     Err(Failure::yours(
-        format!("{what} holds {fault}, which a job's file may not"),
+        format!("{what} contains {fault}, which is not allowed in a job file"),
         hint,
     )
     .into())

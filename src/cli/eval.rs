@@ -23,38 +23,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Put evaluation tasks to models: accuracies with standard errors, differences, every answer kept
+/// Evaluate models on tasks: accuracies with standard errors, differences; saves every answer
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui eval runs/…/checkpoints/step-001000
   llmtui eval HuggingFaceTB/SmolLM2-135M --tasks arc_easy,hellaswag --limit 200
   llmtui eval base-model my-run --tasks gsm8k,./mine.yaml --json
 
-Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; what \
-cannot be had is said before anything is computed. Answers go to --out as JSON lines; a run that was broken off goes on \
-where it ended, and what was asked before is not asked again. docs/evaluation.md says more.")]
+Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; missing \
+ones are reported before anything is computed. Answers are written to --out as JSON lines; an interrupted evaluation \
+continues where it stopped, and answered items are not asked again. See docs/evaluation.md.")]
 pub struct Args {
-    /// Checkpoint folders, runs (their best checkpoint), Hugging Face model folders, GGUF files or hub ids; the first is
-    /// what others are compared with
+    /// Checkpoint folders, runs (their best checkpoint), Hugging Face model folders, GGUF files or hub ids; others are
+    /// compared with the first
     #[arg(value_name = "MODEL", required_unless_present_any = ["list", "answers"])]
     pub models: Vec<String>,
-    /// Tasks by name or by path of a .yaml file. Default: the made-up ones, which need no network
+    /// Tasks, by name or path of a .yaml file. Default: the synthetic ones, which need no network
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub tasks: Vec<String>,
-    /// Ask only the first N rows of each task
+    /// Use only the first N rows of each task
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Worked examples in front of each prompt, in place of the task's own number
+    /// Few-shot examples before each prompt, instead of the task's own number
     #[arg(long, value_name = "N")]
     pub shots: Option<usize>,
-    /// Judge answers that were written elsewhere, without a model: JSON lines `{"answer": TEXT}`, one for each item of the one
-    /// task, in its order
+    /// Score existing answers, without a model: JSON lines `{"answer": TEXT}`, one per item of the one task, in
+    /// order
     #[arg(long, value_name = "FILE", conflicts_with = "models")]
     pub answers: Option<PathBuf>,
-    /// Folder of the answers
+    /// Folder for the answers
     #[arg(long, value_name = "DIR", default_value = "evals")]
     pub out: PathBuf,
-    /// Show the results of each group of a task, too (subjects of mmlu)
+    /// Also show the results of each group of a task (subjects of mmlu)
     #[arg(long)]
     pub groups: bool,
     /// List the tasks
@@ -161,7 +161,7 @@ fn named(args: &Args, cx: &Context) -> anyhow::Result<Vec<Task>> {
             .collect(),
     };
     if words.is_empty() {
-        return Err(Failure::yours("--tasks names no task", "llmtui eval --list").into());
+        return Err(Failure::yours("--tasks is empty", "llmtui eval --list").into());
     }
     all(words.into_iter().map(|word| {
         let task = tasks::load(word, &cx.env)?;
@@ -200,7 +200,7 @@ fn all<T>(results: impl Iterator<Item = Result<T, TaskError>>) -> anyhow::Result
             let lines: Vec<String> = errors.iter().map(|e| one_line(&e.to_string())).collect();
             let mut failure = failed(first);
             failure.what = format!(
-                "{} tasks cannot be had:\n  {}",
+                "{} tasks are not available:\n  {}",
                 errors.len(),
                 lines.join("\n  ")
             );
@@ -301,7 +301,7 @@ fn leave_out(
         }
         if prepared.is_empty() {
             let what = one_line(&error.to_string());
-            let hint = "no task is left that this model can be asked; llmtui score MODEL FILE measures its loss on any text";
+            let hint = "this model can answer none of the tasks; llmtui score MODEL FILE measures its loss on any text";
             return Err(Failure::yours(what, hint).into());
         }
         let mut out = std::io::stderr().lock();
@@ -380,7 +380,7 @@ const INTERRUPTED: u8 = 130;
 /// An evaluation that was stopped: what is kept of it, and how it goes on.
 fn stopped((answered, all): (usize, usize), task: &Prepared, folder: &Path) -> Failure {
     let what = format!(
-        "stopped: {} of {} of {} are answered and kept in {}",
+        "stopped: {} of {} of {} are answered and saved in {}",
         human::grouped(answered as u64),
         human::counted(all as u64, "item"),
         task.task.config().name,
@@ -389,7 +389,7 @@ fn stopped((answered, all): (usize, usize), task: &Prepared, folder: &Path) -> F
     Failure {
         exit: Exit::Program(INTERRUPTED),
         what: one_line(&what),
-        hint: "the same command goes on there, and asks nothing twice".into(),
+        hint: "run the same command to continue; answered items are not asked again".into(),
     }
 }
 
@@ -400,11 +400,11 @@ fn interrupts() -> Arc<AtomicBool> {
     std::thread::spawn(move || {
         while heard.blocking_recv().is_some() {
             if raised.swap(true, Ordering::Relaxed) {
-                tell!("\nstopped: what was answered is kept; the same command goes on there");
+                tell!("\nstopped: answers are saved; run the same command to continue");
                 let own = rustix::process::getpid();
                 let _ = rustix::process::kill_process(own, rustix::process::Signal::TERM);
             }
-            tell!("\nstopping after the items in work; Ctrl-C again stops at once");
+            tell!("\nstopping after the current items; Ctrl-C again stops at once");
         }
     });
     stop
@@ -423,13 +423,18 @@ fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
     let source = ModelSource::open_whole(path).map_err(|e| yours(e.to_string(), e.hint()))?;
     if source.config().is_reward_model() {
         let what = format!(
-            "{} is a reward model: it has no vocabulary to answer with",
+            "{} is a reward model: it has no language-model head and cannot generate",
             shown(path)
         );
-        return Err(yours(what, "llmtui score scores answers with it").into());
+        return Err(yours(what, "llmtui score scores completions with it").into());
     }
-    let tokenizer = tokenizer::load(source.tokenizer_path(), &Child::of_this_program())
-        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
+    let tokenizer =
+        tokenizer::load(source.tokenizer_path(), &Child::of_this_program()).map_err(|e| {
+            yours(
+                e.to_string(),
+                "put the model's tokenizer into the same folder",
+            )
+        })?;
     let template = match chat {
         true => Template::choose(AUTO, &tokenizer, &Child::of_this_program())
             .map_err(|e| yours(e.to_string(), &e.hint()))?,

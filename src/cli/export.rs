@@ -30,13 +30,13 @@ pub struct Args {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = DEFAULT, value_parser = formats())]
     pub format: String,
-    /// Data type of the weights; default: the format's first
+    /// Dtype of the weights; default: the format's first
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
     /// Output folder; must be absent or empty. For --format gguf also a file that ends in .gguf
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// For --format peft: the base's id on the hub, which its files name; default: what the run started from
+    /// For --format peft: hub id of the base model, written into its files; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
     /// For a GGUF file with quantized weights: write them in f32, f16 or bf16 for training
@@ -68,17 +68,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     if args.base_model.is_some() {
         let what = format!(
-            "--base-model names the base of an adapter, and --format {} writes a whole model",
+            "--base-model names an adapter's base, but --format {} writes a whole model",
             args.format
         );
-        return Err(Failure::yours(what, "leave it out, or --format peft").into());
+        return Err(Failure::yours(what, "drop it, or use --format peft").into());
     }
     let format = export::format(&args.format).map_err(|e| failed(&e))?;
     let options = options(args, format.dtypes);
     let file = names_a_file(&args.to);
     if file && args.format != "gguf" {
         let what = format!(
-            "{} names a GGUF file, and --format {} writes a folder",
+            "{} is the name of a GGUF file, but --format {} writes a folder",
             shown(&args.to),
             args.format
         );
@@ -93,7 +93,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     // What cannot be opened is refused below, with its cause.
     let quantized = || ModelSource::open(&folder).is_ok_and(|source| source.is_quantized());
     if is_file && args.format != "gguf" && !args.dequantize && quantized() {
-        let what = format!("{} holds quantized weights", shown(&folder));
+        let what = format!("{} has quantized weights", shown(&folder));
         let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());
     }
@@ -119,8 +119,8 @@ fn names_a_file(to: &Path) -> bool {
 fn check_new(to: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(to) {
         Ok(_) => Err(Failure::yours(
-            format!("{} is there already: it is not written over", shown(to)),
-            "choose another name, or remove this one",
+            format!("{} already exists and is not overwritten", shown(to)),
+            "choose another name, or delete it",
         )),
         Err(_) => {
             let tried = match to.parent().filter(|parent| !parent.exists()) {
@@ -153,7 +153,7 @@ fn under_a_name(
             moved.map_err(|e| Failure::not_written(to, &e))
         }),
         _ => Err(Failure::yours(
-            "this model takes several files",
+            "this model needs several files",
             "name a folder",
         )),
     };
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&to).unwrap(), "GGUF");
         // Nothing is written over, and nothing is left beside it.
         let again = under_a_name(&to, |folder| exported(folder, &["other-F16.gguf"]));
-        assert!(again.unwrap_err().what.contains("is there already"));
+        assert!(again.unwrap_err().what.contains("already exists"));
         let several = dir.path().join("b.gguf");
         let several = under_a_name(&several, |folder| exported(folder, &["1", "2"]));
         assert_eq!(several.unwrap_err().hint, "name a folder");

@@ -90,10 +90,10 @@ impl Asked {
                 }
                 _ => {
                     let what = format!(
-                        "a resumed run keeps its spec but for engine, train.threads, train.max_steps and train.epochs: `-s {word}` would make another run"
+                        "a resumed run can change only engine, train.threads, train.max_steps and train.epochs: not `-s {word}`"
                     );
                     let hint = format!(
-                        "go on with it in a new run: llmtui train --branch {run} -s {word}"
+                        "continue with it in a new run: llmtui train --branch {run} -s {word}"
                     );
                     return Err(Failure::yours(what, hint));
                 }
@@ -128,7 +128,7 @@ impl Extension {
             && max_steps <= newest
         {
             let what = format!(
-                "{} has a checkpoint of step {}: with max_steps {} nothing is left to train",
+                "{} has a checkpoint at step {}: with max_steps {} nothing is left to train",
                 run.folder(),
                 grouped(newest),
                 grouped(max_steps)
@@ -190,7 +190,7 @@ impl Extension {
         vec![
             goes_on,
             format!(
-                "the {} schedule is recomputed: the learning rate of the next update is {}, of the old plan {}",
+                "the {} schedule is recomputed: the learning rate of the next update is {}, not {}",
                 spec.schedule.entry().id,
                 rate(now),
                 rate(before)
@@ -249,7 +249,7 @@ impl Before {
     /// Brings them back where the engine refused what was asked for: the run stays as it was.
     pub fn unless_begun(self, run: &RunDir) {
         if index::refusal(run).is_some() && self.restore().is_ok() {
-            tell!("{} and its spec stay as they were", one_line(&run.folder()));
+            tell!("{} and its spec are unchanged", one_line(&run.folder()));
         }
     }
 
@@ -328,7 +328,7 @@ mod tests {
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));
         let other = read(&["lr=1"]).unwrap_err();
-        assert!(other.contains("another run"), "{other}");
+        assert!(other.contains("can change only"), "{other}");
         assert!(
             other.ends_with("llmtui train --branch mine -s lr=1"),
             "{other}"

@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Watch the runs of several machines in one list
 ///
-/// Each machine is asked over the system's own ssh, with its agent and configuration; llmtui must be installed there. Enter shows a
-/// run, over ssh again. Without a terminal: a table of what there is now.
+/// Queries each machine with the system's ssh, its agent and configuration; llmtui must be installed there. Enter opens a run, also
+/// over ssh. Without a terminal: prints a table and exits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui fleet
@@ -37,10 +37,10 @@ pub struct Args {
     /// The file of hosts
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
-    /// Print a table of what there is now, and end
+    /// Print a table of the current runs and exit
     #[arg(long)]
     pub once: bool,
-    /// Print one JSON object per run, with its host, and end
+    /// Print one JSON object per run, with its host, and exit
     #[arg(long)]
     pub json: bool,
 }
@@ -86,21 +86,19 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
     let own = cx.env.config_dir.as_ref().map(|dir| dir.join("hosts.yaml"));
     let Some(path) = args.hosts.clone().or(own) else {
-        return Err(Failure::yours(
-            "no folder for settings is known",
-            "llmtui fleet --hosts FILE",
-        )
-        .into());
+        return Err(
+            Failure::yours("no settings folder is known", "llmtui fleet --hosts FILE").into(),
+        );
     };
     if !path.exists() {
         let what = format!(
-            "{} is not there; such a file names the machines:\n{EXAMPLE}",
+            "{} does not exist; such a file lists the machines:\n{EXAMPLE}",
             shown(&path)
         );
-        return Err(Failure::yours(what, "llmtui fleet --hosts FILE names another one").into());
+        return Err(Failure::yours(what, "use another file: llmtui fleet --hosts FILE").into());
     }
     Host::read(&path)
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui fleet --help shows a file").into())
+        .map_err(|e| Failure::yours(e.to_string(), "llmtui fleet --help shows an example").into())
 }
 
 /// What there is now: each machine until it has told all its runs or cannot be asked.

@@ -19,17 +19,17 @@ use std::io::{ErrorKind, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Free the disk of old checkpoints, leftovers of killed processes and caches; shows them first
+/// Free disk space: old checkpoints, stale files of killed processes, caches; lists them first
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
-finished one, all checkpoints of a run that can be resumed, and whatever the spec of another run names."
+    after_help = "Keeps every run that got past its checks, the best and the latest checkpoint of a finished one, all \
+checkpoints of a run that can be resumed, and whatever another run's spec names."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Delete what is shown
+    /// Delete what is listed
     #[arg(short, long)]
     pub yes: bool,
     /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}]}
@@ -163,7 +163,7 @@ impl Ledger<'_> {
                 let run = run.unwrap_or_default();
                 writeln!(
                     self.out,
-                    "{size} in all; nothing was deleted: llmtui gc{run} --yes does it"
+                    "{size} in total; nothing was deleted: llmtui gc{run} --yes deletes them"
                 )?;
             }
         }
@@ -207,7 +207,7 @@ fn refused(run: &RunDir) -> Option<Waste> {
         why => format!(": {why}"),
     };
     matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Waste {
-        what: format!("the whole run, refused before its first step{why}"),
+        what: format!("the whole run, which failed before its first step{why}"),
         path: run.path().to_path_buf(),
         bytes: size(run.path()),
     })
@@ -292,7 +292,7 @@ fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
     };
     let sets = if entries.len() == 1 { "set" } else { "sets" };
     let what = format!(
-        "tokens of {} data {sets}, made again when needed",
+        "tokens of {} data {sets}, rebuilt when needed",
         entries.len()
     );
     let place = shown(&folder).to_string();

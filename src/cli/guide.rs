@@ -15,8 +15,8 @@ use std::io::Write as _;
 
 /// Answer a question: can this machine train it, which method, why unstable, how much data …
 ///
-/// Without a question: the list of them. Pages are filled with the facts of this machine, of --spec and of --run (default: the
-/// newest run).
+/// Without a question: lists them. Pages use the facts of this machine, of --spec and of --run (default: the newest
+/// run).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui guide
@@ -25,16 +25,16 @@ use std::io::Write as _;
   llmtui guide fit --spec size-1b
   llmtui guide overfitting --run shakespeare")]
 pub struct Args {
-    /// Words of the question, or a page's name
+    /// Your question, or a page's name
     #[arg(value_name = "QUESTION")]
     pub question: Vec<String>,
-    /// Fill in the facts of this run: a directory, an id, a part of one. Default: the newest
+    /// Use the facts of this run: directory, id or part of an id. Default: the newest
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Fill in the facts of this spec: a preset, a file, a model. Default: the run's
+    /// Use the facts of this spec: a preset, a file or a model. Default: the run's
     #[arg(long, value_name = "SPEC")]
     pub spec: Option<String>,
-    /// Print JSON: the pages, or the page with its text
+    /// Print JSON: the list of pages, or one page with its text
     #[arg(long)]
     pub json: bool,
 }
@@ -62,7 +62,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "pages: {}; llmtui guide lists their questions",
             known.join(", ")
         );
-        return Err(Failure::yours(format!("no page answers `{said}`"), hint).into());
+        return Err(Failure::yours(format!("no page matches `{said}`"), hint).into());
     };
     let state = state(args, cx)?;
     let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
@@ -97,7 +97,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !shown.missing.is_empty() {
             let _ = write!(
                 text,
-                "\nSays more with {}: --run RUN, --spec SPEC\n",
+                "\nMore detail with {}: --run RUN, --spec SPEC\n",
                 shown.missing.join(" and ")
             );
         }

@@ -26,7 +26,7 @@ pub struct Args {
     /// Which tool wrote it; detected from its keys by default
     #[arg(long, value_name = "TOOL", value_parser = ["llama-factory", "axolotl", "trl"])]
     pub from: Option<String>,
-    /// Which of TRL's trainers the file is for; taken from its keys, names and data by default
+    /// Which TRL trainer the file is for; detected from its keys, names and data by default
     #[arg(long, value_name = "METHOD", value_parser = clap::builder::PossibleValuesParser::new(import::METHODS))]
     pub method: Option<String>,
     /// Write the spec here; never overwrites. Default: print it
@@ -35,7 +35,8 @@ pub struct Args {
 }
 
 /// What to do about a file that is no config.
-const TAKES: &str = "name the YAML or JSON file that LLaMA-Factory, Axolotl or TRL trains by; --from says which tool's it is";
+const TAKES: &str =
+    "name a YAML or JSON config of LLaMA-Factory, Axolotl or TRL; --from says which tool wrote it";
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
@@ -53,10 +54,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
     if args.method.is_some() && imported.dialect != Dialect::Trl {
         let what = format!(
-            "{file}: a file of {} names its method",
+            "{file}: a file of {} already names its method",
             imported.dialect.id()
         );
-        return Err(Failure::yours(what, "leave --method out, or change the file").into());
+        return Err(Failure::yours(what, "drop --method, or change the file").into());
     }
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
@@ -110,8 +111,8 @@ fn of_template(draft: &Draft, cx: &Context) -> Option<String> {
     let marks = ChatMarkers::of_template(template).tokens();
     (!marks.is_empty()).then(|| {
         format!(
-            "note: template {template} writes {}: a tokenizer without them as tokens cuts them into pieces, and none are added here; \
-             llmtui plan says which are missing once the model is on this disk, and data.template=auto takes the model's own template",
+            "note: template {template} uses {}: a tokenizer without these special tokens splits them into pieces, and none are added \
+             here; llmtui plan lists the missing ones once the model is on this disk, and data.template=auto uses the model's own template",
             marks.join(" ")
         )
     })

@@ -14,7 +14,7 @@ use crate::engine::export;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Write the weights that a run begins with, as a Hugging Face model folder
+/// Write a run's initial weights as a Hugging Face model folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   llmtui init quickstart --to start && llmtui chat start")]

@@ -17,8 +17,8 @@ use std::fmt::Write as _;
 
 /// Inspect the weights of a model: spectra, power-law exponents, norms, dead rows, NaN
 ///
-/// Any checkpoint or Hugging Face folder; an adapter is looked at merged into its base. Nothing is trained and no data is
-/// needed. Definitions: docs/metrics.md.
+/// Any checkpoint or Hugging Face folder; an adapter is inspected merged into its base. Trains nothing and needs no data.
+/// Definitions: docs/metrics.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui inspect runs/…/checkpoints/step-001000
@@ -28,7 +28,7 @@ pub struct Args {
     /// A checkpoint or model folder, a run (its best checkpoint), or a hub id
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// Another model of the same shape, to stand beside it
+    /// Another model of the same shape, to compare with
     #[arg(value_name = "OTHER")]
     pub other: Option<String>,
     /// Print one JSON object
@@ -135,8 +135,8 @@ fn findings(matrices: &[Matrix]) -> Vec<Finding> {
         found.push(
             Finding::fail(
                 Signal::of("non_finite", m.non_finite as f64, text),
-                "the training broke, or the file is damaged",
-                "take an earlier checkpoint",
+                "training diverged, or the file is damaged",
+                "use an earlier checkpoint",
             )
             .named("non_finite", "weights"),
         );
@@ -154,8 +154,8 @@ fn findings(matrices: &[Matrix]) -> Vec<Finding> {
         found.push(
             Finding::warn(
                 Signal::of("dead_rows", m.dead_rows as f64, text),
-                "these outputs do nothing",
-                "pruned on purpose, or units that died: look at dead_units of the run",
+                "these outputs are always 0",
+                "pruned on purpose, or dead units: see dead_units of the run",
             )
             .named("dead_rows", "dead rows"),
         );
@@ -169,7 +169,7 @@ fn findings(matrices: &[Matrix]) -> Vec<Finding> {
             found.push(
                 Finding::warn(
                     Signal::of("stable_rank", s.stable_rank, text),
-                    "one direction carries the matrix",
+                    "one direction dominates the matrix",
                     "lower learning rate, weight decay, more varied data",
                 )
                 .named("rank_collapse", "rank"),
@@ -194,7 +194,7 @@ fn changes(one: &Inspected, other: &Inspected) -> anyhow::Result<Vec<f64>> {
         );
         return Err(Failure::yours(
             what,
-            "name two models of one architecture and size, or inspect each by itself",
+            "name two models of the same architecture and size, or inspect each on its own",
         )
         .into());
     }
@@ -294,7 +294,7 @@ fn table(one: &Inspected, other: Option<&Inspected>, changes: Option<&[f64]>) ->
         }
         out.push('\n');
     }
-    out.push_str("\nalpha by ww_ks: 2 to 6 is usual in trained models (WeightWatcher); fits with KS distance above 0.1 say little. × random: singular entropy of\nenergies over that of a random matrix of the shape; 1 is untrained. docs/metrics.md defines all.\n");
+    out.push_str("\nalpha by ww_ks: 2 to 6 is usual in trained models (WeightWatcher); fits with KS distance above 0.1 are unreliable. × random: singular entropy of\nenergies over that of a random matrix of this shape; 1 is untrained. Definitions: docs/metrics.md.\n");
     for inspected in [Some(one), other].into_iter().flatten() {
         for found in &inspected.findings {
             out.push_str(&super::finding::rows(found, 10, ""));

@@ -30,8 +30,8 @@ const MAX_ENTRIES: usize = 10_000;
 /// Predict a run's loss from three or more small ones
 ///
 /// The small runs scale the target down along one axis. A power law fitted to their validation losses predicts the
-/// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory, where the next
-/// ladder finds those that finished with the same settings.
+/// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory; the next ladder
+/// reuses those that finished with the same settings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui ladder shakespeare --dry-run
@@ -45,7 +45,7 @@ pub struct Args {
     /// Number of small runs
     #[arg(long, value_name = "N", default_value_t = FEWEST as u64, value_parser = clap::value_parser!(u64).range(3..=8))]
     pub runs: u64,
-    /// Train every small run, even where one with the same settings and data has finished
+    /// Train every small run, even if one with the same settings and data has finished
     #[arg(long)]
     pub fresh: bool,
     /// Show what would run and what it would cost, then stop
@@ -96,11 +96,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     super::target::say_notes(&loaded);
     if loaded.spec.method.on_policy().is_some() {
         let what = format!(
-            "method {} has no validation loss, which a ladder predicts: it learns from its own answers",
+            "method {} trains on its own completions and has no validation loss for a ladder to predict",
             loaded.spec.method.entry().id
         );
         let hint = format!(
-            "llmtui plan {name} tells what the run takes; llmtui train {name} -s max_steps=N tries a short one"
+            "llmtui plan {name} estimates the run; llmtui train {name} -s max_steps=N tries a short one"
         );
         return Err(Failure::yours(what, hint).into());
     }
@@ -260,7 +260,7 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         let rung = &mut report.runs[i];
         if let (Some(id), Some(loss), true) = (&rung.run, rung.loss, rung.reused) {
             tell!(
-                "{place}: {id} finished before, validation loss {}; --fresh trains it again",
+                "{place}: reused {id}, validation loss {}; --fresh trains it again",
                 human::number(loss)
             );
             continue;
@@ -355,7 +355,7 @@ fn table(report: &Report, args: &Args) -> String {
     let reused = report.runs.iter().filter(|rung| rung.reused).count();
     if reused > 0 {
         out.push_str(&format!(
-            "  {reused} of {} runs finished before and {} not trained again: --fresh trains all\n",
+            "  {reused} of {} runs finished earlier and {} not trained again: --fresh trains all\n",
             report.runs.len(),
             if reused == 1 { "is" } else { "are" }
         ));
@@ -491,7 +491,7 @@ mod tests {
         let text = table(&report, &args);
         assert!(text.contains("total 6.0 s, the target alone ?"), "{text}");
         assert!(text.contains("predicted at 1.60M tokens: 1."), "{text}");
-        let told = "3 of 3 runs finished before and are not trained again";
+        let told = "3 of 3 runs finished earlier and are not trained again";
         assert!(text.contains(told), "{text}");
     }
 }

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const OUT_OF_MEMORY: &str = "out of memory";
 
 /// What helps most often: where a model is trained, and where one is read.
-const FIX: &str = "a smaller train.micro_batch_size, model.seq_len or model, fewer train.threads, or a higher limit (ulimit -v)";
-const FIX_OF_READERS: &str = "a smaller model or less data at once, or a higher limit (ulimit -v)";
+const FIX: &str = "lower train.micro_batch_size, model.seq_len or train.threads, use a smaller model, or raise the limit (ulimit -v)";
+const FIX_OF_READERS: &str =
+    "use a smaller model or less data at once, or raise the limit (ulimit -v)";
 /// How errors of the system and of libraries begin or end that are about memory.
 const SIGNS: [&str; 3] = [
     "out of memory",

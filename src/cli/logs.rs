@@ -58,9 +58,7 @@ fn print(
             Incoming::CaughtUp | Incoming::Closed(None) => break,
             Incoming::Closed(Some(why)) => {
                 let what = format!("{}: {why}", shown(log));
-                return Err(
-                    Failure::machine(what, "check that it is a file, and who may read it").into(),
-                );
+                return Err(Failure::machine(what, "check that it is a file and readable").into());
             }
         };
         let lines = progress.tell(&envelope);

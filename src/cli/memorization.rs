@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Measure whether texts were memorized or a set was trained on: CoDeC, zlib ratio, Min-K %
 ///
-/// Definitions, bands and sources: docs/metrics.md. Give texts of the same kind that the model cannot have seen as --control:
-/// zlib ratio and Min-K % only speak beside them.
+/// Definitions, bands and sources: docs/metrics.md. Pass texts of the same kind that the model cannot have seen as --control:
+/// zlib ratio and Min-K % are only meaningful against them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui memorization runs/…/checkpoints/step-001000 train.txt --control held-out.txt
@@ -27,16 +27,16 @@ pub struct Args {
     /// Texts: a .txt file (cut into pieces), or rows in any format that training reads
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Texts of the same kind that were held out
+    /// Held-out texts of the same kind
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// At most so many texts of each file, evenly spread
+    /// Maximum number of texts per file, evenly spread
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     pub texts: u64,
-    /// Chat template of rows of turns: auto (the model's own), a built-in name, a .jinja file
+    /// Chat template for conversations: auto (the model's own), a built-in name or a .jinja file
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub template: String,
-    /// Draws the text that stands before another
+    /// Seed for drawing the text placed before another
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     /// Print one JSON object
@@ -64,10 +64,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             args.texts as usize,
         );
         if texts.len() < 2 {
-            let what = format!("{}: two texts are needed at least", shown(file));
+            let what = format!("{}: at least two texts are needed", shown(file));
             return Err(Failure::yours(
                 what,
-                "a .txt file is cut into pieces of 1,024 tokens or half the model's context; rows count one each",
+                "a .txt file is split into pieces of 1,024 tokens or half the model's context; each row counts as one",
             )
             .into());
         }
@@ -143,14 +143,14 @@ fn table(set: &Set, control: Option<&Set>) -> String {
     let (zlib_auc, min_k_auc) = separation(set, control);
     let shown = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.3}"));
     let said = |auc: Option<f64>| match auc {
-        None => "beside --control FILE it would say more".to_string(),
+        None => "add --control FILE for a comparison".to_string(),
         Some(x) if x > 0.8 => {
             format!("AUC {x:.2} against the control: strong memorization (above 0.8)")
         }
         Some(x) if x > 0.6 => {
-            format!("AUC {x:.2} against the control: some is memorized (above 0.6)")
+            format!("AUC {x:.2} against the control: some memorization (above 0.6)")
         }
-        Some(x) => format!("AUC {x:.2} against the control: told apart no better than by chance"),
+        Some(x) => format!("AUC {x:.2} against the control: no better than chance"),
     };
     let n = set.known.len();
     let _ = writeln!(
@@ -160,9 +160,9 @@ fn table(set: &Set, control: Option<&Set>) -> String {
     );
     if let Some((share, error)) = set.codec {
         let words = match share {
-            x if x > 0.8 => "above 0.8: the set, or texts much like it, was trained on",
+            x if x > 0.8 => "above 0.8: the model was trained on this set or on very similar texts",
             x if x > 0.6 => "0.6 to 0.8: compare with other models and other sets",
-            _ => "context helps, or says nothing: no sign of training on the set",
+            _ => "context helps, or has no effect: no sign of training on the set",
         };
         let _ = writeln!(text, "CoDeC score        {share:.2} ± {error:.2}  {words}");
     }
@@ -170,7 +170,7 @@ fn table(set: &Set, control: Option<&Set>) -> String {
         true => {
             let _ = writeln!(
                 text,
-                "zlib ratio         –            texts of 500 bytes and more are needed"
+                "zlib ratio         –            needs texts of at least 500 bytes"
             );
         }
         false => {

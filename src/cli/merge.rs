@@ -20,27 +20,27 @@ use std::path::{Path, PathBuf};
   llmtui merge --base my-sft-run --adapter my-dpo-run --to out/merged # an adapter on an adapter
   llmtui merge --base model-q4.gguf --adapter my-qlora-run --dequantize --to out/merged")]
 pub struct Args {
-    /// The same as --base: a run with adapters is all that is needed
+    /// Same as --base; a run with adapters needs nothing else
     #[arg(value_name = "MODEL", conflicts_with = "base")]
     pub model: Option<String>,
-    /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id. Adapters of its own, and those
-    /// that they stand on, are merged first
+    /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id. Its own adapters, and those
+    /// below them, are merged first
     #[arg(long, value_name = "MODEL", required_unless_present = "model")]
     pub base: Option<String>,
-    /// A folder with an adapter in PEFT's form, or a run (its best checkpoint); `:weight` behind it counts it more or less.
-    /// Where it was trained on a model with an adapter, that one is merged too. Without any: the base's own alone
+    /// A PEFT adapter folder, or a run (its best checkpoint); append `:weight` to scale it. If it was trained on a model with
+    /// an adapter, that one is merged too. Default: only the base's own
     #[arg(long = "adapter", value_name = "DIR[:weight]")]
     pub adapters: Vec<String>,
     /// Output folder; must be absent or empty
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// Data type of the merged weights; sums are f32
+    /// Dtype of the merged weights; sums are computed in f32
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
     pub dtype: String,
-    /// Turn the quantized weights of a GGUF base into floats; under a run's adapter they always are
+    /// Dequantize a GGUF base to floats; always done under a run's adapter
     #[arg(long)]
     pub dequantize: bool,
-    /// Merge although the adapter was trained on other weights of the same shapes
+    /// Merge even if the adapter was trained on other weights of the same shapes
     #[arg(long)]
     pub any_base: bool,
     /// Compare logits before and after on this text; may be repeated
@@ -93,7 +93,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             human::number(f64::from(found.moved)),
             agree(found)
         )?,
-        Err(why) => say!("not checked: the adapter cannot stand beside the weights here: {why}")?,
+        Err(why) => {
+            say!("not checked: the adapter cannot be applied to these weights unmerged: {why}")?
+        }
     }
     if let Some(found) = &merged.rounded {
         say!(
@@ -117,11 +119,11 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
                     one_line(word),
                     one_line(weight)
                 );
-                Failure::yours(what, "DIR:0.5 counts an adapter half")
+                Failure::yours(what, "DIR:0.5 scales an adapter by a half")
             })?;
             if number == 0.0 {
                 tell!(
-                    "note: --adapter {}: a weight of 0 adds nothing of it",
+                    "note: --adapter {}: a weight of 0 leaves it out",
                     one_line(word)
                 );
             }
@@ -135,7 +137,7 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
     }
     if !path.exists() && crate::run::index::resolve(&cx.runs_dir, name).is_err() {
         let what = format!(
-            "--adapter {}: no adapter here: there is no such folder or run",
+            "--adapter {}: there is no such folder or run",
             one_line(name)
         );
         let hint = format!(

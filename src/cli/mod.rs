@@ -151,13 +151,13 @@ const RUNS_DIR: &str = "runs";
 pub struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Directory of the runs
+    /// Runs directory
     #[arg(long, global = true, value_name = "DIR", default_value = RUNS_DIR)]
     runs_dir: PathBuf,
     /// Draw the workbench in ASCII
     #[arg(long, global = true)]
     ascii: bool,
-    /// Colour theme: ansi, dark, light, okabe-ito, mono or one of your own
+    /// Colour theme: ansi, dark, light, okabe-ito, mono or the name of your own
     #[arg(long, global = true, value_name = "NAME")]
     theme: Option<String>,
     /// Use a recorded machine instead of this one (see `llmtui doctor --record`)

@@ -36,7 +36,7 @@ pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
 pub(super) fn base_model(text: &str) -> Result<String, String> {
     match crate::hub::is_repo_id(text) {
         true => Ok(text.into()),
-        false => Err("use ORG/NAME, as in the model's address on the hub".into()),
+        false => Err("use ORG/NAME, as in the model's URL on the hub".into()),
     }
 }
 

@@ -61,7 +61,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let done = converse(&mut wizard, &mut input, &mut out, columns)?;
     // Answers are remembered even if the user quits midway; without a state folder none are.
     if let Err(error) = remember::keep(&cx.env, &wizard.to_remember()) {
-        writeln!(out, "the answers could not be remembered: {error}")?;
+        writeln!(out, "the answers could not be saved for next time: {error}")?;
     }
     match done {
         true => write_out(&wizard, args.file, &mut out, cx),
@@ -140,8 +140,8 @@ fn write_out(
         _ => {
             let why = finish
                 .error()
-                .unwrap_or("the answers do not make a valid spec");
-            let hint = "run llmtui new again: your answers are remembered";
+                .unwrap_or("these answers do not give a valid spec");
+            let hint = "run llmtui new again: your answers were saved";
             Err(Failure::yours(why, hint).into())
         }
     }

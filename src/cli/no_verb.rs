@@ -188,7 +188,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     ),
     (
         &["ui", "tui", "webui", "studio", "dashboard", "home"],
-        "llmtui: alone it opens the workbench",
+        "llmtui without arguments opens the workbench",
     ),
 ];
 

@@ -29,8 +29,8 @@ pub fn check() -> Result<(), Failure> {
     let held = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if held < LEAST {
         return Err(Failure::machine(
-            format!("this process may open {held} files, and needs up to {LEAST}"),
-            format!("ulimit -n {ENOUGH}, or have the hard limit raised where it was set"),
+            format!("this process may open only {held} files, but needs up to {LEAST}"),
+            format!("ulimit -n {ENOUGH}, or raise the hard limit where it was set"),
         ));
     }
     Ok(())

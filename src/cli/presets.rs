@@ -11,7 +11,7 @@ use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// List, show or copy the built-in presets and your own
+/// List, show or copy presets, built in and your own
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -56,7 +56,7 @@ pub enum What {
 }
 
 /// The heading of the list of pipelines.
-const PIPELINES: &str = "pipelines: several stages by one command";
+const PIPELINES: &str = "pipelines: several stages in one command";
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let sources = cx.spec_sources();
@@ -182,7 +182,7 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
         spec::load(name, &[], sources)?;
         return Err(Failure::yours(
             format!("`{name}` is already a file, not a preset"),
-            "edit it where it is",
+            "edit that file",
         )
         .into());
     };

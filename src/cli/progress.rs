@@ -640,7 +640,7 @@ mod tests {
             lines[lines.len() - 2..],
             [
                 "stopped at step 10, val loss 1.9000, after 1:01",
-                "verdict TOO EARLY  too few steps to judge"
+                "verdict TOO EARLY  too few steps for a verdict"
             ]
         );
         let next = progress.next_steps(Path::new("elsewhere/demo-x"), Path::new("elsewhere"));

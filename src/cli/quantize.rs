@@ -32,7 +32,7 @@ pub struct Args {
     /// The GGUF file to write; must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// A text the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on
+    /// A text that the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 }
@@ -106,7 +106,7 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let tokenizer = tokenizer::load(path, &Child::of_this_program()).map_err(|e| {
         Failure::yours(
             one_line(&e.to_string()),
-            "put the model's tokenizer next to it",
+            "put the model's tokenizer into the same folder",
         )
     })?;
     // As a text begins for the model in training, `llmtui score` and `llmtui eval`.

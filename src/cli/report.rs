@@ -20,7 +20,7 @@ use crate::tasks;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Write a run down: curves, findings, samples, evaluations, data, machine and spec in one file
+/// Write a report of a run: curves, findings, samples, evaluations, data, machine and spec in one file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui report shakespeare --to report.html
@@ -29,24 +29,24 @@ use std::path::{Path, PathBuf};
   llmtui report speedrun
   llmtui report outputs/runs/Nov24_10-00-00 --to tensorboard.html
 
-The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's \
-system is. An SVG or PNG file holds the curves and maps on one white sheet, for print and papers.")]
+The HTML file is self-contained (no network) and follows the reader's light or dark mode. An SVG or \
+PNG file has the curves and heatmaps on one white page, for print and papers.")]
 pub struct Args {
-    /// A run or a pipeline: its directory, its id or a part of it; or another program's log (llmtui watch --list)
+    /// A run or a pipeline: directory, id or part of an id; or another program's log (llmtui watch --list)
     #[arg(value_name = "RUN|LOG")]
     pub run: String,
     #[command(flatten)]
     pub log: LogArgs,
-    /// The file to write, .html, .md, .svg or .png; a report of the same run is replaced, and no other file
+    /// Output file: .html, .md, .svg or .png; replaces an earlier report of the same run, no other file
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub to: PathBuf,
-    /// Replace whatever file is there
+    /// Replace any existing file
     #[arg(long)]
     pub force: bool,
     /// Folder of evaluations (see llmtui eval --out)
     #[arg(long, value_name = "DIR", default_value = "evals")]
     pub evals: PathBuf,
-    /// What an hour of the machine costs, in dollars; of known GPUs a rough price is told without it
+    /// Cost of the machine in dollars per hour; default: a rough price for known GPUs
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub price: Option<f64>,
 }
@@ -68,7 +68,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         "svg" => Form::Picture,
         "png" => Form::Pixels,
         _ => {
-            let what = format!("{} is none of .html, .md, .svg and .png", shown(&args.to));
+            let what = format!(
+                "{} is not an .html, .md, .svg or .png file",
+                shown(&args.to)
+            );
             let hint =
                 "--to report.html; an .svg becomes a PDF by rsvg-convert, Inkscape or a browser";
             return Err(Failure::yours(one_line(&what), hint).into());
@@ -108,7 +111,7 @@ fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
     if read.is_ok() && is_report_of(id, &head) {
         return Ok(());
     }
-    let what = format!("{} is there already, and is no report of {id}", shown(to));
+    let what = format!("{} already exists and is not a report of {id}", shown(to));
     let hint = "name another file with --to, or replace it with --force";
     Err(Failure::yours(one_line(&what), hint))
 }
@@ -219,7 +222,7 @@ fn dollars(text: &str) -> Result<f64, String> {
     let price = price
         .ok()
         .filter(|price: &f64| price.is_finite() && *price >= 0.0);
-    price.ok_or_else(|| "not a price: dollars for an hour, such as 2.50".into())
+    price.ok_or_else(|| "not a price: dollars per hour, such as 2.50".into())
 }
 
 /// What was said, else what renting the run's GPUs costs by the table of plans.

@@ -18,10 +18,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Continue a paused run, or start the engine of one that ended early from its newest checkpoint
+/// Continue a paused run, or restart one that stopped early from its latest checkpoint
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A run's directory, id or name; default: the newest live run, which may be paused
+    /// A run's directory, id or name; default: the newest live run, paused or not
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
 }
@@ -53,7 +53,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             return over(&id, state.newest_end(), command("logs"));
         }
     }
-    writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
+    writeln!(std::io::stdout(), "{id} is training; {}", command("attach"))?;
     if let Some(note) = run_ref::of_a_pipeline(&run, &cx.runs_dir) {
         tell!("note: {note}, once it has ended");
     }
@@ -76,20 +76,20 @@ fn trains(run: &RunDir, logged: u64) -> std::io::Result<bool> {
 /// A run that has ended by now: how, and its own exit code.
 fn over(id: &str, finish: Option<&Finish>, hint: String) -> anyhow::Result<Exit> {
     let Some(finish) = finish else {
-        let what = format!("{id} went on and ended without a final event");
+        let what = format!("{id} resumed and ended without a final event");
         return Err(Failure::machine(what, hint).into());
     };
     let step = grouped(finish.step);
     match Exit::from(finish.outcome) {
         Exit::Done => {
-            writeln!(std::io::stdout(), "{id} went on and ended at step {step}")?;
+            writeln!(std::io::stdout(), "{id} resumed and ended at step {step}")?;
             Ok(Exit::Done)
         }
         exit => {
             let why = one_line(&finish.message);
             let what = match finish.outcome.is_refusal() {
-                true => format!("{id} does not go on: {why}"),
-                false => format!("{id} went on and ended at step {step}: {why}"),
+                true => format!("{id} did not resume: {why}"),
+                false => format!("{id} resumed and ended at step {step}: {why}"),
             };
             Err(Failure { exit, what, hint }.into())
         }
@@ -104,7 +104,7 @@ fn stopped(cx: &Context) -> anyhow::Result<Failure> {
         Some(run) => {
             let status = index::summarize(&run)?.status.word();
             let what = format!(
-                "{what}; the newest that is not finished is {}, {status}",
+                "{what}; the newest unfinished run is {}, {status}",
                 run.folder()
             );
             Failure::yours(what, run_ref::command("resume", run.path(), &cx.runs_dir))
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(failed.exit, Exit::Training);
         assert_eq!(
             failed.what,
-            "a went on and ended at step 1,200: the loss is NaN"
+            "a resumed and ended at step 1,200: the loss is NaN"
         );
         assert_eq!(told(None).unwrap_err().exit, Exit::Machine);
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Columns of an answer in the table.
 const SHOWN: usize = 40;
 
-/// Try a spec's rewards on answers of your own
+/// Score your own completions with a spec's rewards
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,10 +24,10 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Score the answers of a file
+    /// Score the completions in a file
     ///
-    /// Each line is a JSON object with `answer`, and where the rewards need them `prompt`, `reference` (the right answer)
-    /// and `metadata`: what a reward program reads, too.
+    /// Each line is a JSON object with `answer` and, where the rewards need them, `prompt`, `reference` (the correct answer)
+    /// and `metadata`: the same as a reward program reads.
     Test(TestArgs),
 }
 
@@ -82,12 +82,12 @@ fn score(
         match e.what == NO_REFERENCE {
             true => Failure::yours(
                 format!(
-                    "{place}: it has no `reference`, the right answer that reward `{}` compares with",
+                    "{place}: it has no `reference`, the correct answer that reward `{}` compares with",
                     e.name
                 ),
                 format!("write {EXAMPLE}, or use another reward"),
             ),
-            false => Failure::yours(format!("{place}: {e}"), "correct the reward, or the row"),
+            false => Failure::yours(format!("{place}: {e}"), "fix the reward or the row"),
         }
     })?)
 }
@@ -117,7 +117,7 @@ fn read(path: &Path) -> anyhow::Result<(Vec<Answer>, Vec<usize>)> {
     if answers.is_empty() {
         return Err(Failure::yours(
             format!("{shown} holds no answers"),
-            "one JSON object a line",
+            "write one JSON object per line",
         )
         .into());
     }

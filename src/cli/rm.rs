@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Delete runs that are not live, with their checkpoints; asks first
 ///
-/// A pipeline goes with its folder and the runs of its stages, those of failed attempts among them.
+/// Deleting a pipeline deletes its folder and the runs of its stages, including failed attempts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directories, ids or names of runs or pipelines
@@ -154,7 +154,7 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
 /// Shows what goes, and asks.
 fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
     if !cx.stdin_is_terminal {
-        let what = "rm asks before it deletes, and there is no terminal to ask at";
+        let what = "rm asks before it deletes, but there is no terminal to answer at";
         return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
     }
     let mut out = std::io::stdout().lock();

@@ -64,12 +64,12 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
         Some(one_line(&format!("{} ({})", run, stage.name)))
     });
     let runs: Vec<String> = runs.collect();
-    let what = format!("{word:?} is a pipeline, and this is about one run");
+    let what = format!("{word:?} is a pipeline, but one run is needed");
     match runs.is_empty() {
-        true => Failure::yours(what, "no stage of it has a run yet: llmtui runs"),
+        true => Failure::yours(what, "none of its stages has a run yet: llmtui runs"),
         false => Failure::yours(
             what,
-            format!("name a run of its stages: {}", runs.join(", ")),
+            format!("name the run of a stage: {}", runs.join(", ")),
         ),
     }
 }
@@ -92,14 +92,14 @@ fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
     if let Err(gone) = checkpoint_of(&run, Some(step)) {
         return Some(gone);
     }
-    let what = format!("{word:?} is a checkpoint, and this is about a run");
+    let what = format!("{word:?} is a checkpoint, but a run is needed");
     let branch = command("train --branch", run.path(), runs_dir);
     let id = one_line(&run.folder());
     let branch = branch.replacen(&id, &format!("{id}@{step}"), 1);
     let newest = run.checkpoints().last().map(|c| c.step);
     let hint = match newest == Some(step) {
-        true => format!("it is the newest of {id}: name the run"),
-        false => format!("the run is {id}; to train on from this step: {branch}"),
+        true => format!("it is the latest of {id}: name the run"),
+        false => format!("the run is {id}; to continue from this step: {branch}"),
     };
     Some(Failure::yours(what, hint))
 }
@@ -120,7 +120,7 @@ pub fn names_a_pipeline(word: &str, cx: &Context) -> bool {
 /// A pipeline's name or file where one that was started, or a run of it, is asked for.
 fn never_started(word: &str, cx: &Context) -> Failure {
     let folder = shown(&cx.runs_dir);
-    let what = format!("{word:?} is a pipeline, and none of that name was started in {folder}");
+    let what = format!("{word:?} is a pipeline, but none of that name was started in {folder}");
     let word = quoted(&one_line(word));
     Failure::yours(
         what,
@@ -133,7 +133,7 @@ pub fn of_a_pipeline(run: &RunDir, runs_dir: &Path) -> Option<String> {
     let of = pipeline::membership(run, runs_dir)?;
     let resume = of.resume(runs_dir)?;
     Some(format!(
-        "it is stage {} of pipeline {}: {resume} goes on with the stages behind it",
+        "it is stage {} of pipeline {}: {resume} continues with the later stages",
         of.stage,
         one_line(&of.state.name)
     ))
@@ -141,7 +141,7 @@ pub fn of_a_pipeline(run: &RunDir, runs_dir: &Path) -> Option<String> {
 
 /// A pipeline's name or file where a spec is asked for.
 pub fn is_a_pipeline(word: &str) -> Failure {
-    let what = format!("{word:?} is a pipeline, and this is about one run");
+    let what = format!("{word:?} is a pipeline, but one run is needed");
     let word = quoted(&one_line(word));
     let hint = format!(
         "llmtui train {word} --dry-run plans its stages; llmtui presets show {word} shows them"
@@ -274,10 +274,10 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
     match last {
         Some(step) => Failure::yours(
             format!(
-                "the checkpoints of {id} are gone: its log tells of one of step {step}, {} holds none",
+                "the checkpoints of {id} are gone: its log lists one at step {step}, but {} has none",
                 shown(&folder)
             ),
-            "bring the folder back from a copy, or train again",
+            "restore the folder from a copy, or train again",
         ),
         None if run.is_alive() => Failure::yours(
             format!("the run {id} has no checkpoint yet"),
@@ -289,8 +289,8 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
             // A name means its newest run, and an attempt that failed at once hides the run before it.
             let hint = match namesake(run) {
-                Some(other) => format!("an earlier run of that name has one: {other}"),
-                None => format!("llmtui train --resume {} trains on", shown(run.path())),
+                Some(other) => format!("an earlier run of this name has one: {other}"),
+                None => format!("llmtui train --resume {} continues it", shown(run.path())),
             };
             let what = format!("the run {id} ended before its first checkpoint{why}");
             Failure::yours(what, hint)
@@ -313,8 +313,8 @@ pub fn at_step(word: &str, cx: &Context) -> Option<anyhow::Result<CheckpointEntr
 pub fn whole_number(text: &str) -> Result<u64, Failure> {
     let what = || {
         Failure::yours(
-            format!("`{text}` is no step"),
-            "RUN@500 names the checkpoint of step 500",
+            format!("`{text}` is not a step number"),
+            "RUN@500 names the checkpoint at step 500",
         )
     };
     text.replace([',', '_'], "").parse().map_err(|_| what())
@@ -336,7 +336,7 @@ pub fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry,
             (_, true) => no_checkpoint(run),
             (step, false) => Failure::yours(
                 format!(
-                    "{} has no checkpoint of step {}",
+                    "{} has no checkpoint at step {}",
                     run.folder(),
                     step.unwrap_or(0)
                 ),
@@ -376,11 +376,11 @@ pub fn no_log(run: &RunDir, error: &std::io::Error) -> Failure {
                 shown(&log)
             ),
             format!(
-                "llmtui train --resume {folder} trains on; a deleted log comes back only from a copy of it"
+                "llmtui train --resume {folder} continues it; a deleted log can be restored only from a copy"
             ),
         );
     }
-    let hint = "check that it is a file, and who may read it";
+    let hint = "check that it is a file and readable";
     Failure::machine(format!("{}: {error}", shown(&log)), hint)
 }
 
@@ -456,7 +456,7 @@ mod tests {
         std::fs::write(step.join("manifest.json"), "{}").unwrap();
         let hint = no_checkpoint(&failed).hint;
         let id = trained.folder();
-        assert_eq!(hint, format!("an earlier run of that name has one: {id}"));
+        assert_eq!(hint, format!("an earlier run of this name has one: {id}"));
     }
 
     #[test]
@@ -483,7 +483,7 @@ mod tests {
         for gone in [format!("{id}@9"), old.replace("step-000010", "step-000009")] {
             let failure = a_checkpoint(&gone, dir.path()).unwrap();
             assert!(
-                failure.what.contains("no checkpoint of step 9"),
+                failure.what.contains("no checkpoint at step 9"),
                 "{failure:?}"
             );
             assert!(failure.hint.contains("it keeps 10, 20"), "{failure:?}");

@@ -26,26 +26,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Score texts and answers: log-probabilities, perplexity, bits per byte; or a reward model's scores
+/// Score texts and completions: log-probabilities, perplexity, bits per byte; or a reward model's scores
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui score runs/…/checkpoints/step-001000 held-out.txt
   llmtui score model-q8_0.gguf pairs.jsonl --json
 
 A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or \
-judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives \
-each text one score; of pairs, the share is shown whose chosen answer scores higher, beside what length alone gets right.")]
+judged answers: only answers are scored. Logarithms are natural; bits per byte refer to the scored text. A reward model gives \
+each text one score; for pairs it shows how often the chosen answer scores higher, and how often length alone would be right.")]
 pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// Text, or rows in any format that training reads
+    /// Text, or rows in any training format
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Tokens of a window; each begins with the last token of the one before. Default: the model's context
+    /// Window in tokens; each starts with the last token of the previous one. Default: the model's context
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub window: Option<u64>,
-    /// Chat template of rows of turns: auto (the model's own), a built-in name, a .jinja file
+    /// Chat template for conversations: auto (the model's own), a built-in name or a .jinja file
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub template: String,
     /// Print one JSON object, with ids and the log-probability of each token
@@ -129,7 +129,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     if scored.iter().all(|text| text.logps.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
-        let hint = "a text needs two tokens, an answer one that the chat template marks as the assistant's";
+        let hint = "a text needs two tokens; an answer needs one that the chat template marks as the assistant's";
         return Err(Failure::yours(what, hint).into());
     }
     let first = first_token(&renderer);
@@ -138,7 +138,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => {
             if let Some(formats) = source.from.formats() {
                 tell!(
-                    "weights in {}, multiplied as in its training, llmtui eval and llmtui chat",
+                    "weights in {}, computed as in training, llmtui eval and llmtui chat",
                     formats.join(", ")
                 );
             }
@@ -182,12 +182,16 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
     let child = Child::of_this_program();
     // What an adapter alone stands on may not be here: that is said before its tokenizer is missed.
     let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint().into()))?;
-    let tokenizer = tokenizer::load(source.tokenizer_path(), &child)
-        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
+    let tokenizer = tokenizer::load(source.tokenizer_path(), &child).map_err(|e| {
+        yours(
+            e.to_string(),
+            "put the model's tokenizer into the same folder".into(),
+        )
+    })?;
     let data = |e: DataError| yours(e.to_string(), advice(&e.hint()));
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
     let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto).with_template_fix(
-        "name one with --template: chatml, or plain where the vocabulary has no marks for turns",
+        "name one with --template: chatml, or plain if the vocabulary has no turn markers",
     );
     let documents = match is_text(file) {
         true => vec![whole(file, &renderer)?],
@@ -238,7 +242,7 @@ fn advice(hint: &str) -> String {
     }
     match hint.starts_with("a source for each format") {
         true => "a file for each format",
-        false => "correct the row, or leave it out: llmtui data clean FILE --out COPY.jsonl",
+        false => "fix the row, or drop it: llmtui data clean FILE --out COPY.jsonl",
     }
     .into()
 }
@@ -402,14 +406,14 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
     }
     let begins = match first {
         Some(token) => format!("texts begin with {}", one_line(token)),
-        None => "no token in front: the first is not scored".into(),
+        None => "no BOS token: the first token is not scored".into(),
     };
     let of = figures(tokens, bytes, logp);
     let figure = |name: &str| of[name].as_f64().unwrap_or(f64::NAN);
     let _ = writeln!(out, "{}: {tokens} tokens, {bytes} bytes", shown(&args.file));
     let _ = writeln!(
         out,
-        "windows           {window} tokens, each begins with the last token of the one before; {begins}"
+        "windows           {window} tokens, each starts with the last token of the previous one; {begins}"
     );
     let _ = writeln!(
         out,
@@ -477,7 +481,7 @@ mod tests {
 
     #[test]
     fn settings_of_runs_are_not_advised_where_there_are_none() {
-        let told = advice("drop such rows, or data.on_bad_row: skip: they prefer nothing");
+        let told = advice("drop such rows, or data.on_bad_row: skip: they express no preference");
         assert!(!told.contains("data.on_bad_row") && told.contains("llmtui data clean"));
         assert_eq!(
             advice("name one with --template"),

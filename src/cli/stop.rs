@@ -56,7 +56,7 @@ pub fn stopped(
 ) -> Vec<String> {
     let step = human::grouped(finish.step);
     if finish.outcome == Outcome::Completed {
-        return vec![format!("{id} finished all its steps at step {step}")];
+        return vec![format!("{id} completed all its steps at step {step}")];
     }
     let at = format!("{id} stopped at step {step}");
     let on = goes_on(kept, run, runs_dir);
@@ -115,7 +115,7 @@ mod tests {
         assert!(told[1].ends_with("continues from step 1,000"), "{told:?}");
         assert_eq!(lines(Outcome::Stopped, None).len(), 1);
         let told = lines(Outcome::Completed, Some(1_200));
-        assert_eq!(told, ["a finished all its steps at step 1,200"]);
+        assert_eq!(told, ["a completed all its steps at step 1,200"]);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use std::path::Path;
 /// How the log of another program is read.
 #[derive(Debug, Default, clap::Args)]
 pub struct LogArgs {
-    /// Of another program's log: read it as this format, whatever it looks like (llmtui watch --list)
+    /// For another program's log: read it as this format (llmtui watch --list)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// What such a log calls otherwise: step=it, val/loss=dev_nll; may be repeated
+    /// Map names of such a log: step=it, val/loss=dev_nll; may be repeated
     #[arg(long, value_name = "OURS=THEIRS")]
     pub map: Vec<String>,
 }
@@ -38,7 +38,7 @@ impl LogArgs {
         if !path.exists() {
             return Err(absent(path));
         }
-        let hint = "llmtui watch --list names the formats; llmtui watch --callback prints what makes a trainer's log live";
+        let hint = "llmtui watch --list lists the formats; llmtui watch --callback prints a callback that writes a live log";
         find(path, self.format.as_deref())
             .map_err(|e| Failure::yours(one_line(&e.to_string()), hint))
     }
@@ -155,10 +155,10 @@ pub fn fold_log(found: &Found, args: &LogArgs) -> anyhow::Result<RunState> {
 /// A file that may become a log: nothing in it is one yet.
 pub fn not_yet(found: &Found) -> Failure {
     let what = format!(
-        "{} holds no step of a training that is known here",
+        "{} has no training step in a known format",
         shown(&found.path)
     );
-    let hint = "before its first step, llmtui watch --follow waits for it; llmtui watch --list names the formats, --callback prints what makes a trainer's log live";
+    let hint = "before its first step, llmtui watch --follow waits for it; llmtui watch --list lists the formats, --callback prints a callback that writes a live log";
     Failure::yours(what, hint)
 }
 
@@ -170,7 +170,7 @@ pub fn no_readings(found: &Found) -> Failure {
     };
     if found.format.entry.id == "trainer_state" && !open_plain(&found.path).is_ok_and(is_json) {
         let what = format!(
-            "{} is no whole JSON object: it was cut off, or is being written",
+            "{} is not a complete JSON object: it was truncated, or is still being written",
             shown(&found.path)
         );
         return Failure::yours(
@@ -179,7 +179,6 @@ pub fn no_readings(found: &Found) -> Failure {
         );
     }
     let what = format!("{} has no readings yet", shown(&found.path));
-    let hint =
-        "--map names the columns (step=it, train/loss=nll), llmtui watch --follow waits for them";
+    let hint = "map its columns with --map (step=it, train/loss=nll), or wait for them with llmtui watch --follow";
     Failure::yours(what, hint)
 }

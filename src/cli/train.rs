@@ -35,7 +35,7 @@ pub struct Args {
     /// Print progress lines instead of opening the workbench
     #[arg(long)]
     pub headless: bool,
-    /// Print the run's events, one JSON object per line (implies --headless); with --dry-run what would be trained, as one object
+    /// Print the run's events, one JSON object per line (implies --headless); with --dry-run, the plan as one object
     #[arg(long)]
     pub json: bool,
     /// Run the engine in this process: closing the terminal then ends the run
@@ -45,32 +45,32 @@ pub struct Args {
     /// begins a new run where there is none; with -s max_steps=N a finished one, too
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
-    /// With --resume: drop the optimizer's state of the checkpoint and begin it afresh
+    /// With --resume: reset the optimizer state instead of loading it from the checkpoint
     #[arg(long, requires = "resume")]
     pub fresh_optimizer: bool,
-    /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP (0: from the start), and -s
+    /// Start a new run from another run's checkpoint with the settings changed by -s: RUN, or RUN@STEP (0: from the start)
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
     pub branch: Option<String>,
-    /// Train on these machines, which ssh reaches, with ranks of PyTorch on each; this one is localhost. Of a pipeline: every stage
-    /// that trains, but for those with an engine of their own (-s STAGE.engine=candle)
+    /// Run PyTorch ranks on these hosts over ssh; localhost is this machine. For a pipeline: every training stage, except those that
+    /// set their own engine (-s STAGE.engine=candle)
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
     pub nodes: Vec<String>,
     /// Save and stop after this step, without changing the schedule
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
-    /// Validate the spec, show what would run, and stop
+    /// Validate the spec, show what would run, and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// Make the run, print its directory and start nothing: train --resume starts it
+    /// Create the run and print its directory without starting it; train --resume starts it
     #[arg(long, conflicts_with_all = ["resume", "dry_run", "json", "foreground", "stop_after"])]
     pub no_start: bool,
     /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
-    /// Of a pipeline: leave this stage out; may be repeated
+    /// For a pipeline: skip this stage; may be repeated
     #[arg(long, value_name = "STAGE")]
     pub skip: Vec<String>,
-    /// Of a pipeline that is resumed: do this stage again; may be repeated
+    /// When resuming a pipeline: run this stage again; may be repeated
     #[arg(long, value_name = "STAGE", requires = "resume")]
     pub redo: Vec<String>,
 }
@@ -118,7 +118,9 @@ impl Args {
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
-        return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
+        return Err(
+            Failure::yours("--stop-after 0 does nothing: steps are counted from 1", "").into(),
+        );
     }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
@@ -241,7 +243,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
                 return Err(Failure::yours(
                     format!("this is not the spec of run {}", run.folder()),
                     format!(
-                        "omit the spec to resume with the original one: {}",
+                        "drop the spec to resume with the original one: {}",
                         run_ref::command("train --resume", run.path(), &cx.runs_dir)
                     ),
                 )
@@ -337,7 +339,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
                 None => (none, "llmtui runs"),
                 Some(words) => (
                     format!("{none}; {words}"),
-                    "correct that and train again; --resume RUN repeats the same run",
+                    "fix that and train again; --resume RUN retries the same run",
                 ),
             };
             Err(Failure::yours(what, hint).into())

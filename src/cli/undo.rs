@@ -8,13 +8,13 @@ use crate::base::text::one_line;
 use crate::wire::Command;
 use std::io::Write;
 
-/// Undo the newest rescue of a live run: its state from before it goes on; says first what would be given up
+/// Undo the latest rescue of a live run: continues from the state before it; shows first what would be discarded
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A run's directory, id or name; default: the newest live run
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Do what is shown
+    /// Do it
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -23,7 +23,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut run = Controlled::connect(args.run.as_deref(), cx)?;
     let rescue = run.state.rescued.as_ref();
     let Some(words) = rescue.and_then(|rescue| rescue.undo_words(run.state.step)) else {
-        let what = format!("{} has no rescue that could be undone", run.run.folder());
+        let what = format!("{} has no rescue to undo", run.run.folder());
         return Err(
             Failure::yours(what, run_ref::command("logs", run.run.path(), &cx.runs_dir)).into(),
         );

@@ -23,12 +23,12 @@ const NAME: usize = 28;
 
 /// Watch a run that another program trains: charts and diagnosis from its logs
 ///
-/// Reads what Hugging Face's Trainer and TRL, TensorBoard, Weights & Biases (offline), Lightning, nanochat, torchtitan and others
-/// write, and goes on as it grows. Nothing is written there, and pickles are never opened. Without a terminal: a summary of what
-/// there is. Exit codes: 0, or 4 where the diagnosis fails.
+/// Reads logs of Hugging Face Trainer, TRL, TensorBoard, Weights & Biases (offline), Lightning, nanochat, torchtitan and others,
+/// and follows them as they grow. Writes nothing there and never opens pickles. Without a terminal: prints a summary. Exit codes:
+/// 0, or 4 if a finding fails.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A log, or a folder with one: the newest in it
+    /// A log, or a folder (its newest log)
     #[arg(value_name = "PATH", required_unless_present_any = ["callback", "list"])]
     pub path: Option<PathBuf>,
     #[command(flatten)]
@@ -39,10 +39,10 @@ pub struct Args {
     /// Print events, one JSON object per line (implies --headless)
     #[arg(long)]
     pub json: bool,
-    /// Without the workbench: go on until the run ends; waits for its first step where there is none yet
+    /// Without the workbench: follow until the run ends; waits for the first step if there is none yet
     #[arg(long)]
     pub follow: bool,
-    /// Print the callback that makes a Hugging Face trainer's log live: 20 lines of Python
+    /// Print a callback that makes a Hugging Face trainer write a live log: 20 lines of Python
     #[arg(long)]
     pub callback: bool,
     /// List the formats
@@ -161,7 +161,7 @@ fn summary(state: &RunState, found: &Found) -> String {
     );
     if found.others > 0 {
         text.push_str(&format!(
-            "the newest of {} runs there; name the folder of another to see it\n",
+            "the newest of {} runs there; name another's folder to see it\n",
             found.others + 1
         ));
     }
@@ -234,7 +234,7 @@ fn not_finite(id: &str, series: &Series) -> Option<String> {
     let (odd, all) = (series.non_finite(), series.len());
     let rest = match odd == all {
         true => "",
-        false => "; lowest and highest are of the others",
+        false => "; lowest and highest are of the finite ones",
     };
     Some(format!(
         "warning: {}: {} of {} readings are not finite (NaN or infinite), the first {at}{rest}\n",

@@ -54,7 +54,7 @@ fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
         Left::Running(run) => {
             let dot = if utf8 { "·" } else { "-" };
             let attach = format!("llmtui attach {run}{}", run_ref::options(runs_dir));
-            return format!("{run} trains on {dot} {attach}");
+            return format!("{run} keeps training {dot} {attach}");
         }
         Left::Stopped {
             run_dir,
@@ -92,7 +92,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let running = told(&Left::Running("a".into()), dir.path(), true);
         assert!(
-            running.starts_with("a trains on · llmtui attach a"),
+            running.starts_with("a keeps training · llmtui attach a"),
             "{running}"
         );
         let stopped = |outcome: Option<Outcome>, kept| {

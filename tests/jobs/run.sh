@@ -54,17 +54,17 @@ if [ "$ending" = again ] && { [ "$status" -eq 0 ] || [ "$status" -gt 128 ]; }; t
     if [ "$(ls "$run/checkpoints" 2> /dev/null)" = "$before" ]; then
         echo idle >> "$note.idle"
         if [ "$(wc -l < "$note.idle")" -ge 3 ]; then
-            echo "job: 3 times no checkpoint came of it; give it more --time, or a smaller checkpoint.every" >&2
+            echo "job: no new checkpoint 3 times; use more --time, or a smaller checkpoint.every" >&2
             exit 1
         fi
     else
         rm -f "$note.idle"
     fi
     scontrol requeue "$SLURM_JOB_ID" && exit 0
-    echo "job: not requeued; go on with: llmtui engine script $run --slurm" >&2
+    echo "job: not requeued; continue with: llmtui engine script $run --slurm" >&2
     exit 1
 fi
 if [ "$status" -eq 0 ]; then
-    echo "job: stopped on request; go on with: llmtui engine script $run --slurm"
+    echo "job: stopped on request; continue with: llmtui engine script $run --slurm"
 fi
 exit "$status"

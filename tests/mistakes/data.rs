@@ -10,9 +10,9 @@ fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
     fails(dir.path(), &clean, 2, &["latin1.txt:1", "0xf6", "iconv"]);
     let (_, page, _) = llmtui(dir.path(), &["data", "inspect", "latin1.txt"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("nothing behind latin1.txt:1"), "{page}");
+    assert!(page.contains("nothing after latin1.txt:1"), "{page}");
     assert!(page.contains("fix latin1.txt: convert it"), "{page}");
-    assert!(page.contains("skip does not pass over"), "{page}");
+    assert!(page.contains("skip cannot skip"), "{page}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
     std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
     let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
     assert!(
-        out.contains("template llama3 writes <|begin_of_text|>"),
+        out.contains("template llama3 uses <|begin_of_text|>"),
         "{out}"
     );
 }
@@ -92,7 +92,7 @@ fn an_empty_path_is_no_folder() {
     std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
     for key in ["data.path", "data.val_path", "train.from"] {
         let set = format!("{key}=");
-        let phrases = [key, "it is empty", "leave it out"];
+        let phrases = [key, "it is empty", "remove it"];
         fails(
             dir.path(),
             &["train", "quickstart", "-s", &set, "--dry-run"],

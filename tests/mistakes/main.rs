@@ -105,7 +105,7 @@ fn a_spec_that_exists_is_refused_before_the_first_question() {
 fn merge_takes_a_run_by_its_name_alone() {
     let dir = tempfile::tempdir().unwrap();
     let alone = ["merge", "nobody", "--to", "x"];
-    fails(dir.path(), &alone, 2, &["is called \"nobody\""]);
+    fails(dir.path(), &alone, 2, &["named \"nobody\""]);
     fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
 }
 
@@ -144,7 +144,7 @@ fn options_are_never_passed_over_in_silence() {
     ];
     let (code, out, said) = llmtui(dir.path(), &batches);
     assert_eq!(code, 0, "{said}");
-    assert!(out.contains("by the weights of step 0"), "{out}");
+    assert!(out.contains("with the weights of step 0"), "{out}");
     fails(
         dir.path(),
         &[&batches[..], &["--checkpoint", "5"]].concat(),
@@ -163,12 +163,12 @@ fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
     let cases: [(&[&str], &[&str]); 10] = [
         (
             &["data", "batches", "smoke", "--step", "3000"],
-            &["there is no step 3,000", "a step from 1 to 20 (max_steps)"],
+            &["no step 3,000", "a step from 1 to 20 (max_steps)"],
         ),
         (
             &["data", "batches", "grpo-sort", "--step", "260"],
             &[
-                "step 260 learns from answers that the model writes",
+                "step 260 trains on the model's own completions",
                 "steps 1 to 250 (rollout.cold_start_steps) do",
             ],
         ),
@@ -385,7 +385,7 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
     fails(dir.path(), &longer, 2, &["asked.yaml is a folder", "try: "]);
     std::fs::remove_file(run.spec_path()).unwrap();
     let card = ["card", "quickstart"];
-    let copy = "try: bring the file back from a copy";
+    let copy = "try: restore the file from a copy";
     fails(dir.path(), &card, 3, &["spec.yaml does not exist", copy]);
     std::fs::create_dir(run.spec_path()).unwrap();
     fails(dir.path(), &card, 3, &["spec.yaml is a folder", copy]);
@@ -453,7 +453,7 @@ fn half_a_state_of_a_trainer_is_no_log_without_readings() {
     let dir = tempfile::tempdir().unwrap();
     let half = r#"{"global_step": 2, "log_history": [{"step": 1, "loss": 2.5}, {"st"#;
     std::fs::write(dir.path().join("trainer_state.json"), half).unwrap();
-    let phrases = ["no whole JSON object", "try: copy it again"];
+    let phrases = ["is not a complete JSON object", "try: copy it again"];
     for verb in [
         &["watch", ".", "--headless"][..],
         &["diagnose", "trainer_state.json"],
@@ -472,11 +472,15 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     let (code, out, said) = llmtui(dir.path(), &dry);
     assert_eq!(code, 0, "{said}");
     assert!(
-        out.contains("there is no PyTorch") && out.contains("llmtui engine install torch"),
+        out.contains("PyTorch for llmtui is not installed")
+            && out.contains("llmtui engine install torch"),
         "{out}"
     );
     let (_, out, _) = llmtui(dir.path(), &[&dry[..], &["--nodes", "a,b"]].concat());
-    assert!(!out.contains("no PyTorch"), "{out}");
+    assert!(
+        !out.contains("PyTorch for llmtui is not installed"),
+        "{out}"
+    );
 }
 
 /// The run was made, failed, and stayed; its message named the fix twice, and no line began with `try:`.
@@ -486,7 +490,10 @@ fn without_pytorch_no_run_is_made_that_could_not_begin() {
     let train = ["train", "smoke", "--headless", "-s", "engine=torch"];
     let (code, out, said) = llmtui(dir.path(), &train);
     assert_eq!(code, 3, "{out}{said}");
-    assert!(said.contains("engine.torch: there is no PyTorch"), "{said}");
+    assert!(
+        said.contains("engine.torch: PyTorch for llmtui is not installed"),
+        "{said}"
+    );
     assert!(said.contains("try: llmtui engine install torch"), "{said}");
     assert_eq!(said.matches("engine install torch").count(), 1, "{said}");
     assert!(!dir.path().join("runs").exists());
@@ -500,7 +507,7 @@ fn without_pytorch_no_run_is_made_that_could_not_begin() {
         &["train", "mine.yaml", "--headless"],
         3,
         &[
-            "stage more: engine.torch: there is no PyTorch",
+            "stage more: engine.torch: PyTorch for llmtui is not installed",
             "try: llmtui engine",
         ],
     );

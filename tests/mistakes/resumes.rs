@@ -27,7 +27,7 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
     let clock = Arc::new(ManualClock::at(4_000_000_000_000));
     let newer = RunDir::create(&dir.path().join("runs"), "smoke", &spec, "", &*clock).unwrap();
     let (mut log, thread) = LogWriter::open(&newer.events_path(), clock, |_| {}).unwrap();
-    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"no PyTorch"}"#;
+    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"PyTorch for llmtui is not installed"}"#;
     log.emit(serde_json::from_str::<Event>(ended).unwrap())
         .unwrap();
     drop(log);
@@ -38,7 +38,7 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
         assert_eq!(code, 0, "{said}");
         assert!(out.contains(&expected), "{word}: {out}");
         assert!(
-            said.contains("passed over") && said.contains("no PyTorch"),
+            said.contains("passed over") && said.contains("PyTorch for llmtui is not installed"),
             "{word}: {said}"
         );
     }
@@ -80,7 +80,7 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     let (code, out, said) = llmtui(dir.path(), &longer);
     assert!(matches!(code, 2..=4), "{out}{said}");
     assert!(out.contains("not resumed: the train split"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert!(said.contains("its spec are unchanged"), "{said}");
     assert_eq!(spec(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && !out.contains("failed"), "{out}");
@@ -107,7 +107,7 @@ fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
     let (code, out, said) = llmtui(dir.path(), &fewer);
     assert_eq!(code, 2, "{out}{said}");
     assert!(out.contains("nothing is left to train"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert!(said.contains("its spec are unchanged"), "{said}");
     assert_eq!(files(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && out.contains("6/6"), "{out}");

@@ -40,7 +40,7 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
     assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
     let said = err(&failed);
     assert!(
-        said.contains("--skip bad --skip exam --skip hf leaves it out"),
+        said.contains("--skip bad --skip exam --skip hf also skips"),
         "{said}"
     );
     let (stage, run) = times(&place, 0);
@@ -125,8 +125,8 @@ fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
     let before = files();
     // Before the run's files are changed, and by the engine afterwards.
     for (python, told) in [
-        ("/nowhere/python", "there is no Python there"),
-        ("/bin/false", "its spec stay as they were"),
+        ("/nowhere/python", "no Python found"),
+        ("/bin/false", "its spec are unchanged"),
     ] {
         let set = format!("more.engine={{torch: {{python: {python}}}}}");
         let refused = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);

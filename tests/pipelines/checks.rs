@@ -142,7 +142,7 @@ fn tokenizers_and_adapters_are_checked_before_the_first_stage() {
     for (stages, says) in [
         (
             format!("{words}{base}"),
-            "stage words: tokenizer.kind: no kind of tokenizer is called `bpee`",
+            "stage words: tokenizer.kind: unknown kind of tokenizer `bpee`",
         ),
         (format!("{base}{peft}"), "stage base trains all weights"),
         (
@@ -184,7 +184,7 @@ fn a_key_that_no_spec_has_is_refused_when_a_pipeline_goes_on() {
         assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
         let said = err(&refused);
         assert!(
-            said.contains("-s last.max_step=5: no setting is called max_step")
+            said.contains("-s last.max_step=5: unknown setting max_step")
                 && said.contains("did you mean max_steps?"),
             "{said}"
         );

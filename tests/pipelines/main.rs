@@ -258,7 +258,7 @@ fn what_does_not_fit_pipelines_is_refused_before_anything_starts() {
         (vec!["train", "mine.yaml", "--skip", "nope"], "has no stage"),
         (
             vec!["train", "mine.yaml", "-s", "max_steps=3"],
-            "of which stage?",
+            "which stage?",
         ),
         (
             vec!["train", "mine.yaml", "-s", "base.nope=3"],
@@ -266,7 +266,7 @@ fn what_does_not_fit_pipelines_is_refused_before_anything_starts() {
         ),
         (
             vec!["train", "mine.yaml", "--stop-after", "3"],
-            "--stop-after is for one run",
+            "--stop-after applies to one run",
         ),
         (
             vec!["train", "smoke", "--skip", "base"],
@@ -361,7 +361,7 @@ fn ranks_without_gpus_are_told_before_a_pipeline_starts() {
     let output = place.go(&["train", "speedrun-8gpu", "--headless", "--hardware", &cpu]);
     assert_eq!(code(&output), 2, "{}", out(&output));
     assert!(
-        err(&output).contains("8 ranks of PyTorch want a GPU each"),
+        err(&output).contains("8 PyTorch ranks need one GPU each"),
         "{}",
         err(&output)
     );
@@ -533,15 +533,15 @@ fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
         assert!(err(&output).contains(says), "{says}: {}", err(&output));
         assert!(!place.dir.path().join("runs").exists(), "{says}");
     };
-    refused(&["--skip", "rm"], "learns from the reward model of rm");
+    refused(&["--skip", "rm"], "needs the reward model of rm");
     refused(
         &["-s", "base.rewards=[{model: {path: rm}}]"],
         "stage rm comes after it",
     );
     write("path: rm", "path: mr");
-    refused(&[], "\"mr\" is no training stage before it");
+    refused(&[], "\"mr\" is neither an earlier training stage");
     write("path: rm", "path: base");
-    refused(&[], "stage base trains a model that writes");
+    refused(&[], "stage base trains a language model");
     write("train: grpo-sort, from: base", "train: grpo-sort");
     refused(&[], "it starts from rm, a reward model");
 }

@@ -113,7 +113,7 @@ fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
     std::fs::write(path.join("text.txt"), "some text").unwrap();
     for (config, says) in [
         ("files: [nope.txt]", "tokenizer.files: nope.txt"),
-        ("files: [empty.txt]", "no text to learn from"),
+        ("files: [empty.txt]", "no text to train on"),
         ("files: []", "tokenizer.files: it names none"),
         (
             "files: [text.txt], vocab_size: 5",
@@ -121,7 +121,7 @@ fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
         ),
         (
             "files: [text.txt], chat_markers: chatmll",
-            "tokenizer.chat_markers: no chat template",
+            "tokenizer.chat_markers: unknown chat template",
         ),
         (
             "files: [text.txt], kind: char, vocab_size: 300",

@@ -33,9 +33,9 @@ fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not(
     let error = refused(&sources);
     for part in [
         "-s train.from=ckpt",
-        "ckpt holds a description of a model alone",
+        "ckpt has a model config but no weights",
         "this folder has no weights",
-        "put the weights beside it",
+        "put the weights next to it",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -203,7 +203,7 @@ fn a_reward_model_is_looked_at_before_the_first_answer() {
     }
     fs::remove_file(dir.path().join("rm/model.safetensors")).unwrap_or_default();
     let error = refusal(&rewarded);
-    assert!(error.contains("a description of a model alone"), "{error}");
+    assert!(error.contains("a model config but no weights"), "{error}");
     fs::write(dir.path().join("rm/model.safetensors"), "").unwrap();
     let error = refusal(&rewarded);
     assert!(

@@ -24,7 +24,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     ("model:\n  bias: yes", &["true or false", "write true"]),
     ("model: 3", &["a section of keys, found 3"]),
-    ("model:", &["there is no value here"]),
+    ("model:", &["the value is missing"]),
     (
         "model:\n  position: roep",
         &["`roep` is unknown", "did you mean rope?"],
@@ -47,18 +47,18 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         &["set twice", "remove one"],
     ),
     ("lr: fast", &["a number", "the text `fast`"]),
-    ("lr: 0", &["learns nothing"]),
+    ("lr: 0", &["nothing is learned"]),
     (
         "optimizer: {adamw: {eps: 0}}",
-        &["optimizer.adamw.eps", "divides by 0", "1e-8 is usual"],
+        &["optimizer.adamw.eps", "divides by 0", "1e-8 is typical"],
     ),
     (
         "optimizer: {muon: {adamw_eps: 1e-30}}",
-        &["optimizer.muon.adamw_eps", "1e-20 is the least"],
+        &["optimizer.muon.adamw_eps", "the minimum is 1e-20"],
     ),
     (
         "optimizer: {adafactor: {eps: 0}}",
-        &["optimizer.adafactor.eps", "1e-37 is the least"],
+        &["optimizer.adafactor.eps", "the minimum is 1e-37"],
     ),
     ("lr: .nan", &["not a finite number", "my.yaml:1"]),
     ("seed: -1", &["-1 is too small"]),
@@ -91,7 +91,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("data: {order: shufled}", &["did you mean shuffled?"]),
     (
         "data: {corpus: shakespeare}",
-        &["no corpus", "tinyshakespeare"],
+        &["unknown corpus", "tinyshakespeare"],
     ),
     ("data: {path: absent.txt}", &["absent.txt does not exist"]),
     (
@@ -181,10 +181,10 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("a: [1\nb: 2", &["not valid YAML", "my.yaml:"]),
     ("seed: 1\nseed: 2", &["duplicate key `seed`"]),
     ("- a\n- b", &["not a map of keys"]),
-    ("extends: [a, b]", &["at most one parent"]),
+    ("extends: [a, b]", &["extends at most one other"]),
     (
         "extends: nobody",
-        &["my.yaml:1", "no preset is called `nobody`", "quickstart"],
+        &["my.yaml:1", "unknown preset `nobody`", "quickstart"],
     ),
     ("extends: my.yaml", &["forms a cycle"]),
 ];

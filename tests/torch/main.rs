@@ -273,7 +273,7 @@ fn a_rank_alone_trains_and_is_replaced() {
         (&["crash", "well"][..], "rank 0"),
         (
             &["no ranks"],
-            "the rank ended before it came (exit status: 1): ModuleNotFoundError",
+            "the rank ended before it connected (exit status: 1): ModuleNotFoundError",
         ),
     ] {
         let bench = Bench::new(plays);
@@ -440,7 +440,7 @@ fn generations_that_come_no_further_are_given_up() {
     let (outcome, message) = ending(&bench.events());
     assert_eq!(outcome, Outcome::Starved, "{}", text(&out.stderr));
     assert!(
-        message.contains("2 generations came no further than step 5"),
+        message.contains("2 restarts got no further than step 5"),
         "{message}"
     );
     bench.nobody_is_left();
@@ -499,10 +499,10 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
 fn what_ranks_cannot_do_is_said_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
-        ("train.ema_decay=0.9", "no train.ema_decay"),
-        ("optimizer=lion", "adamw or adamw8bit alone"),
-        ("method=ppo", "no critic yet"),
-        ("engine.torch.python=nowhere", "there is no Python there"),
+        ("train.ema_decay=0.9", "does not support train.ema_decay"),
+        ("optimizer=lion", "adamw and adamw8bit only"),
+        ("method=ppo", "does not support the critic"),
+        ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);
         let said = text(&out.stderr) + &text(&out.stdout);

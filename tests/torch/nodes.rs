@@ -213,7 +213,7 @@ fn a_meeting_place_that_is_open_to_the_internet_is_refused() {
     let out = bench.train_there(&settings, &[]);
     let (found, message) = ending(&bench.events());
     assert_eq!(found, Outcome::Starved, "{}", text(&out.stderr));
-    assert!(message.contains("open Internet"), "{message}");
+    assert!(message.contains("public Internet"), "{message}");
     bench.nobody_is_left();
 }
 

@@ -144,7 +144,7 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
     assert!(other.contains("differs from this run's"), "{other}");
     gguf(dir, |keys| keys.clear());
     let none = failed(&["train.from=m.gguf"]);
-    assert!(none.contains("holds no tokenizer"), "{none}");
+    assert!(none.contains("has no tokenizer"), "{none}");
     let output = place.train(
         &["train.from=m.gguf", named, "train.max_steps=1"],
         &["--headless"],

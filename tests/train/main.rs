@@ -154,7 +154,7 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     let output = place.go(&["train", "--resume", &id]);
     assert_eq!(code(&output), 2, "nor by its name");
     assert!(
-        err(&output).contains("has finished all its steps"),
+        err(&output).contains("has completed all its steps"),
         "{}",
         err(&output)
     );
@@ -214,7 +214,7 @@ fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
     );
     // Nothing was learned, so `gc` offers the whole of it.
     let shown = out(&place.go(&["gc"]));
-    let words = "the whole run, refused before its first step";
+    let words = "the whole run, which failed before its first step";
     assert!(shown.contains(&refused) && shown.contains(words), "{shown}");
     assert!(place.run().path().is_dir(), "nothing was deleted");
     let done = place.go(&["gc", "--yes"]);
@@ -363,7 +363,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
     let newest: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(newest["parent"]["step"], 10, "{newest}");
     for (arguments, why) in [
-        (vec!["-s", "n_layer=3"], "keeps what its checkpoint holds"),
+        (vec!["-s", "n_layer=3"], "its checkpoint fixes"),
         (vec!["-s", "max_steps=8"], "nothing is left"),
         (vec!["quickstart"], "its parent's spec"),
     ] {

@@ -59,7 +59,7 @@ fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
     assert_eq!(code(&resumed), 0, "{}", err(&resumed));
     assert!(weights(&whole) == weights(&stopped));
     for (wrong, said) in [
-        ("method.kto.reference=precomputed", "say frozen"),
+        ("method.kto.reference=precomputed", "use frozen"),
         ("micro_batch_size=1", "2 or more"),
     ] {
         let words = [&judged[..], &[wrong]].concat();

@@ -16,7 +16,7 @@ pub struct Rule {
     /// Decay of the Gram matrices.
     pub shampoo_beta: f64,
     pub eps: f64,
-    /// Updates between two of the bases.
+    /// Updates between eigenbasis refreshes.
     pub every: u64,
     /// Every gradient is multiplied by this first.
     pub grad_scale: f64,

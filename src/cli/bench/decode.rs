@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Prefill and decode throughput in tokens per second, batch size 1
+/// Measure prefill and decode throughput in tokens per second at batch size 1
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A checkpoint folder or a GGUF file; without it, random weights in the shape of SmolLM2-135M
@@ -95,7 +95,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
         }
         None => (random_model()?, vec!["F32"]),
     };
-    model.set_arithmetic(arithmetic(args.precision)?)?;
+    model.set_compute_dtype(arithmetic(args.precision)?)?;
     let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
     if wanted > seq_len {
         let what = format!(

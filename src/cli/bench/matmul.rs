@@ -12,7 +12,7 @@ use crate::kernels::simd::instructions;
 use crate::kernels::threads;
 use serde::Serialize;
 
-/// GFLOP/s of the matmuls of a training step
+/// Measure GFLOP/s of the matmuls of a training step
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Matmuls of one model size; all sizes by default

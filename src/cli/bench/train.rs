@@ -14,7 +14,7 @@ use crate::nn::{AdapterConfig, Precision, compute_dtype_name};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Tokens per second of whole training steps: forward, backward, clipping, AdamW
+/// Measure tokens per second of whole training steps: forward, backward, clipping, AdamW
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Model size
@@ -38,10 +38,10 @@ pub struct Args {
     /// Train LoRA adapters of this rank on all linear layers instead of all weights
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub lora: Option<u32>,
-    /// Dropout in front of the adapters
+    /// Dropout on the adapters' input
     #[arg(long, value_name = "P", default_value_t = 0.0, requires = "lora", value_parser = probability)]
     pub lora_dropout: f64,
-    /// Give the adapters magnitudes (DoRA)
+    /// Use DoRA (adapters with magnitudes)
     #[arg(long, requires = "lora")]
     pub dora: bool,
     /// Print one JSON object
@@ -54,7 +54,7 @@ fn probability(word: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a number from 0 to 0.95".into())
 }
 
-/// Fewest steps to measure, however long they take.
+/// Minimum number of measured steps.
 const MIN_STEPS: usize = 3;
 /// Warm-up steps: caches, buffers and clocks settle.
 const WARM_UP: u64 = 3;

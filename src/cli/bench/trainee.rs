@@ -46,7 +46,7 @@ impl Trainee {
             model.adapt(adapter)?;
         }
         model.init(1)?;
-        model.set_arithmetic(arithmetic)?;
+        model.set_compute_dtype(arithmetic)?;
         let optimizer = OptimizerConfig::AdamW(Default::default()).build(model.params())?;
         Ok(Trainee {
             model,

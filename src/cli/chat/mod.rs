@@ -22,14 +22,14 @@ use talk::{Heard, Manner, Talk};
 /// Chat with a model through its chat template, or complete raw text
 ///
 /// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or for a model without a
-/// chat template, each line is a separate prompt. With piped input only the answers are printed. A line that begins with a
+/// chat template, each line is a separate prompt. With piped input only the answers are printed. A line that starts with a
 /// slash and a word is a command: /adapter, /help, /new, /quit; // sends a slash.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// Answer with this adapter (a folder in PEFT's form, or a run); several can be switched with `/adapter NAME`
+    /// Answer with this adapter (a PEFT folder, or a run); switch between several with `/adapter NAME`
     #[arg(long = "adapter", value_name = "DIR")]
     pub adapters: Vec<String>,
     /// Send this prompt, print the answer and exit
@@ -41,7 +41,7 @@ pub struct Args {
     /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template
     #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
     pub tools: Option<PathBuf>,
-    /// Continue the text as it is, without a chat template
+    /// Complete the text as it is, without a chat template
     #[arg(long)]
     pub raw: bool,
     /// Print the rendered prompt before each answer (to standard error)

@@ -73,10 +73,10 @@ enum Meaning<'l> {
 }
 
 /// Every command, for `/help` and where one was mistyped.
-const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (its name, a part of it, its number), or without; /adapter lists them
+const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (name, part of it, or number), or without; /adapter lists them
 /help                        this list
-/new                         begin a new conversation; the system prompt stays
-/quit                        end; so does Ctrl-D
+/new                         start a new conversation; keeps the system prompt
+/quit                        quit; Ctrl-D does the same
 //TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
 
 /// A slash and a word begin a command; paths, fractions and a doubled slash do not.
@@ -111,7 +111,7 @@ fn listed(adapters: &[String], in_use: Option<&str>) -> Vec<String> {
     };
     let mut lines: Vec<String> = (1..).zip(adapters).map(line).collect();
     if in_use.is_none() {
-        lines.push("the base alone answers now".into());
+        lines.push("the base model answers without an adapter now".into());
     }
     lines
 }
@@ -178,7 +178,7 @@ impl<'a, W: Write> Talk<'a, W> {
             ];
             if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
                 let what = format!("this model has no chat template, so {option} cannot be used");
-                return Err(Failure::yours(what, "put it into the prompt, with --raw").into());
+                return Err(Failure::yours(what, "put it into the prompt and use --raw").into());
             }
             notes.push("this model has no chat template: it completes text".into());
         }
@@ -214,7 +214,7 @@ impl<'a, W: Write> Talk<'a, W> {
         let first = one_line(self.adapters.first()?);
         let all = one_line(&self.adapters.join(", "));
         Some(format!(
-            "it answers with the adapter {first}; /adapter NAME or /adapter off switches ({all})"
+            "answers use the adapter {first}; /adapter NAME or /adapter off switches ({all})"
         ))
     }
 
@@ -234,13 +234,13 @@ impl<'a, W: Write> Talk<'a, W> {
                 self.turns.retain(|turn| turn.role == "system");
                 match self.converses {
                     true => tell!("a new conversation"),
-                    false => tell!("each line is a prompt of its own already"),
+                    false => tell!("each line is already a separate prompt"),
                 }
                 Heard::Obeyed
             }
             Meaning::Adapter(name) => self.adapter(name)?,
             Meaning::Unknown(word) => {
-                tell!("there is no {}\n{HELP}", one_line(word));
+                tell!("unknown command {}\n{HELP}", one_line(word));
                 Heard::Refused
             }
         })
@@ -319,8 +319,8 @@ impl<'a, W: Write> Talk<'a, W> {
         let conversation = self.turns.iter().any(|turn| turn.role != "system");
         let rest = match (self.converses, conversation) {
             (false, _) => "",
-            (true, false) => "\n  the turn is taken back",
-            (true, true) => "\n  the turn is taken back; /new begins a new conversation",
+            (true, false) => "\n  the turn is removed",
+            (true, true) => "\n  the turn is removed; /new begins a new conversation",
         };
         format!("{why}{rest}")
     }
@@ -479,7 +479,7 @@ impl<'a, W: Write> Talk<'a, W> {
         }
         if answer.reason == Some(StopReason::Cancelled) {
             match self.converses && answer.text.is_empty() {
-                true => tell!("cut short before the first word: the turn is taken back"),
+                true => tell!("stopped before the first word: the turn is removed"),
                 false => tell!("cut short"),
             }
         }

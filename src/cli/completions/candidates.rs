@@ -66,7 +66,10 @@ impl Kind {
                 let all = PipelineDir::list(&places.runs_dir).into_iter();
                 fitting(text, all.map(|(_, state)| (state.id, "a pipeline".into())))
             }
-            Kind::Auto => fitting(text, [("auto".into(), "the newest that can go on".into())]),
+            Kind::Auto => fitting(
+                text,
+                [("auto".into(), "the newest one that can be resumed".into())],
+            ),
             Kind::Preset => presets(text, &places.sources),
             Kind::SpecFile => files(typed, |path| {
                 let ending = path.extension();

@@ -26,27 +26,27 @@ use std::path::Path;
   llmtui data batches --run shakespeare --step 1240 --loss
   llmtui data batches my.yaml --held-out --json > val.jsonl
 
---loss computes with the newest checkpoint before the step, without dropout and noise: the mean is the loss that the log names only \
-where the step began with that checkpoint. Without a checkpoint before the step it takes the weights before the first step.")]
+--loss uses the latest checkpoint before the step, without dropout or noise: the mean equals the logged loss only if the step started \
+from that checkpoint. Without an earlier checkpoint it uses the initial weights.")]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
-    /// Of a run: its own spec, without the batches that rescues passed over
+    /// Show a run's batches: its own spec, without the batches that rescues skipped
     #[arg(long, value_name = "RUN", conflicts_with = "spec")]
     pub run: Option<String>,
-    /// The step, counted from 1
+    /// First step to show, counted from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub step: u64,
-    /// So many steps from that one on
+    /// Number of steps to show
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
-    /// The rows of the whole validation split instead, in order
+    /// Show the rows of the whole validation split instead, in order
     #[arg(long, conflicts_with_all = ["step", "steps"])]
     pub held_out: bool,
-    /// The loss of each token, by the newest checkpoint before the step
+    /// Show each token's loss under the latest checkpoint before the step
     #[arg(long)]
     pub loss: bool,
-    /// With --loss: by the checkpoint of this step instead; 0 are the weights before the first step
+    /// With --loss: use the checkpoint of this step instead; 0: the initial weights
     #[arg(long, value_name = "STEP", requires = "loss")]
     pub checkpoint: Option<u64>,
     /// Print one JSON object per row: ids, targets, mask, text, losses
@@ -98,7 +98,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if let (Some(mean), Some(weights), false) = (mean_loss(&rows), &weights, args.json) {
             writeln!(
                 out,
-                "step {}: loss {mean:.4} by the weights of step {}",
+                "step {}: loss {mean:.4} with the weights of step {}",
                 grouped(step),
                 grouped(weights.step)
             )?;
@@ -113,22 +113,21 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
     let (first, last) = (args.step, args.step.saturating_add(args.steps - 1));
     let steps = spec.train.max_steps;
     if last > steps {
-        let what = format!("there is no step {}", grouped(last));
-        let fix = format!("a step from 1 to {} (max_steps)", grouped(steps));
+        let what = format!("no step {}", grouped(last));
+        let fix = format!("choose a step from 1 to {} (max_steps)", grouped(steps));
         return Err(Failure::yours(what, fix));
     }
     let cold = spec.rollout.cold_start_steps;
     if spec.method.on_policy().is_some() && last > cold {
         let what = format!(
-            "step {} learns from answers that the model writes, not from rows of the data",
+            "step {} trains on the model's own completions, not on rows of the data",
             grouped(first.max(cold + 1))
         );
         let fix = match cold {
-            0 => {
-                "a run's answers are in its folder `rollouts`, and in the pane Examples".to_owned()
-            }
+            0 => "a run's completions are in its folder `rollouts` and in the Examples pane"
+                .to_owned(),
             _ => format!(
-                "steps 1 to {} (rollout.cold_start_steps) do; the answers of later ones are in the run's folder `rollouts`, and in the pane Examples",
+                "steps 1 to {} (rollout.cold_start_steps) do; the completions of later ones are in the run's folder `rollouts` and in the Examples pane",
                 grouped(cold)
             ),
         };
@@ -164,14 +163,14 @@ fn weights(
     revisit: &Revisit,
 ) -> anyhow::Result<Option<Weights>> {
     if let Some(why) = revisit.without_losses() {
-        tell!("note: no loss per token: {why}");
+        tell!("note: no per-token loss: {why}");
         return Ok(None);
     }
     let kept = run.map(RunDir::checkpoints).unwrap_or_default();
     let from = match args.checkpoint {
         Some(0) => None,
         Some(step) if run.is_none() => {
-            let what = format!("a spec has no checkpoint of step {step}");
+            let what = format!("a spec has no checkpoint at step {step}");
             return Err(Failure::yours(what, "--run RUN names a run").into());
         }
         Some(step) => {
@@ -179,7 +178,7 @@ fn weights(
             let found = found.ok_or_else(|| {
                 let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
                 let id = run.map_or("the run", RunDir::id);
-                let what = format!("{id} has no checkpoint of step {step}");
+                let what = format!("{id} has no checkpoint at step {step}");
                 Failure::yours(what, format!("it keeps {}", steps.join(", ")))
             })?;
             Some(found)

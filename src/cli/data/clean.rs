@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Write a copy without rows that have a finding, and a list of what was dropped and why
+/// Write a copy without rows that have a finding, and list what was dropped and why
 ///
 /// The first of several duplicates stays. Unreadable rows are always dropped. Dropped rows go to OUT.dropped.jsonl with
 /// their location and finding, so that nothing is lost.
@@ -134,7 +134,7 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             .filter(|kind| kind.cleans)
             .ok_or_else(|| {
                 let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
-                Failure::yours(format!("no finding is called `{word}`"), words.join(", "))
+                Failure::yours(format!("unknown finding `{word}`"), words.join(", "))
             })?;
         let missing = match kind.id {
             "overlap" if args.val.is_none() => "--val FILE",

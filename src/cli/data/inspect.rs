@@ -40,7 +40,7 @@ pub struct Args {
     /// Samples to show
     #[arg(long, value_name = "K", default_value_t = 2)]
     pub samples: usize,
-    /// Print one JSON object; its `samples` tell ids, tokens and loss mask of the rows shown
+    /// Print one JSON object; `samples` has ids, tokens and loss mask of the rows shown
     #[arg(long)]
     pub json: bool,
     /// Exit with code 2 if a problem was found

@@ -72,9 +72,9 @@ impl Source {
     fn subject(&self) -> anyhow::Result<Subject> {
         if is_yaml(&self.path) {
             let path = one_line(&self.path);
-            let what = format!("{path} is YAML: a spec or a config, and no data");
+            let what = format!("{path} is YAML: a spec or a config, not data");
             let hint = format!(
-                "name the data that it names; llmtui data batches {path} shows what a spec's run learns from"
+                "pass the data file that it names; llmtui data batches {path} shows what a spec trains on"
             );
             return Err(Failure::yours(what, hint).into());
         }

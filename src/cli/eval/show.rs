@@ -79,7 +79,7 @@ fn meaning_in(metric: &str, how: &AnswerConfig) -> Option<&'static str> {
 fn usual(metric: &str) -> &'static str {
     match metric {
         "reward" => "the weighted sum of the task's rewards",
-        "acc" => "share of right answers",
+        "acc" => "accuracy",
         "acc_norm" => "the same, log-probability per character of the choice (lm-eval's acc_norm)",
         "acc_norm_tokens" => "the same, log-probability per token of the choice",
         "perplexity" => {
@@ -114,7 +114,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
         let _ = match &model.begins_with {
             Some(words) => writeln!(out, "  ({})", one_line(words)),
             None if args.answers.is_some() => writeln!(out, "  (answers of a file)"),
-            None => writeln!(out, "  (all of it asked before)"),
+            None => writeln!(out, "  (all from an earlier evaluation)"),
         };
     }
     let mut metrics: Vec<String> = Vec::new();
@@ -174,7 +174,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
         if cut > 0 {
             let _ = writeln!(
                 out,
-                "   {cut} prompts were longer than the context and lost their beginning"
+                "   {cut} prompts exceeded the context and were truncated at the start"
             );
         }
     }
@@ -184,7 +184,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
     }
     let _ = writeln!(
         out,
-        "*: stands for the task · ±: standard error · answers: {}",
+        "*: headline metric · ±: standard error · answers: {}",
         match &args.answers {
             Some(file) => shown(file),
             None => folder(models),
@@ -237,10 +237,10 @@ fn difference(letter: char, found: &Comparison) -> String {
         );
     }
     if let Some(won) = named(true) {
-        let _ = writeln!(out, "   only {letter} is right: {won}");
+        let _ = writeln!(out, "   only {letter} correct: {won}");
     }
     if let Some(lost) = named(false) {
-        let _ = writeln!(out, "   only A is right: {lost}");
+        let _ = writeln!(out, "   only A correct: {lost}");
     }
     out
 }

@@ -6,7 +6,7 @@ use super::super::model_ref;
 use crate::base::text::shown;
 use crate::models::Parts;
 
-/// Download a Hugging Face hub model into the cache (HF_HOME)
+/// Download a model from the Hugging Face hub into the cache (HF_HOME)
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// org/name, org/name@revision, or hf:name

@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Show a model's layers, parameters by part, FLOPs and memory
 ///
-/// Nothing is computed and no weights are loaded: any size can be inspected before it exists.
+/// Loads no weights and computes nothing, so any size can be inspected before it exists.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui model show quickstart
@@ -91,7 +91,7 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
         });
     }
     if !args.set.is_empty() {
-        let what = "-s overrides a spec, but this is a model";
+        let what = "-s overrides values of a spec, but this is a model";
         return Err(Failure::yours(what, "write a spec with train.from, or drop -s").into());
     }
     let place = model_ref::find(&args.target, Parts::Description, cx)?;

@@ -138,8 +138,8 @@ fn reply(
                 refusal(&format!("{title} = {value}: {fault}"), out, columns)?
             }
             Some(fault) => {
-                let back = format!("`{} {old}` takes it back", row + 1);
-                let why = format!("{title} = {value}, but {fault}: change one of the two; {back}");
+                let back = format!("`{} {old}` undoes it", row + 1);
+                let why = format!("{title} = {value}, but {fault}: change one of them; {back}");
                 refusal(&why, out, columns)?;
             }
             None => writeln!(out, "  {title} = {value}")?,

@@ -43,7 +43,10 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
             .iter()
             .map(|i| format!("{} {}", i + 1, question.rows[*i].title))
             .collect();
-        let words = format!("not for these answers (?N says why): {}", names.join(", "));
+        let words = format!(
+            "not available for these answers (?N says why): {}",
+            names.join(", ")
+        );
         let lines = wrap(&words, columns, "        ", "        ");
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }

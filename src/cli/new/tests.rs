@@ -107,7 +107,7 @@ fn the_question_of_the_method_fits_a_small_screen() {
 fn a_value_that_contradicts_another_says_that_it_stands_and_how_to_take_it_back() {
     let (wizard, done, out) = talk("\n\n\n\n\nn_head 3\n\nn_head 4\n\n\n");
     assert!(out.contains("! n_head = 3, but"), "{out}");
-    assert!(out.contains("takes it back"), "{out}");
+    assert!(out.contains("undoes it"), "{out}");
     assert!(done.unwrap(), "{out}");
     assert!(wizard.yaml().is_some());
 }

@@ -63,7 +63,7 @@ impl Amended {
                 continue;
             };
             if stage.status == Status::Done {
-                let what = format!("-s {word}: stage {name} is done and keeps its values");
+                let what = format!("-s {word}: stage {name} is done, its values are fixed");
                 return Err(Failure::yours(what, format!("--redo {name}")).into());
             }
             let Some(run) = stages::begun(stage, cx) else {
@@ -188,7 +188,7 @@ impl Begun {
             what: format!("stage {name}: {}", failure.what),
             hint: match failure.hint.strip_prefix("-s ") {
                 Some(word) => format!("-s {name}.{word}"),
-                None => format!("--redo {name} trains it anew, with any value"),
+                None => format!("--redo {name} trains it again, with any value"),
             },
             ..failure
         };

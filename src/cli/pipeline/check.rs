@@ -48,7 +48,7 @@ fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
         return Planned::of(config).map(drop);
     }
     let near = nearest(kind, KINDS.iter().copied());
-    let what = format!("no kind of tokenizer is called `{}`", one_line(kind));
+    let what = format!("unknown kind of tokenizer `{}`", one_line(kind));
     let hint = match near {
         Some(near) => format!("did you mean {near}? There are {}", KINDS.join(", ")),
         None => format!("there are {}", KINDS.join(", ")),
@@ -110,11 +110,7 @@ pub fn keys(pipeline: &Pipeline, words: &[String]) -> Result<(), Failure> {
             continue;
         }
         if let Err(hint) = spec::key_is_known(key.trim()) {
-            let what = format!(
-                "-s {}: no setting is called {}",
-                one_line(word),
-                one_line(key)
-            );
+            let what = format!("-s {}: unknown setting {}", one_line(word), one_line(key));
             return Err(Failure::yours(what, hint));
         }
     }

@@ -47,7 +47,7 @@ fn drive(
             continue;
         }
         if stop.is_asked() {
-            tell!("stopped before stage {}; {resume} goes on", stage.name);
+            tell!("stopped before stage {}; {resume} continues", stage.name);
             return Ok(Exit::Done);
         }
         say_stage(options, &state, at)?;
@@ -82,7 +82,7 @@ fn drive(
         match ended {
             Ended::Done(_) => {}
             Ended::Stopped => {
-                tell!("stage {} is stopped; {resume} goes on", stage.name);
+                tell!("stage {} was stopped; {resume} continues", stage.name);
                 return Ok(Exit::Done);
             }
             Ended::Failed { exit, why, said } => {
@@ -95,10 +95,8 @@ fn drive(
                 let what = format!("stage {} ({}) failed{why}", at + 1, stage.name);
                 let skips = needs::skips(&pipeline, &stage.name, &done(&state), cx);
                 let hint = match skips.matches("--skip").count() {
-                    1 => format!("{resume} tries it again; {skips} leaves it out"),
-                    _ => format!(
-                        "{resume} tries it again; {skips} leaves it out with what needs its model"
-                    ),
+                    1 => format!("{resume} retries it; {skips} skips it"),
+                    _ => format!("{resume} retries it; {skips} also skips what needs its model"),
                 };
                 return Err(Failure { exit, what, hint }.into());
             }

@@ -203,8 +203,8 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
 fn refuse_foreign(args: &Request) -> anyhow::Result<()> {
     match args.foreign {
         Some(word) => {
-            let what = format!("{word} is for one run; this is a pipeline");
-            Err(Failure::yours(what, "use it on the run of a stage").into())
+            let what = format!("{word} applies to one run, but this is a pipeline");
+            Err(Failure::yours(what, "use it with the run of a stage").into())
         }
         None => Ok(()),
     }

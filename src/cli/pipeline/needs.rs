@@ -56,7 +56,7 @@ fn lack<'a>(
             return Some(Lack {
                 stage: &stage.name,
                 what: format!(
-                    "stage {} learns from the reward model of {}, which is left out",
+                    "stage {} needs the reward model of {}, which is skipped",
                     stage.name, judge.name
                 ),
                 hint: as_well,
@@ -65,7 +65,7 @@ fn lack<'a>(
         let lacks = |name: &str, hint: String| Lack {
             stage: &stage.name,
             what: format!(
-                "stage {} needs the model of {name}, which is left out",
+                "stage {} needs the model of {name}, which is skipped",
                 stage.name
             ),
             hint,
@@ -121,7 +121,7 @@ pub fn agree(args: &Request) -> Result<(), Failure> {
     match args.skip.iter().find(|name| args.redo.contains(name)) {
         Some(name) => {
             let what = format!("--skip {name} and --redo {name} contradict each other");
-            Err(Failure::yours(what, "leave one of them out"))
+            Err(Failure::yours(what, "remove one of them"))
         }
         None => Ok(()),
     }
@@ -137,10 +137,10 @@ pub fn values(set: &[String], skip: &[String], skipped: &[String]) -> Result<(),
         let is_in = |names: &[String]| names.iter().any(|name| name == stage);
         let hint = match (is_in(skip), is_in(skipped)) {
             (true, _) => format!("without --skip {stage}, or without the value"),
-            (false, true) => format!("--redo {stage} does it with that value"),
+            (false, true) => format!("--redo {stage} runs it with that value"),
             (false, false) => continue,
         };
-        let what = format!("-s {word}: stage {stage} is left out, and nothing comes of its values");
+        let what = format!("-s {word}: stage {stage} is skipped, so its values have no effect");
         return Err(Failure::yours(what, hint));
     }
     Ok(())
@@ -160,7 +160,7 @@ mod tests {
         assert!(refused(&[], &[]).is_none());
         assert!(refused(&["gguf"], &["report"]).is_none());
         let now = refused(&["base"], &[]).unwrap();
-        assert!(now.what.contains("stage base is left out"), "{}", now.what);
+        assert!(now.what.contains("stage base is skipped"), "{}", now.what);
         assert!(now.hint.contains("without --skip base"), "{}", now.hint);
         let before = refused(&[], &["rl"]).unwrap();
         assert!(before.hint.contains("--redo rl"), "{}", before.hint);

@@ -186,10 +186,10 @@ impl<'a> Planner<'a> {
         };
         if let Some(judge) = judges.iter().find(writes) {
             let what = format!(
-                "stage {stage}: its reward model: stage {} trains a model that writes, which has no score",
+                "stage {stage}: its reward model: stage {} trains a language model, which gives no scores",
                 judge.name
             );
-            let hint = "name a stage of method reward: train: reward";
+            let hint = "name a stage that trains a reward model (train: reward)";
             return Err(Failure::yours(what, hint));
         }
         Ok(judges)
@@ -262,8 +262,8 @@ fn writes_on(stage: &str, spec: &RunSpec, from: &str, model: &ModelConfig) -> Re
         return Ok(());
     }
     let what =
-        format!("stage {stage}: it starts from {from}, a reward model, which writes nothing");
-    let hint = "from: a stage that trains a model to write, or scratch; without `from` it is the newest one";
+        format!("stage {stage}: it starts from {from}, a reward model, which cannot generate");
+    let hint = "set `from` to a stage that trains a language model, or to scratch; without `from` it is the latest one";
     Err(Failure::yours(what, hint))
 }
 

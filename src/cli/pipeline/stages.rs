@@ -149,7 +149,7 @@ fn train_stage(
             RunStatus::Stopped => return Ok(Ended::Stopped),
             RunStatus::Live => {
                 let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-                let why = format!("its run trains on elsewhere: {attach}");
+                let why = format!("its run is training elsewhere: {attach}");
                 return Ok(Ended::Failed {
                     exit: Exit::Yours,
                     why,
@@ -235,7 +235,7 @@ fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
     let name = one_line(&name.to_string_lossy());
     if let Some(verdict) = verdict {
         tell!(
-            "note: stage {stage} ended {verdict}, and later stages go on from it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it anew"
+            "note: stage {stage} ended {verdict}, and later stages build on it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it again"
         );
     }
 }
@@ -354,7 +354,7 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
         found.retain(writes);
     }
     match found.is_empty() {
-        true => Err(Failure::yours("no stage before it has a model", "--redo STAGE").into()),
+        true => Err(Failure::yours("no earlier stage has a model", "--redo STAGE").into()),
         false => Ok(found),
     }
 }

@@ -167,7 +167,7 @@ fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
     let unknown = names(&|p| p.length.is_none());
     if !unknown.is_empty() {
         notes.push_str(&format!(
-            "epochs over data that were not read, so steps and time are unknown: {unknown}; -s STAGE.max_steps=N says them\n"
+            "epochs over data that were not read, so steps and time are unknown: {unknown}; set them with -s STAGE.max_steps=N\n"
         ));
     }
     notes
@@ -222,10 +222,10 @@ fn advice(dir: &PipelineDir, state: &State, runs_dir: &Path) -> Option<String> {
     let running = state.stages.iter().rfind(|s| s.status == Status::Running);
     Some(match running {
         Some(stage) => format!(
-            "the process that drove it has died; {resume} goes on with stage {}",
+            "the process that drove it has died; {resume} continues with stage {}",
             stage.name
         ),
-        None => format!("{resume} goes on"),
+        None => format!("{resume} continues"),
     })
 }
 

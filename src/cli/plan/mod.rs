@@ -35,9 +35,9 @@ const ENGINE_SHARE: f64 = 0.7;
 
 /// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
-/// TARGET is a preset, a spec file, a run, a model folder, a .gguf file, a hub id, or a reference model by name (gpt2, llama-2-7b,
-/// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for this program's engine on a CPU, or with
-/// `engine: torch` for its ranks on the GPUs here or named; any other with --gpu, and models, for a typical GPU trainer: full AdamW in
+/// TARGET is a preset, a spec file, a run, a model folder, a .gguf file, a hub id, or the name of a reference model (gpt2, llama-2-7b,
+/// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for llmtui's own engine on a CPU, or with
+/// `engine: torch` for ranks on the GPUs of this machine or of --gpu; other targets are planned for a typical GPU trainer: full AdamW in
 /// mixed precision unless configured otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -56,7 +56,7 @@ pub struct Args {
     /// Plan for this GPU: A100, H100, H200, B200, MI300X, L40S, L4, A10, RTX-3090, RTX-4090, RTX-5090
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
-    /// Memory of one device: 24GB, 80GiB; overrides the GPU's own
+    /// Memory per device: 24GB, 80GiB; overrides the GPU's own
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Number of GPUs that share the batch
@@ -95,7 +95,7 @@ pub struct Args {
     /// Sequence length in tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub seq_len: Option<u64>,
-    /// Tokens of the whole run: 20B, 300M
+    /// Tokens in the whole run: 20B, 300M
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub tokens: Option<u64>,
     /// Completions sampled at once by ppo, grpo and rloo
@@ -110,7 +110,7 @@ pub struct Args {
     /// flash, eager
     #[arg(long, value_name = "HOW")]
     pub attention: Option<String>,
-    /// Peak of one device in TFLOP/s; overrides the GPU's own, or this machine's measured peak
+    /// Peak TFLOP/s per device; overrides the GPU's own, or this machine's measured peak
     #[arg(long, value_name = "N", value_parser = tflops)]
     pub tflops: Option<f64>,
     /// Fraction of peak reached (MFU): 0.4 or 40 (per cent)
@@ -208,7 +208,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
                 "similar: {near}; known: {}; or --memory 24GB",
                 all.join(", ")
             );
-            Failure::yours(format!("no GPU is called `{name}`"), hint)
+            Failure::yours(format!("unknown GPU `{name}`"), hint)
         })?;
         request = match wants_trainer(args) {
             true => target::on_gpu(request, Device::of(gpu)),

@@ -136,8 +136,8 @@ fn head(plan: &Plan, style: &Style) -> String {
     };
     let engine = match r.estimator {
         Estimator::Engine => format!(
-            "this program's engine on a CPU, matmuls in {}",
-            r.precision.products()
+            "llmtui's engine on a CPU, matmuls in {}",
+            r.precision.matmul_dtype()
         ),
         Estimator::General => format!("{}, {}", r.update.word(), r.precision.word()),
     };
@@ -226,8 +226,7 @@ fn memory(plan: &Plan, style: &Style) -> String {
     };
     let corrected = plan.corrected_bytes().map(|bytes| {
         let ratio = bytes as f64 / total as f64;
-        let words =
-            format!("{ratio:.2} × the sum, as earlier runs of this size took here (median)");
+        let words = format!("{ratio:.2} × the sum, from earlier runs of this size here (median)");
         ("measured here", bytes, words)
     });
     let rows = [
@@ -321,7 +320,7 @@ fn work(plan: &Plan, style: &Style) -> String {
     let rows_of = match r.extras.rows {
         RowLengths::Full => String::new(),
         RowLengths::Assumed => format!(
-            " if every row has all {} tokens: the rows were not read, and shorter ones take less",
+            " if every row has all {} tokens: rows were not read, and shorter ones take less",
             crate::base::human::grouped(r.seq_len)
         ),
         RowLengths::Read(rows) => format!(
@@ -484,7 +483,7 @@ fn changes(plan: &Plan, style: &Style) -> String {
         return String::new();
     }
     let mut out = String::from("\n");
-    out.push_str(&style.line("to make it fit, cheapest first"));
+    out.push_str(&style.line("ways to make it fit, cheapest first"));
     for (i, change) in ladder.changes.iter().enumerate() {
         out.push_str(&style.line(&format!(
             "  {} {:<42} {:>9} → {:>8}   {}",
@@ -497,7 +496,7 @@ fn changes(plan: &Plan, style: &Style) -> String {
         out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));
     }
     if !ladder.fits {
-        let more = "Even all of these are not enough: use more GPUs (--gpus), a larger GPU, or a smaller model.";
+        let more = "Even all of these together are not enough: use more GPUs (--gpus), a larger GPU or a smaller model.";
         out.push_str(&style.paragraph("  ", more));
     }
     out

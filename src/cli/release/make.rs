@@ -36,10 +36,10 @@ pub fn export(
 ) -> anyhow::Result<PathBuf> {
     let Some(to) = &args.to else {
         let what = format!(
-            "{} is a run or a checkpoint, which is exported first",
+            "{} is a run or a checkpoint, which must be exported first",
             one_line(&args.target)
         );
-        return Err(Failure::yours(what, "say where: --to DIR").into());
+        return Err(Failure::yours(what, "name an output folder: --to DIR").into());
     };
     export::check_free(to).map_err(|e| failed(&e))?;
     let about = match run {
@@ -88,7 +88,7 @@ fn whole(checkpoint: &Path, options: &Options, about: &About, to: &Path) -> anyh
     let text = export::card(&source, &options.dtype, about);
     write_atomic(&path, text.as_bytes()).map_err(|e| {
         let what = format!("{}: {e}", shown(&path));
-        Failure::machine(one_line(&what), "check the folder and the room there")
+        Failure::machine(one_line(&what), "check the folder and the free space there")
     })?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::run::{RunDir, index};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Check a model as a stranger would, lay it out for the hub, and upload it (a dry run unless asked)
+/// Validate a model folder, stage it for the hub and upload it (a dry run unless --upload)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui release out/model
@@ -22,37 +22,37 @@ use std::path::{Path, PathBuf};
   llmtui release out/model --repo me/model                    # what an upload would send
   llmtui release out/model --repo me/model --upload           # with HF_TOKEN
 
-Model folders, adapters and folders of GGUF files; a run or a checkpoint is exported first. \
-Nothing is sent without --upload. Checks: docs/release.md.")]
+Takes model folders, adapters and folders of GGUF files; a run or a checkpoint is exported \
+first. Nothing is uploaded without --upload. Checks: docs/release.md.")]
 pub struct Args {
-    /// A model folder; or a run (its best checkpoint) or a checkpoint, which is exported to --to first
+    /// A model folder; or a run (its best checkpoint) or checkpoint, which is first exported to --to
     #[arg(value_name = "FOLDER|RUN")]
     pub target: String,
-    /// Lay the files out in this folder, with a list of checksums; must be absent or empty
+    /// Stage the files in this folder, with a list of checksums; must be absent or empty
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-    /// The repository on the hub
+    /// Repository on the hub
     #[arg(long, value_name = "OWNER/NAME", value_parser = repo)]
     pub repo: Option<String>,
-    /// Send it: needs --repo, and a token with write access in HF_TOKEN
+    /// Upload: needs --repo, and a token with write access in HF_TOKEN
     #[arg(long, requires = "repo")]
     pub upload: bool,
-    /// Make a repository that does not exist yet visible to nobody else
+    /// If the repository does not exist, create it as private
     #[arg(long)]
     pub private: bool,
-    /// For a run: `hf` the whole model, adapters merged; `peft` the adapter of a LoRA, DoRA or QLoRA run alone
+    /// For a run: `hf` the whole model, adapters merged; `peft` only the adapter of a LoRA, DoRA or QLoRA run
     #[arg(long, value_name = "FORMAT", value_parser = ["hf", "peft"])]
     pub format: Option<String>,
-    /// For a run: the base's id on the hub; default: what the run started from
+    /// For a run: hub id of the base model; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
-    /// For a run: the license of its card, by the hub's identifier (apache-2.0, mit, other …)
+    /// For a run: license of its card, as a hub identifier (apache-2.0, mit, other …)
     #[arg(long, value_name = "ID", value_parser = card::license)]
     pub license: Option<String>,
-    /// For a run: a language of its card (en, de …); may be repeated
+    /// For a run: language of its card (en, de …); may be repeated
     #[arg(long = "language", value_name = "CODE", value_parser = card::language)]
     pub languages: Vec<String>,
-    /// For a run: the data type of the weights; default: f32
+    /// For a run: dtype of the weights; default: f32
     #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"])]
     pub dtype: Option<String>,
     /// For a run: folder of evaluations (see llmtui eval --out); default: evals
@@ -69,7 +69,7 @@ const TITLE: usize = 24;
 fn repo(text: &str) -> Result<String, String> {
     match text.contains('/') && crate::hub::is_repo_id(text) {
         true => Ok(text.into()),
-        false => Err("use OWNER/NAME, as in the repository's address".into()),
+        false => Err("use OWNER/NAME, as in the repository's URL".into()),
     }
 }
 
@@ -88,7 +88,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.upload {
-        tell!("nothing was sent: correct what FAIL says first");
+        tell!("nothing was uploaded: fix what is marked FAIL first");
     }
     Ok(Exit::Yours)
 }
@@ -107,15 +107,15 @@ fn refuse_options_of_runs(args: &Args, folder: &Path) -> Result<(), Failure> {
         return Ok(());
     };
     let what = format!(
-        "{option}: {} is a folder, which is taken as it is",
+        "{option}: {} is a folder, which is used as it is",
         shown(folder)
     );
     let hint = match option {
         "--license" | "--language" => {
-            "write it into the metadata of README.md there, or name a run or a checkpoint"
+            "write it into the metadata of its README.md, or name a run or a checkpoint"
         }
         _ => {
-            "leave it out, or name a run or a checkpoint; llmtui export FOLDER writes a model or an adapter (--format peft) again"
+            "drop it, or name a run or a checkpoint; llmtui export FOLDER rewrites a model or an adapter (--format peft)"
         }
     };
     Err(Failure::yours(what, hint))
@@ -206,7 +206,7 @@ impl<'a> Release<'a> {
         let tally = finding::tally(&self.findings);
         say!("{}\n{tally}", rows.trim_end())?;
         if let Some(made) = &self.made {
-            say!("\nlaid out in {}", shown(made))?;
+            say!("\nstaged in {}", shown(made))?;
         }
         match &self.parcel {
             Some(parcel) => push::tell(parcel, self.args),
@@ -236,7 +236,7 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     }
     if path.is_file() {
         let what = format!("{} is a file", one_line(&args.target));
-        let hint = "name the folder it lies in: a release is a folder with a card beside the model";
+        let hint = "name its folder: a release is a folder with a card next to the model";
         return Err(Failure::yours(what, hint).into());
     }
     // A run first, then the hub; an error names both.

@@ -97,7 +97,7 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
         let target = shown(&parcel.folder);
         let repo = args.repo.as_deref().unwrap_or("OWNER/NAME");
         say!(
-            "nothing was sent; HF_TOKEN=… llmtui release {target} --repo {repo} --upload sends it"
+            "nothing was uploaded; HF_TOKEN=… llmtui release {target} --repo {repo} --upload uploads it"
         )?;
     }
     Ok(())
@@ -134,7 +134,7 @@ pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value>
     let hear = |progress: Progress<'_>| match progress {
         Progress::There(name) => {
             teller.end();
-            tell!("{}  is there already", one_line(name));
+            tell!("{}  is unchanged", one_line(name));
         }
         Progress::Sent(name, bytes, total) => {
             let rate = pace.borrow_mut().note(name, bytes, clock.elapsed());
@@ -163,7 +163,7 @@ pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value>
             false => done.url.clone(),
         };
         say!(
-            "{}  {} large files sent, {} were there",
+            "{}  {} large files uploaded, {} already there",
             one_line(&url),
             done.sent,
             done.there

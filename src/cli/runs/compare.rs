@@ -28,10 +28,7 @@ const SCHEMA: Schema = Schema { choices, follows };
 /// One of them is neither, or cannot be read; too few or too many.
 pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
     if !(2..=MAX_TRACKS).contains(&words.len()) {
-        let what = format!(
-            "{} runs to compare: 2 to {MAX_TRACKS} are wanted",
-            words.len()
-        );
+        let what = format!("{} runs to compare: name 2 to {MAX_TRACKS}", words.len());
         return Err(Failure::yours(what, "llmtui runs --compare A B").into());
     }
     words.iter().map(|word| one(word, cx)).collect()
@@ -63,7 +60,7 @@ pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a F
     let named = |id: &String| {
         figures.iter().find(|f| f.id == *id).ok_or_else(|| {
             let ids: Vec<&str> = figures.iter().map(|f| f.id.as_str()).collect();
-            let what = format!("no run has readings of {}", one_line(id));
+            let what = format!("no run has logged {}", one_line(id));
             Failure::yours(what, format!("there are {}", ids.join(", ")))
         })
     };
@@ -192,8 +189,8 @@ fn readings(out: &mut String, tracks: &[Track]) {
     block(
         out,
         match uneven {
-            true => "newest reading (and its step, where the runs' differ)",
-            false => "newest reading",
+            true => "latest value (with its step where they differ)",
+            false => "latest value",
         },
         &rows,
     );
@@ -227,7 +224,7 @@ fn readings(out: &mut String, tracks: &[Track]) {
 /// Rows under their heading, which explains the star where there is one.
 fn block(out: &mut String, heading: &str, rows: &str) {
     let star = match rows.contains('*') {
-        true => "; * the best of the runs",
+        true => "; * best of the runs",
         false => "",
     };
     out.push_str(&format!("\n{heading}{star}\n{rows}"));
@@ -370,7 +367,7 @@ mod tests {
         assert!(newest.contains("@20") && newest.contains("@10"), "{text}");
         assert!(!newest.contains('*'), "no best of different steps: {text}");
         assert!(
-            !line("newest reading").contains('*'),
+            !line("latest value").contains('*'),
             "a star that is nowhere: {text}"
         );
         let common = line("train/loss @10");

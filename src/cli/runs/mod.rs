@@ -18,29 +18,29 @@ use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
 
-/// List runs: live ones first, then the newest; as a tree; or several beside each other
+/// List runs: live ones first, then the newest; as a tree; or compare several
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui runs --tree
   llmtui runs --compare shakespeare shakespeare-2 --by tokens
   llmtui runs --compare mine ../theirs/trainer_state.json --metric val/loss --json")]
 pub struct Args {
-    /// Print one JSON object per line, pipelines behind runs
+    /// Print one JSON object per line, runs first, then pipelines
     #[arg(long)]
     pub json: bool,
-    /// With --json: go on, and print what changes; for `llmtui fleet`
+    /// With --json: keep running and print changes; for `llmtui fleet`
     #[arg(long, requires = "json", conflicts_with_all = ["tree", "compare"])]
     pub follow: bool,
-    /// Show which run came from which, and what each changed of its parent
+    /// Show which run was started from which, and what each changed
     #[arg(long)]
     pub tree: bool,
-    /// Runs, or logs of other programs, beside each other: settings, figures, curves
+    /// Compare runs, or logs of other programs: settings, metrics, curves
     #[arg(long, value_name = "RUN", num_args = 1.., conflicts_with = "tree")]
     pub compare: Vec<String>,
-    /// Lay curves over each other by this
+    /// Align curves by this axis
     #[arg(long, value_name = "AXIS", requires = "compare", default_value = "step", value_parser = ["step", "tokens", "time"])]
     pub by: String,
-    /// Show the curve of this metric; may be repeated; the losses if none is named
+    /// Show the curve of this metric; may be repeated. Default: the losses
     #[arg(long, value_name = "ID", requires = "compare")]
     pub metric: Vec<String>,
 }

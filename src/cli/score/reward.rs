@@ -117,7 +117,10 @@ fn as_text(args: &Args, judged: &[Judged], cut: Option<usize>) -> String {
         judged.len()
     );
     if let Some(context) = cut {
-        let _ = writeln!(out, "of texts above {context} tokens the end was read");
+        let _ = writeln!(
+            out,
+            "texts above {context} tokens were truncated to their end"
+        );
     }
     if let Some([accuracy, margin, longer]) = ranked(judged) {
         let _ = writeln!(

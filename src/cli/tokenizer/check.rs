@@ -20,7 +20,7 @@ const PASSES: usize = 3;
 
 /// Check what a tokenizer does to text: losses, splits, compression
 ///
-/// Exits with code 2 if a model trained with it could not learn something it should.
+/// Exits with code 2 if a tokenizer fault would keep a model from learning something.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer check tokenizer
@@ -127,7 +127,7 @@ const TITLE: usize = 38;
 
 /// ```text
 /// tokenizer (tokenizer.json), 8,192 tokens
-/// ok       Text comes back as it was               all 22 samples
+/// ok       Text round-trips unchanged               all 22 samples
 /// FAIL     Line ends and tabs are kept             "a\nb" comes back as "a b"
 ///          fix   …
 /// ```

@@ -60,7 +60,7 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
             return Err(Failure::yours(
                 format!("{}: .{ending} is not plain text", shown(path)),
                 format!(
-                    "only plain text is read here; of rows of text, llmtui data convert {} --to text --out {} writes it",
+                    "only plain text is accepted; llmtui data convert {} --to text --out {} extracts it from rows",
                     shown(path),
                     shown(Path::new(
                         path.with_extension("txt").file_name().unwrap_or_default()

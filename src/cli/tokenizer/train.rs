@@ -45,7 +45,7 @@ pub struct Args {
     /// Pre-tokenizer rule that splits text into words (bpe)
     #[arg(long, value_name = "RULE", value_parser = ["gpt2", "llama3", "qwen2"])]
     pub split: Option<String>,
-    /// A special token of your own, never split; may be repeated
+    /// Additional special token, never split; may be repeated
     #[arg(long = "special", value_name = "TOKEN")]
     pub specials: Vec<String>,
     /// Add a chat template's markers as special tokens
@@ -136,7 +136,7 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     crate::base::json::read(&whole).map_err(|e| {
         Failure::yours(
             format!("--kind {}: {e}", args.kind),
-            "llmtui tokenizer train --help says which options a kind has",
+            "llmtui tokenizer train --help lists the options of each kind",
         )
     })
 }
@@ -153,8 +153,8 @@ fn text_bytes(files: &[PathBuf]) -> Result<u64, Failure> {
         .sum();
     if total == 0 {
         let names: Vec<String> = files.iter().map(|file| shown(file)).collect();
-        let what = format!("{}: no text to learn from", names.join(", "));
-        return Err(Failure::yours(what, "name files that hold text"));
+        let what = format!("{}: no text to train on", names.join(", "));
+        return Err(Failure::yours(what, "name files with text"));
     }
     Ok(total)
 }
@@ -194,7 +194,7 @@ impl Planned {
         if let Some(markers) = &asked.chat_markers
             && ChatMarkers::WORDS.iter().all(|(word, _)| word != markers)
         {
-            let what = format!("no chat template is called `{}`", one_line(markers));
+            let what = format!("unknown chat template `{}`", one_line(markers));
             let hint = format!(
                 "there are {}",
                 ChatMarkers::WORDS.map(|(word, _)| word).join(", ")

@@ -55,53 +55,53 @@ pub struct DataConfig {
     pub path: Option<PathBuf>,
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
-    /// What the sources' weights multiply: `share` of the tokens, or with `concatenate` the passes over each source, so that
-    /// without weights an epoch reads every row of all of them once.
+    /// Meaning of the weights: `share` of the tokens, or with `concatenate` passes over each source, so that without weights
+    /// an epoch reads every row once.
     pub mix: Mix,
-    /// Short for one source of made-up rows: a generator with its settings.
+    /// Short for one source of synthetic rows: a generator with its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticConfig>,
     /// The embedded corpus used when no path is given: `tinyshakespeare`.
     pub corpus: String,
-    /// How rows are read, for sources that do not say their own; `auto` detects it from the rows.
+    /// Row format, for sources that do not set their own; `auto` detects it from the rows.
     pub format: FormatChoice,
     /// Which column plays which part (`{text: body}`), for sources that do not say their own.
     #[serde(skip_serializing_if = "Columns::is_empty")]
     pub columns: Columns,
-    /// Read only the first rows of each source, validation sets too: for a trial. Default: all of them.
+    /// Read only the first rows of each source, validation sets too, e.g. for a trial. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub max_rows: Option<u64>,
-    /// What happens at a row that cannot be used.
+    /// What to do with an unusable row.
     pub on_bad_row: OnBadRow,
-    /// How text becomes tokens.
+    /// The tokenizer.
     pub tokenizer: TokenizerConfig,
-    /// How turns become text: a built-in template such as `chatml`, a `.jinja` file or a model folder. `plain` ends turns with
-    /// the token that ends the model's texts. `auto`: the one that the tokenizer's files bring, and chatml for tokenizers that
-    /// are made here.
+    /// Chat template: a built-in one such as `chatml`, a `.jinja` file or a model folder. `plain` ends turns with the model's
+    /// EOS token. `auto`: the tokenizer's own, or chatml for tokenizers trained
+    /// here.
     pub template: String,
     /// Which tokens are supervised; `auto` leaves it to the method.
     pub train_on: TrainOn,
-    /// How documents are laid into rows; `auto`: stream for plain text, packed for conversations and completions.
+    /// How documents are packed into rows; `auto`: stream for plain text, packed for conversations and completions.
     pub packing: PackingChoice,
-    /// What happens to a document that is longer than a row; `auto`: split for plain text, truncate for conversations.
-    /// Whatever is lost is counted and reported.
+    /// What to do with documents longer than a row; `auto`: split for plain text, truncate for conversations.
+    /// Losses are counted and reported.
     pub too_long: TooLongChoice,
-    /// Shares for the beginning of a run; after the last stage the sources' own weights hold.
+    /// Source weights by stage for the start of a run; after the last stage the sources' own weights apply.
     pub curriculum: Vec<Stage>,
-    /// Where tokens are kept from start to start: `auto` (the user's cache), `off` (in memory), or a folder.
+    /// Where tokens are cached between starts: `auto` (the user's cache), `off` (in memory), or a folder.
     pub cache: String,
-    /// Held-out text of its own: a file, a folder or a glob. Nothing is then held out of the training text.
+    /// Separate validation data: a file, a folder or a glob. Nothing is then held out from the training data.
     pub val_path: Option<PathBuf>,
-    /// The share that is held out for validation: of one text its end, of rows a random choice.
+    /// Fraction held out for validation: the end of a single text, or random rows.
     #[schemars(range(min = 0.0, max = 0.9))]
     pub val_fraction: f64,
-    /// So many rows are held out in place of that share, of several sources in proportion to their rows.
+    /// Number of rows held out instead of that fraction; for several sources in proportion to their rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub val_rows: Option<u64>,
-    /// In which order training windows of a stream are drawn. Rows of whole documents are always shuffled. `random` draws by
-    /// micro-batch: 1 × 8 and 8 × 1 sequences a step see different text, where `shuffled` gives both the same.
+    /// Order of the training windows of a stream. Rows of whole documents are always shuffled. `random` draws per micro-batch:
+    /// 1 × 8 and 8 × 1 sequences per step see different text, while `shuffled` gives both the same.
     pub order: Order,
 }
 
@@ -260,43 +260,43 @@ impl DataConfig {
         if self.path.is_some() && !self.sources.is_empty() {
             faults.push((
                 "data.sources",
-                "data.path and data.sources say the same thing twice".into(),
-                "put the path among the sources".into(),
+                "data.path and data.sources are both set".into(),
+                "move the path into data.sources".into(),
             ));
         }
         if self.synthetic.is_some() && (self.path.is_some() || !self.sources.is_empty()) {
             faults.push((
                 "data.synthetic",
-                "beside data.path or data.sources it would be left out".into(),
-                "put it among the sources: {synthetic: {…}, rows: N, weight: 1}".into(),
+                "it has no effect with data.path or data.sources".into(),
+                "add it to data.sources: {synthetic: {…}, rows: N, weight: 1}".into(),
             ));
         }
         if !self.columns.is_empty() && self.path.is_none() && self.sources.is_empty() {
             faults.push((
                 "data.columns",
-                "there are no files whose columns these could be".into(),
-                "name the data: -s data.path=FILE".into(),
+                "there are no files to apply these columns to".into(),
+                "set the data: -s data.path=FILE".into(),
             ));
         }
         if self.max_rows.is_some() && self.is_built_in() {
             faults.push((
                 "data.max_rows",
                 "the built-in corpus is a text and has no rows".into(),
-                "name the data: -s data.path=FILE".into(),
+                "set the data: -s data.path=FILE".into(),
             ));
         }
         if self.val_rows.is_some() && self.is_built_in() {
             faults.push((
                 "data.val_rows",
                 "the built-in corpus is a text and has no rows".into(),
-                "data.val_fraction holds out its end".into(),
+                "use data.val_fraction, which holds out its end".into(),
             ));
         }
         if self.val_rows.is_some() && self.val_path.is_some() {
             faults.push((
                 "data.val_rows",
-                "beside data.val_path nothing is held out of the training rows".into(),
-                "leave one of them out".into(),
+                "with data.val_path nothing is held out from the training rows".into(),
+                "remove one of them".into(),
             ));
         }
         let mut before = 0;
@@ -306,7 +306,7 @@ impl DataConfig {
                 faults.push((
                     "data.curriculum",
                     format!("{} weights for {sources} sources", stage.weights.len()),
-                    "one weight for each of data.sources, in their order".into(),
+                    "one weight per entry of data.sources, in order".into(),
                 ));
             }
             let bad = |w: &f64| !w.is_finite() || *w < 0.0;
@@ -321,10 +321,10 @@ impl DataConfig {
                 faults.push((
                     "data.curriculum",
                     format!(
-                        "a stage ends at {} tokens, and begins at {before}",
+                        "a stage ends at {} tokens but starts at {before}",
                         stage.until_tokens
                     ),
-                    "each until_tokens is larger than the one before".into(),
+                    "each until_tokens must be larger than the previous one".into(),
                 ));
             }
             before = stage.until_tokens;

@@ -387,12 +387,12 @@ impl Documents {
         }
     }
 
-    /// Rows of the validation split by number; those beyond the end are left out.
+    /// Rows of the validation split by number; those beyond the end are skipped.
     pub fn fill_val(&self, batch: &mut Batch, rows: impl Iterator<Item = u64>) {
         self.fill_rows(batch, true, rows);
     }
 
-    /// Rows of a split by number, whatever the seed; those beyond the end are left out.
+    /// Rows of a split by number, whatever the seed; those beyond the end are skipped.
     pub fn fill_rows(&self, batch: &mut Batch, held_out: bool, rows: impl Iterator<Item = u64>) {
         let split = self.split(held_out);
         self.begin(batch, split.len());

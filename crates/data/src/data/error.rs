@@ -59,17 +59,15 @@ pub enum DataError {
     Rowless { place: String },
     #[error("no .txt file in {0}")]
     NoTexts(PathBuf),
-    #[error("{place} has {bytes} bytes of text; text is held in memory, up to {limit} bytes")]
+    #[error("{place} has {bytes} bytes of text; plain text is kept in memory, up to {limit} bytes")]
     TooLarge {
         place: String,
         bytes: u64,
         limit: u64,
     },
-    #[error("no corpus is called `{0}`")]
+    #[error("unknown corpus `{0}`")]
     NoCorpus(String),
-    #[error(
-        "the built-in corpus `{corpus}` is plain text, and the method learns from rows: {needs}"
-    )]
+    #[error("the built-in corpus `{corpus}` is plain text, but the method trains on rows: {needs}")]
     NoRows {
         corpus: String,
         /// What a row must hold.
@@ -152,23 +150,23 @@ impl DataError {
                 "check the path in the spec (data.path, train.from) and the file's permissions"
             }
             DataError::Unwritable { .. } => {
-                "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory"
+                "free disk space, set data.cache to another folder, or set it to off to keep tokens in memory"
             }
             DataError::BadText { fix, .. } => fix,
-            DataError::Empty { .. } => "name a file that holds text",
-            DataError::Rowless { .. } => "name a file with rows; a header alone holds none",
+            DataError::Empty { .. } => "name a file with text",
+            DataError::Rowless { .. } => "name a file with rows; a header alone has none",
             DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
-            DataError::TooLarge { .. } => "train on a part of it",
-            DataError::NoCorpus(_) => "a text of your own goes to data.path",
+            DataError::TooLarge { .. } => "train on part of it",
+            DataError::NoCorpus(_) => "set data.path for your own text",
             DataError::NoRows { .. } => {
-                "rows of yours: -s data.path=FILE; or made-up ones: llmtui presets list has demos"
+                "your own rows: -s data.path=FILE; or synthetic ones: see the demos of llmtui presets list"
             }
             DataError::TooShort { split: "train", .. } => "more text, or a smaller model.seq_len",
             DataError::TooShort { .. } => {
                 "more text, a larger data.val_fraction, or a smaller model.seq_len"
             }
             DataError::UnknownCharacter { .. } => {
-                "text of its characters alone, or a model whose tokenizer knows every byte, such as one trained with -s data.tokenizer=bpe"
+                "use text with only its characters, or a model whose tokenizer covers every byte, such as one trained with -s data.tokenizer=bpe"
             }
             DataError::Template { fix, .. } => fix,
             DataError::Tokenizer { .. } => {

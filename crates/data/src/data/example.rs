@@ -89,15 +89,15 @@ impl Content {
     pub fn unfit(&self, wanted: Unit, place: &Place) -> RowFault {
         let (what, methods) = self.kind();
         let readers = match methods {
-            [one] => format!("take method {one}, which learns from such rows"),
+            [one] => format!("use method {one}, which trains on such rows"),
             several => {
                 let several = several.join(", ");
-                format!("take one of the methods that learn from such rows: {several}")
+                format!("use one of the methods that train on such rows: {several}")
             }
         };
         RowFault::new(
             place,
-            format!("{what}, where the method needs {}", wanted.needs()),
+            format!("{what}, but the method needs {}", wanted.needs()),
             format!("{readers}; or name the columns that it needs with data.format"),
         )
     }
@@ -168,7 +168,7 @@ mod tests {
         let fault = judged.unfit(Unit::Pair, &place);
         let what = "rows.jsonl:1: an answer with its label, good or bad, where the method needs a prompt with a chosen and a rejected answer";
         assert_eq!(fault.to_string(), what);
-        assert!(fault.fix.starts_with("take method kto, "), "{}", fault.fix);
+        assert!(fault.fix.starts_with("use method kto, "), "{}", fault.fix);
         let fault = pair.unfit(Unit::Judged, &place);
         assert!(fault.fix.contains("such rows: dpo, orpo,"), "{}", fault.fix);
     }

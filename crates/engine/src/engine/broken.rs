@@ -24,15 +24,15 @@ pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
     } = *broken;
     let kept = match store::list(checkpoints).first() {
         Some(found) => format!(
-            "the newest checkpoint, step {}, is untouched: {}",
+            "the latest checkpoint, step {}, is intact: {}",
             found.step,
             found.path.display()
         ),
-        None => "no checkpoint was written yet".into(),
+        None => "no checkpoint was saved yet".into(),
     };
     format!(
         "{what} became {value} at step {step} (learning rate {lr:.3e}); {kept}. Most often the learning rate is too high: \
-         try half of it, a longer warm-up, or a smaller train.clip_norm; rescue.policy=act does the first by itself"
+         try half of it, a longer warm-up, or a smaller train.clip_norm; rescue.policy=act does the first automatically"
     )
 }
 
@@ -73,7 +73,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".into())
+        .unwrap_or_else(|| "a panic without a message".into())
 }
 
 /// Writes what is known of a panic into the run's directory and says where.

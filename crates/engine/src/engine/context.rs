@@ -99,7 +99,7 @@ impl RunContext<'_, '_> {
             step,
             "non_finite",
             format!("{what} is {value}"),
-            "nothing of this step is kept",
+            "nothing was saved for this step",
         );
         EngineError::Training(message)
     }

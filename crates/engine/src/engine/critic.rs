@@ -45,7 +45,7 @@ impl Critic {
         if let Some(adapter) = &spec.adapter {
             model.adapt(adapter)?;
         }
-        model.set_arithmetic(arithmetic(spec)?)?;
+        model.set_compute_dtype(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = update_rule(spec, &model)?;
         Ok(Some(Critic {

@@ -44,7 +44,8 @@ fn one(
     surroundings: &Surroundings,
 ) -> Result<Extra, EngineError> {
     if spec.method.on_policy().is_some() {
-        let what = "a method that learns from its own answers has no loss on rows; use eval.tasks";
+        let what =
+            "a method that trains on its own completions has no loss on rows; use eval.tasks";
         return Err(fault(&set.name, what));
     }
     let request = spec.data_request(surroundings);
@@ -56,7 +57,7 @@ fn one(
     };
     let error = match Dataset::held_out(&spec.data, &set.source, data, request) {
         Ok(_) if spec.method.needs().reference == Some(ReferenceChoice::Precomputed) => {
-            let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
+            let what = "the reference was precomputed for the training data only; set reference=frozen or adapter_off";
             return Err(fault(&set.name, what));
         }
         Ok(read) => return Ok(extra(read, false)),
@@ -76,7 +77,7 @@ fn one(
         };
         if let Ok(mut read) = Dataset::held_out(&config, &set.source, data, texts) {
             read.notes.push(format!(
-                "{}: read as texts to learn: their loss is the mean negative log-likelihood, not that of method {}",
+                "{}: read as training texts: their loss is the mean negative log-likelihood, not that of method {}",
                 read.place,
                 spec.method.entry().id
             ));

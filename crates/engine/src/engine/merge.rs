@@ -273,7 +273,7 @@ fn add(
         if found.off.is_nan() || found.off > TOLERANCE * largest.max(1.0) {
             return Err(cannot(
                 format!(
-                    "the merged weights say something else than base and adapter: logits differ by {}",
+                    "the merged weights do not match base plus adapter: logits differ by {}",
                     found.off
                 ),
                 "please report it, with the adapter_config.json",
@@ -296,19 +296,19 @@ fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeEr
     if from.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!(
-                "{} holds quantized weights, to which nothing can be added",
+                "{} has quantized weights, into which adapters cannot be merged",
                 order.base.display()
             ),
-            "--dequantize turns them into floats; or merge into the model that the file was made from, with --any-base",
+            "dequantize them with --dequantize; or merge into the model that the file was converted from, with --any-base",
         ));
     }
     if bare && order.adapters.is_empty() {
         return Err(cannot(
             format!(
-                "{}: no adapter here, and none is named",
+                "{}: it has no adapter, and none is named",
                 order.base.display()
             ),
-            "--adapter DIR names one",
+            "name one with --adapter DIR",
         ));
     }
     let adapters = order.adapters.iter();
@@ -317,16 +317,16 @@ fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeEr
         .collect::<Result<_, MergeError>>()?;
     if adapters.len() > 1 && adapters.iter().any(|(peft, _)| peft.has_magnitudes()) {
         return Err(cannot(
-            "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
-            "merge one after the other, each into the result of the one before, with --any-base",
+            "adapters with magnitudes (DoRA) cannot be summed with others: their effect depends on the base weights",
+            "merge them one after the other with --any-base",
         ));
     }
     let mut tables = BTreeSet::new();
     let mut brought = adapters.iter().flat_map(|(peft, _)| peft.whole());
     if let Some(table) = brought.find(|table| !tables.insert(table.clone())) {
         return Err(cannot(
-            format!("two of the adapters bring {table} whole, and the model has one"),
-            "leave one of the two out",
+            format!("two adapters replace {table}, and the model has one"),
+            "remove one of the two",
         ));
     }
     Ok(adapters)
@@ -402,7 +402,7 @@ fn merged_before(base: &Path, digests: &[Digests]) -> Result<Option<Before>, Mer
     let record: Record = serde_json::from_slice(&text).map_err(|e| {
         cannot(
             format!("{}: {e}", base.join(RECORD).display()),
-            "remove the file if it is not llmtui's",
+            "delete the file if it is not llmtui's",
         )
     })?;
     let is_one = |adapter: &&RecordedAdapter| {
@@ -412,7 +412,7 @@ fn merged_before(base: &Path, digests: &[Digests]) -> Result<Option<Before>, Mer
     let twice = record.adapters.iter().find(is_one);
     Ok(twice.map(|adapter| Before {
         what: format!(
-            "already merged: {} holds {} since it was made",
+            "already merged: {} contains {}",
             base.display(),
             one_line(&adapter.path)
         ),
@@ -448,19 +448,19 @@ fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(
             let whole = folder.join(hf::CONFIG).is_file() && !models::is_adapter_alone(folder);
             let whole = match whole {
                 true => format!(
-                    "--base {0} alone: it holds its base, too; ",
+                    "use only --base {0}, which includes its base; ",
                     folder.display()
                 ),
                 false => String::new(),
             };
             return Err(cannot(
                 format!(
-                    "{} is an adapter of another base{base}; the weights of {} are others",
+                    "{} is an adapter of another base{base}; the weights of {} differ",
                     folder.display(),
                     order.base.display()
                 ),
                 format!(
-                    "{whole}--base names that model; --any-base merges all the same, as for an adapter that was trained on the quantized copy"
+                    "{whole}name that model with --base; --any-base merges anyway, as for an adapter trained on a quantized copy"
                 ),
             ));
         }

@@ -8,7 +8,7 @@ use candle_core::Result;
 /// The update rule of a spec with fresh state; its matmuls are computed as the model's are.
 pub(super) fn update_rule(spec: &RunSpec, model: &Model) -> Result<Box<dyn UpdateRule>> {
     let mut rule = spec.optimizer.build(model.params())?;
-    rule.set_arithmetic(model.arithmetic());
+    rule.set_compute_dtype(model.arithmetic());
     Ok(rule)
 }
 

@@ -70,8 +70,8 @@ fn counted_in_steps<'a>(
     if steps < begun || steps == begun && steps != train.max_steps {
         let done = epochs * begun as f64 / steps as f64;
         return Err(EngineError::Setup(format!(
-            "epochs {} comes to step {}, and there is a checkpoint of step {}, which is {} epochs: nothing is left to train; \
-             -s epochs={} goes on",
+            "epochs {} ends at step {}, but there is a checkpoint at step {} ({} epochs): nothing is left to train; -s epochs={} \
+             continues",
             human::number(epochs),
             human::grouped(steps),
             human::grouped(begun),
@@ -172,18 +172,18 @@ fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), 
     let checkpoint = || format!("the checkpoint of step {}", state.progress.step);
     let poisoned = |place: String, what: &str, fix: &str| {
         Err(EngineError::Setup(format!(
-            "{place} holds {what} that are non-finite: it was saved from a run that diverged, or is damaged; {fix}"
+            "{place} contains non-finite {what} (NaN or inf): it was saved from a diverged run, or is damaged; {fix}"
         )))
     };
-    let older = "take an older one";
+    let older = "use an older one";
     match &spec.train.from {
         _ if resumed => {
             if !state.weights_are_finite()? {
                 return poisoned(checkpoint(), "weights", older);
             }
             if !state.moments_are_finite()? {
-                let fix = "take an older one, or reset the optimizer with --fresh-optimizer";
-                return poisoned(checkpoint(), "moments of the optimizer", fix);
+                let fix = "use an older one, or reset the optimizer with --fresh-optimizer";
+                return poisoned(checkpoint(), "optimizer moments", fix);
             }
         }
         Some(from) if !state.weights_are_finite()? => {

@@ -39,7 +39,9 @@ pub(super) fn read_data(
             // Nobody waits any more after a stop.
             let _ = tell.send(Told::Done(Box::new(done)));
         })
-        .map_err(|e| EngineError::Machine(format!("no thread to read the data: {e}")))?;
+        .map_err(|e| {
+            EngineError::Machine(format!("the data reader thread cannot be started: {e}"))
+        })?;
     let data = wait(port, step, &hear, thread)?;
     for note in &data.notes {
         port.note(step, note.clone());
@@ -77,7 +79,7 @@ fn wait(
             Ok(Told::Done(result)) => return *result,
             Err(RecvTimeoutError::Disconnected) => match thread.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => return Err(EngineError::Setup("the data were not read".into())),
+                Ok(()) => return Err(EngineError::Setup("the data could not be read".into())),
             },
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -113,7 +115,7 @@ pub(super) fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
     let epochs = data.epochs(spec.seed, micro_steps, train.micro_batch_size);
     let words = sources.iter().zip(epochs).map(|(source, epochs)| {
         let again = if epochs > 1.0 {
-            ", so it is read again and again"
+            ", so it is repeated"
         } else {
             ""
         };

@@ -73,10 +73,10 @@ fn words(found: &Outlier, step: u64, in_a_row: u64) -> String {
 fn hint(policy: RescuePolicy) -> &'static str {
     match policy {
         RescuePolicy::Act => {
-            "rescue.at_most rescues are used up: lower the learning rate, or look at the batches"
+            "rescue.at_most rescues are used up: lower the learning rate, or inspect the batches"
         }
         _ => {
-            "roll back to a checkpoint from before it and lower the learning rate; rescue.policy=act does both by itself"
+            "roll back to a checkpoint from before it and lower the learning rate; rescue.policy=act does both automatically"
         }
     }
 }

@@ -57,7 +57,7 @@ impl<'a> Revisit<'a> {
             let saved = checkpoint::read_state(&newest.path)?;
             if let Match::Different(why) = saved.fingerprint.compare(&Fingerprint::of(spec, data)) {
                 return Err(EngineError::Setup(format!(
-                    "the rows of past steps cannot be made again: {why}; restore the data"
+                    "the rows of past steps cannot be recomputed: {why}; restore the data"
                 )));
             }
             revisit.skips = saved.progress.skips;
@@ -70,7 +70,7 @@ impl<'a> Revisit<'a> {
         let needs = self.spec.method.needs();
         match (needs.unit, needs.head) {
             (Unit::Prompt, _) => Some(
-                "this method learns from the model's own answers; the pane Examples and the run's folder rollouts/ hold them",
+                "this method trains on the model's own completions; see the Examples pane and the run's folder rollouts/",
             ),
             (_, HeadKind::Score) => Some("a reward model scores whole answers, not tokens"),
             _ => None,
@@ -223,10 +223,10 @@ impl<'a> Revisit<'a> {
     /// A damaged checkpoint, a start model that is gone, a method whose tokens have no loss.
     pub fn weights(&self, from: Option<&CheckpointEntry>) -> Result<Weights, EngineError> {
         if let Some(why) = self.without_losses() {
-            return Err(EngineError::Setup(format!("no loss per token: {why}")));
+            return Err(EngineError::Setup(format!("no per-token loss: {why}")));
         }
         let mut model = blank_policy(self.spec, self.data)?;
-        model.set_arithmetic(arithmetic(self.spec)?)?;
+        model.set_compute_dtype(arithmetic(self.spec)?)?;
         let Some(from) = from else {
             start_weights(&mut model, self.spec, self.data)?;
             return Ok(Weights { model, step: 0 });

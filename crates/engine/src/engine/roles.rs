@@ -233,7 +233,8 @@ impl Models {
             Reference::FrozenThere(_) => self.score_by(batch, Who::Reference)?,
             Reference::Frozen(model) => model.score(&tokens(batch))?,
             Reference::Precomputed(_) => {
-                let what = "new answers have no precomputed reference; use frozen or adapter_off";
+                let what =
+                    "new completions have no precomputed reference; use frozen or adapter_off";
                 return Err(EngineError::Setup(what.into()));
             }
         };

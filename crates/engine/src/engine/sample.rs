@@ -130,7 +130,7 @@ impl RunContext<'_, '_> {
     /// questions: without its template such a model only goes on with line breaks. Texts begin behind a line break.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         if self.spec.model.is_reward_model() {
-            return Err("a reward model scores answers and writes none".into());
+            return Err("a reward model scores completions and cannot generate".into());
         }
         self.state.show_average(true).map_err(error_text)?;
         let mut given = match prompt.trim().is_empty() {

@@ -22,7 +22,7 @@ pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, Engi
         return Err(EngineError::Setup(match &spec.train.from {
             Some(base) => without_rows(base, said, tokenizer, spec),
             None => format!(
-                "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
+                "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: remove it, and it follows the tokenizer"
             ),
         }));
     }
@@ -80,8 +80,8 @@ fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer, spec: &RunSpec)
     };
     format!(
         "train.from: the embedding table of {base} has {rows} rows, and the tokenizer {all} tokens: {} have no weights. \
-         -s train.resize_vocab=true gives them rows, as resize_token_embeddings({all}) of transformers does{learn}. \
-         Or put the base's own tokenizer back",
+         -s train.resize_vocab=true adds rows, as resize_token_embeddings({all}) of transformers does{learn}. Or \
+         restore the base's own tokenizer",
         new_tokens(rows, tokenizer)
     )
 }
@@ -104,7 +104,7 @@ pub fn vocabulary_growth(spec: &RunSpec, tokenizer: &Tokenizer) -> Option<String
     let words = growth.words(tokenizer.vocab_size());
     Some(match new_tokens(growth.from, tokenizer) {
         names if names.is_empty() => words,
-        names => format!("{words}: {names} begin as the mean of the others"),
+        names => format!("{words}: {names} are initialized to the mean of the others"),
     })
 }
 
@@ -150,7 +150,7 @@ fn start_from(
             None if file.is_some() && named => true,
             None if file.is_some() => {
                 return Err(fault(format!(
-                    "{shown} holds no tokenizer; name the model's own: data.tokenizer.file.path"
+                    "{shown} has no tokenizer; set data.tokenizer.file.path to the model's own"
                 )));
             }
             None => return Err(fault(format!("{error}; {}", error.hint()))),
@@ -158,8 +158,8 @@ fn start_from(
     };
     if !same {
         return Err(fault(format!(
-            "the tokenizer of {shown} differs from this run's, so its weights would read other text; \
-             leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",
+            "the tokenizer of {shown} differs from this run's, so its weights would see other token \
+             ids; remove data.tokenizer, or set it to {{file: {{path: {shown}}}}}",
         )));
     }
     Manifest::verify_if_any(place)
@@ -180,12 +180,14 @@ pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), Engi
     let shown = shown(place);
     let fault = |what: String| {
         EngineError::Setup(format!(
-            "method.ppo.critic_from: {shown}: {what}; name a checkpoint of method reward that began with this run's model, or leave it out"
+            "method.ppo.critic_from: {shown}: {what}; use a checkpoint of method reward trained from this run's base model, or remove it"
         ))
     };
     let source = ModelSource::open(place).map_err(|e| fault(e.to_string()))?;
     if !source.config().is_reward_model() {
-        return Err(fault("this is a model that writes: it has no score".into()));
+        return Err(fault(
+            "this is a language model: it has no score head".into(),
+        ));
     }
     Manifest::verify_if_any(place).map_err(|e| fault(e.to_string()))?;
     source.fill(critic).map_err(|e| fault(e.to_string()))
@@ -230,6 +232,6 @@ mod tests {
         ] {
             assert!(said.contains(words), "{said}");
         }
-        assert!(!said.contains("leave it out"), "{said}");
+        assert!(!said.contains("remove it"), "{said}");
     }
 }

@@ -150,7 +150,7 @@ impl TrainState {
     /// A state of the right shape with zero weights, to be filled from a checkpoint.
     pub fn blank(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut model = blank_policy(spec, data)?;
-        model.set_arithmetic(arithmetic(spec)?)?;
+        model.set_compute_dtype(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         model.set_regularizers(spec.regularizers());
         let optimizer = averaged_rule(spec, &model)?;

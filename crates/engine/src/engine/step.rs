@@ -317,7 +317,7 @@ impl Stepper {
     fn keep_rollout(&mut self, cx: &mut RunContext<'_, '_>) {
         let rollouts = self.experience.rollouts();
         if let Some(Err(e)) = rollouts.map(|r| r.keep(cx.job.run_dir.path())) {
-            let what = format!("the answers of this step were not kept: {e}");
+            let what = format!("the completions of this step were not saved: {e}");
             let hint = "free disk space, or set rollout.keep=0";
             cx.port.warn(cx.step(), "rollout_file", what, hint);
         }

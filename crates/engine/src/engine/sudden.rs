@@ -19,11 +19,11 @@ pub(super) fn told(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
         step: 0,
         code: "killed".into(),
         message: format!(
-            "the previous engine process ended without a final event, and the kernel has killed a process of this cgroup for \
-             lack of memory {times} ({kills}): it was probably killed for lack of memory"
+            "the previous engine process ended without a final event, and the kernel's OOM killer has killed a process of this \
+             cgroup {times} ({kills}): it was probably out of memory"
         ),
-        hint: "training resumes from the newest checkpoint; a smaller train.micro_batch_size or model.seq_len, or a higher \
-               limit (memory.max), prevents it"
+        hint: "training resumes from the latest checkpoint; to prevent it, lower train.micro_batch_size or model.seq_len, \
+               or raise the limit (memory.max)"
             .into(),
     })
 }

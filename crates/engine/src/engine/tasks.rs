@@ -58,8 +58,7 @@ impl Tasks {
     /// A task that is unknown, or whose rows cannot be had.
     pub(super) fn read(job: &EngineJob) -> Result<Tasks, EngineError> {
         if job.spec.model.is_reward_model() && !job.spec.eval.tasks.is_empty() {
-            let what =
-                "eval.tasks: a reward model has no vocabulary to answer with; leave them out";
+            let what = "eval.tasks: a reward model cannot generate; remove them";
             return Err(EngineError::Setup(what.into()));
         }
         let read = ReadContext {
@@ -95,7 +94,7 @@ impl Tasks {
         let template = template.map_err(|e| EngineError::Setup(e.to_string()))?;
         if template.is_none() {
             return Err(EngineError::Setup(format!(
-                "eval.tasks: {} is asked through a chat template, and this run has none: it trains on texts; leave the task out",
+                "eval.tasks: {} needs a chat template, and this run has none: it trains on plain text; remove the task",
                 one_line(&chat.task.config().name)
             )));
         }

@@ -100,7 +100,7 @@ fn checks_are_worth_it(cx: &mut RunContext<'_, '_>) -> bool {
     );
     let worth_it = !elsewhere || params <= MOST;
     if !worth_it {
-        let what = "the preflight checks were left out: they would train a twin on the processor";
+        let what = "the preflight checks were skipped: they would train a copy on the CPU";
         cx.port.note(0, what.into());
     }
     worth_it

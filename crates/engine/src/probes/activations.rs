@@ -19,14 +19,14 @@ const RMS: Metric = metric(
     "",
     Direction::Neutral,
     Repeatable::Yes,
-    "root mean square of the residual stream behind each block, over the first micro-batch",
+    "root mean square of the residual stream after each block, over the first micro-batch",
 )
 .estimator("rms")
 .label("activation RMS")
 .per_layer()
 .meaning(
-    "Grows with depth, as each block adds to the stream: smoothly, by a factor of ten or so from first to last. There is no published band.",
-    "A jump in one block, or growth from step to step that does not end: lower the learning rate; QK-norm and z-loss hold logits down.",
+    "Grows smoothly with depth, as each block adds to the stream: by a factor of about ten from first to last. There is no published band.",
+    "A jump in one block, or unbounded growth over steps: lower the learning rate; QK-norm and z-loss keep logits small.",
 );
 
 const MAX: Metric = metric(
@@ -35,7 +35,7 @@ const MAX: Metric = metric(
     "",
     Direction::Neutral,
     Repeatable::Yes,
-    "largest |x| in the residual stream behind each block, over the first micro-batch",
+    "largest |x| in the residual stream after each block, over the first micro-batch",
 )
 .estimator("max_abs")
 .label("largest activation")
@@ -43,7 +43,7 @@ const MAX: Metric = metric(
 .band(f64::NEG_INFINITY, 65504.0, Origin::Derived)
 .meaning(
     "Tens to hundreds of times the RMS: a few features carry massive activations (Sun et al. 2024, arXiv 2402.17762). Above 65,504 fp16 overflows.",
-    "Rising towards that: bf16 instead of fp16 when the model is served, a lower learning rate.",
+    "Rising towards that: serve in bf16 instead of fp16, lower the learning rate.",
 );
 
 struct Activations {

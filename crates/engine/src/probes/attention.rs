@@ -28,7 +28,7 @@ const ENTROPY: Metric = metric(
 .estimator("rows_16")
 .band(0.05, 0.97, Origin::RuleOfThumb)
 .meaning(
-    "0.2 to 0.9. It begins near 1, as untrained heads look everywhere. Sinks on the first key lower it without any fault: see the sink's share. No published band exists.",
+    "0.2 to 0.9. Starts near 1, as untrained heads attend uniformly. Attention sinks on the first key lower it harmlessly: see the sink's share. There is no published band.",
     "Below 0.05 with scores above 100: attention has collapsed; QK-norm, z-loss, a lower learning rate. Above 0.97 after a tenth of the run: heads do not learn.",
 );
 
@@ -44,8 +44,8 @@ const SPREAD: Metric = metric(
 .per_layer()
 .estimator("rows_16")
 .meaning(
-    "Above 0.03 once heads have taken up different work.",
-    "0 for long after the warm-up: heads are copies of each other, or are split wrongly.",
+    "Above 0.03 once heads have specialized.",
+    "0 long after the warm-up: heads are copies of each other, or are split wrongly.",
 );
 
 const LARGEST: Metric = metric(
@@ -77,8 +77,8 @@ const SINK: Metric = metric(
 .per_layer()
 .estimator("rows_16")
 .meaning(
-    "Rises to 0.3 and more in middle blocks of trained models: heads park there what they do not need.",
-    "Nothing to do by itself: it explains a low entropy.",
+    "Rises to 0.3 and more in middle blocks of trained models: heads use it as an attention sink.",
+    "No action needed: it explains a low entropy.",
 );
 
 /// Query rows of each head.

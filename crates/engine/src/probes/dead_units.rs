@@ -15,8 +15,8 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const SOURCE: &str = "share of feed-forward units whose largest |activation| over the first micro-batch stays below 1 % of the block's RMS (after Lu et al. 2019, arXiv 1903.06733; Voita et al. 2023, arXiv 2309.04827)";
-const NORMAL: &str = "A few per cent with GELU and SiLU, whose gradient never quite vanishes; ReLU and large models have more, above all in early blocks. Small micro-batches see fewer tokens, so more units look dead.";
-const ADVICE: &str = "Rising through the run: lower the learning rate, check weight decay and the scale of the block's input. All of one block: it is cut off.";
+const NORMAL: &str = "A few per cent with GELU and SiLU, whose gradient never quite vanishes; more with ReLU and in large models, especially in early blocks. Small micro-batches see fewer tokens, so more units look dead.";
+const ADVICE: &str = "Rising through the run: lower the learning rate, check weight decay and the scale of the block's input. All of one block: it is disconnected.";
 
 const SHARE: Metric = metric("dead_units", "Dead units", "share", Direction::Lower, Repeatable::Yes, SOURCE)
     .health()

@@ -32,7 +32,7 @@ const SCORE: Metric = metric(
 .band(f64::NEG_INFINITY, 50.0, Origin::Literature)
 .meaning(
     "Below 10: of 131,072 normal numbers the largest is six times their mean size. It cannot exceed the number of looks, of which there are 20 at the first value.",
-    "Above 50 SPAM calls it a spike: one of them is a rare input, many in one look are a bad batch, look after look they pollute the optimizer's moments. Units that are silent for long, as with ReLU, spike when they wake.",
+    "Above 50 SPAM calls it a spike: a single one is a rare input, many at once a bad batch, repeated ones pollute the optimizer's moments. Units inactive for long, as with ReLU, spike when they reactivate.",
 );
 
 const SHARE: Metric = metric(
@@ -49,7 +49,7 @@ const SHARE: Metric = metric(
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
 .meaning(
     "0: |g| would have to be 71 times the root of its mean square.",
-    "With a spike of the loss: the batch is bad. Above 1 % of the elements, again and again: moments are polluted; lower the learning rate, raise β2, or roll back.",
+    "With a loss spike: the batch is bad. Repeatedly above 1 % of the elements: moments are polluted; lower the learning rate, raise β2, or roll back.",
 );
 
 /// Looks before an element has a past to stand out of.

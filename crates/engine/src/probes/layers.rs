@@ -27,8 +27,8 @@ const GRADIENT: Metric = metric(
 .label("grad norm/layer")
 .per_layer()
 .meaning(
-    "Falls fast in the warm-up, then drifts slowly. Blocks lie within a factor of about ten of each other: residual connections carry the gradient to all of them. The size itself depends on the model and has no band.",
-    "One block far below the others: it is frozen, dead, or cut off. Growth with depth that goes on rising: lower the learning rate, lengthen the warm-up.",
+    "Falls fast in the warm-up, then drifts slowly. Blocks are within a factor of about ten of each other: residual connections carry the gradient to all of them. The absolute value depends on the model and has no band.",
+    "One block far below the others: it is frozen, dead or disconnected. Growth with depth that keeps rising: lower the learning rate, lengthen the warm-up.",
 );
 
 const UPDATE: Metric = metric(
@@ -37,14 +37,14 @@ const UPDATE: Metric = metric(
     "",
     Direction::Neutral,
     Repeatable::Yes,
-    "‖ΔW‖ / ‖W‖ over a block's matrices, by what really changed, decay included (Karpathy, CS231n: about 1e-3)",
+    "‖ΔW‖ / ‖W‖ over a block's matrices, from the actual change, decay included (Karpathy, CS231n: about 1e-3)",
 )
 .estimator("l2_ratio")
 .label("update ratio/layer")
 .per_layer()
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
 .meaning(
-    "3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault. The warm-up begins near 0.",
+    "3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training, where a low value is normal. Near 0 at the start of warm-up.",
     "Above 1e-2: the learning rate is too high or the warm-up too short. Far below the other blocks: that block does not train.",
 );
 

@@ -18,15 +18,15 @@ const LSE: Metric = metric(
     "nats",
     Direction::Neutral,
     Repeatable::Yes,
-    "root mean square of the log-sum-exp of logits over the first micro-batch: what a z-loss holds down (PaLM, arXiv 2204.02311)",
+    "root mean square of the log-sum-exp of logits over the first micro-batch: what a z-loss penalizes (PaLM, arXiv 2204.02311)",
 )
 .estimator("rms_lse")
 .label("logit level")
 .health()
 .band(f64::NEG_INFINITY, 50.0, Origin::RuleOfThumb)
 .meaning(
-    "Begins at ln V and drifts: the softmax does not see a constant on all logits, so nothing but weight decay and a z-loss holds it.",
-    "Rising without end: bf16 loses the differences between logits. Tie embeddings, decay the head, add a z-loss, lower the learning rate.",
+    "Starts at ln V and drifts: the softmax ignores a constant added to all logits, so only weight decay and a z-loss limit it.",
+    "Unbounded growth: bf16 loses the differences between logits. Tie embeddings, decay the head, add a z-loss, lower the learning rate.",
 );
 
 #[derive(Default)]

@@ -26,7 +26,7 @@ const DISPERSION: Metric = metric(
 .health()
 .meaning(
     "The spread of a single sequence's loss over √(sequences of a micro-batch): compare it with its own median.",
-    "Three times its median for ten steps: lengths or sources are not shuffled, or one batch is bad. 0: micro-batches hold the same data.",
+    "Three times its median for ten steps: lengths or sources are not shuffled, or one batch is bad. 0: micro-batches have the same data.",
 );
 
 #[derive(Default)]

@@ -18,7 +18,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 
 const COSINE: Metric = metric(
     "grad_cosine",
-    "Gradient against its past",
+    "Gradient-momentum cosine",
     "",
     Direction::Neutral,
     Repeatable::Yes,
@@ -28,8 +28,8 @@ const COSINE: Metric = metric(
 .health()
 .estimator("first_moment")
 .meaning(
-    "Positive and falling: 0.5 and more while the loss falls fast, near 0.1 where noise prevails. There is no published band.",
-    "Below 0 for many steps: gradients turn back, steps overshoot; lower the learning rate. Near 1 for long: steps are too small, or data repeat.",
+    "Positive and falling: 0.5 or more while the loss falls fast, near 0.1 when noise dominates. There is no published band.",
+    "Below 0 for many steps: steps overshoot; lower the learning rate. Near 1 for long: steps are too small, or data repeat.",
 );
 
 struct Momentum {

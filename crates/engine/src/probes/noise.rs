@@ -31,8 +31,8 @@ const SCALE: Metric = metric(
 .health()
 .estimator("gns_simple")
 .meaning(
-    "The batch at which signal and noise are even. It grows while the loss falls. A batch far below it: a larger one is nearly free speed; far above it: compute is wasted.",
-    "Batch below a tenth of it: raise train.grad_accum_steps. Batch above ten times: lower it, and take more steps.",
+    "The batch size at which signal equals noise. It grows as the loss falls. Far below it a larger batch is a nearly free speed-up; far above it compute is wasted.",
+    "Batch below a tenth of it: raise train.grad_accum_steps. Batch above ten times: lower it and take more steps.",
 );
 
 const GSNR: Metric = metric(
@@ -47,8 +47,8 @@ const GSNR: Metric = metric(
 .health()
 .estimator("gns_simple")
 .meaning(
-    "High at the beginning, where all data point the same way, and falling while the model learns what they share.",
-    "A sudden fall to a fifth: look at the data of these steps. High norm with a low ratio comes before divergence: lower the learning rate.",
+    "High at the start, when all gradients agree, and falling as the model learns what the data share.",
+    "A sudden drop to a fifth: inspect the data of these steps. A high norm with a low ratio precedes divergence: lower the learning rate.",
 );
 
 const BY_LAYER: Metric = metric(
@@ -64,7 +64,7 @@ const BY_LAYER: Metric = metric(
 .estimator("gns_simple")
 .meaning(
     "Blocks lie within a factor of ten of their median.",
-    "A deep block below a tenth of the median gets noise instead of signal: check residual scaling and learning-rate groups.",
+    "A deep block below a tenth of the median gets mostly noise: check residual scaling and learning-rate groups.",
 );
 
 const CONSISTENCY: Metric = metric(
@@ -80,8 +80,8 @@ const CONSISTENCY: Metric = metric(
 .estimator("c_w")
 .band(f64::NEG_INFINITY, 0.99, Origin::RuleOfThumb)
 .meaning(
-    "1 / (1 + B_noise / b) of micro-batches of b tokens: near 0 is normal where they are small. It falls while the model learns.",
-    "Above 0.99 with four micro-batches or more: they hold the same data; look at the data pane.",
+    "1 / (1 + B_noise / b) of micro-batches of b tokens: near 0 is normal for small ones. Falls as the model learns.",
+    "Above 0.99 with four micro-batches or more: they have the same data; see the Data pane.",
 );
 
 const EXPECTED: Metric = metric(
@@ -90,7 +90,7 @@ const EXPECTED: Metric = metric(
     "",
     Direction::Neutral,
     Repeatable::Yes,
-    "|G|² / (|G|² + trΣ) by gns_simple: what independent micro-batches would give",
+    "|G|² / (|G|² + trΣ) by gns_simple: the value for independent micro-batches",
 )
 .label("consistency, expected")
 .health()

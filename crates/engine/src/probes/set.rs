@@ -29,14 +29,14 @@ pub const COST: Metric = metric(
     "share",
     Direction::Lower,
     Repeatable::No,
-    "time that probes took over wall time since the first step of this start",
+    "time spent in probes over wall time since the first step of this start",
 )
 .estimator("wall_time")
 .label("cost of probes")
 .health()
 .band(f64::NEG_INFINITY, 0.02, crate::metrics::Origin::RuleOfThumb)
 .meaning(
-    "Below 2 % of the step: most probes are asked once in `health.every` steps.",
+    "Below 2 % of the step: most probes run once every `health.every` steps.",
     "Raise health.every, or set health.enabled=false.",
 );
 

@@ -28,8 +28,8 @@ pub const ALPHA: Metric = metric(
 .estimator("ww_ks")
 .band(2.0, 6.0, Origin::Literature)
 .meaning(
-    "2 to 6, the best trained layers close to 2 (WeightWatcher). Random 512 × 512 matrices give about 5.8, so a young model lies high. Values of other estimators (hill_mid, hill_top10) must not be compared.",
-    "Above 6 and staying: the layer has not learned, check learning rate and groups. Below 2: a few directions dominate, look at held-out loss and weight decay.",
+    "2 to 6, the best trained layers close to 2 (WeightWatcher). Random 512 × 512 matrices give about 5.8, so a young model is high. Values of other estimators (hill_mid, hill_top10) must not be compared.",
+    "Staying above 6: the layer has not learned, check learning rate and groups. Below 2: a few directions dominate, look at held-out loss and weight decay.",
 );
 
 pub const STABLE_RANK: Metric = metric(
@@ -45,8 +45,8 @@ pub const STABLE_RANK: Metric = metric(
 .per_layer()
 .band(2.0, f64::INFINITY, Origin::RuleOfThumb)
 .meaning(
-    "A random n × n matrix has about n / 4. It falls while a model learns.",
-    "Below 2 one direction carries a matrix: learning rate, weight decay, variety of data.",
+    "A random n × n matrix has about n / 4. Falls as a model learns.",
+    "Below 2 one direction dominates a matrix: check learning rate, weight decay, data variety.",
 );
 
 pub const SINGULAR: Metric = metric(
@@ -55,14 +55,14 @@ pub const SINGULAR: Metric = metric(
     "nats",
     Direction::Lower,
     Repeatable::Yes,
-    "ln r − H(σ / Σσ): higher is more collapsed, 0 where all directions are alike (after Elgaar and Amiri 2026, arXiv 2601.21698), mean over a block's matrices",
+    "ln r − H(σ / Σσ): higher is more collapsed, 0 if all directions are equal (after Elgaar and Amiri 2026, arXiv 2601.21698), mean over a block's matrices",
 )
 .label("singular entropy")
 .per_layer()
 .estimator("kl_sigma")
 .meaning(
-    "A random square matrix has 0.217, one of 512 × 2,048 has 0.035: compare with the beginning, not with 0. It rises while a model learns.",
-    "A rise of 0.3 within a twentieth of the run: directions collapse; learning rate, weight decay, repeated data.",
+    "A random square matrix has 0.217, one of 512 × 2,048 has 0.035: compare with its start, not with 0. Rises as a model learns.",
+    "A rise of 0.3 within a twentieth of the run: directions collapse; check learning rate, weight decay, repeated data.",
 );
 
 /// What is measured of a checkpoint while its run goes on.
@@ -149,7 +149,7 @@ pub fn parts(info: &ParamInfo, n_rows: [usize; 3]) -> Vec<(&'static str, std::op
     }
 }
 
-/// Spectra of the blocks of a checkpoint, by metric. Tensors that the file has under other names are left out.
+/// Spectra of the blocks of a checkpoint, by metric. Tensors that the file has under other names are skipped.
 pub fn of_checkpoint(
     file: &Weights,
     infos: &[ParamInfo],

@@ -13,7 +13,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     metrics: &[NORM, SCALED],
     cadence: Cadence::Seldom,
     looks: &[Look::Update],
-    cost: "two products of each matrix that trains with a vector",
+    cost: "two matrix-vector products per trained matrix",
     make: |setup| Some(Box::new(Spectral::of(setup))),
 };
 
@@ -49,7 +49,7 @@ const SCALED: Metric = metric(
 .band(f64::NEG_INFINITY, 30.0, Origin::RuleOfThumb)
 .meaning(
     "Of order 1 to 10.",
-    "Above 30: the layer blows its input up; as for the spectral norm.",
+    "Above 30: the layer amplifies its input too much; act as for the spectral norm.",
 );
 
 /// Iterations of the first look and of each later one: the vector turns slowly from one to the next.

@@ -21,15 +21,15 @@ const RATIO: Metric = metric(
     "× mean",
     Direction::Lower,
     Repeatable::Yes,
-    "largest gradient norm over the running mean of those before it (α 0.97), since the reading before",
+    "largest gradient norm over the running mean of earlier ones (α 0.97), since the last reading",
 )
 .label("gradient spike")
 .health()
 .estimator("norm_ratio")
 .band(f64::NEG_INFINITY, 10.0, Origin::RuleOfThumb)
 .meaning(
-    "Near 1. A single high value is a bad batch. It is no spike score of SPAM or OLMo: their thresholds do not hold here.",
-    "Above 10 once: look at the batch. More than five in a hundred steps: the optimizer's moments are polluted; lower the learning rate or roll back.",
+    "Near 1. A single high value is a bad batch. This is not the spike score of SPAM or OLMo: their thresholds do not apply.",
+    "Above 10 once: inspect the batch. More than five in a hundred steps: the optimizer's moments are polluted; lower the learning rate or roll back.",
 );
 
 const SCORE: &str = "percent of steps seven or more standard deviations from the mean of the 1,000 before (OLMo 2, arXiv 2501.00656, section 3)";
@@ -47,8 +47,8 @@ const GRADIENT: Metric = metric(
 .estimator("olmo")
 .band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)
 .meaning(
-    "0.03 in OLMo 2 after its fixes of initialization, 0.4 before them. Under 1,000 steps one spike counts for more.",
-    "Above 0.1 keep an eye on it; above 0.4 the run is unstable: QK-norm, a longer warm-up, a lower learning rate.",
+    "0.03 in OLMo 2 after its fixes of initialization, 0.4 before them. Within the first 1,000 steps one spike weighs more.",
+    "Above 0.1: watch it; above 0.4 the run is unstable: QK-norm, a longer warm-up, a lower learning rate.",
 );
 
 const LOSS: Metric = metric(
@@ -64,8 +64,8 @@ const LOSS: Metric = metric(
 .estimator("olmo")
 .band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)
 .meaning(
-    "Near 0: losses of batches differ by far less than seven standard deviations.",
-    "With spikes of the gradient in the same steps: bad batches. Look at their documents, filter repeated n-grams.",
+    "Near 0: batch losses rarely differ by seven standard deviations.",
+    "With gradient spikes at the same steps: bad batches. Inspect their documents, filter repeated n-grams.",
 );
 
 #[derive(Default, Serialize, Deserialize)]

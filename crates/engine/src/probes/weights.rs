@@ -30,7 +30,7 @@ const STD: Metric = metric(
 .per_layer()
 .meaning(
     "Begins at the initialization (0.02 in GPT-2) and drifts slowly, all blocks alike, towards √(lr / 2 · weight_decay) with AdamW after about 1 / (lr · weight_decay) steps (Kosson et al. 2023, arXiv 2305.17212).",
-    "One block grows threefold while the others do not: lower the learning rate, raise weight decay. Flat within 1 % after a tenth of the run: it is frozen or gets no gradient.",
+    "One block grows threefold while others do not: lower the learning rate, raise weight decay. Flat within 1 % after a tenth of the run: it is frozen or gets no gradient.",
 );
 
 struct Weights {

@@ -39,7 +39,7 @@ impl Card {
         let mut lines = text.split_inclusive('\n');
         if lines.next().map(str::trim_end) != Some("---") {
             return Card {
-                metadata: Err("it does not begin with metadata between two `---` lines".into()),
+                metadata: Err("it does not start with metadata between two `---` lines".into()),
                 text: text.into(),
             };
         }
@@ -58,7 +58,7 @@ impl Card {
         Card {
             metadata: parsed.and_then(|value| match value.is_object() {
                 true => Ok(value),
-                false => Err("the metadata is no list of keys".into()),
+                false => Err("the metadata is not a map of keys".into()),
             }),
             text: rest,
         }
@@ -101,10 +101,10 @@ mod tests {
         assert_eq!(card.words("language"), ["en", "de"]);
         assert_eq!(card.text, "# Title\n---\nmore\n");
         for (text, why) in [
-            ("# Title\n", "does not begin"),
+            ("# Title\n", "does not start"),
             ("---\nlicense: mit\n# Title", "at its end"),
             ("---\nlicense: [mit\n---\n", "line"),
-            ("---\n- a\n---\n", "no list of keys"),
+            ("---\n- a\n---\n", "not a map of keys"),
         ] {
             let fault = Card::parse(text).metadata.unwrap_err();
             assert!(fault.contains(why), "{fault}");

@@ -47,11 +47,11 @@ const LEFT_FOLDERS: &[&str] = &[
 pub enum LayoutError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} is there already and not empty: it is not written over", .0.display())]
+    #[error("{} already exists and is not empty", .0.display())]
     Occupied(PathBuf),
-    #[error("{} is there, and is no folder", .0.display())]
+    #[error("{} exists and is not a folder", .0.display())]
     NoFolder(PathBuf),
-    #[error("{} lies in the folder itself", .0.display())]
+    #[error("{} is inside the folder itself", .0.display())]
     Within(PathBuf),
 }
 
@@ -59,9 +59,9 @@ impl LayoutError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            LayoutError::Io { .. } => "check the room and the permissions there",
+            LayoutError::Io { .. } => "check the free space and the permissions there",
             LayoutError::Occupied(_) | LayoutError::Within(_) => "choose another folder for --to",
-            LayoutError::NoFolder(_) => "name a folder that is not there yet: --to DIR",
+            LayoutError::NoFolder(_) => "name a new folder: --to DIR",
         }
     }
 }

@@ -246,7 +246,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn words(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-    llmtui_base::text::one_line(words.unwrap_or("a panic without words"))
+    llmtui_base::text::one_line(words.unwrap_or("a panic without a message"))
 }
 
 #[cfg(test)]

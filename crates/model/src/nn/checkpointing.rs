@@ -12,7 +12,7 @@ pub enum ActivationCheckpointing {
     /// Only the input of each segment of n blocks is kept; a segment runs forward again before its backward, all but the
     /// last one, which is still there.
     EveryN {
-        /// Blocks of one segment.
+        /// Blocks per segment.
         #[serde(default = "two")]
         #[schemars(range(min = 1, max = 1000))]
         n: usize,

@@ -23,8 +23,8 @@ pub struct ModelConfig {
     /// attention. Default: n_head.
     #[schemars(range(min = 1, max = 1024))]
     pub n_kv_head: Option<usize>,
-    /// The kind of attention by name: n_kv_head is held against it, and `mqa` alone means n_kv_head 1. Default: what
-    /// n_kv_head says.
+    /// The kind of attention by name: n_kv_head is checked against it, and `mqa` by itself sets n_kv_head 1. Default:
+    /// from n_kv_head.
     pub attention_type: Option<AttentionType>,
     /// Features of one head. Default: d_model / n_head.
     #[schemars(range(min = 1, max = 1024))]
@@ -39,7 +39,7 @@ pub struct ModelConfig {
     /// Length of training sequences in tokens, and the longest context unless `context_len` is longer.
     #[schemars(range(min = 1, max = 1048576))]
     pub seq_len: usize,
-    /// Context in tokens that checkpoints and exports name. Default: with `train.from` and RoPE the start model's, else
+    /// Context in tokens that checkpoints and exports declare. Default: with `train.from` and RoPE the start model's, else
     /// seq_len.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1048576))]
@@ -47,26 +47,26 @@ pub struct ModelConfig {
     /// Vocabulary size. Default: from the tokenizer.
     #[schemars(range(min = 2, max = 10000000))]
     pub vocab_size: Option<usize>,
-    /// How a token knows where it stands.
+    /// Position encoding.
     pub position: PositionConfig,
-    /// A token sees at most this many tokens up to itself (Mistral). Default: all of them.
+    /// Sliding-window attention: a token attends to at most this many tokens up to itself (Mistral). Default: all.
     #[schemars(range(min = 1, max = 1048576))]
     pub sliding_window: Option<usize>,
     /// With a sliding window: every n-th block has none (Gemma 2: 2, Gemma 3: 6). Default: all blocks have the window.
     #[schemars(range(min = 1, max = 1000))]
     pub global_every: Option<usize>,
-    /// Queries and keys are normalized head by head, each with a gain of head_dim, before they are rotated (Qwen3).
+    /// Normalize queries and keys per head, each with a gain of head_dim, before RoPE (Qwen3).
     pub qk_norm: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
     pub attention_scale: Option<f64>,
-    /// Attention scores s become c · tanh(s / c), so none is beyond c (Gemma 2: 50). Default: no cap.
+    /// Attention scores s become c · tanh(s / c), so |s| stays below c (Gemma 2: 50). Default: no cap.
     #[schemars(range(min = 1e-3, max = 1e6))]
     pub attention_softcap: Option<f64>,
     /// The same for the logits of the vocabulary (Gemma 2: 30). Default: no cap.
     #[schemars(range(min = 1e-3, max = 1e6))]
     pub logit_softcap: Option<f64>,
-    /// What token embeddings are multiplied by as they enter (Gemma: √d_model). Default: 1.
+    /// Multiplier of the token embeddings (Gemma: √d_model). Default: 1.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub embedding_scale: Option<f64>,
     /// Normalization of the residual stream.
@@ -77,8 +77,8 @@ pub struct ModelConfig {
     pub mlp: MlpConfig,
     /// Many feed-forward blocks, of which each token passes a few. Default: one block for all.
     pub moe: Option<MoeConfig>,
-    /// Share of features that training sets to zero, drawn each step: of the embeddings, and of what attention and
-    /// feed-forward blocks add to the residual stream. Evaluation and generation drop nothing.
+    /// Dropout probability in training: of the embeddings, and of what attention and feed-forward blocks add to the
+    /// residual stream.
     #[schemars(range(min = 0.0, max = 0.95))]
     pub dropout: f64,
     /// Bias vectors in all linear layers and layer norms.
@@ -87,12 +87,12 @@ pub struct ModelConfig {
     pub attention_bias: AttentionBias,
     /// The output head shares the token embedding's weights.
     pub tie_embeddings: bool,
-    /// What stands behind the last norm. Default: what the method learns.
+    /// Output head. Default: from the method.
     #[serde(skip_serializing_if = "HeadKind::is_vocabulary")]
     #[schemars(extend("default" = "vocabulary"))]
     pub head: HeadKind,
-    /// Beside the output head a vector that makes a value of each hidden state: a critic on the policy's own trunk. Default:
-    /// what the method learns (`method.ppo.critic: shared`).
+    /// Adds a value head: a critic on the policy's own trunk. Default: from the method (`method.ppo.critic:
+    /// shared`).
     #[serde(skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub value_head: bool,

@@ -86,7 +86,7 @@ fn heads(config: &ModelConfig, faults: &mut Faults) {
             format!(
                 "mha is n_kv_head {n_head}, one for each query head, and n_kv_head is {n_kv_head}"
             ),
-            "leave one of the two out",
+            "remove one of the two",
         ),
         Some(Mqa) => faults.want(
             n_kv_head == 1,

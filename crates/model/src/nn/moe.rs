@@ -11,16 +11,16 @@ pub struct MoeConfig {
     /// Experts of a block.
     #[schemars(range(min = 1, max = 1024))]
     pub n_expert: usize,
-    /// Experts that each token passes: those with the greatest probabilities.
+    /// Experts per token: those with the highest probabilities.
     #[schemars(range(min = 1, max = 64))]
     pub top_k: usize,
     /// Width inside one expert. Default: the model's d_ff.
     #[schemars(range(min = 1, max = 1048576))]
     pub d_ff: Option<usize>,
-    /// The chosen experts' probabilities are divided by their sum (Mixtral). Else they weigh as they are.
+    /// Normalize the chosen experts' probabilities to sum to 1 (Mixtral).
     pub norm_topk: bool,
     /// Weight in the loss of E · Σ f_e P_e: f_e the share of tokens that expert e gets (each of the top_k counts as one), P_e
-    /// its mean probability. top_k where all get alike. It is the mean over blocks, each balanced by itself (Fedus et al. 2021,
+    /// its mean probability. top_k if balanced. It is the mean over blocks, each balanced on its own (Fedus et al. 2021,
     /// Switch, arXiv 2101.03961); transformers pools f and P over all blocks first, which is less where blocks prefer
     /// different experts.
     #[schemars(range(min = 0.0, max = 10.0))]
@@ -29,14 +29,14 @@ pub struct MoeConfig {
     /// ST-MoE, arXiv 2202.08906).
     #[schemars(range(min = 0.0, max = 10.0))]
     pub z_loss_coef: f64,
-    /// What keeps experts equally busy.
+    /// How the load of experts is balanced.
     pub balancing: Balancing,
     /// Every n-th block has experts, the others one feed-forward block of the model's d_ff.
     #[schemars(range(min = 1, max = 1000))]
     pub every: usize,
 }
 
-/// What keeps experts equally busy.
+/// How the load of experts is balanced.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Balancing {
@@ -45,7 +45,7 @@ pub enum Balancing {
     /// A bias on each expert's probability, for the choice alone: after each step it rises where an expert got less than the
     /// mean, and falls where it got more (DeepSeek-V3, arXiv 2412.19437). Goes with any aux_loss_coef, 0 included.
     Bias {
-        /// How far it moves in a step.
+        /// Change per step.
         #[serde(default = "usual_rate")]
         #[schemars(range(min = 0.0, max = 1.0))]
         rate: f64,

@@ -400,7 +400,7 @@ mod tests {
             let [a, b] = [&mut stored, &mut dense].map(|model| {
                 model.adapt(&AdapterConfig::Lora(Lora::default())).unwrap();
                 model.init_adapters(3).unwrap();
-                model.set_arithmetic(ComputeDtype::Bf16).unwrap();
+                model.set_compute_dtype(ComputeDtype::Bf16).unwrap();
                 gradients(model, &batch)
             });
             assert_eq!(a, b, "{kind:?}");

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "adafactor",
     title: "Adafactor",
-    summary: "Squares by row and column instead of by weight: next to no state.",
+    summary: "Second moments per row and column instead of per weight: almost no state.",
     source: "Shazeer and Stern 2018, arXiv 1804.04235",
 };
 
@@ -25,7 +25,7 @@ pub struct Config {
     /// Squares decay by 1 − step^(−this).
     #[schemars(range(min = 0.1, max = 1.0))]
     pub decay_rate: f64,
-    /// Root mean square that an update of a tensor is scaled down to.
+    /// RMS above which a tensor's update is scaled down.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub clip_threshold: f64,
     /// Added to squared gradients; at least 1e-37.

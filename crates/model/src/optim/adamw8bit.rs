@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "adamw8bit",
     title: "8-bit AdamW",
-    summary: "AdamW with moments of one byte in blocks of 256: a quarter of its state.",
+    summary: "AdamW with 8-bit moments in blocks of 256: a quarter of its state.",
     source: "Dettmers et al. 2021, arXiv 2110.02861",
 };
 

@@ -79,8 +79,8 @@ impl UpdateRule for Averaged {
         })
     }
 
-    fn set_arithmetic(&mut self, arithmetic: ComputeDtype) {
-        self.rule.set_arithmetic(arithmetic);
+    fn set_compute_dtype(&mut self, arithmetic: ComputeDtype) {
+        self.rule.set_compute_dtype(arithmetic);
     }
 
     fn last_norms(&self) -> &[TensorNorms] {

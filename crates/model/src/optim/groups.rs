@@ -51,7 +51,7 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
         for &index in &group.params {
             match of.get_mut(index) {
                 None => bail!("optimizer: there is no parameter number {index}"),
-                Some(Some(_)) => bail!("optimizer: {} stands in two groups", infos[index].name),
+                Some(Some(_)) => bail!("optimizer: {} is in two groups", infos[index].name),
                 Some(slot) => *slot = Some(group),
             }
         }
@@ -60,8 +60,8 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
     for (info, group) in infos.iter().zip(of) {
         match (info.grad, group) {
             (None, None) => {}
-            (None, Some(_)) => bail!("optimizer: {} is frozen and stands in a group", info.name),
-            (Some(_), None) => bail!("optimizer: {} trains and stands in no group", info.name),
+            (None, Some(_)) => bail!("optimizer: {} is frozen but in a group", info.name),
+            (Some(_), None) => bail!("optimizer: {} trains but is in no group", info.name),
             (Some(grads), Some(group)) => parts.push(Part {
                 weights: info.offset - params.first_held(),
                 grads,

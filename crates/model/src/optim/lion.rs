@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "lion",
     title: "Lion",
-    summary: "Sign of a running mean: half of AdamW's memory, at a lower rate with more decay.",
+    summary: "Sign of the momentum: half of AdamW's memory; needs a lower learning rate and more weight decay.",
     source: "Chen et al. 2023, arXiv 2302.06675",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Peak learning rate: three to ten times below AdamW's, as every weight moves by all of it.
+    /// Peak learning rate: three to ten times below AdamW's, as every weight changes by ±lr.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
-    /// Share of the running mean in the direction of an update; the gradient has the rest.
+    /// Weight of the running mean in the update direction; the gradient has the rest.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta1: f64,
     /// Decay of the running mean.

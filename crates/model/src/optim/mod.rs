@@ -69,7 +69,7 @@ pub trait UpdateRule: Send {
     /// are left as they are.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
     /// What the factors of the rule's own matmuls are rounded to from now on, where they bear it; f32 until then.
-    fn set_arithmetic(&mut self, _arithmetic: ComputeDtype) {}
+    fn set_compute_dtype(&mut self, _arithmetic: ComputeDtype) {}
     /// Norms of the gradient, change and weights (before it) of what trains in the last update, in the order of
     /// [`Params::trainable`]. Empty
     /// before the first update, and where the update does not measure them (accelerators).

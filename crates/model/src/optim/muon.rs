@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "muon",
     title: "Muon",
-    summary: "Hidden matrices move by orthogonal steps, the rest by AdamW: fewer steps, half the state.",
+    summary: "Orthogonalized updates for hidden matrices, AdamW for the rest: fewer steps, half the state.",
     source: "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
 };
 
@@ -28,14 +28,14 @@ pub struct Config {
     /// Decay of the momentum.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub momentum: f64,
-    /// Look one step ahead.
+    /// Nesterov momentum.
     pub nesterov: bool,
-    /// How large an orthogonal step is.
+    /// Scale of an orthogonalized update.
     pub scale: Scale,
     /// Newton–Schulz iterations, in the run's precision.
     #[schemars(range(min = 1, max = 20))]
     pub iterations: usize,
-    /// AdamW's learning rate over lr. Default: 0.1 with the original scale, 1 with match_rms.
+    /// AdamW's learning rate relative to lr. Default: 0.1 with the original scale, 1 with match_rms.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub adamw_lr_scale: Option<f64>,
     /// AdamW's decay of the gradient's running mean.
@@ -220,7 +220,7 @@ impl UpdateRule for Muon {
         })
     }
 
-    fn set_arithmetic(&mut self, arithmetic: ComputeDtype) {
+    fn set_compute_dtype(&mut self, arithmetic: ComputeDtype) {
         self.arithmetic = arithmetic;
     }
 
@@ -280,7 +280,7 @@ mod tests {
             let mut model = model();
             let rule = Config::default().build(model.params()).unwrap();
             let mut rule = Averaged::new(rule, 0.9, model.params());
-            rule.set_arithmetic(arithmetic);
+            rule.set_compute_dtype(arithmetic);
             update(&mut model, &mut rule, 0..3);
             model.params().read_weights(<[f32]>::to_vec).unwrap()
         };

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "schedule_free",
     title: "Schedule-free AdamW",
-    summary: "No decay of the learning rate to plan: an average of the weights is evaluated and saved.",
+    summary: "Needs no learning rate decay: evaluates and saves an average of the weights.",
     source: "Defazio et al. 2024, arXiv 2405.15682",
 };
 
@@ -23,7 +23,7 @@ pub struct Config {
     /// Peak learning rate, one to ten times AdamW's; with `schedule: constant` and a warm-up.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
-    /// Share of the average in the weights that gradients are taken at.
+    /// Weight of the average in the point where gradients are computed.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta1: f64,
     /// Decay of the squared gradient's running mean.

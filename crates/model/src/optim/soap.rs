@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "soap",
     title: "SOAP",
-    summary: "Adam in the eigenbases of each matrix's gradients: fewer steps, dearer ones, several times the state.",
+    summary: "Adam in the eigenbasis of each matrix's gradients: fewer but more expensive steps, several times the state.",
     source: "Vyas et al. 2024, arXiv 2409.11321",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Peak learning rate. The first update finds the bases and moves nothing.
+    /// Peak learning rate. The first update only initializes the eigenbases.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Decay of the gradient's running mean.
@@ -35,10 +35,10 @@ pub struct Config {
     /// Added to the denominator; at least 1e-20.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eps: f64,
-    /// Updates between two of the bases.
+    /// Updates between eigenbasis refreshes.
     #[schemars(range(min = 1, max = 100000))]
     pub every: u64,
-    /// Sides of a matrix that are longer have no basis. The paper's code has 10,000; a basis of n costs 8 n² bytes, and n³ time.
+    /// Longer sides of a matrix get no eigenbasis. The paper's code has 10,000; a basis of n costs 8 n² bytes, and n³ time.
     #[schemars(range(min = 1, max = 100000))]
     pub max_dim: usize,
     /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "sophia",
     title: "Sophia",
-    summary: "Steps divided by the curvature and clipped; every tenth update costs two. For pretrain and sft.",
+    summary: "Updates divided by the curvature and clipped; every tenth update costs two. For pretrain and sft.",
     source: "Liu et al. 2023, arXiv 2305.14342",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Peak learning rate: no weight moves by more than it. About AdamW's, or a little below.
+    /// Peak learning rate: no weight changes by more than lr. About AdamW's, or slightly lower.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Decay of the gradient's running mean.
@@ -29,7 +29,7 @@ pub struct Config {
     /// Decay of the curvature's running mean.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta2: f64,
-    /// The mean is divided by this times the curvature. Larger: fewer elements are clipped; a tenth to a half free is healthy.
+    /// The mean is divided by this times the curvature. Larger values clip fewer elements; 10 to 50 % unclipped is healthy.
     #[schemars(range(min = 1e-9, max = 1000.0))]
     pub rho: f64,
     /// Updates between two estimates of the curvature.

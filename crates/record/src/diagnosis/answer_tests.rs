@@ -274,7 +274,7 @@ fn answers_of_one_token_are_named_in_place_of_the_reward_that_never_varies() {
         cut: 1.0,
         ..ended(step)
     });
-    assert!(cause.contains("cut off") && fix.contains("max_new_tokens"));
+    assert!(cause.contains("truncated") && fix.contains("max_new_tokens"));
     // Short answers that earn something are answers.
     let short = |step| At {
         length: 1.2,
@@ -303,7 +303,7 @@ fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
             ..healthy(step)
         }
     };
-    for (grows, words) in [(0.1, "answers grow"), (0.0, "does not end")] {
+    for (grows, words) in [(0.1, "completions grow"), (0.0, "does not end")] {
         let diagnosis = history(at(grows));
         assert_eq!(faults(&diagnosis), [("answer_length", Status::Warn)]);
         let found = diagnosis.findings.iter().find(|f| f.id == "answer_length");
@@ -403,7 +403,7 @@ fn answers_that_no_reward_can_read_warn_with_the_reason() {
         .iter()
         .find(|f| f.id == "unread_answers")
         .unwrap();
-    assert!(found.cause.contains("cut before"), "{found:?}");
+    assert!(found.cause.contains("truncated before"), "{found:?}");
 }
 
 #[test]

@@ -129,13 +129,13 @@ impl Verdict {
             }
             if self == Verdict::NotLearning {
                 text.push_str(
-                    "; take easier prompts, more answers a prompt, or SFT on right answers first",
+                    "; use easier prompts, more completions per prompt, or SFT on correct answers first",
                 );
             }
             return text;
         }
         let Some(loss) = view.loss() else {
-            return "too few steps to judge".into();
+            return "too few steps for a verdict".into();
         };
         // As the last step was logged: a mean over the newest steps of a short run is none of its values.
         let newest = view.state.latest(metric::LOSS).unwrap_or(loss.now);

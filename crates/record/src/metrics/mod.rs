@@ -174,7 +174,7 @@ pub const TOKEN_ACCURACY: Metric = metric(
     "share",
     Higher,
     Yes,
-    "share of the supervised tokens that the model gave the highest probability (TRL's mean_token_accuracy)",
+    "share of supervised tokens that the model ranked first (TRL's mean_token_accuracy)",
 );
 
 /// Every built-in reading of training, in the order in which a dashboard shows them. One row each; those of the machine stand
@@ -184,29 +184,29 @@ pub const METRICS: &[Metric] = &[
     metric(id::TRAIN_LOSS, "Training loss", "nats", Lower, Yes, "mean negative log-likelihood of the step's target tokens").label("loss"),
     metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
     metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013, arXiv 1211.5063)").label("grad norm").estimator("l2_global")
-        .meaning("Falls fast in the warm-up, then drifts slowly, in pretraining mostly within 0.1 to 1. Its size depends on the model and on what the loss is divided by.", "Slow growth over a twentieth of the run: instability builds up, lower the learning rate. Near 0 with a high loss: nothing trains, or every target is masked."),
+        .meaning("Falls fast in the warm-up, then drifts slowly, in pretraining mostly within 0.1 to 1. Its value depends on the model and the loss normalization.", "Slow growth over a twentieth of the run: growing instability, lower the learning rate. Near 0 with a high loss: nothing trains, or every target is masked."),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions").label("token entropy").estimator("mean_exact")
-        .meaning("Begins at ln V and follows the loss: a calibrated model is as uncertain as it is wrong. Loss far above entropy: over-confident.", "In RL a fall by half within 50 steps is collapse: raise the temperature, clip higher, take new prompts. Low entropy with high gradients: confident and wrong, look at the data."),
+        .meaning("Starts at ln V and follows the loss: in a calibrated model both agree. Loss far above entropy: over-confident.", "In RL a drop by half within 50 steps is entropy collapse: raise the temperature, clip higher, use new prompts. Low entropy with high gradients: confident and wrong, inspect the data."),
     metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations; the number shown is the mean over the newest 32 readings, times the step time the tokens of a step").label("tokens/s"),
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included").label("learning rate").exact(),
-    metric(id::EPOCHS, "Epochs", "", Neutral, Yes, "passes over the training split so far, of methods on answers of their own over the prompts: `epoch` of transformers' logs").exact().nowhere(),
+    metric(id::EPOCHS, "Epochs", "", Neutral, Yes, "passes over the training split so far (for RL methods over the prompts): `epoch` of transformers' logs").exact().nowhere(),
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step; the number shown is the mean over the newest 32 readings").label("step time"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),
-    metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches").label("waiting for data"),
-    metric(id::REFERENCE_SHARE, "Reference model", "share", Lower, No, "share of the step that the frozen reference takes for its log-probabilities; method.*.reference: precomputed pays once").label("reference model"),
+    metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent waiting for batches").label("waiting for data"),
+    metric(id::REFERENCE_SHARE, "Reference model", "share", Lower, No, "share of the step spent on the frozen reference's log-probabilities; method.*.reference: precomputed computes them once").label("reference model"),
     metric(id::CLIPPED, "Gradient clipped", "share", Neutral, Yes, "1 where the gradient norm exceeded clip_norm, else 0").label("clipped steps").estimator("norm_above_clip")
         .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
-        .meaning("Below 5 % of the steps. Averages count, single steps are 0 or 1.", "Above 30 % clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
+        .meaning("Below 5 % of the steps. Use averages, single steps are 0 or 1.", "Above 30 % clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
     TOKEN_ACCURACY,
-    metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 where all get alike"),
-    metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the tokens' distribution over experts over that of equal shares, averaged over blocks"),
-    metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k where all get alike; not in the training loss shown"),
+    metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 if balanced"),
+    metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the token distribution over experts relative to uniform, averaged over blocks"),
+    metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k if balanced; not in the training loss shown"),
     metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)").label("update ratio").estimator("median_l2_ratio")
         .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
-        .meaning("3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pretraining: too low, or frozen."),
-    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model gave the highest probability"),
+        .meaning("3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training, where a low value is normal.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pretraining: too low, or frozen."),
+    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of supervised held-out tokens that the model ranked first"),
 ];
 
 impl Metric {

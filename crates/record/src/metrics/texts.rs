@@ -10,13 +10,13 @@ pub const CODEC: Metric = metric(
     "share",
     Direction::Lower,
     Yes,
-    "share of texts whose mean log-likelihood falls when another text of the set stands before them (Zawalski et al. 2025, arXiv 2510.27055)",
+    "share of texts whose mean log-likelihood falls when another text of the set precedes them (Zawalski et al. 2025, arXiv 2510.27055)",
 )
 .estimator("codec")
 .band(f64::NEG_INFINITY, 0.8, Origin::Literature)
 .meaning(
-    "Below 0.5 where context helps, as it does with unseen texts; up to 0.6 in very diverse unseen sets; untrained models lie near 0.5. It judges a set, never one text.",
-    "Above 0.8 the set, or texts much like it, was trained on: do not report scores on it. From 0.6 to 0.8 compare with other models and other sets.",
+    "Below 0.5 where context helps, as with unseen texts; up to 0.6 in very diverse unseen sets; near 0.5 in untrained models. It applies to a set, never to one text.",
+    "Above 0.8 the model was trained on the set or on very similar texts: do not report scores on it. From 0.6 to 0.8 compare with other models and other sets.",
 );
 
 pub const ZLIB: Metric = metric(
@@ -30,8 +30,8 @@ pub const ZLIB: Metric = metric(
 .estimator("bits_ratio")
 .band(0.05, f64::INFINITY, Origin::RuleOfThumb)
 .meaning(
-    "0.2 to 0.35 of a good model on English, near 1 of a small one. Texts of fewer than 500 bytes and those that zlib packs to less than 0.15 are left out.",
-    "Below 0.05 texts are known word for word. Set beside held-out texts of the same kind: an AUC above 0.6 says that some are memorized, above 0.8 that many are; remove duplicates, train fewer passes.",
+    "0.2 to 0.35 of a good model on English, near 1 of a small one. Texts of fewer than 500 bytes and those that zlib packs to less than 0.15 are skipped.",
+    "Below 0.05 texts are memorized verbatim. Compare with held-out texts of the same kind: an AUC above 0.6 means some are memorized, above 0.8 many; remove duplicates, train for fewer epochs.",
 );
 
 pub const MIN_K: Metric = metric(
@@ -44,8 +44,8 @@ pub const MIN_K: Metric = metric(
 )
 .estimator("min_k_20")
 .meaning(
-    "Depends on text and model; only the distance to held-out texts of the same kind says something.",
-    "An AUC against them above 0.6: texts of the set were seen.",
+    "Depends on text and model; only the difference from held-out texts of the same kind is meaningful.",
+    "An AUC above 0.6 against them: texts of the set were seen in training.",
 );
 
 /// All of them.

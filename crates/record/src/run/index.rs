@@ -116,7 +116,7 @@ pub struct RunSummary {
     /// engine failed before it could.
     pub verdict: Option<String>,
     /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
-    /// non-finite values are left out.
+    /// non-finite values are skipped.
     pub curve: Vec<f64>,
     /// Why it ended, unless it completed.
     pub message: String,
@@ -191,7 +191,7 @@ fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
 /// Why a name matches no run.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    #[error("no run in {runs_dir} is called {word:?}{}", list_hint(.known))]
+    #[error("no run named {word:?} in {runs_dir}{}", list_hint(.known))]
     Unknown {
         word: String,
         runs_dir: PathBuf,

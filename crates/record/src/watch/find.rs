@@ -43,11 +43,11 @@ impl std::fmt::Debug for Found {
 pub enum WatchError {
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
-    #[error("{path} is no log that is known here ({known})")]
+    #[error("{path} is not a known log ({known})")]
     Unknown { path: PathBuf, known: String },
-    #[error("there is no log in {path}, {DEPTH} folders deep ({known})")]
+    #[error("no log found in {path}, searched {DEPTH} folders deep ({known})")]
     Nothing { path: PathBuf, known: String },
-    #[error("there is no format {name}; there are {known}")]
+    #[error("unknown format {name}; known: {known}")]
     NoFormat { name: String, known: String },
 }
 

@@ -148,7 +148,7 @@ const MAX_SEEN: usize = 1000;
 
 /// An invalid mapping.
 #[derive(Debug, thiserror::Error)]
-#[error("--map {0}: it has the form OURS=THEIRS, such as val/loss=dev_nll or step=it")]
+#[error("--map {0}: use the form OURS=THEIRS, such as val/loss=dev_nll or step=it")]
 pub struct MappingError(String);
 
 /// What a value of a record is.

@@ -154,7 +154,7 @@ impl Translator {
                 let age = human::age(silence);
                 self.end_as(
                     Outcome::Stopped,
-                    &format!("nothing was written for {age}: it ended, or it hangs"),
+                    &format!("nothing was logged for {age}: it ended, or it hangs"),
                 );
             }
         }
@@ -245,7 +245,7 @@ impl Translator {
             self.tell(Event::Noted {
                 step: to,
                 text: format!(
-                    "the log went back from step {from} to step {step}, as a resumed run does: what it had logged there before is left out"
+                    "the log went back from step {from} to step {step}, as in a resumed run: earlier values after that step are dropped"
                 ),
             });
         }
@@ -317,7 +317,7 @@ impl Translator {
             step,
             code: "too_many_metrics".into(),
             message: format!(
-                "the log has {all} metrics: {left_out} of them, such as {first}, are left out; those that are known here are all read"
+                "the log has {all} metrics: {left_out} of them, such as {first}, are skipped; all known ones are read"
             ),
             hint: String::new(),
         });

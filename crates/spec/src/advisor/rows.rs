@@ -55,7 +55,7 @@ fn by_hand(path: &Path, error: &DataError) -> String {
     let options = in_options(&hint).replace(" with ", " ");
     let path = one_line(&path.to_string_lossy());
     format!(
-        "{error}; write them anew: llmtui data convert {path} {options} --to {format} --out NEW.jsonl"
+        "{error}; convert them: llmtui data convert {path} {options} --to {format} --out NEW.jsonl"
     )
 }
 
@@ -106,7 +106,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     if sample.is_empty() {
         let shown = path.display();
         return Err(format!(
-            "{shown} has no rows; name a file that holds text or rows"
+            "{shown} has no rows; name a file with text or rows"
         ));
     }
     let Told {
@@ -149,7 +149,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         labelled: None,
         note: match trainable {
             true => String::new(),
-            false => format!("no method of this build learns from {} yet", kind.title()),
+            false => format!("no method here trains on {} yet", kind.title()),
         },
         preview: preview(lines.iter().map(String::as_str)),
     };

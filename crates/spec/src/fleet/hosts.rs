@@ -179,11 +179,11 @@ impl Named {
             Place::Here => "here".into(),
         });
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(format!("{name:?} is no name"));
+            return Err(format!("{name:?} is not a valid name"));
         }
         let program = self.program.unwrap_or_else(|| "llmtui".into());
         if program.is_empty() || program.starts_with('-') {
-            return Err(format!("program: {program:?} is no program"));
+            return Err(format!("program: {program:?} is not a valid program"));
         }
         Ok(Host {
             name,

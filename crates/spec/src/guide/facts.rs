@@ -25,7 +25,7 @@ pub struct Subject<'a> {
 
 const NAME_A_RUN: &str = "a run";
 const NAME_A_SPEC: &str = "a spec";
-const NO_MACHINE: &str = "a machine that can be read";
+const NO_MACHINE: &str = "facts of this machine";
 
 /// Marks without an argument.
 #[cfg(test)]
@@ -162,7 +162,7 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                         format!(" `{}`", change.flag)
                     };
                     format!(
-                        "{}: then {}, at the price of: {}{flag}",
+                        "{}: then {}, cost: {}{flag}",
                         change.what,
                         binary(change.needs_bytes),
                         change.cost
@@ -194,7 +194,8 @@ fn settings(found: &[Finding]) -> Option<String> {
         .iter()
         .map(|f| format!("{}; {} ({})", f.evidence, f.fix, f.source));
     let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| format!("Settings that are probably not meant: {}", said.join(". ")))
+    (!said.is_empty())
+        .then(|| format!("Settings that are probably unintended: {}", said.join(". ")))
 }
 
 fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
@@ -206,7 +207,7 @@ fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
     Some(match mark {
         "method" => {
             let head = run.head.as_ref()?;
-            format!("{name} trains by {} (its log)", head.method)
+            format!("{name} trains with {} (its log)", head.method)
         }
         "settings" => {
             let head = run.head.as_ref()?;
@@ -262,5 +263,5 @@ fn findings(judged: &Diagnosis) -> Option<String> {
     let lines: Vec<String> = found
         .map(|f| format!("{}: {}. {}", f.title, f.evidence, f.advice()))
         .collect();
-    (!lines.is_empty()).then(|| format!("Found in it (`llmtui diagnose`): {}", lines.join(" | ")))
+    (!lines.is_empty()).then(|| format!("Findings (`llmtui diagnose`): {}", lines.join(" | ")))
 }

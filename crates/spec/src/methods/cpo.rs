@@ -26,7 +26,7 @@ pub struct Config {
     /// Weight α of the chosen answers' negative log-likelihood per token.
     #[schemars(range(min = 0, max = 1000))]
     pub nll_weight: f64,
-    /// Share of pairs whose label is taken to be wrong.
+    /// Assumed share of wrong labels.
     #[schemars(range(min = 0, max = 0.499))]
     pub label_smoothing: f64,
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "dpo",
     title: "Direct preference optimization (DPO)",
-    summary: "Learn from pairs of a chosen and a rejected answer which to prefer, close to a reference model.",
+    summary: "Learn from pairs of chosen and rejected answers which to prefer, staying close to a reference model.",
     source: "Rafailov et al. 2023, arXiv 2305.18290",
 };
 
@@ -54,20 +54,20 @@ pub struct Term {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Strength of the pull towards the reference; higher stays closer to it.
+    /// KL strength β towards the reference; higher stays closer to it.
     #[schemars(range(min = 1e-6, max = 100))]
     pub beta: f64,
     /// The loss of a pair.
     pub loss: Loss,
-    /// What the loss is multiplied by beside others (MPO: 0.8).
+    /// Weight of the loss next to others (MPO: 0.8).
     #[schemars(range(min = 0, max = 1000))]
     pub weight: f64,
-    /// Further losses that are added: a list of `{loss: bco_pair, weight: 0.2}` (MPO).
+    /// Additional losses: a list of `{loss: bco_pair, weight: 0.2}` (MPO).
     pub mix: Vec<Term>,
     /// Weight of the chosen answers' negative log-likelihood per token, which keeps them probable (RPO: 1).
     #[schemars(range(min = 0, max = 1000))]
     pub nll_weight: f64,
-    /// Share of pairs whose label is taken to be wrong; for sigmoid (conservative DPO) and robust.
+    /// Assumed share of wrong labels; for sigmoid (conservative DPO) and robust.
     #[schemars(range(min = 0, max = 0.499))]
     pub label_smoothing: f64,
     /// Where the reference model's log-probabilities come from.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "grpo",
     title: "Group relative policy optimization (GRPO)",
-    summary: "Learn from the model's own answers, several to a prompt: those with higher rewards than the others become more probable.",
+    summary: "Learn from several of the model's own completions per prompt: those with above-average rewards become more probable.",
     source: "Shao et al. 2024, arXiv 2402.03300; aggregations: arXiv 2503.14476, 2503.20783",
 };
 
@@ -58,33 +58,33 @@ pub enum Baseline {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How the losses of tokens become one number.
+    /// How token losses are aggregated.
     pub aggregation: Aggregation,
-    /// What rewards are compared with: the mean of their group or, as REINFORCE++ does, that of the step.
+    /// Baseline of the rewards: the mean of their group or, as in REINFORCE++, of the step.
     pub baseline: Baseline,
     /// What advantages are divided by: the rewards' standard deviation in the group or in the step, that of the step's
     /// advantages, or nothing.
     pub scale: Scale,
-    /// Whether the ratio to the policy that answered is taken token by token or over whole answers.
+    /// Importance ratio to the sampling policy: per token or per sequence.
     pub ratio: RatioLevel,
-    /// How far below 1 the ratio may fall and still teach.
+    /// Lower clip range ε_low of the ratio.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub clip_low: f64,
-    /// How far above 1 the ratio may rise and still teach; 0.28 keeps more exploration (DAPO).
+    /// Upper clip range ε_high of the ratio; 0.28 keeps more exploration (DAPO).
     #[schemars(range(min = 0.0, max = 100.0))]
     pub clip_high: f64,
-    /// Caps the ratio of answers with a negative advantage, too, which otherwise grows without bound; above 1 + clip_high.
+    /// Also caps the ratio at negative advantages, which is otherwise unbounded; above 1 + clip_high.
     /// 0: no cap (two-sided clipping, INTELLECT-2, arXiv 2505.07291).
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub delta: f64,
-    /// Strength of the pull towards the reference model; 0 needs none.
+    /// KL coefficient β to the reference model; at 0 no reference is needed.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub beta: f64,
-    /// Estimator of the distance to the reference.
+    /// Estimator of the KL to the reference.
     pub kl: Kl,
-    /// Multiplies the distance by the ratio, which makes its gradient exact (TRL 1.16).
+    /// Multiplies the KL by the ratio, which makes its gradient unbiased (TRL 1.16).
     pub kl_correction: bool,
-    /// Where the reference model's log-probabilities come from, where beta is above 0.
+    /// Where the reference model's log-probabilities come from, if beta is above 0.
     pub reference: ReferenceChoice,
 }
 

@@ -17,23 +17,23 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "kto",
     title: "Kahneman-Tversky optimization (KTO)",
-    summary: "Learn from single answers labelled good or bad, close to a reference model.",
+    summary: "Learn from single answers labelled good or bad, staying close to a reference model.",
     source: "Ethayarajh et al. 2024, arXiv 2402.01306",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Strength of the pull towards the reference; higher stays closer to it.
+    /// KL strength β towards the reference; higher stays closer to it.
     #[schemars(range(min = 1e-6, max = 100))]
     pub beta: f64,
-    /// Weight of desirable answers. Together with their number it should come to 1 to 4/3 of the undesirable ones.
+    /// Weight of desirable answers. Weight × number should be 1 to 4/3 of that of the undesirable ones.
     #[schemars(range(min = 0, max = 1000))]
     pub desirable_weight: f64,
     /// Weight of undesirable answers.
     #[schemars(range(min = 0, max = 1000))]
     pub undesirable_weight: f64,
-    /// Where the reference model's log-probabilities come from; the baseline needs a model, so `precomputed` is none.
+    /// Where the reference model's log-probabilities come from; the KL baseline needs a model, so `precomputed` is not available.
     pub reference: ReferenceChoice,
 }
 
@@ -78,7 +78,7 @@ impl super::Method for Config {
         let policy = scored.sequence_logps()?;
         let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
         let Some(desirable) = scored.batch.column(LABEL) else {
-            bail!("this batch does not say which of its answers are desirable")
+            bail!("this batch has no desirability labels")
         };
         let moved = scored.batch.column(BASELINE).unwrap_or_default();
         let sum: f64 = moved.iter().map(|x| f64::from(*x)).sum();

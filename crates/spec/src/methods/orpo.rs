@@ -22,7 +22,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Weight λ of the odds ratio beside the likelihood (TRL's beta).
+    /// Weight λ of the odds-ratio loss (TRL's beta).
     #[schemars(range(min = 0, max = 100))]
     pub beta: f64,
 }

@@ -43,7 +43,7 @@ pub trait OnPolicy {
     }
 }
 
-/// How the losses of tokens become one number.
+/// How token losses are aggregated.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -160,7 +160,7 @@ pub fn scale_rows(batch: &Batch, c: &mut [f32], factor: impl Fn(usize, f32) -> f
 pub fn advantages(scored: &Scored) -> Result<(Tensor, Tensor)> {
     let rows = scored.batch.batch_size;
     if scored.batch.origins.len() != rows {
-        bail!("rows of answers hold one each")
+        bail!("each row must have one completion")
     }
     let advantages = match scored.batch.column(ADVANTAGE) {
         Some(_) => scored.column(ADVANTAGE)?,

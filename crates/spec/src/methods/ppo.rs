@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "ppo",
     title: "Proximal policy optimization (PPO)",
-    summary: "Learn from the model's own answers with a critic, a second model that says at every token what to expect.",
+    summary: "Learn from the model's own completions with a critic, a second model that predicts the return at every token.",
     source: "Schulman et al. 2017, arXiv 1707.06347; for language models: Ziegler et al. 2019, arXiv 1909.08593; GAE: arXiv 1506.02438",
 };
 
@@ -49,55 +49,55 @@ pub const OLD_VALUES: &str = "old_values";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Strength of the pull towards the reference model, counted among the rewards of each token; 0 needs none. What the
-    /// controller of `kl_target` begins with.
+    /// KL coefficient β to the reference model, as a per-token reward; at 0 no reference is needed. Initial value for
+    /// `kl_target`.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub beta: f64,
-    /// Estimator of the distance to the reference.
+    /// Estimator of the KL to the reference.
     pub kl: Kl,
-    /// Distance to the reference, in nats per answer, that beta is moved towards (Ziegler et al. 2019: 6). Default: beta
-    /// stays as it is.
+    /// Target KL to the reference in nats per completion; beta adapts to it (Ziegler et al. 2019: 6). Default: beta
+    /// is fixed.
     #[schemars(range(min = 0.0, max = 10000.0))]
     pub kl_target: Option<f64>,
     /// Answers after which beta has been moved by its own size where the distance is 1 off, relative to the target.
     #[schemars(range(min = 1.0, max = 1.0e9))]
     pub kl_horizon: f64,
-    /// Where the reference model's log-probabilities come from, where beta is above 0.
+    /// Where the reference model's log-probabilities come from, if beta is above 0.
     pub reference: ReferenceChoice,
-    /// How far from 1 a token's ratio to the policy that wrote it may move and still teach.
+    /// Clip range ε of the ratio to the sampling policy.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub clip: f64,
-    /// How far the critic may move from what it said of these answers before, and still learn.
+    /// Value clip range around the old values.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub value_clip: f64,
     /// Weight of the critic's loss.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub value_coef: f64,
-    /// Weight of the entropy of the policy, which is rewarded; 0 is off.
+    /// Weight of the entropy bonus; 0 is off.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub entropy_coef: f64,
-    /// How much a later reward counts, per token.
+    /// Discount factor γ per token.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// From trusting the critic (0) to trusting the rewards alone (1).
+    /// GAE λ: 0 is one-step TD, 1 is Monte Carlo returns.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
-    /// Brings the advantages of a rollout to mean 0 and standard deviation 1.
+    /// Whitens the advantages of a rollout to mean 0 and standard deviation 1.
     pub whiten_advantages: bool,
-    /// Brings the rewards of tokens to standard deviation 1, their mean kept.
+    /// Scales token rewards to standard deviation 1, keeping their mean.
     pub whiten_rewards: bool,
-    /// Taken from the score of an answer that did not end by itself.
+    /// Subtracted from the score of a completion without EOS.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub missing_eos_penalty: f64,
-    /// What says the values: a second model, or a value head on the policy's trunk, which both losses then train.
+    /// The critic: a separate model, or a value head on the policy's trunk, which both losses then train.
     pub critic: CriticKind,
-    /// A separate critic begins with the weights of this reward model. Default: those of the policy at the first rollout, with a
-    /// new vector that makes the value.
+    /// Initializes a separate critic from this reward model. Default: from the policy at the first rollout, with a new value
+    /// head.
     pub critic_from: Option<PathBuf>,
-    /// A separate critic's learning rate relative to the policy's; 5 to 10 is usual. A shared one has the policy's.
+    /// A separate critic's learning rate relative to the policy's; 5 to 10 is typical. A shared one uses the policy's.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub critic_lr_scale: f64,
-    /// Steps in which a separate critic alone learns from answers, before the policy does.
+    /// Warm-up steps that train only a separate critic, before the policy.
     #[schemars(range(min = 0, max = 1000000000))]
     pub critic_warmup_steps: u64,
 }
@@ -183,21 +183,21 @@ use Repeatable::Yes;
 #[rustfmt::skip]
 const OWN: &[Metric] = &[
     READINGS[0],
-    metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over answer tokens of max(-A rho, -A clip(rho)), where weights have moved since the answers (TRL)"),
-    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared distance of the critic from the returns, the larger of clipped and free (TRL)"),
-    metric(APPROX_KL, "Moved since the answers", "nats", Neutral, Yes, "half the mean squared log-ratio to the policy that answered (TRL)"),
+    metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over completion tokens of max(-A rho, -A clip(rho)), where weights have changed since sampling (TRL)"),
+    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared error of the critic, the larger of clipped and unclipped (TRL)"),
+    metric(APPROX_KL, "Policy change since sampling", "nats", Neutral, Yes, "half the mean squared log-ratio to the sampling policy (TRL)"),
     metric(CLIPPED, "Clipped tokens", "share", Neutral, Yes, "share of tokens whose clipped loss is the larger one (TRL)"),
-    metric(ENTROPY, "Entropy of answers", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
-    metric(RATIO, "Ratio to the policy that answered", "", Neutral, Yes, "mean over answer tokens (TRL)"),
+    metric(ENTROPY, "Entropy of completions", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
+    metric(RATIO, "Ratio to the sampling policy", "", Neutral, Yes, "mean over answer tokens (TRL)"),
     metric(VALUE_CLIPPED, "Clipped values", "share", Neutral, Yes, "share of tokens whose clipped value loss is the larger one (TRL)"),
-    metric(OBJECTIVE_KL, "Distance to the reference", "nats", Neutral, Yes, "log pi - log pi_ref summed over an answer, mean over answers (TRL)"),
-    metric(OBJECTIVE_ENTROPY, "Surprise of answers", "nats", Neutral, Yes, "-log pi summed over an answer, mean over answers (TRL)"),
-    metric(NON_SCORE, "Reward from the distance", "", Neutral, Yes, "-beta times the distance summed over an answer, mean over answers (TRL)"),
-    metric(RLHF_REWARD, "Reward with the distance", "", Higher, Yes, "score plus what the distance costs, mean over answers (TRL)"),
-    metric(SCORES, "Score", "", Higher, Yes, "mean over answers of the weighted sum of rewards, less the penalty for answers without an end (TRL)"),
+    metric(OBJECTIVE_KL, "KL to the reference", "nats", Neutral, Yes, "log pi - log pi_ref summed over a completion, mean over completions (TRL)"),
+    metric(OBJECTIVE_ENTROPY, "Negative log-probability of completions", "nats", Neutral, Yes, "-log pi summed over a completion, mean over completions (TRL)"),
+    metric(NON_SCORE, "KL reward", "", Neutral, Yes, "-beta times the KL summed over a completion, mean over completions (TRL)"),
+    metric(RLHF_REWARD, "Reward including KL", "", Higher, Yes, "score minus the KL penalty, mean over completions (TRL)"),
+    metric(SCORES, "Score", "", Higher, Yes, "mean over completions of the weighted sum of rewards, less the missing-EOS penalty (TRL)"),
     metric(KL_COEF, "KL coefficient", "", Neutral, Yes, "beta of the rollout; kl_target moves it (Ziegler et al. 2019)"),
-    metric(ENDED, "Ended answers", "", Neutral, Yes, "answers of the rollout that ended by themselves (TRL)"),
-    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 one that knows nothing"),
+    metric(ENDED, "Ended answers", "", Neutral, Yes, "completions of the rollout that ended with EOS (TRL)"),
+    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 no better than the mean"),
     metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
     // The last one: without a reference nobody reads it.
     READ_KL,

@@ -37,7 +37,7 @@ pub enum ReferenceChoice {
 /// log-ratios to the reference, or log-probabilities where there is none.
 #[rustfmt::skip]
 pub(super) const PAIRS: [Metric; 6] = [
-    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: the policy's implicit one, or a reward model's score (TRL)"),
+    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: implicit reward, or a reward model's score (TRL)"),
     metric(MARGINS, "Reward margin", "", Higher, Yes, "mean reward of chosen minus rejected answers (TRL)"),
     metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)"),
     metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)"),

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "reward",
     title: "Reward model",
-    summary: "Learn from pairs to give answers a score, for ranking them and as a reward in reinforcement learning.",
+    summary: "Train a reward model on pairs, for ranking answers and for reinforcement learning.",
     source: "Stiennon et al. 2020, arXiv 2009.01325; Bradley & Terry 1952; TRL's RewardTrainer",
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Weight of the squared sum of a pair's scores, which holds their mean at 0 (Eisenstein et al. 2023); 0.01 is usual.
+    /// Weight of the squared sum of a pair's scores, which centers them at 0 (Eisenstein et al. 2023); 0.01 is typical.
     #[schemars(range(min = 0, max = 1000))]
     pub center_rewards_coefficient: f64,
 }
@@ -34,7 +34,7 @@ const LENGTH: Metric = metric(
     "share",
     Direction::Neutral,
     Repeatable::Yes,
-    "share of pairs whose chosen answer is the longer one, ties counting half: what length alone gets right. A score that is not well above it, or above 1 minus it, has learned no more than length",
+    "share of pairs whose chosen answer is longer, ties counting half: the accuracy of length alone. An accuracy not well above it, or above 1 minus it, has learned no more than length",
 );
 
 impl super::Method for Config {

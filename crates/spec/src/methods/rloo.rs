@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "rloo",
     title: "REINFORCE leave-one-out (RLOO)",
-    summary: "Learn from the model's own answers: each is compared with the mean reward of the others to its prompt.",
+    summary: "Learn from the model's own completions: each is compared with the mean reward of the others for its prompt.",
     source: "Ahmadian et al. 2024, arXiv 2402.14740",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Strength of the pull towards the reference model, counted among the rewards; 0 needs none.
+    /// KL coefficient β to the reference model, as part of the reward; at 0 no reference is needed.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub beta: f64,
-    /// How far from 1 the ratio of a whole answer to the policy that wrote it may move and still teach.
+    /// Clip range ε of the sequence-level ratio to the sampling policy.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub clip: f64,
     /// Divides the step's advantages by their standard deviation.
     pub normalize: bool,
-    /// Where the reference model's log-probabilities come from, where beta is above 0.
+    /// Where the reference model's log-probabilities come from, if beta is above 0.
     pub reference: ReferenceChoice,
 }
 

@@ -36,7 +36,7 @@ impl Scored<'_> {
     pub fn sequence_logps(&self) -> Result<Tensor> {
         let sequences = self.batch.origins.len();
         if self.batch.sequence.len() != self.batch.inputs.len() || sequences == 0 {
-            bail!("this batch does not say which sequence its tokens belong to")
+            bail!("this batch has no sequence ids")
         }
         let of_token = Tensor::from_slice(
             &self.batch.sequence,
@@ -88,7 +88,7 @@ impl Scored<'_> {
     /// A batch without pairs.
     pub fn sides(&self, of_sequences: &Tensor) -> Result<[Tensor; 2]> {
         if !matches!(self.batch.unit, Unit::Pair | Unit::Ranked) {
-            bail!("this batch holds no pairs")
+            bail!("this batch has no pairs")
         }
         let pairs = of_sequences.reshape((self.batch.groups(), 2))?;
         let side = |side| pairs.narrow(1, side, 1)?.squeeze(1);

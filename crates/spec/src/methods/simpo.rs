@@ -23,13 +23,13 @@ pub struct Config {
     /// Scale of the difference of log-probabilities per token.
     #[schemars(range(min = 1e-6, max = 100))]
     pub beta: f64,
-    /// The margin that the scaled difference is to exceed; about half of beta.
+    /// Target margin γ of the scaled difference; about half of beta.
     #[schemars(range(min = 0, max = 100))]
     pub gamma: f64,
     /// Weight of the chosen answers' negative log-likelihood per token (CPO-SimPO).
     #[schemars(range(min = 0, max = 1000))]
     pub nll_weight: f64,
-    /// Share of pairs whose label is taken to be wrong.
+    /// Assumed share of wrong labels.
     #[schemars(range(min = 0, max = 0.499))]
     pub label_smoothing: f64,
 }

@@ -401,7 +401,7 @@ fn dpo_says_what_its_batch_lacks() {
         result.unwrap_err().to_string()
     };
     assert!(error(&batch, &mut readings).contains("no column `reference_logp`"));
-    assert!(error(&rows(TARGETS, MASK), &mut readings).contains("which sequence"));
+    assert!(error(&rows(TARGETS, MASK), &mut readings).contains("no sequence ids"));
 }
 
 /// At 0 too, where DPO begins.

@@ -90,14 +90,14 @@ fn weights(
         choice(
             repo,
             e.to_string(),
-            "the repository is broken: inform its owner",
+            "the repository is broken: tell its owner",
         )
     })?;
     match shards.iter().find(|shard| !has(shard)) {
         None => Ok(shards),
         Some(missing) => Err(choice(
             repo,
-            format!("{} names {missing}, which is not there", hf::INDEX),
+            format!("{} names {missing}, which is missing", hf::INDEX),
             "the repository is not complete: inform its owner, or name another revision",
         )),
     }
@@ -113,12 +113,12 @@ fn no_model(repo: &Repo, names: &[String]) -> HubError {
     match gguf.is_empty() {
         true => choice(
             repo,
-            format!("it has no {}, so it holds no model", hf::CONFIG),
+            format!("it has no {}, so it is not a model", hf::CONFIG),
             "check the name; data sets go to data.sources",
         ),
         false => choice(
             repo,
-            format!("it has GGUF files alone: {}", gguf.join(", ")),
+            format!("it has only GGUF files: {}", gguf.join(", ")),
             "download one of them and name the file",
         ),
     }

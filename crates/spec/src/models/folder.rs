@@ -36,7 +36,7 @@ pub(super) fn base_of(path: &Path) -> Result<PathBuf, SourceError> {
     };
     let places = [PathBuf::from(said), path.join(said)];
     let found = places.into_iter().find(|place| place.exists());
-    found.ok_or_else(|| no_base(path, &format!("its base {} is not here", one_line(said))))
+    found.ok_or_else(|| no_base(path, &format!("its base {} was not found", one_line(said))))
 }
 
 /// What the adapter in a folder was trained on, where that is on this machine.
@@ -47,8 +47,8 @@ pub fn under(adapter: &Path) -> Option<PathBuf> {
 pub(super) fn no_base(path: &Path, why: &str) -> SourceError {
     SourceError::NoModel {
         path: path.into(),
-        what: format!("holds an adapter and no model: {}", one_line(why)),
-        fix: "llmtui merge --base MODEL --adapter DIR --to DIR puts the two together; llmtui chat MODEL --adapter DIR talks to them".into(),
+        what: format!("has an adapter but no model: {}", one_line(why)),
+        fix: "llmtui merge --base MODEL --adapter DIR --to DIR merges the two; llmtui chat MODEL --adapter DIR chats with them".into(),
     }
 }
 

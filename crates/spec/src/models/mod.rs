@@ -102,7 +102,7 @@ impl SourceError {
             SourceError::NoModel { fix, .. } => fix,
             SourceError::Folder(HfError::Io { .. }) => FORMS,
             SourceError::Folder(_) => {
-                "docs/models.md lists the families that are read, and what their files must hold"
+                "docs/models.md lists the supported families and the files they need"
             }
             SourceError::File(_) => {
                 "download the file again, or use the model's Hugging Face folder; docs/models.md lists what is supported"
@@ -144,23 +144,26 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
     match std::fs::metadata(path) {
         Ok(meta) if !meta.is_file() => return Err(no_model("is not a plain file".into(), FORMS)),
         Ok(meta) if meta.len() == 0 => {
-            return Err(no_model("is empty".into(), "fetch or write the file again"));
+            return Err(no_model(
+                "is empty".into(),
+                "download or write the file again",
+            ));
         }
         _ => {}
     }
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     match &*ending.to_lowercase() {
         "gguf" => {
-            let what = "is not a GGUF file, whatever its name says: it does not begin with GGUF";
+            let what = "is not a GGUF file despite its name: it does not start with GGUF";
             Err(no_model(what.into(), "download the file again"))
         }
         "bin" | "pt" | "pth" | "ckpt" => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let what = format!("is no model: {}", hf::why_no_weights(&[name.into()]));
+            let what = format!("is not a model: {}", hf::why_no_weights(&[name.into()]));
             Err(no_model(what, FORMS))
         }
         "safetensors" => {
-            let what = format!("holds weights alone, without a {}", hf::CONFIG);
+            let what = format!("has weights but no {}", hf::CONFIG);
             Err(no_model(what, "name the folder that contains the file"))
         }
         _ => {
@@ -233,7 +236,7 @@ impl ModelSource {
             Kind::Folder if folder::is_adapter_alone(path) => {
                 if above == MAX_ADAPTERS {
                     let why =
-                        format!("under it are more than {MAX_ADAPTERS} adapters, or a circle");
+                        format!("it has more than {MAX_ADAPTERS} adapters below it, or a cycle");
                     return Err(folder::no_base(path, &why));
                 }
                 let base = ModelSource::open_below(&folder::base_of(path)?, above + 1)?;
@@ -253,8 +256,8 @@ impl ModelSource {
         match source.missing_weights() {
             Some((path, why)) => Err(SourceError::NoModel {
                 path: path.into(),
-                what: format!("holds a description of a model alone; {}", one_line(&why)),
-                fix: "put the weights beside it, or name another model: a checkpoint folder such as runs/…/checkpoints/step-001000, a .gguf file, or a hub id (org/name), which is downloaded whole".into(),
+                what: format!("has a model config but no weights; {}", one_line(&why)),
+                fix: "put the weights next to it, or name another model: a checkpoint folder such as runs/…/checkpoints/step-001000, a .gguf file, or a hub id (org/name), which is downloaded whole".into(),
             }),
             None => Ok(source),
         }
@@ -279,7 +282,7 @@ impl ModelSource {
         // An index that cannot be read is the loader's to tell.
         let shards = hf::shards_of(&index).unwrap_or_default();
         let absent = shards.iter().find(|shard| !path.join(shard).is_file())?;
-        let why = format!("{} names {absent}, which is not there", hf::INDEX);
+        let why = format!("{} names {absent}, which is missing", hf::INDEX);
         Some((path, why))
     }
 
@@ -520,8 +523,8 @@ impl ModelSource {
         if self.config().is_reward_model() {
             return Err(SourceError::NoModel {
                 path: self.path().into(),
-                what: "is a reward model: it scores answers and writes none".into(),
-                fix: "llmtui score MODEL FILE scores answers with it; as a reward: rewards=[{model: {path: MODEL}}]".into(),
+                what: "is a reward model: it scores completions and cannot generate".into(),
+                fix: "llmtui score MODEL FILE scores completions with it; as a reward: rewards=[{model: {path: MODEL}}]".into(),
             });
         }
         match self {

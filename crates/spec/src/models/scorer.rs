@@ -41,14 +41,14 @@ impl RewardModel {
         };
         if !source.config().is_reward_model() {
             return Err(no_model(
-                "is a model that writes: it has no score",
+                "is a language model: it has no score head",
                 "train one from it: llmtui train reward -s train.from=MODEL -s data.path=PAIRS",
             ));
         }
         if !source.has_tokenizer() {
             return Err(no_model(
                 "has no tokenizer",
-                "put the tokenizer files of this model beside it",
+                "put this model's tokenizer files into its folder",
             ));
         }
         Ok(source)
@@ -71,8 +71,8 @@ impl RewardModel {
         let model = source.load()?;
         if tokenizer.vocab_size() > model.shape().vocab_size {
             return Err(no_model(
-                "lies beside the tokenizer of another model: it knows more tokens".into(),
-                "put the tokenizer files of this model beside it".into(),
+                "has another model's tokenizer next to it: it has more tokens".into(),
+                "put this model's tokenizer files into its folder".into(),
             ));
         }
         Ok(RewardModel {

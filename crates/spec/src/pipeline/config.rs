@@ -149,9 +149,13 @@ impl Pipeline {
             what,
             hint: hint.into(),
         };
-        let value = yaml::parse(text).map_err(|e| bad(e.to_string(), "mend the YAML"))?;
-        let raw: RawPipeline = json::read(&value)
-            .map_err(|e| bad(e.to_string(), "a pipeline has name, about and stages"))?;
+        let value = yaml::parse(text).map_err(|e| bad(e.to_string(), "fix the YAML"))?;
+        let raw: RawPipeline = json::read(&value).map_err(|e| {
+            bad(
+                e.to_string(),
+                "the keys of a pipeline are name, about and stages",
+            )
+        })?;
         let name = raw.name.unwrap_or_else(|| stem.to_string());
         if !is_name(&name) {
             let what = format!("name: {name:?} is not letters, digits and dashes");
@@ -159,7 +163,7 @@ impl Pipeline {
         }
         if raw.stages.is_empty() {
             return Err(bad(
-                "stages: there is none".into(),
+                "stages: the list is empty".into(),
                 "stages: [{name: base, train: quickstart}]",
             ));
         }
@@ -216,12 +220,16 @@ impl Pipeline {
         let names = names.join(", ");
         let (stage, key) = path
             .split_once('.')
-            .ok_or_else(|| bad(format!("of which stage? There are {names}"), usage))?;
+            .ok_or_else(|| bad(format!("which stage? There are {names}"), usage))?;
         let (stage, key) = (stage.trim(), key.trim());
         let value = yaml::parse_value(value).map_err(|e| bad(e.to_string(), usage))?;
         let at = self.stages.iter().position(|s| s.name == stage);
-        let at =
-            at.ok_or_else(|| bad(format!("{stage:?} is no stage; there are {names}"), usage))?;
+        let at = at.ok_or_else(|| {
+            bad(
+                format!("{stage:?} is not a stage; there are {names}"),
+                usage,
+            )
+        })?;
         if let Work::Train(train) = &mut self.stages[at].work {
             // By its other name the same setting may stand there with another value.
             let short = key.strip_prefix("train.");
@@ -317,13 +325,13 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
         ));
     }
     if raw.name == SCRATCH {
-        let what = format!("name: {SCRATCH} is what `from` calls fresh weights");
+        let what = format!("name: {SCRATCH} is reserved by `from` for random weights");
         return Err(wrong(what, "name: base"));
     }
     if before.iter().any(|stage| stage.name == raw.name) {
         return Err(wrong(
             "its name is taken".into(),
-            "give each stage a name of its own",
+            "give each stage a distinct name",
         ));
     }
     let kinds = [
@@ -345,14 +353,14 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
     }
     if raw.train.is_none() && (!raw.set.is_empty() || raw.from.is_some()) {
         return Err(wrong(
-            "set and from belong to stages that train".into(),
+            "set and from are only for training stages".into(),
             "leave them out",
         ));
     }
     let work = if let Some(spec) = raw.train {
         if !spec.is_string() && !spec.is_object() {
             return Err(wrong(
-                "train: neither a preset's name nor a spec".into(),
+                "train: neither a preset name nor a spec".into(),
                 "train: quickstart",
             ));
         }
@@ -437,7 +445,7 @@ fn known(name: &str, before: &[Stage]) -> Result<(), Wrong> {
         [] => "scratch".to_string(),
         names => names.join(", "),
     };
-    Err((format!("{name:?} is no training stage before it"), hint))
+    Err((format!("{name:?} is not an earlier training stage"), hint))
 }
 
 fn at_least_one(before: &[Stage]) -> Result<(), Wrong> {
@@ -447,8 +455,8 @@ fn at_least_one(before: &[Stage]) -> Result<(), Wrong> {
     {
         true => Ok(()),
         false => Err((
-            "no stage before it makes a model".into(),
-            "put it behind a stage that trains".into(),
+            "no earlier stage produces a model".into(),
+            "put it after a training stage".into(),
         )),
     }
 }

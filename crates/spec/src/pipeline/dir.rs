@@ -313,7 +313,7 @@ impl PipelineDir {
         match state.format {
             FORMAT => Ok(state),
             other => Err(damaged(format!(
-                "layout {other} of another llmtui; this one knows {FORMAT}"
+                "format {other} is of another llmtui version; this one supports {FORMAT}"
             ))),
         }
     }

@@ -17,7 +17,7 @@ pub enum PipelineError {
         path: PathBuf,
         error: std::io::Error,
     },
-    #[error("no pipeline in {folder} is called {word:?}")]
+    #[error("unknown pipeline {word:?} in {folder}")]
     Unknown { word: String, folder: PathBuf },
     #[error("{path}: {why}")]
     Damaged { path: PathBuf, why: String },
@@ -40,7 +40,7 @@ impl PipelineError {
             PipelineError::Invalid { hint, .. } => hint,
             PipelineError::Io { .. } => "check the folder and the room on the disk",
             PipelineError::Unknown { .. } => "llmtui runs lists pipelines and runs",
-            PipelineError::Damaged { .. } => "start the pipeline again; its runs stay",
+            PipelineError::Damaged { .. } => "start the pipeline again; its runs are kept",
             PipelineError::Busy(_) => "llmtui runs shows it; llmtui stop RUN stops its stage",
         }
     }

@@ -155,12 +155,12 @@ impl Pipeline {
                         Work::Train(_) => continue,
                         _ => format!("stage {word} trains no model"),
                     },
-                    Some((same, _)) if same == at => "a stage cannot learn from itself".into(),
+                    Some((same, _)) if same == at => {
+                        "a stage cannot use itself as its reward model".into()
+                    }
                     Some(_) => format!("stage {word} comes after it"),
                     None if word.contains('/') || Path::new(&word).exists() => continue,
-                    None => format!(
-                        "{word:?} is no training stage before it, and no folder is called so"
-                    ),
+                    None => format!("{word:?} is neither an earlier training stage nor a folder"),
                 };
                 let names: Vec<&str> = self.stages[..at]
                     .iter()
@@ -171,9 +171,7 @@ impl Pipeline {
                     place: format!("{}: stage {} ({})", self.name, at + 1, stage.name),
                     what: format!("its reward model: {what}"),
                     hint: match names.as_slice() {
-                        [] => {
-                            "put a stage of method reward in front of it, or name a folder".into()
-                        }
+                        [] => "put a stage of method reward before it, or name a folder".into(),
                         names => format!(
                             "a stage of method reward before it ({}), or a folder: ./{word}",
                             names.join(", ")

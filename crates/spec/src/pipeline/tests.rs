@@ -47,14 +47,14 @@ fn a_stage_starts_from_the_newest_model_unless_it_says_otherwise() {
 #[test]
 fn what_is_wrong_is_said_with_its_stage() {
     for (text, expected) in [
-        ("stages: []", "there is none"),
+        ("stages: []", "the list is empty"),
         (
             "name: a b\nstages: [{name: x, train: quickstart}]",
             "letters, digits and dashes",
         ),
         (
             "stages: [{name: scratch, train: a}, {name: y, train: b}]",
-            "stage 1 (scratch): name: scratch is what `from` calls fresh weights",
+            "stage 1 (scratch): name: scratch is reserved by `from` for random weights",
         ),
         ("stages: [{name: x}]", "stage 1 (x): it does nothing"),
         (
@@ -64,7 +64,7 @@ fn what_is_wrong_is_said_with_its_stage() {
         ("stages: [{name: x, train: a, lr: 1}]", "unknown field `lr`"),
         (
             "stages: [{name: x, train: 3}]",
-            "neither a preset's name nor a spec",
+            "neither a preset name nor a spec",
         ),
         (
             "stages: [{name: x, train: a}, {name: x, train: a}]",
@@ -72,11 +72,11 @@ fn what_is_wrong_is_said_with_its_stage() {
         ),
         (
             "stages: [{name: x, train: a, from: y}]",
-            "\"y\" is no training stage before it",
+            "\"y\" is not an earlier training stage",
         ),
         (
             "stages: [{name: x, eval: {}}]",
-            "no stage before it makes a model",
+            "no earlier stage produces a model",
         ),
         (
             "stages: [{name: x, train: a}, {name: y, eval: {model: z}}]",
@@ -84,7 +84,7 @@ fn what_is_wrong_is_said_with_its_stage() {
         ),
         (
             "stages: [{name: x, train: a}, {name: y, export: {model: z}}]",
-            "\"z\" is no training stage",
+            "\"z\" is neither an earlier training stage",
         ),
         (
             "stages: [{name: x, train: a}, {name: y, report: {format: pdf}}]",
@@ -92,7 +92,7 @@ fn what_is_wrong_is_said_with_its_stage() {
         ),
         (
             "stages: [{name: x, report: {}, from: y}]",
-            "belong to stages that train",
+            "only for training stages",
         ),
         ("stages: {", "mine.yaml: "),
     ] {
@@ -121,8 +121,8 @@ fn values_of_a_stage_can_be_changed() {
         ]
     );
     for (word, expected) in [
-        ("max_steps=5", "of which stage? There are base"),
-        ("x.max_steps=5", "\"x\" is no stage; there are base, r"),
+        ("max_steps=5", "which stage? There are base"),
+        ("x.max_steps=5", "\"x\" is not a stage; there are base, r"),
         ("r.max_steps=5", "max_steps"),
         ("r.format=pdf", "neither html nor md"),
         ("base.max_steps", "there is no `=`"),
@@ -155,7 +155,7 @@ fn values_of_a_stage_that_does_not_train_can_be_changed() {
     assert_eq!(export.format, "gguf");
     // A model that is not there yet is refused here, too.
     let error = pipeline.set("exam.models=[late]").unwrap_err().to_string();
-    assert!(error.contains("no training stage before it"), "{error}");
+    assert!(error.contains("not an earlier training stage"), "{error}");
 }
 
 #[test]
@@ -433,11 +433,11 @@ fn a_reward_model_that_no_earlier_stage_trains_is_refused_with_the_stage() {
         ),
         (
             "stages: [{name: rm, train: reward-demo}, {name: a, train: grpo-sort, set: {rewards: [{model: {path: mr}}]}}]",
-            "stage 2 (a): its reward model: \"mr\" is no training stage before it",
+            "stage 2 (a): its reward model: \"mr\" is not an earlier training stage",
         ),
         (
             "stages: [{name: a, train: grpo-sort, set: {rewards: [{model: {path: a}}]}}]",
-            "cannot learn from itself",
+            "cannot use itself",
         ),
         (
             "stages: [{name: b, train: x}, {name: rm, export: {}}, {name: a, train: x, set: {method.ppo.critic_from: rm}}]",

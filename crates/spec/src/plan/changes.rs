@@ -52,7 +52,7 @@ const fn rung(id: &'static str, cost: &'static str, apply: Apply) -> Rung {
 const RUNGS: &[Rung] = &[
     rung(
         "micro_batch",
-        "none for the loss: the same batch in smaller micro-batches",
+        "same loss: the same batch in smaller micro-batches",
         smaller_portions,
     ),
     rung("chunked_loss", "negligible", chunked_loss),

@@ -22,7 +22,7 @@ pub fn ledger(request: &Request) -> Ledger {
     let arch = &request.arch;
     let n = arch.n_params() as f64;
     if let Some(bytes) = request.extras.packed_bytes {
-        let how = format!("{} parameters as the file has them, frozen", short(n));
+        let how = format!("{} parameters in the file's format, frozen", short(n));
         ledger.add(Part::QuantizedBase, bytes as f64, how);
     }
     let trained = request.n_trainable() as f64;
@@ -101,7 +101,7 @@ fn subject<'a>(
         adapter,
         is_packed: request.extras.packed_bytes.is_some(),
         arithmetic: match request.precision {
-            Precision::Fp32Bf16Products => ComputeDtype::Bf16,
+            Precision::Fp32Bf16Matmuls => ComputeDtype::Bf16,
             _ => ComputeDtype::F32,
         },
     }
@@ -129,11 +129,11 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     let cold = cold_start(request, batch, train);
     let how = match cold {
         0 => how,
-        _ => format!("{how}, and more in the cold start, whose batches are not parted"),
+        _ => format!("{how}, and more in the cold start, whose batches are not split"),
     };
     ledger.add(Part::Activations, (train.activations + cold) as f64, how);
     let how = match request.checkpointing {
-        Checkpointing::Off => "gradients that do not fit where activations were".into(),
+        Checkpointing::Off => "gradients beyond the reused activation memory".into(),
         Checkpointing::EveryN(n) => format!("{n} recomputed blocks and their gradients"),
         Checkpointing::Full => "one recomputed block and its gradients".into(),
     };
@@ -239,7 +239,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let of = subject(request, config, adapter.as_ref());
     let pass = footprint::decoding(of, (texts, tokens));
     let how = format!(
-        "{texts} answers × {tokens} tokens × {} B of keys and values, f32, logits of their next tokens, and a pass that reads",
+        "{texts} completions × {tokens} tokens × {} B of KV cache, f32, next-token logits, and a prefill pass",
         grouped(cache / (texts * tokens).max(1) as u64)
     );
     ledger.add(Part::Rollouts, (cache + pass) as f64, how);

@@ -60,7 +60,7 @@ const MOST: u64 = 64;
 /// The engine for a request, with the GPUs that are known of; `None` where nothing is known of any device.
 pub fn choose(request: &Request, gpus: Option<&Gpus>) -> Option<EngineChoice> {
     let Some(gpus) = gpus.filter(|gpus| gpus.memory > 0) else {
-        let reason = "no GPU here: this program's own engine trains on the processor, and PyTorch would find no more there";
+        let reason = "no GPU here: llmtui's own engine trains on the CPU, and PyTorch would gain nothing on a CPU";
         return (request.estimator == Estimator::Engine).then(|| on_processor(request, reason));
     };
     if let Some(lack) = lacks(request) {
@@ -94,8 +94,8 @@ fn nowhere(request: &Request, lack: &str) -> EngineChoice {
     EngineChoice {
         engine: "none",
         why: format!(
-            "no engine here trains it on a GPU: {lack}, and this program's own engine computes on the processor; the numbers are \
-             estimates for other trainers, as PEFT with bitsandbytes"
+            "no engine here trains it on a GPU: {lack}, and llmtui's own engine runs on the CPU; the numbers are estimates for \
+             other trainers, such as PEFT with bitsandbytes"
         ),
         fits: false,
         ..on_processor(request, "")
@@ -120,7 +120,9 @@ fn lacks(request: &Request) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("PyTorch ranks (engine: torch) have no {what} yet"))
+    Some(format!(
+        "PyTorch ranks (engine: torch) do not support {what} yet"
+    ))
 }
 
 /// Blocks of values with a scale each, which do not end where fsdp2 cuts tensors.
@@ -178,7 +180,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     let found = all.iter().find_map(judged);
     if found.is_none() && !can_share {
         let why = format!(
-            "{place}: {} are too much for one, and 8-bit moments are not shared: optimizer adamw is (fsdp2)",
+            "{place}: {} do not fit on one, and 8-bit moments cannot be sharded: use optimizer adamw (fsdp2)",
             binary(whole)
         );
         return on_processor(request, &why);
@@ -195,7 +197,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
                 recomputes: can_recompute,
             }),
             why: format!(
-                "{place}: {} are too much for one, and not even shared among {MOST} do they fit: adapters, or a smaller model",
+                "{place}: {} do not fit on one, nor sharded over {MOST}: use adapters or a smaller model",
                 binary(whole)
             ),
             needs_bytes: whole,
@@ -203,13 +205,16 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
         };
     };
     let mut why = match (way.shares, way.n) {
-        (false, 1) => format!("{place}: {} of it hold the whole run", binary(needs)),
+        (false, 1) => format!(
+            "{place}: {} of its memory fits the whole run",
+            binary(needs)
+        ),
         (false, _) => format!(
-            "{place}: each holds the whole model with {}, and they share the rows (ddp)",
+            "{place}: each has the whole model with {}, data parallel (ddp)",
             binary(needs)
         ),
         (true, n) => format!(
-            "{place}: the whole model would take {} of one; shared among {n} (fsdp2) each takes {}",
+            "{place}: the whole model would take {} on one; sharded over {n} (fsdp2) each takes {}",
             binary(whole),
             binary(needs)
         ),
@@ -220,14 +225,14 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     let rows = request.micro_batch;
     if request.estimator == Estimator::Engine && rows < way.n {
         why.push_str(&format!(
-            "; train.micro_batch_size is {rows} and they share it: {} or more",
+            "; train.micro_batch_size {rows} is split over them: set it to {} or more",
             way.n
         ));
     }
     if way.n > have {
         why.push_str(match gpus.here {
             true => "; this machine has fewer",
-            false => "; ask for as many (--gpus)",
+            false => "; set the number with --gpus",
         });
     }
     EngineChoice {
@@ -384,7 +389,7 @@ mod tests {
         );
         let none = choose(&model, Some(&gpus(2, Some(1), true))).unwrap();
         assert!(
-            !none.fits && none.why.contains("not even shared among 64"),
+            !none.fits && none.why.contains("nor sharded over 64"),
             "{none:?}"
         );
     }
@@ -416,7 +421,7 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw or adamw8bit alone"),
+            (&["optimizer=lion"][..], "adamw and adamw8bit only"),
             (&["train.ema_decay=0.9"], "ema_decay"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();

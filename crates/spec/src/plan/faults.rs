@@ -20,25 +20,24 @@ impl Request {
         let chosen = self.reference;
         if chosen != ReferenceChoice::Auto && !self.method.has_reference() {
             let what = format!("{} has no reference model", self.method.word());
-            return fault(what, "leave --reference out");
+            return fault(what, "drop --reference");
         }
         if chosen == ReferenceChoice::AdapterOff && self.lora.is_none() {
-            let what = "the reference is the model without its adapter, and there is no adapter";
+            let what = "the reference is the model without its adapter, but there is no adapter";
             return fault(
                 what.into(),
-                "add --lora-rank 8, or say frozen or precomputed",
+                "add --lora-rank 8, or use frozen or precomputed",
             );
         }
         if !self.is_judged() {
             return None;
         }
         if chosen == ReferenceChoice::Precomputed {
-            let what = "the baseline asks the reference for answers to other prompts, which change with every batch";
-            return fault(what.into(), "say frozen, or adapter_off with --lora-rank");
+            let what = "the KL baseline needs reference scores of mismatched answers, which change with every batch";
+            return fault(what.into(), "use frozen, or adapter_off with --lora-rank");
         }
         if self.micro_batch < 2 {
-            let what =
-                "the baseline comes from the other answers of a micro-batch, and there are none";
+            let what = "the KL baseline needs other answers in the micro-batch, and there are none";
             return fault(what.into(), "--batch 2 or more");
         }
         None

@@ -108,7 +108,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.n_devices > 1 {
         communication(request, &mut ledger);
     }
-    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Products {
+    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Matmuls {
         // FSDP2 frees those of a block with the block.
         let frozen_as_taken = request.lora.is_some() && frozen_on_rank(request).is_some();
         let n = match request.zero {
@@ -133,7 +133,7 @@ pub fn ledger(request: &Request) -> Ledger {
     .iter()
     .map(|part| ledger.bytes(*part))
     .sum();
-    let how = "5 % of what is allocated every step; 2 % with expandable segments";
+    let how = "5 % of the memory allocated every step; 2 % with expandable segments";
     ledger.add(Part::Fragmentation, FRAGMENTATION * churn as f64, how);
     ledger
 }
@@ -166,7 +166,7 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         let over = shard(from);
         if offloaded {
             let host = super::quantity::binary((n * per_param / over) as u64);
-            let how = format!("in main memory, {host} of each rank (offload)");
+            let how = format!("in host memory, {host} per rank (offload)");
             return ledger.add(part, 0.0, how);
         }
         let share = if over > 1.0 {
@@ -217,7 +217,7 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
 fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
     let ranks = request.extras.ranks?;
     let shares = request.zero > 0 || ranks.offloaded;
-    if request.precision != Precision::Fp32Bf16Products || shares {
+    if request.precision != Precision::Fp32Bf16Matmuls || shares {
         return None;
     }
     let kept = request.arch.kept_in_16_bit();
@@ -283,7 +283,7 @@ fn activations(request: &Request, share: f64) -> (f64, String) {
     let width = match request.precision {
         Precision::Fp32 => 2.0,
         // Autocast: the residual stream and the inputs of norms stay in f32 beside their 16-bit copies, 4·d elements of 4 B.
-        Precision::Fp32Bf16Products => {
+        Precision::Fp32Bf16Matmuls => {
             1.0 + (4 * arch.d_model()) as f64 / elements_per_token(arch) as f64 * 2.0
         }
         Precision::Mixed | Precision::MixedFp32Grads | Precision::Bf16 => 1.0,

@@ -163,8 +163,8 @@ mod tests {
             request_of(&state, Some(&machine)).unwrap()
         };
         let (f32, bf16) = (planned(Some("f32")), planned(Some("bf16")));
-        assert_eq!(f32.precision.products(), "f32");
-        assert_eq!(bf16.precision.products(), "bf16");
+        assert_eq!(f32.precision.matmul_dtype(), "f32");
+        assert_eq!(bf16.precision.matmul_dtype(), "bf16");
         assert_eq!(f32.extras.asked, bf16.extras.asked);
         // Older logs do not say it.
         let here = planned(None);

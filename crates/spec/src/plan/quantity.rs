@@ -13,7 +13,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "b" | "bytes" => 1.0,
         _ => {
             return Err(format!(
-                "`{unit}` is not a unit of memory; use GB, GiB, MB, MiB or TB"
+                "`{unit}` is not a memory unit; use GB, GiB, MB, MiB or TB"
             ));
         }
     };

@@ -40,7 +40,7 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
 fn as_held(mut request: Request) -> Request {
     request.precision = match request.extras.ranks {
         Some(ranks) if !ranks.bf16 => Precision::Fp32,
-        _ => Precision::Fp32Bf16Products,
+        _ => Precision::Fp32Bf16Matmuls,
     };
     request.logits = Logits::Chunked((MOST_LOGITS / request.arch.vocab_size().max(1)).max(1));
     request.assume();
@@ -289,7 +289,7 @@ mod tests {
     fn a_gpu_of_the_table_is_planned_as_ranks_where_the_spec_has_some() {
         let h100 = gpus::find("H100").unwrap();
         let request = on_gpus_named(asked(&["engine=torch"]), h100, 2);
-        assert_eq!(request.precision, Precision::Fp32Bf16Products);
+        assert_eq!(request.precision, Precision::Fp32Bf16Matmuls);
         assert_eq!((request.n_devices, request.micro_batch), (2, 4));
         assert_eq!(request.device.memory, Device::of(h100).memory);
         // A spec without ranks is planned for a typical trainer.

@@ -113,7 +113,7 @@ impl fmt::Display for Shortage {
             (_, true) => Ok(()),
             (Some(model), false) => write!(
                 f,
-                "\n  no change is enough: with these proportions a model of {} parameters fits ({})",
+                "\n  no change is enough; a model of these proportions with {} parameters fits ({})",
                 short(model.params as f64),
                 model.name
             ),
@@ -156,7 +156,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("no change is enough: with these proportions"),
+            text.contains("no change is enough; a model of these proportions"),
             "{text}"
         );
     }

@@ -17,7 +17,7 @@ pub enum Precision {
     Bf16,
     /// Weights, gradients and moments in f32, matmul inputs rounded to bf16 on load: this program's engine on a
     /// processor with fast bf16. What matmuls alone read and write is kept in bf16.
-    Fp32Bf16Products,
+    Fp32Bf16Matmuls,
 }
 
 /// The update rule, as far as memory is concerned.
@@ -74,13 +74,13 @@ impl Precision {
     /// Bytes per weight in compute precision.
     pub fn weight_bytes(self) -> f64 {
         match self {
-            Precision::Fp32 | Precision::Fp32Bf16Products => 4.0,
+            Precision::Fp32 | Precision::Fp32Bf16Matmuls => 4.0,
             Precision::Mixed | Precision::MixedFp32Grads | Precision::Bf16 => 2.0,
         }
     }
 
     /// The dtype of this engine's matmuls, as named by runs and benchmarks.
-    pub fn products(self) -> &'static str {
+    pub fn matmul_dtype(self) -> &'static str {
         match self {
             Precision::Fp32 => "f32",
             _ => "bf16",
@@ -169,7 +169,7 @@ fn updated_by(word: &str) -> Option<RunConfig> {
 /// The table of planning, one row for each pair.
 pub fn bytes_per_param(precision: Precision, update: UpdateState) -> BytesPerParam {
     let (weights, gradient, master, moment) = match precision {
-        Precision::Fp32 | Precision::Fp32Bf16Products => (4.0, 4.0, 0.0, 4.0),
+        Precision::Fp32 | Precision::Fp32Bf16Matmuls => (4.0, 4.0, 0.0, 4.0),
         Precision::Mixed => (2.0, 2.0, 4.0, 4.0),
         Precision::MixedFp32Grads => (2.0, 4.0, 4.0, 4.0),
         Precision::Bf16 => (2.0, 2.0, 0.0, 2.0),
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn the_sums_are_those_of_the_literature() {
-        use Precision::{Bf16, Fp32, Fp32Bf16Products, Mixed, MixedFp32Grads};
+        use Precision::{Bf16, Fp32, Fp32Bf16Matmuls, Mixed, MixedFp32Grads};
         use UpdateState::{Adafactor, AdamW, AdamW8bit, OneMoment};
         for (precision, update, sum) in [
             (Fp32, AdamW, 16.0),
-            (Fp32Bf16Products, AdamW, 16.0),
+            (Fp32Bf16Matmuls, AdamW, 16.0),
             (Mixed, AdamW, 16.0),
             (MixedFp32Grads, AdamW, 18.0),
             (Bf16, AdamW, 8.0),

@@ -52,7 +52,7 @@ pub struct SmallRun {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooSmall {
     #[error(
-        "the target has {0} steps: runs of fewer than {FEWEST_STEPS} steps predict little, and longer ones cost as much as the target"
+        "the target has {0} steps: shorter runs of fewer than {FEWEST_STEPS} steps predict little, and longer ones cost as much as the target"
     )]
     Steps(u64),
     #[error("the target has {0} heads: there are no {1} smaller models with its proportions")]

@@ -69,10 +69,10 @@ fn engine_for(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> (Ru
     let own = spec.clone().on_candle();
     let request = of_spec(&own, least_data(spec));
     let why = match choose(&request, Gpus::of(gpus).as_ref()) {
-        None => "nothing is known of this machine's GPUs".into(),
+        None => "this machine's GPUs are unknown".into(),
         Some(choice) if choice.engine != "torch" || !choice.fits => choice.why,
         Some(_) if !torch_installed => {
-            "PyTorch is not installed, which would train on the GPU: llmtui engine install torch"
+            "PyTorch, which would train on the GPU, is not installed: llmtui engine install torch"
                 .into()
         }
         Some(choice) => {
@@ -105,8 +105,7 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
     spec.computes_here()
         .map_err(|e| Refusal::new(format!("train.precision: {e}"), PrecisionError::HINT))?;
     room::check(spec, &crate::hardware::memory()).map_err(|shortage| {
-        let hint =
-            "a change above; llmtui plan shows every part; train --force starts all the same";
+        let hint = "a change above; llmtui plan shows every part; train --force starts anyway";
         Refusal::new(shortage.to_string(), hint)
     })
 }
@@ -125,10 +124,10 @@ pub fn enough(request: &Request, gpus: usize) -> Result<(), Refusal> {
         _ => format!("this machine has {gpus}"),
     };
     let what = format!(
-        "{}: {} ranks of PyTorch want a GPU each, and {there}",
+        "{}: {} PyTorch ranks need one GPU each, but {there}",
         request.name, request.n_devices
     );
-    let hint = "-s engine.torch.ranks=N, or -s engine.torch.device=cpu; llmtui engine check says what PyTorch sees";
+    let hint = "-s engine.torch.ranks=N, or -s engine.torch.device=cpu; llmtui engine check shows what PyTorch sees";
     Err(Refusal::new(what, hint))
 }
 
@@ -149,7 +148,7 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
         request.device.name,
         binary(there)
     );
-    let hint = "a smaller train.micro_batch_size, train.activation_checkpointing=full or engine.torch.shard=fsdp2; train --force starts all the same";
+    let hint = "lower train.micro_batch_size, or set train.activation_checkpointing=full or engine.torch.shard=fsdp2; train --force starts anyway";
     Err(Refusal::new(what, hint))
 }
 

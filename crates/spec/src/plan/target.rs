@@ -25,15 +25,13 @@ pub enum TargetError {
     Spec(#[from] SpecErrors),
     #[error(transparent)]
     Model(#[from] SourceError),
-    #[error(
-        "nothing is called `{word}`: no preset, no file, no model folder and no reference model"
-    )]
+    #[error("unknown target `{word}`: not a preset, file, model folder or reference model")]
     Unknown {
         word: String,
         /// Similar names.
         near: Vec<String>,
     },
-    #[error("`{0}` is a model: -s applies to specs and presets only")]
+    #[error("`{0}` is a model: -s only applies to specs and presets")]
     NoSettings(String),
     #[error("the vocabulary size depends on the data, and {0}")]
     Vocabulary(DataError),
@@ -253,7 +251,7 @@ pub fn of_run(head: &Head) -> Option<Request> {
 pub fn as_trained(request: &mut Request, head: &Head) {
     match head.precision.as_deref() {
         Some("f32") => request.precision = Precision::Fp32,
-        Some("bf16") => request.precision = Precision::Fp32Bf16Products,
+        Some("bf16") => request.precision = Precision::Fp32Bf16Matmuls,
         _ => {}
     }
 }
@@ -282,7 +280,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         arch,
         estimator: Estimator::Engine,
         method,
-        precision: products(train.precision),
+        precision: matmul_precision(train.precision),
         update: update_state(spec, data.vocab_size),
         lora: spec.adapter.as_ref().map(Lora::of),
         adapter: spec.adapter.clone(),
@@ -451,10 +449,10 @@ fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
 
 /// The matmul dtype on this machine. A spec that asks for more than the machine supports is planned as asked: the
 /// run itself rejects it.
-fn products(asked: nn::Precision) -> Precision {
+fn matmul_precision(asked: nn::Precision) -> Precision {
     match asked.resolve().map(compute_dtype_name) {
         Ok("f32") => Precision::Fp32,
-        _ => Precision::Fp32Bf16Products,
+        _ => Precision::Fp32Bf16Matmuls,
     }
 }
 

@@ -94,7 +94,7 @@ fn body(out: &mut String, sheet: &Sheet) {
         &sections::FINDINGS,
         &sections::findings(sheet),
     );
-    facts(out, "What was done", &sections::done(sheet.state));
+    facts(out, "Procedure", &sections::done(sheet.state));
     rows(
         out,
         "Evaluation",
@@ -106,7 +106,7 @@ fn body(out: &mut String, sheet: &Sheet) {
     facts(out, "Data", &sections::data(sheet.state));
     facts(out, "Machine", &sections::machine(sheet.state));
     text(out, "Asked for", &sheet.asked);
-    text(out, "Spec; what was asked for is marked", &sheet.spec);
+    text(out, "Spec; requested values are marked", &sheet.spec);
 }
 
 fn facts(out: &mut String, title: &str, facts: &[Fact]) {
@@ -151,7 +151,7 @@ fn charts(out: &mut String, sheet: &Sheet) {
         }
         let _ = writeln!(out, "</h3>\n{}</figure>", drawing.svg());
     }
-    out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band reaches from the lowest to the highest reading.</p>\n");
+    out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band spans minimum to maximum.</p>\n");
 }
 
 fn heat_maps(out: &mut String, sheet: &Sheet) {
@@ -173,7 +173,7 @@ fn heat_maps(out: &mut String, sheet: &Sheet) {
             drawing.svg(),
         );
     }
-    out.push_str("</div>\n<p class=\"soft\">By step, the first block at the top; the darker, the more.</p>\n");
+    out.push_str("</div>\n<p class=\"soft\">By step, first block on top; darker is higher.</p>\n");
 }
 
 fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {

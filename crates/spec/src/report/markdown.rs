@@ -107,7 +107,7 @@ fn body(out: &mut String, sheet: &Sheet) {
         &sections::FINDINGS,
         &sections::findings(sheet),
     );
-    facts(out, "What was done", &sections::done(state));
+    facts(out, "Procedure", &sections::done(state));
     rows(
         out,
         "Evaluation",
@@ -123,7 +123,7 @@ fn body(out: &mut String, sheet: &Sheet) {
     facts(out, "Machine", &sections::machine(state));
     for (title, text) in [
         ("Asked for", &sheet.asked),
-        ("Spec; what was asked for is marked", &sheet.spec),
+        ("Spec; requested values are marked", &sheet.spec),
     ] {
         if !text.trim().is_empty() {
             let _ = write!(out, "\n## {title}\n\n{}", block(text));

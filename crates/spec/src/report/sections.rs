@@ -36,7 +36,7 @@ fn fact(name: &str, value: impl Into<String>) -> Fact {
 }
 
 /// Columns of findings, of evaluations, and of a pipeline's stages.
-pub(super) const FINDINGS: [&str; 4] = ["status", "rule", "evidence", "why and what to do"];
+pub(super) const FINDINGS: [&str; 4] = ["status", "rule", "evidence", "cause and fix"];
 pub(super) const RESULTS: [&str; 4] = ["model", "task", "metric", "value ± standard error"];
 pub(super) const STAGES: [&str; 4] = ["stage", "state", "time", "made"];
 
@@ -177,7 +177,7 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
     let mut facts = Vec::new();
     let engines = state.seconds;
     if engines > 0.0 {
-        facts.push(fact("time of training", human::seconds(engines)));
+        facts.push(fact("training time", human::seconds(engines)));
     }
     facts.extend(cost(engines, sheet.price.as_ref()));
     if let Some(rate) = state.mean_tok_per_sec() {
@@ -213,7 +213,7 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
             )
         });
         facts.push(fact(
-            "memory, highest measured",
+            "peak memory",
             format!("{}{share}", human::bytes(peak as u64)),
         ));
     }
@@ -244,7 +244,7 @@ pub(super) fn done(state: &RunState) -> Vec<Fact> {
     let word = |kind: MarkKind| match kind {
         MarkKind::Adjusted => Some("changed"),
         MarkKind::Rescued => Some("rescue"),
-        MarkKind::Skipped => Some("update left out"),
+        MarkKind::Skipped => Some("update skipped"),
         MarkKind::Resumed => Some("resumed"),
         MarkKind::Warning => Some("warning"),
         MarkKind::Note => Some("note"),

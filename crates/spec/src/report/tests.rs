@@ -287,7 +287,7 @@ fn what_was_done_and_what_it_cost_are_told() {
         markdown(&sheet(&state, &diagnosis)),
     ] {
         assert!(page.contains("$1.25: 0.500 hours at $2.50"), "{page}");
-        assert!(page.contains("What was done") && page.contains("step 31"));
+        assert!(page.contains("Procedure") && page.contains("step 31"));
     }
 }
 

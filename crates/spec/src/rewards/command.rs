@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "command",
     title: "A program",
-    summary: "A program of yours reads a JSON line for each answer and writes its score.",
+    summary: "Your own program reads one JSON line per answer and writes its score.",
     source: "docs/rewards.md",
 };
 

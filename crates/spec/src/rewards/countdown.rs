@@ -9,7 +9,7 @@ use serde_json::Value;
 pub const ENTRY: Entry = Entry {
     id: "countdown",
     title: "Countdown",
-    summary: "1 where an expression uses only the row's numbers, each at most once, and makes its target; else 0.",
+    summary: "1 if an expression uses only the row's numbers, each at most once, and equals its target; else 0.",
     source: "Gandhi et al. 2024, arXiv 2404.03683; TinyZero's verifier",
 };
 
@@ -84,17 +84,19 @@ fn given(answer: &Answer) -> Result<(Vec<i64>, i64), String> {
             .as_array()
             .and_then(|all| all.iter().map(whole).collect());
         return nums.zip(whole(target)).ok_or_else(|| {
-            "the columns nums and target are no list of whole numbers and no whole number".into()
+            "the columns nums and target are not a list of integers and an integer".into()
         });
     }
     let right = super::right_answer(answer)?;
     let said = parse(right.split('=').next().unwrap_or(right));
     let said = said.ok_or_else(|| {
-        format!("the row's answer {right:?} is no expression; columns nums and target say it, too")
+        format!("the row's answer {right:?} is not an expression; columns nums and target work too")
     })?;
     match said.value.as_whole() {
         Some(target) => Ok((said.numbers, target)),
-        None => Err(format!("the row's answer {right:?} makes no whole number")),
+        None => Err(format!(
+            "the row's answer {right:?} does not give an integer"
+        )),
     }
 }
 
@@ -341,13 +343,13 @@ mod tests {
         );
         let wrong = score(&plain, "1", Some("forty-five"), Value::Null).unwrap_err();
         assert!(
-            wrong.contains("no expression") && wrong.contains("nums"),
+            wrong.contains("not an expression") && wrong.contains("nums"),
             "{wrong}"
         );
         assert!(
             score(&plain, "1", Some("1/2"), Value::Null)
                 .unwrap_err()
-                .contains("whole number")
+                .contains("integer")
         );
     }
 

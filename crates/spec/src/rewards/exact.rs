@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "exact",
     title: "Exact match",
-    summary: "1 where the answer equals the row's answer, white space at both ends aside; else 0.",
+    summary: "1 if the answer equals the row's answer, ignoring surrounding whitespace; else 0.",
     source: "SQuAD's exact match, arXiv 1606.05250",
 };
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const ENTRY: Entry = Entry {
     id: "json",
     title: "Valid JSON",
-    summary: "1 where the answer is one JSON value; with `fields`, an object that has them, each of its type; else 0.",
+    summary: "1 if the answer is one JSON value; with `fields`, an object that has them with the right types; else 0.",
     source: "ECMA-404; the types are those of JSON Schema",
 };
 
@@ -46,7 +46,7 @@ impl Reward for Config {
 
     fn fault(&self) -> Option<(String, String)> {
         (self.only && self.fields.is_empty()).then(|| {
-            let what = "only: true without fields allows the empty object alone";
+            let what = "only: true without fields allows only the empty object";
             (what.into(), "name fields: {answer: number}".into())
         })
     }

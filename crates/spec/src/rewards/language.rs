@@ -8,7 +8,7 @@ use whatlang::{Lang, detect};
 pub const ENTRY: Entry = Entry {
     id: "language",
     title: "Language",
-    summary: "1 where the answer is in a language; 0 where it is surely in another one, or too short to tell.",
+    summary: "1 if the answer is in the given language; 0 if it is surely in another one or too short to tell.",
     source: "DeepSeek-R1's language consistency reward, arXiv 2501.12948; trigrams: Cavnar and Trenkle 1994",
 };
 
@@ -52,7 +52,7 @@ impl Reward for Config {
 
     fn fault(&self) -> Option<(String, String)> {
         Lang::from_code(&*self.language).is_none().then(|| {
-            let what = format!("{:?} is no language that is known", self.language);
+            let what = format!("unknown language {:?}", self.language);
             (what, "write its ISO 639-3 code: eng, deu, fra, spa, por, ita, rus, cmn, jpn, kor, ara, hin".into())
         })
     }
@@ -110,6 +110,6 @@ mod tests {
             language: "english".into(),
             ..Config::default()
         };
-        assert!(odd.fault().unwrap().0.contains("no language"));
+        assert!(odd.fault().unwrap().0.contains("unknown language"));
     }
 }

@@ -24,23 +24,23 @@ impl WeightedReward {
         let mut map = match value {
             Value::String(word) => Map::from_iter([(word, Value::Null)]),
             Value::Object(map) => map,
-            other => return Err(format!("{other} is no reward; write {EXAMPLE}")),
+            other => return Err(format!("{other} is not a reward; write {EXAMPLE}")),
         };
         let weight = match map.remove("weight") {
             None => 1.0,
             Some(weight) => weight
                 .as_f64()
-                .ok_or_else(|| format!("weight {weight} is no number"))?,
+                .ok_or_else(|| format!("weight {weight} is not a number"))?,
         };
         let name = match map.remove("name") {
             None => None,
             Some(Value::String(name)) => Some(name),
-            Some(other) => return Err(format!("name {other} is no text")),
+            Some(other) => return Err(format!("name {other} is not a string")),
         };
         let mut kinds = map.into_iter();
         let (Some((kind, mut settings)), None) = (kinds.next(), kinds.next()) else {
             return Err(format!(
-                "one reward an item, with `weight` and `name` beside it: {EXAMPLE}"
+                "one reward per item, with `weight` and `name` next to it: {EXAMPLE}"
             ));
         };
         if settings.is_null() {
@@ -49,7 +49,7 @@ impl WeightedReward {
         let known: Vec<&str> = RewardConfig::ENTRIES.iter().map(|entry| entry.id).collect();
         if !known.contains(&kind.as_str()) {
             return Err(format!(
-                "no reward is called `{kind}`; known: {}",
+                "unknown reward `{kind}`; known: {}",
                 known.join(", ")
             ));
         }
@@ -67,7 +67,7 @@ impl WeightedReward {
     pub fn fault(&self) -> Option<(String, String)> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if self.name.is_empty() || !self.name.chars().all(good) {
-            let what = format!("the name {:?} becomes part of a metric's", self.name);
+            let what = format!("the name {:?} is used in a metric's name", self.name);
             return Some((what, "use letters, digits, `-`, `_` or `.`".into()));
         }
         if !self.weight.is_finite() {

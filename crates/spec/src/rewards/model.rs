@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const ENTRY: Entry = Entry {
     id: "model",
     title: "A reward model",
-    summary: "The score that a trained reward model gives prompt and answer.",
+    summary: "The score of a trained reward model for prompt and answer.",
     source: "Stiennon et al. 2020, arXiv 2009.01325",
 };
 

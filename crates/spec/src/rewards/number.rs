@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "number",
     title: "Right number",
-    summary: "1 where the number behind ####, in \\boxed{} or at the end equals the row's; else 0.",
+    summary: "1 if the number after ####, in \\boxed{} or at the end equals the row's; else 0.",
     source: "GSM8K, arXiv 2110.14168; MATH, arXiv 2103.03874",
 };
 
@@ -54,7 +54,7 @@ impl Reward for Config {
         };
         let right = number.ok_or_else(|| {
             let holds = match numbers(&plain(right)).next() {
-                Some(_) => "is more than one number",
+                Some(_) => "has more than one number",
                 None => "holds no number",
             };
             format!("the row's answer {right:?} {holds}; use the reward `exact`")

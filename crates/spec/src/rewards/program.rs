@@ -101,7 +101,7 @@ impl Worker for Program {
             self.running = None;
             let line = shown(&line);
             return Err(format!(
-                "it wrote {line} more than it was asked for: one line for each answer"
+                "it wrote {line} too many: write one line per answer"
             ));
         }
         let first = match self.ask(answer) {
@@ -127,7 +127,7 @@ fn ended_soon(child: &mut Child) -> String {
         }
         crate::base::clock::pause(Duration::from_millis(1));
     }
-    "its output is closed, and it goes on".into()
+    "it closed its output but is still running".into()
 }
 
 /// A number, or an object with `score`.
@@ -136,7 +136,7 @@ fn read(line: &str) -> Result<f64, String> {
     let score = value.and_then(|value| value.as_f64().or_else(|| value["score"].as_f64()));
     score.filter(|x| x.is_finite()).ok_or_else(|| {
         let shown = shown(line);
-        format!("it wrote {shown}, and not a number or {{\"score\": number}}")
+        format!("it wrote {shown}, not a number or {{\"score\": number}}")
     })
 }
 

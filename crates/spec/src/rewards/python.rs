@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 pub const ENTRY: Entry = Entry {
     id: "python",
     title: "Unit tests of Python",
-    summary: "Share of the row's tests that the answer's Python passes, run in a sandbox.",
+    summary: "Share of the row's tests that the answer's Python code passes in a sandbox.",
     source: "the tests of MBPP (Austin et al. 2021, arXiv 2108.07732) and HumanEval (Chen et al. 2021, arXiv 2107.03374)",
 };
 
@@ -66,7 +66,7 @@ impl Reward for Config {
 
     fn missing(&self) -> Option<(String, String)> {
         if find(&self.program).is_none() {
-            let what = format!("there is no Python here: `{}` is not in PATH", self.program);
+            let what = format!("Python was not found: `{}` is not in PATH", self.program);
             let fix = "install Python, or name its path: {python: {program: /usr/bin/python3}}";
             return Some((what, fix.into()));
         }
@@ -122,7 +122,7 @@ impl Worker for Tester {
 impl Config {
     fn sandbox(&self) -> Result<Sandbox, String> {
         let guard = Child::of_this_program().program;
-        let guard = guard.ok_or("tests are run by the llmtui executable alone")?;
+        let guard = guard.ok_or("only the llmtui executable runs tests")?;
         Ok(self.python().sandbox(guard))
     }
 
@@ -168,7 +168,7 @@ impl Config {
         };
         match tests.is_empty() {
             true => Err(format!(
-                "the row has no column `{}` of Python tests, a text or a list of texts; name it with {{python: {{tests: COLUMN}}}}",
+                "the row has no column `{}` of Python tests (a string or a list of strings); name it with {{python: {{tests: COLUMN}}}}",
                 self.tests
             )),
             false => Ok(tests),

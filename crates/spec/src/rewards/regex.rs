@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub const ENTRY: Entry = Entry {
     id: "regex",
     title: "Pattern",
-    summary: "1 where a regular expression is found in the answer, else 0.",
+    summary: "1 if a regular expression matches in the answer, else 0.",
     source: "syntax of the regex crate, docs.rs/regex",
 };
 
@@ -43,10 +43,10 @@ impl Reward for Config {
 
     fn fault(&self) -> Option<(String, String)> {
         if self.pattern.is_empty() {
-            let fix = "say what to search for: {regex: {pattern: '^[0-9]+$'}}";
-            return Some(("an empty pattern is found everywhere".into(), fix.into()));
+            let fix = "set the pattern: {regex: {pattern: '^[0-9]+$'}}";
+            return Some(("an empty pattern matches everything".into(), fix.into()));
         }
         let error = compiled(&self.pattern).err()?;
-        Some((error.to_string(), "correct the pattern".into()))
+        Some((error.to_string(), "fix the pattern".into()))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 pub const ENTRY: Entry = Entry {
     id: "repetition",
     title: "Repetition penalty",
-    summary: "Minus the share of groups of n words that stood in the answer before.",
+    summary: "Minus the share of n-grams that occurred earlier in the answer.",
     source: "Yeo et al. 2025, arXiv 2502.03373, appendix on the repetition penalty",
 };
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub const ENTRY: Entry = Entry {
     id: "schema",
     title: "JSON of a schema",
-    summary: "1 where the answer is one JSON value that a JSON Schema allows, else 0.",
+    summary: "1 if the answer is one JSON value that matches a JSON Schema, else 0.",
     source: "JSON Schema 2020-12, json-schema.org",
 };
 
@@ -29,7 +29,7 @@ struct Nowhere;
 
 impl UrlLoader for Nowhere {
     fn load(&self, _: &str) -> Result<Value, Box<dyn std::error::Error>> {
-        Err("references lead to places inside the schema".into())
+        Err("references must point inside the schema".into())
     }
 }
 
@@ -91,7 +91,7 @@ impl Reward for Config {
             return Some(("an empty schema allows everything".into(), fix.into()));
         }
         let what = self.compile().err()?;
-        Some((what, "correct the schema: json-schema.org".into()))
+        Some((what, "fix the schema: json-schema.org".into()))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "tags",
     title: "Format tags",
-    summary: "1 where the answer consists of the given tags, each once and in order; else 0.",
+    summary: "1 if the answer consists of the given tags, each once and in order; else 0.",
     source: "DeepSeek-R1's format reward, arXiv 2501.12948",
 };
 

@@ -73,7 +73,7 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
     let error = reward(serde_json::json!("number"))
         .reward
         .score(&answer("7", "seven"));
-    assert!(error.unwrap_err().contains("no number"));
+    assert!(error.unwrap_err().contains("not a number"));
     for right in ["\\boxed{5\\sqrt{2}}", "\\boxed{(3, 4)}", "2^{10}\\pi"] {
         let error = reward(serde_json::json!("number"))
             .reward
@@ -132,11 +132,14 @@ fn a_list_says_names_weights_and_what_is_wrong() {
         (serde_json::json!("exat"), "known: exact"),
         (
             serde_json::json!({"exact": {}, "number": {}}),
-            "one reward an item",
+            "one reward per item",
         ),
         (serde_json::json!({"exact": {"afer": "="}}), "afer"),
-        (serde_json::json!({"exact": {}, "weight": "x"}), "no number"),
-        (serde_json::json!(3), "no reward"),
+        (
+            serde_json::json!({"exact": {}, "weight": "x"}),
+            "not a number",
+        ),
+        (serde_json::json!(3), "not a reward"),
     ] {
         let error = serde_json::from_value::<WeightedReward>(wrong).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
@@ -176,7 +179,7 @@ fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
         ("echo hello; cat", "it wrote \"hello\""),
         ("read -r line; exit 3", "exit status: 3"),
         ("sleep 60", "no score within 0.2 s"),
-        ("exec >&-; sleep 600", "output is closed"),
+        ("exec >&-; sleep 600", "closed its output"),
         ("/no/such/program", "it ended without a score"),
     ] {
         let settings = serde_json::json!({ "run": run, "timeout": if run == "sleep 60" { 0.2 } else { 60.0 } });
@@ -227,7 +230,7 @@ fn a_program_that_reads_nothing_or_writes_twice_is_stopped() {
     let error = judge(serde_json::json!({ "run": run }))
         .score(&answers)
         .unwrap_err();
-    assert!(error.to_string().contains("one line for each"), "{error}");
+    assert!(error.to_string().contains("one line per answer"), "{error}");
 }
 
 #[test]

@@ -296,7 +296,7 @@ mod tests {
         for (i, (name, target)) in ALIASES.iter().enumerate() {
             assert!(
                 ALIASES[..i].iter().all(|(other, _)| other != name),
-                "{name} stands twice"
+                "{name} is listed twice"
             );
             assert!(root.at(name).is_none(), "{name} hides a real key");
             let mut found = 0;

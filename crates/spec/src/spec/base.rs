@@ -131,7 +131,7 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
             origin: merged.origins.get(FROM),
             path: FROM.into(),
             what: EMPTY.into(),
-            hint: "name a checkpoint, a model folder, a .gguf file or a hub id, or leave it out"
+            hint: "name a checkpoint, a model folder, a .gguf file or a hub id, or remove it"
                 .into(),
         });
     }
@@ -168,7 +168,7 @@ pub(super) fn lay_on(merged: &mut Merged, start: ToCome<'_>, issues: &mut Vec<Is
     let words = Words {
         origin: format!("stage {}", start.stage),
         model: format!("the model of stage {}", start.stage),
-        otherwise: "say `from: scratch` to train a new model",
+        otherwise: "set `from: scratch` to train a new model",
     };
     if !merged.value["train"].is_object() {
         merged.value["train"] = json!({});

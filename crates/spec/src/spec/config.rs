@@ -23,8 +23,8 @@ pub struct RunConfig {
     pub name: String,
     /// One sentence on what this run demonstrates.
     pub about: String,
-    /// Which list of presets it stands in: your `own`, `demo` (complete as it is), `template` (wants a model and data of
-    /// yours), `size` (to plan with).
+    /// Which list of presets it belongs to: your `own`, `demo` (runs as it is), `template` (needs your model and data),
+    /// `size` (for planning).
     pub group: PresetGroup,
     /// Random seed of weights, batches and samples.
     pub seed: u64,
@@ -32,17 +32,17 @@ pub struct RunConfig {
     pub method: MethodConfig,
     /// The model architecture.
     pub model: ModelConfig,
-    /// Small trainable matrices beside frozen weights. Default: none, all weights train.
+    /// Trainable low-rank matrices on frozen weights. Default: none, all weights train.
     pub adapter: Option<AdapterConfig>,
-    /// What computes: this program on the processor (`candle`), or processes of PyTorch (`torch`), one for each GPU; `auto` is
-    /// what suits the machine, decided when the run starts.
+    /// Training engine: llmtui's own on the CPU (`candle`), or PyTorch processes (`torch`), one per GPU; `auto` chooses for the
+    /// machine when the run starts.
     pub engine: EngineConfig,
     /// Training and validation data.
     pub data: DataConfig,
-    /// Answers of the model that methods like grpo and rloo learn from.
+    /// Sampling of the completions that grpo, rloo and ppo train on.
     pub rollout: RolloutConfig,
-    /// What such an answer is worth: a list of rewards by name, or maps with their settings, `weight` and `name`. The first
-    /// decides whether an answer passes (`eval/pass@1`); its weight may be 0.
+    /// How completions are scored: a list of rewards by name, or maps with their settings, `weight` and `name`. The first
+    /// decides whether a completion passes (`eval/pass@1`); its weight may be 0.
     pub rewards: Vec<WeightedReward>,
     /// Training length, batch size and precision.
     pub train: TrainConfig,
@@ -58,9 +58,9 @@ pub struct RunConfig {
     pub checkpoint: CheckpointConfig,
     /// Checks before the first step.
     pub preflight: PreflightConfig,
-    /// Looking inside the model while it trains.
+    /// Probes of the model during training.
     pub health: HealthConfig,
-    /// What happens when the loss spikes or is non-finite.
+    /// What to do when the loss spikes or is non-finite.
     pub rescue: RescueConfig,
 }
 
@@ -71,13 +71,13 @@ pub struct TrainConfig {
     /// Optimizer steps.
     #[schemars(range(min = 1))]
     pub max_steps: u64,
-    /// Passes over the training data, in place of `train.max_steps`; 0.5 is half a pass. `-s max_steps=500` on a spec with
-    /// epochs means the steps; where one file says both, the epochs count; both on the command line are refused. Once the
-    /// data are read, the run's spec says in `train.max_steps` what they come to. Default: none.
+    /// Passes over the training data, instead of `train.max_steps`; 0.5 is half a pass. `-s max_steps=500` on a spec with
+    /// epochs overrides them; if one file sets both, epochs count; both on the command line are refused. Once the data are
+    /// read, the run's spec has the resulting `train.max_steps`. Default: none.
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub epochs: Option<f64>,
-    /// Warm-up as a share of the steps, rounded up, in place of the schedule's `warmup_steps`, which become that many; the schedule
-    /// `none` has none. Default: none.
+    /// Warm-up as a fraction of the steps, rounded up; sets the schedule's `warmup_steps`; the schedule `none` has no
+    /// warm-up. Default: none.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub warmup_ratio: Option<f64>,
     /// Sequences per forward and backward pass.
@@ -86,43 +86,43 @@ pub struct TrainConfig {
     /// Micro-steps whose gradients are accumulated into one optimizer step.
     #[schemars(range(min = 1, max = 1000000))]
     pub grad_accum_steps: usize,
-    /// Batch-size ramp: smaller batches at the beginning, as a list of `{grad_accum_steps, until_step}` in order; behind the
-    /// last one `train.grad_accum_steps` holds. The learning rate stays what the schedule says. Default: none.
+    /// Batch-size ramp: smaller batches at the start, as an ordered list of `{grad_accum_steps, until_step}`; after the last
+    /// one `train.grad_accum_steps` applies. The learning rate still follows the schedule. Default: none.
     pub batch_ramp: Vec<BatchStage>,
     /// Global gradient norm above which gradients are scaled down; 0 turns clipping off.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
-    /// Weight of the z-loss: this times the mean squared log-sum-exp of the logits is added to what trains (PaLM: 1e-4), which keeps
-    /// logits from drifting; `train/loss` does not count it. For pretrain and sft. 0 is off.
+    /// Weight of the z-loss: the mean squared log-sum-exp of the logits, added to the training loss (PaLM: 1e-4) to keep logits from
+    /// drifting; not part of `train/loss`. For pretrain and sft. 0 is off.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub z_loss: f64,
-    /// Decay of an exponential moving average of the weights (EMA), 0.999 for one. Evaluations, samples, checkpoints and exports see
-    /// the average, training goes on from the weights. Default: none.
+    /// Decay of an exponential moving average of the weights (EMA), e.g. 0.999. Evaluations, samples, checkpoints and exports use the
+    /// average; training continues from the weights. Default: none.
     #[schemars(range(min = 0.0, max = 0.9999999))]
     pub ema_decay: Option<f64>,
-    /// Number format of matmul inputs and of what lies between matmuls; accumulation, weights and moments are f32. `auto` selects bf16 where the processor
-    /// multiplies it faster; the run's log says which one is used. Evaluation uses the same.
+    /// Compute dtype: of matmul inputs and activations; accumulation, weights and moments are f32. `auto` selects bf16 if the CPU multiplies it faster; the
+    /// run's log shows which one is used. Also used in evaluation.
     pub precision: Precision,
-    /// Which activations are stored for the backward pass and which are recomputed. Results are identical bit for bit.
+    /// Which activations are stored for the backward pass and which are recomputed. Results are bit-identical.
     /// `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
     /// Start from the weights of an existing model instead of random ones (short name `model.from`): a checkpoint folder, a
     /// Hugging Face model folder, a GGUF file (its weights are converted to f32, unless adapters train on it), or a hub id (`org/name`). Values of `model` and
     /// `data.tokenizer` that the spec leaves out come from that model; `model.seq_len` may be smaller than its own.
     pub from: Option<std::path::PathBuf>,
-    /// Under adapters, turn the weights of a GGUF base into f32. Without it they stay in the file's formats, frozen (QLoRA):
-    /// a fraction of the memory, and the adapters learn what those formats lose.
+    /// With adapters, dequantize a GGUF base to f32. Otherwise its weights stay quantized and frozen (QLoRA): a fraction of
+    /// the memory, and the adapters compensate for the quantization.
     pub dequantize: bool,
-    /// Let embeddings and output head of the start model grow where the tokenizer has more tokens than they have rows, as
-    /// `model.resize_token_embeddings` of transformers does: somebody added chat marks, for one. Each new row begins as the
-    /// mean of the others, and the run says how many there are. Under adapters they learn with
-    /// `adapter.lora.modules_to_save`. `model.vocab_size` may say more rows than there are tokens, a multiple of 64 for one.
-    /// Tables that have rows enough stay as they are. Default: such a model is refused.
+    /// Grow embeddings and output head of the start model if the tokenizer has more tokens than they have rows (for example
+    /// added chat markers), as `model.resize_token_embeddings` of transformers does. New rows are initialized to the mean
+    /// of the others, and the run reports their number. With adapters they train with
+    /// `adapter.lora.modules_to_save`. `model.vocab_size` may be larger than the number of tokens, for example a multiple of 64. Large
+    /// enough tables are unchanged. Default: such a model is refused.
     pub resize_vocab: bool,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
-    /// Write a `Stepped` event every this many steps.
+    /// Log every this many steps.
     #[schemars(range(min = 1))]
     pub log_every: u64,
 }
@@ -134,28 +134,28 @@ pub struct EvalConfig {
     /// Evaluate every this many steps, and after the last one; below 1 a share of the run (0.1: ten times), 0 only after the last.
     pub every: Every,
     /// Random validation batches of micro_batch_size windows per evaluation during training; the one after the last step
-    /// always covers the whole split, and so do all where it holds no more. Default: the whole split every time.
+    /// always covers the whole split. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
-    /// Most rows of a validation set that one evaluation reads, the first ones; the one after the last step, too. Default: all.
+    /// Maximum rows of a validation set per evaluation (the first ones), including the final one. Default: all.
     #[schemars(range(min = 1))]
     pub rows: Option<usize>,
-    /// More validation sets, each with a name and a source of rows as in `data.sources`. Their losses are curves of their own, from
-    /// before the first step on: what a model forgets of what it knew shows there.
+    /// Additional validation sets, each with a name and a source as in `data.sources`. Each has its own loss curve, starting before
+    /// the first step: it shows what a model forgets.
     pub extra: Vec<ExtraSet>,
-    /// Evaluation tasks that the weights are asked during training: names (`llmtui eval --list`) or .yaml files. Their curves are
+    /// Evaluation tasks run during training: names (`llmtui eval --list`) or .yaml files. Their curves are
     /// `eval/NAME`.
     pub tasks: Vec<String>,
-    /// Ask only the first rows of each task.
+    /// Use only the first rows of each task.
     #[schemars(range(min = 1))]
     pub task_limit: usize,
-    /// Ask tasks every this many steps, besides before the first one and after the last; 0: at each quarter of the run.
+    /// Run tasks every this many steps, besides before the first step and after the last; 0: at each quarter of the run.
     pub task_every: u64,
-    /// The reading by which the best checkpoint is chosen: `eval/NAME` of eval.tasks, or another one that evaluations measure,
-    /// e.g. `val/rewards/margins`. A new best is saved at once. Default: that of the method.
+    /// The metric that selects the best checkpoint: `eval/NAME` of eval.tasks, or another metric of evaluations,
+    /// e.g. `val/rewards/margins`. A new best is saved at once. Default: the method's own.
     pub best_by: Option<String>,
-    /// Save and stop after so many scheduled evaluations in a row without a new best; a new best is saved at once. Default: train
-    /// to the last step.
+    /// Early stopping: save and stop after this many scheduled evaluations in a row without a new best. Default: train to the last
+    /// step.
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
 }
@@ -176,8 +176,8 @@ pub struct ExtraSet {
 pub struct SampleConfig {
     /// Sample every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
     pub every: Every,
-    /// Prompt to continue. Empty: held-out questions, as their template writes them, where answers are learned; a line break
-    /// where texts are.
+    /// Prompt for samples. Empty: held-out questions in their template when training on answers, a line break when training
+    /// on text.
     pub prompt: String,
     /// Sampling settings.
     pub sampling: Sampling,
@@ -189,8 +189,8 @@ pub struct SampleConfig {
 pub struct CheckpointConfig {
     /// Save every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
     pub every: Every,
-    /// Checkpoints kept, newest first; at least 2. The best of those that were evaluated is kept as well, and what other runs of the
-    /// runs directory begin from or judge by.
+    /// Number of latest checkpoints to keep; at least 2. The best evaluated one is also kept, and those that other runs in the runs
+    /// directory start from or use as reward models.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
 }
@@ -203,43 +203,43 @@ pub struct PreflightConfig {
     pub enabled: bool,
 }
 
-/// Looking inside the model while it trains.
+/// Probes of the model during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
     /// Measure activations, attention, gradients and weights by layer; the numbers of the training do not change.
     pub enabled: bool,
-    /// Steps between two looks; cheap ones come five times as often, dear ones half as often.
+    /// Steps between probes; cheap ones run five times as often, expensive ones half as often.
     #[schemars(range(min = 1))]
     pub every: u64,
 }
 
-/// What happens when the loss spikes or is non-finite.
+/// What to do when the loss spikes or is non-finite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RescueConfig {
-    /// `off` does nothing. `warn` says it in the log, and a loss that is non-finite ends the run. `act` goes back to the last
-    /// stable checkpoint, leaves out the batches from the first outlier on, lowers the learning rate and goes on.
+    /// `off` does nothing. `warn` logs it, and a non-finite loss ends the run. `act` rolls back to the last stable checkpoint,
+    /// skips the batches from the first outlier on, lowers the learning rate and continues.
     pub policy: RescuePolicy,
-    /// Most rescues of a run; after them `act` is `warn`.
+    /// Maximum rescues per run; after them `act` becomes `warn`.
     #[schemars(range(min = 1, max = 1000))]
     pub at_most: u64,
     /// A rescue multiplies the peak learning rate by this.
     #[schemars(range(min = 0.01, max = 1))]
     pub lr_factor: f64,
-    /// Leave out the update of a step whose loss or gradient norm is an outlier (OLMo's SkipStep), under any policy.
+    /// Skip the update of a step whose loss or gradient norm is an outlier (OLMo's SkipStep), under any policy.
     pub skip_outliers: bool,
-    /// An outlier is so many standard deviations above the mean of the window.
+    /// Standard deviations above the mean of the window that make an outlier.
     #[schemars(range(min = 2, max = 100))]
     pub sigmas: f64,
-    /// Steps that an outlier is measured against; with fewer than half of them nothing is one.
+    /// Window of steps for detecting outliers; none are detected until it is half full.
     #[schemars(range(min = 8, max = 10000))]
     pub window: usize,
-    /// So many losses in a row that are outliers are a spike, not one bad batch.
+    /// Number of consecutive outlier losses that count as a spike rather than a bad batch.
     #[schemars(range(min = 1, max = 1000))]
     pub patience: u64,
-    /// A checkpoint is stable once so many steps after it were healthy. A rescue that finds none takes an older one, or
-    /// the one before the spike with a fresh optimizer state.
+    /// Healthy steps after a checkpoint that make it stable. A rescue that finds none uses an older one, or the one before
+    /// the spike with a reset optimizer.
     #[schemars(range(min = 1, max = 100000))]
     pub stable_after: u64,
 }

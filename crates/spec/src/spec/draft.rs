@@ -260,7 +260,7 @@ impl Draft {
         }
     }
 
-    /// Every field that can be set now, in schema order; settings of unselected members are left out.
+    /// Every field that can be set now, in schema order; settings of unselected members are skipped.
     pub fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         self.collect("", root(), &mut places);

@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(refused(&[]), None);
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
-        assert!(words.contains("adamw or adamw8bit alone"), "{words}");
+        assert!(words.contains("adamw and adamw8bit only"), "{words}");
     }
 }

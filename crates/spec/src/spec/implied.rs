@@ -257,7 +257,7 @@ mod tests {
         };
         let text = tempfile::NamedTempFile::new().unwrap();
         let path = format!("data.path={}", text.path().display());
-        assert!(told("sft", &[]).contains("made-up rows; -s train.from=MODEL -s data.path=FILE"));
+        assert!(told("sft", &[]).contains("synthetic rows; -s train.from=MODEL -s data.path=FILE"));
         assert!(told("sft", &[&path]).ends_with("small model; -s train.from=MODEL trains yours"));
         assert_eq!(told("dpo-demo", &[]), "");
     }
@@ -281,7 +281,10 @@ mod tests {
         // Both on the command line contradict each other.
         let words = ["epochs=2".into(), "max_steps=40".into()];
         let errors = load("quickstart", &words, &SpecSources::default()).unwrap_err();
-        assert!(errors.to_string().contains("give one of them"), "{errors}");
+        assert!(
+            errors.to_string().contains("set only one of them"),
+            "{errors}"
+        );
         let warmup = |text: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let text = format!("extends: quickstart\ntrain: {{{text}}}\n");

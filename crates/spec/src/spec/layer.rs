@@ -56,7 +56,10 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
             .issue(
                 "",
                 "",
-                format!("this is no spec: none of its {} keys is known", map.len()),
+                format!(
+                    "this is not a spec: none of its {} keys is known",
+                    map.len()
+                ),
                 "`llmtui presets show quickstart` shows one",
             ),
         Value::Object(map) => {
@@ -141,7 +144,7 @@ impl Reader<'_> {
             Ok(value) => self.place(path, node, key, value),
             Err(error) => {
                 let hint = match text.trim_start().starts_with('{') {
-                    true => "a space follows each `:` in a map: {a: 1, b: {c: 2}}",
+                    true => "put a space after each `:` in a map: {a: 1, b: {c: 2}}",
                     false => "quote the value",
                 };
                 self.issue(key, &path.join("."), error.to_string(), hint);
@@ -394,7 +397,7 @@ fn hint_for(path: &str) -> String {
         return hint.to_string();
     }
     if let Some((map, name)) = below_a_map(path) {
-        return format!("{map} is one value: write -s '{map}={{{name}: VALUE}}'");
+        return format!("{map} is a single value: write -s '{map}={{{name}: VALUE}}'");
     }
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let here = if section.is_empty() {

@@ -44,12 +44,12 @@ impl Loaded {
             && matches!(self.origins.get("data.path"), Origin::Default);
         let rows = match made_up {
             true => {
-                " on made-up rows; -s train.from=MODEL -s data.path=FILE trains yours on your data"
+                " on synthetic rows; -s train.from=MODEL -s data.path=FILE trains yours on your data"
             }
             false => "; -s train.from=MODEL trains yours",
         };
         Some(format!(
-            "{} is a template, and without a start model it trains a new small model{rows}",
+            "{} is a template: without a start model it trains a new small model{rows}",
             spec.name
         ))
     }

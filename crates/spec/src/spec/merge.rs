@@ -280,7 +280,7 @@ fn in_range(
 fn type_hint(node: &Node, value: &Value) -> String {
     // As screens show a value that is not set.
     if node.nullable && matches!(value.as_str(), Some("auto" | "none" | "default" | "–")) {
-        return "leave it out, or write null".into();
+        return "remove it, or write null".into();
     }
     let Value::String(word) = value else {
         return match (&node.kind, value) {

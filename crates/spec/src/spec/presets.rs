@@ -272,7 +272,7 @@ fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
                 "llmtui train PRESET -s data.path={target} (sft for conversations, dpo for pairs, quickstart for text)"
             ),
         };
-        let hint = format!("llmtui data inspect {target} shows what it holds, llmtui new plans a run on it; {train}");
+        let hint = format!("llmtui data inspect {target} shows its contents, llmtui new plans a run on it; {train}");
         ("this is data, not a spec".into(), hint)
     })
 }
@@ -287,8 +287,8 @@ fn parent_of(source: &Source) -> Result<Option<String>, Issue> {
                 line: yaml::key_lines(&source.text).get("extends").copied(),
             },
             path: "extends".into(),
-            what: "expected one preset's name or path".into(),
-            hint: "a spec has at most one parent".into(),
+            what: "expected one preset name or path".into(),
+            hint: "a spec extends at most one other".into(),
         }),
     }
 }
@@ -310,7 +310,7 @@ fn absent(target: &str, path: &Path) -> String {
     } else if target.contains('/') || target.contains('.') {
         "no such file".to_string()
     } else {
-        format!("no preset is called `{target}`")
+        format!("unknown preset `{target}`")
     }
 }
 
@@ -322,7 +322,7 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     // A run: what it was asked for is in it.
     if child.is_none() && folder.join(target).join("spec.yaml").is_file() {
         return format!(
-            "{target}/spec.yaml is the spec of this run; llmtui resume {target} goes on with it"
+            "{target}/spec.yaml is the spec of this run; llmtui resume {target} resumes it"
         );
     }
     let names = names(sources);

@@ -8,57 +8,57 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RolloutConfig {
-    /// Answers to each prompt. An optimizer step learns from micro_batch_size × grad_accum_steps answers; those of
-    /// `steps` of them, divided by this, are the number of prompts. Methods without a critic need 2.
+    /// Completions per prompt. An optimizer step trains on micro_batch_size × grad_accum_steps completions; a rollout
+    /// has `steps` times as many, from that number / group_size prompts. Methods without a critic need at least 2.
     #[schemars(range(min = 1, max = 65536))]
     pub group_size: usize,
-    /// Tokens of an answer at most.
+    /// Maximum tokens of a completion.
     #[schemars(range(min = 1, max = 1000000))]
     pub max_new_tokens: usize,
-    /// Softmax temperature of the draw. The loss is that of the model's own distribution, so 1 is exact.
+    /// Sampling temperature. The loss uses the model's own distribution, so 1 is exact.
     #[schemars(range(min = 0.01, max = 100))]
     pub temperature: f32,
-    /// Draw from the k most likely tokens; 0 draws from all. The loss does not know of the cut.
+    /// Sample from the k most likely tokens; 0: from all. The loss ignores the truncation.
     pub top_k: usize,
-    /// Draw from the smallest set of tokens whose probability reaches this; 1 draws from all. The loss does not know of the cut.
+    /// Sample from the smallest set of tokens whose probability reaches this; 1: from all. The loss ignores the truncation.
     #[schemars(range(min = 0.01, max = 1))]
     pub top_p: f32,
-    /// An answer ends with any of these, besides the token that ends texts. Default: the end of a line where the tokenizer
-    /// has no such token.
+    /// Strings that end a completion, besides the EOS token. Default: a line break if the tokenizer has no
+    /// EOS.
     pub stop: Vec<String>,
-    /// Answers that were cut off at max_new_tokens teach nothing.
+    /// Exclude truncated completions from the loss.
     pub mask_truncated: bool,
-    /// How often the answers of a rollout are learned from. From the second time on the weights are no longer those that
-    /// answered: the ratio to them counts, and its clipping.
+    /// Passes over the completions of a rollout. From the second on the policy differs from the sampling policy, so the
+    /// ratio and its clipping matter.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,
-    /// Optimizer steps that go once through the answers of a rollout. TRL's steps_per_generation counts micro-steps: this times
+    /// Optimizer steps per pass over a rollout. TRL's steps_per_generation counts micro-steps: this times
     /// grad_accum_steps.
     #[schemars(range(min = 1, max = 1000))]
     pub steps: usize,
-    /// Prompts whose answers are all worth the same are replaced by others, at most so many times; 0 keeps them (DAPO's
-    /// dynamic sampling).
+    /// Maximum number of times that prompts with equal rewards are replaced by others; 0 keeps them (DAPO's dynamic
+    /// sampling).
     #[schemars(range(min = 0, max = 100))]
     pub refill: usize,
-    /// Answers that are written side by side; what they need of keys and values is the memory of a rollout.
+    /// Completions sampled in parallel; their KV cache is the memory of a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub side_by_side: usize,
-    /// Steps of supervised learning of the data's answers before the first rollout: a model that never answers right has
-    /// nothing to learn from. Counted among max_steps.
+    /// Steps of supervised fine-tuning on the data's answers before the first rollout: a model that never solves a prompt
+    /// gets no signal. Part of max_steps.
     pub cold_start_steps: u64,
-    /// The learning rate of steps that learn from answers, relative to the schedule's: a cold start bears a far higher one.
+    /// Learning rate of RL steps relative to the schedule's: a cold start tolerates a far higher one.
     #[schemars(range(min = 0.0, max = 100))]
     pub lr_scale: f64,
-    /// Softmax temperature of the answers to held-out prompts; 0 takes the most likely tokens.
+    /// Sampling temperature for held-out prompts; 0 is greedy.
     #[schemars(range(min = 0.0, max = 100))]
     pub eval_temperature: f32,
-    /// Answers to each held-out prompt.
+    /// Completions per held-out prompt.
     #[schemars(range(min = 1, max = 10000))]
     pub eval_answers: usize,
-    /// For each k the readings have `eval/pass@k`: how likely one of k answers is right, without bias (Chen et al. 2021).
+    /// Values of k for `eval/pass@k`: the unbiased probability that one of k completions is correct (Chen et al. 2021).
     pub pass_at: Vec<usize>,
-    /// Rollouts whose answers are kept in files beside the log, to be looked at: the newest ones, and older ones thinned out
-    /// evenly. 0 keeps none.
+    /// Number of rollouts whose completions are saved for inspection: the latest ones, and older ones thinned out evenly. 0:
+    /// none.
     #[schemars(range(min = 0, max = 10000))]
     pub keep: usize,
 }

@@ -85,10 +85,7 @@ fn extra_sets(config: &RunConfig, judge: &mut Judge) {
         judge.want(
             good,
             &["eval.extra"],
-            format!(
-                "`{}` is no name for the set of a curve, or another set has it",
-                set.name
-            ),
+            format!("`{}` is not a valid set name, or is already used", set.name),
             "letters, digits, `-`, `_` and `.`: {name: general, source: FILE}",
         );
     }
@@ -104,7 +101,7 @@ fn name(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         good,
         &["name"],
-        "a run's name becomes part of a folder's name",
+        "a run's name is used in a folder name",
         "use 1 to 64 letters, digits, `-`, `_` or `.`, starting with a letter or digit",
     );
 }
@@ -129,21 +126,21 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !packed || !whole.contains(&true),
         &["adapter.lora.modules_to_save", "train.from"],
-        "tables of a quantized base do not train",
-        "train.dequantize=true turns the base into f32",
+        "the embeddings of a quantized base cannot be trained",
+        "train.dequantize=true converts the base to f32",
     );
     judge.want(
         !packed || !config.train.resize_vocab,
         &["train.resize_vocab", "train.from"],
-        "tables of a quantized base do not grow",
-        "train.dequantize=true turns the base into f32",
+        "the embeddings of a quantized base cannot be resized",
+        "train.dequantize=true converts the base to f32",
     );
     let reference = config.method.needs().reference;
     judge.want(
         reference != Some(ReferenceChoice::AdapterOff) || !whole.contains(&true),
         &["adapter.lora.modules_to_save"],
-        "the reference is the model without its adapter, and tables that train beside it would change the reference",
-        "method.*.reference: frozen keeps a copy",
+        "the reference is the model without its adapter; embeddings trained with it would change the reference",
+        "method.*.reference: frozen uses a separate copy",
     );
     // A base model that is not here leaves the layers unknown; that it is missing is said elsewhere.
     if config.train.from.is_some() && judge.origins.get("model.n_layer") == Origin::Default {
@@ -163,7 +160,7 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         return;
     };
     machines(torch, judge);
-    let here = "engine: candle does it";
+    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
@@ -171,13 +168,13 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
             .on_policy()
             .is_none_or(|m| m.critic().is_none()),
         &["engine", "method"],
-        format!("engine: torch has no critic yet, which {word} learns beside the policy"),
-        "grpo and rloo need none, or engine: candle",
+        format!("engine: torch does not support the critic of {word} yet"),
+        "use grpo or rloo, which need none, or engine: candle",
     );
     judge.want(
         config.model.moe.is_none(),
         &["engine", "model.moe"],
-        "engine: torch has no experts yet",
+        "engine: torch does not support mixture of experts yet",
         here,
     );
     judge.want(
@@ -185,14 +182,14 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
             && config.train.z_loss == 0.0
             && config.method.embedding_noise() == 0.0,
         &["engine"],
-        "engine: torch has no train.ema_decay, no train.z_loss and no neftune_alpha",
-        "leave them out, or engine: candle",
+        "engine: torch does not support train.ema_decay, train.z_loss and neftune_alpha",
+        "remove them, or use engine: candle",
     );
     judge.want(
         config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(
-            "engine: torch updates by adamw or adamw8bit alone, not by {}",
+            "engine: torch supports adamw and adamw8bit only, not {}",
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",
@@ -200,8 +197,8 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !config.optimizer.has_blocks() || torch.shard == torch::Shard::Ddp,
         &["engine.torch.shard", "optimizer"],
-        "fsdp2 cuts tensors where the blocks of 8-bit moments do not end",
-        "engine.torch.shard=ddp, or optimizer: adamw, whose moments are shared",
+        "fsdp2 shards across the quantization blocks of 8-bit moments",
+        "engine.torch.shard=ddp, or optimizer: adamw, whose moments can be sharded",
     );
 }
 
@@ -210,7 +207,7 @@ fn machines(torch: &torch::Config, judge: &mut Judge) {
     judge.want(
         !torch.offload || torch.shard == torch::Shard::Fsdp2,
         &["engine.torch.offload", "engine.torch.shard"],
-        "with ddp every rank has the whole model on its GPU: there is nothing to offload",
+        "ddp keeps the whole model on every GPU: there is nothing to offload",
         "engine.torch.shard=fsdp2",
     );
     let path = "engine.torch.nodes";
@@ -225,15 +222,15 @@ fn machines(torch: &torch::Config, judge: &mut Judge) {
         judge.want(
             !torch.nodes[..at].contains(name),
             &[path],
-            format!("{name} stands twice"),
-            "each machine once; engine.torch.ranks says how many processes they share",
+            format!("{name} is listed twice"),
+            "list each machine once; engine.torch.ranks is the number of processes over all of them",
         );
     }
     let (count, ranks) = (torch.nodes.len().max(1), torch.ranks.unwrap_or(0));
     judge.want(
         ranks % count == 0,
         &["engine.torch.ranks", path],
-        format!("{count} machines share {ranks} ranks: as many on each"),
+        format!("{ranks} ranks cannot be split evenly over {count} machines"),
         format!("engine.torch.ranks={}", count * ranks.div_ceil(count)),
     );
 }
@@ -245,38 +242,35 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         config.adapter.is_some() || needs.reference != Some(ReferenceChoice::AdapterOff),
         &[&path, "adapter"],
-        "the reference is the model without its adapter, and there is no adapter",
-        "add adapter.lora.rank=8, or say frozen or precomputed",
+        "the reference is the model without its adapter, but there is no adapter",
+        "add adapter.lora.rank=8, or use frozen or precomputed",
     );
     judge.want(
         config.model.head == HeadKind::Vocabulary || needs.head == HeadKind::Score,
         &["model.head", "train.from"],
         format!(
-            "a reward model scores answers and writes none, which the method {} needs",
+            "a reward model cannot generate, which the method {} needs",
             config.method.entry().id
         ),
-        "method=reward trains it on; begin from a model that writes for any other method",
+        "method=reward continues its training; for any other method start from a language model",
     );
     judge.want(
         !config.model.value_head || needs.value_head,
         &["model.value_head"],
-        format!(
-            "nothing in the method {} learns values",
-            config.method.entry().id
-        ),
-        "leave it out; method.ppo.critic=shared has one",
+        format!("the method {} has no critic", config.method.entry().id),
+        "remove it; method.ppo.critic=shared has one",
     );
     if needs.unit == Unit::Judged {
         judge.want(
             needs.reference != Some(ReferenceChoice::Precomputed),
             &[&path],
-            "the baseline asks the reference for answers to other prompts, which change with every batch",
-            "say frozen, or adapter_off with an adapter",
+            "the KL baseline needs reference scores of mismatched answers, which change with every batch",
+            "use frozen, or adapter_off with an adapter",
         );
         judge.want(
             config.train.micro_batch_size > 1,
             &["train.micro_batch_size"],
-            "the baseline comes from the other answers of a micro-batch, and there are none",
+            "the KL baseline needs other answers in the micro-batch, and there are none",
             "set train.micro_batch_size to 2 or more",
         );
     }
@@ -296,7 +290,7 @@ fn sizes(config: &RunConfig, judge: &mut Judge) {
             "model.seq_len",
         ],
         format!("{tokens} tokens in one step"),
-        "micro_batch_size × grad_accum_steps × seq_len is one step; large runs use about a million",
+        "one step is micro_batch_size × grad_accum_steps × seq_len; large runs use about a million",
     );
     if let (Some(vocab), Some(wanted)) =
         (config.model.vocab_size, config.data.tokenizer.vocab_size())
@@ -316,7 +310,7 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         lr > 0.0,
         &[&format!("optimizer.{word}.lr")],
-        "with a learning rate of 0 the model learns nothing",
+        "at a learning rate of 0 nothing is learned",
         "3e-4 is a safe start; small models use 1e-3",
     );
     let (likelihood, ema) = (config.method.is_likelihood(), config.train.ema_decay);
@@ -324,20 +318,20 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !config.optimizer.needs_curvature() || likelihood,
         &["optimizer", "method"],
-        format!("{word} measures curvature on labels that the model draws, and {method} has none"),
-        "use it with pretrain and sft; adamw goes with every method",
+        format!("{word} estimates curvature from labels sampled from the model; {method} has none"),
+        "use it with pretrain or sft; adamw works with every method",
     );
     judge.want(
         config.train.z_loss == 0.0 || likelihood,
         &["train.z_loss", "method"],
-        format!("a z-loss belongs to a likelihood, not to {method}"),
-        "leave it out, or use pretrain or sft",
+        format!("z-loss requires a cross-entropy loss, which {method} does not have"),
+        "remove it, or use pretrain or sft",
     );
     judge.want(
         ema.is_none() || !matches!(config.optimizer, OptimizerConfig::ScheduleFree(_)),
         &["train.ema_decay", "optimizer"],
-        "schedule_free keeps an average of the weights itself",
-        "leave train.ema_decay out",
+        "schedule_free already averages the weights",
+        "remove train.ema_decay",
     );
     let schedule = config.schedule.entry().id;
     let path = |key: &str| format!("schedule.{schedule}.{key}");
@@ -365,7 +359,7 @@ fn sampling(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         s.repetition_penalty > 0.0,
         &["sample.sampling.repetition_penalty"],
-        "the penalty divides, so it must be above 0",
+        "the penalty is a divisor and must be above 0",
         "1 turns it off; 1.1 is typical",
     );
     judge.want(
@@ -377,7 +371,7 @@ fn sampling(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// An empty path would be the working directory.
-pub(super) const EMPTY: &str = "it is empty, as a shell variable is that was not set";
+pub(super) const EMPTY: &str = "it is empty (an unset shell variable?)";
 
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
@@ -387,7 +381,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         config.data.val_fraction > 0.0,
         &["data.val_fraction"],
-        "without held-out text, learning cannot be told from memorizing",
+        "without held-out text, learning cannot be distinguished from memorizing",
         "0.1, or 0.01 for a large text",
     );
     let paths = [
@@ -399,7 +393,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
             !path.as_deref().is_some_and(is_empty),
             &[key],
             EMPTY,
-            "name a file or a folder, or leave it out",
+            "name a file or a folder, or remove it",
         );
     }
     for (key, what, hint) in config.data.faults() {
@@ -410,7 +404,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     let hint = nearest(corpus, corpora.iter().map(String::as_str)).map_or_else(
         || {
             format!(
-                "one of: {}; for your own text set data.path",
+                "use one of {}; for your own text set data.path",
                 corpora.join(", ")
             )
         },
@@ -419,7 +413,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !config.data.all_sources().is_empty() || corpora.contains(corpus),
         &["data.corpus"],
-        format!("no corpus is called `{corpus}`"),
+        format!("unknown corpus `{corpus}`"),
         hint,
     );
     if let TokenizerConfig::File(file) = &config.data.tokenizer {

@@ -93,7 +93,7 @@ pub(super) fn grow(
             origin: merged.origins.get(ROWS),
             path: ROWS.into(),
             what: format!("{said} rows, but the tokenizer has {tokens} tokens"),
-            hint: format!("leave it out: with train.resize_vocab it becomes {tokens}"),
+            hint: format!("remove it: with train.resize_vocab it becomes {tokens}"),
         }),
         Some(said) if said > rows => base["vocab_size"] = json!(said),
         // Fewer rows than the base's contradict it.
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(sized("64").unwrap().spec.model.vocab_size, Some(64));
         let few = sized("4").unwrap_err().to_string();
         assert!(
-            few.contains("5 tokens") && few.contains("leave it out"),
+            few.contains("5 tokens") && few.contains("remove it"),
             "{few}"
         );
         let fewer = sized("2").unwrap_err().to_string();

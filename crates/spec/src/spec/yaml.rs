@@ -105,7 +105,7 @@ fn understood(text: &str, place: Position, what: String) -> (Position, String) {
         if let Some(tab) = tab {
             return (
                 Some(tab),
-                "a tab indents this line; YAML indents by spaces".into(),
+                "this line is indented with a tab; YAML needs spaces".into(),
             );
         }
     }
@@ -116,7 +116,7 @@ fn understood(text: &str, place: Position, what: String) -> (Position, String) {
         let mut begun = false;
         for (n, line) in text.lines().enumerate() {
             if begun && is_break(&line) {
-                let what = "a second document begins here; keep one, in a file of its own";
+                let what = "a second document starts here; put it into a separate file";
                 return (Some((n + 1, 1)), what.into());
             }
             begun |= is_content(line);
@@ -332,8 +332,8 @@ mod tests {
             ),
             ("a: 1\nb: 2\na: 3\n", 3, "duplicate key `a`"),
             ("l:\n  - x: 1\n    y: 2\n    x: 3\n", 4, "duplicate key `x`"),
-            ("a: 1\nb:\n\tc: 2\n", 3, "a tab"),
-            ("a:\n  b: 1\n \t c: 2\n", 3, "a tab"),
+            ("a: 1\nb:\n\tc: 2\n", 3, "with a tab"),
+            ("a:\n  b: 1\n \t c: 2\n", 3, "with a tab"),
             ("# first\n---\na: 1\n---\nb: 2\n", 4, "second document"),
             ("a: 1\n--- \nb: 2\n", 2, "second document"),
         ] {

@@ -133,12 +133,12 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
         what,
     };
     if task.config.kind != Kind::Answer {
-        return Err(wrong("it scores texts, and asks for no answers".into()));
+        return Err(wrong("it scores texts and generates no answers".into()));
     }
     if answers.len() != items.len() {
         let (there, wanted) = (answers.len(), items.len());
         return Err(wrong(format!(
-            "{wanted} items need as many answers, in their order, and the file has {there}"
+            "{wanted} items need as many answers, in order, but the file has {there}"
         )));
     }
     let until = |mut answer: String| {

@@ -46,7 +46,7 @@ impl Subject<'_> {
                     Some(prefix) if ids.first() != Some(&prefix) => (vec![prefix], ids),
                     Some(_) => (ids[..1].to_vec(), ids[1..].to_vec()),
                     None => {
-                        let what = "its prompt is empty, and the model has no token that begins or ends texts";
+                        let what = "its prompt is empty, and the model has no BOS or EOS token";
                         return Err(Misfit::Said(what.into()));
                     }
                 }
@@ -69,7 +69,7 @@ impl Subject<'_> {
         let limit = self.model.shape().seq_len;
         if continuation.is_empty() || context.is_empty() {
             let what =
-                "its continuation has no tokens of its own: the tokenizer draws it into the prompt";
+                "its continuation has no separate tokens: the tokenizer merges it into the prompt";
             return Err(Misfit::Said(what.into()));
         }
         if continuation.len() > limit {

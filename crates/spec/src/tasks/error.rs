@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    #[error("no task is called `{said}`; known are {known}")]
+    #[error("unknown task `{said}`; known: {known}")]
     Unknown {
         said: String,
         known: String,
         /// The known one that is written most alike.
         near: Option<String>,
     },
-    #[error("{} does not exist: there is no such file of a task", crate::base::text::shown(.0))]
+    #[error("task file {} does not exist", crate::base::text::shown(.0))]
     Absent(PathBuf),
     #[error("{place}: {what}")]
     File { place: String, what: String },
@@ -25,7 +25,7 @@ pub enum TaskError {
         what: String,
         hint: String,
     },
-    #[error("the rows of {task} cannot be had: {why}")]
+    #[error("the rows of {task} are not available: {why}")]
     Rows { task: String, why: DataError },
     #[error("{task}: {why}")]
     Row { task: String, why: DataError },
@@ -77,15 +77,15 @@ impl TaskError {
             TaskError::Unknown { .. } | TaskError::Absent(_) => {
                 "llmtui eval --list; a path of a .yaml file works too".into()
             }
-            TaskError::File { .. } => "docs/evaluation.md says what a task file holds".into(),
+            TaskError::File { .. } => "docs/evaluation.md describes task files".into(),
             TaskError::Rows { why, .. } => match why.hint() {
-                hint if hint.is_empty() => "leave the task out with --tasks".into(),
-                hint => format!("{hint}; or leave the task out with --tasks").into(),
+                hint if hint.is_empty() => "exclude the task with --tasks".into(),
+                hint => format!("{hint}; or exclude the task with --tasks").into(),
             },
             TaskError::Row { why, .. } => why.hint(),
-            TaskError::Reward { .. } => "correct the reward, or the row".into(),
-            TaskError::Item { .. } => "correct the task's file, or its rows".into(),
-            TaskError::Io { .. } => "check the room and the permissions there".into(),
+            TaskError::Reward { .. } => "fix the reward or the row".into(),
+            TaskError::Item { .. } => "fix the task's file or its rows".into(),
+            TaskError::Io { .. } => "check the free space and the permissions there".into(),
             TaskError::Home { hint, .. } | TaskError::Programs { hint, .. } => hint.clone().into(),
             TaskError::Model(_) => "check the model's files: llmtui inspect MODEL".into(),
         }

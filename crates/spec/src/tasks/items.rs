@@ -218,7 +218,7 @@ impl Maker<'_> {
 
     fn gold(&self, row: &Row, choices: usize) -> Result<usize, Fault> {
         let Some(gold) = &self.task.gold else {
-            return Err(Fault::Said("the task names no `gold`".into()));
+            return Err(Fault::Said("the task has no `gold`".into()));
         };
         let value = gold.value(row)?;
         let labels = self
@@ -237,7 +237,7 @@ impl Maker<'_> {
         };
         found.filter(|gold| *gold < choices).ok_or_else(|| {
             Fault::Said(format!(
-                "`gold` is {value}, which is none of its {choices} choices"
+                "`gold` is {value}, which is not one of its {choices} choices"
             ))
         })
     }
@@ -268,7 +268,7 @@ impl Maker<'_> {
         match left {
             0 => Ok(head),
             _ => Err(Fault::Said(format!(
-                "{count} worked examples are asked for and only {} fit this row",
+                "{count} few-shot examples are requested, but only {} are available for this row",
                 count - left
             ))),
         }
@@ -300,7 +300,7 @@ fn strings(name: &str, value: &Value) -> Result<Vec<String>, Fault> {
     match value {
         Value::Array(items) if !items.is_empty() => Ok(items.iter().map(said).collect()),
         other => Err(Fault::Said(format!(
-            "`{name}` is {other}, and a list with something in it is needed"
+            "`{name}` is {other}; a non-empty list is needed"
         ))),
     }
 }

@@ -33,15 +33,15 @@ impl Tester {
         let python = &config.limits.program;
         if find(python).is_none() {
             let what = format!(
-                "there is no Python here: `{}` is not in PATH",
+                "Python was not found: `{}` is not in PATH",
                 one_line(python)
             );
-            let hint = "install Python, or leave the task out with --tasks";
+            let hint = "install Python, or exclude the task with --tasks";
             return Err(failed(what, hint.into()));
         }
         let guard = Child::of_this_program().program;
         let guard = guard.ok_or_else(|| {
-            let what = "programs are run by the llmtui executable alone";
+            let what = "only the llmtui executable runs programs";
             failed(what.into(), "use llmtui eval".into())
         })?;
         let sandbox = config.limits.sandbox(guard);

@@ -183,7 +183,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
     let Ok(header) = serde_json::from_str::<Header>(&first) else {
         return Err(TaskError::File {
             place: shown(path),
-            what: "it is no file of results: move it away, or choose another --out".into(),
+            what: "it is not a results file: move it away, or choose another --out".into(),
         });
     };
     let (mut records, mut len) = (Vec::new(), first.len() as u64);

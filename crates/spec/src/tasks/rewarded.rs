@@ -48,7 +48,7 @@ pub(super) fn fault(config: &AnswerConfig) -> Option<String> {
         .windows(2)
         .find(|two| two[0] == two[1] && !config.rewards.is_empty())?;
     Some(format!(
-        "`answer.rewards`: two metrics are called `{}`; give the reward a `name`",
+        "`answer.rewards`: two metrics are named `{}`; give the reward a `name`",
         one_line(&twice[0])
     ))
 }
@@ -196,6 +196,6 @@ mod tests {
         let error = task("[{model: {path: ''}}]").unwrap_err();
         assert!(error.contains("which reward model"), "{error}");
         let error = task("[{number: {}, name: exact}]").unwrap_err();
-        assert!(error.contains("two metrics are called `exact`"), "{error}");
+        assert!(error.contains("two metrics are named `exact`"), "{error}");
     }
 }

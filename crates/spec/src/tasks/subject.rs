@@ -100,7 +100,7 @@ impl<'a> Subject<'a> {
     /// There is no template, or it refuses.
     pub(super) fn as_turn(&self, prompt: &str) -> Result<String, String> {
         let Some(template) = self.template else {
-            return Err("it is asked through a chat template, and this model brings none: it is a base model, which completes texts".into());
+            return Err("it needs a chat template, and this model has none: it is a base model, which completes text".into());
         };
         let messages = [Message::new("user", prompt)];
         let text = template.render(&messages, None, GenerationPrompt::With);
@@ -111,9 +111,9 @@ impl<'a> Subject<'a> {
     pub fn begins_with(&self) -> String {
         let shown = |id: &u32| self.tokenizer.token(*id).unwrap_or_default();
         match self.tokenizer.lead() {
-            [] => "nothing in front of a prompt".into(),
+            [] => "nothing before a prompt".into(),
             lead => format!(
-                "{} in front of a prompt",
+                "{} before a prompt",
                 lead.iter().map(shown).collect::<String>()
             ),
         }

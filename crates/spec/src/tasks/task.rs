@@ -95,7 +95,7 @@ impl Task {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
         if config.name.is_empty() || !plain || config.name.starts_with('.') {
-            return Err("`name` is made of letters, digits, `_`, `-` and `.`".into());
+            return Err("`name` may have letters, digits, `_`, `-` and `.`".into());
         }
         let need = |there: bool, what: &str| match there {
             true => Ok(()),
@@ -135,14 +135,14 @@ impl Task {
         }
         if config.chat && config.kind != Kind::Answer {
             return Err(
-                "`chat` is for tasks of kind `answer`: the others score texts as they are".into(),
+                "`chat` is only for tasks of kind `answer`: others score texts as they are".into(),
             );
         }
         if let Some(headline) = &config.headline {
             let known = summary::metrics(&config);
             if !known.contains(headline) {
                 return Err(format!(
-                    "`headline`: {headline:?} is no metric of this task; it has {}",
+                    "`headline`: {headline:?} is not a metric of this task; it has {}",
                     known.join(", ")
                 ));
             }
@@ -225,7 +225,7 @@ impl Task {
             None => {
                 return Err(TaskError::File {
                     place: self.config.name.clone(),
-                    what: "it names no source of worked examples (`shots`)".into(),
+                    what: "it has no source of few-shot examples (`shots`)".into(),
                 });
             }
         }

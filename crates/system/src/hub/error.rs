@@ -24,7 +24,7 @@ pub enum HubError {
         status: u16,
         token: bool,
     },
-    #[error("there is no token: the hub takes files from those it knows")]
+    #[error("there is no token: uploads need one")]
     NoToken,
     #[error("the token may not write to {repo}")]
     NoWrite { repo: String },

@@ -244,7 +244,7 @@ fn prepare(order: &Order) -> io::Result<()> {
     for (name, text) in &order.job.files {
         let plain = !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.');
         if !plain {
-            let what = format!("{name:?} is no plain name of a file");
+            let what = format!("{name:?} is not a plain file name");
             return Err(io::Error::other(what));
         }
         fs::write(order.room.join(name), text)?;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "auto",
-    title: "What suits the machine",
-    summary: "PyTorch where GPUs, an installation and the spec allow it, else this program; decided at the start.",
+    title: "Chosen for the machine",
+    summary: "PyTorch if GPUs, an installation and the spec allow it, else candle; decided at the start.",
     source: "llmtui plan",
 };
 

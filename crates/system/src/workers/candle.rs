@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "candle",
     title: "This program (CPU)",
-    summary: "Its own kernels on the processor, with nothing to install.",
+    summary: "llmtui's own CPU kernels; nothing to install.",
     source: "candle, huggingface/candle",
 };
 

@@ -57,9 +57,9 @@ pub struct About {
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    #[error("there is no PyTorch for this program")]
+    #[error("PyTorch for llmtui is not installed")]
     None,
-    #[error("{0}: there is no Python there")]
+    #[error("{0}: no Python found")]
     NoPython(PathBuf),
     #[error("{python}: {what}")]
     Broken { python: PathBuf, what: String },
@@ -130,7 +130,7 @@ impl Environment {
                     ..
                 } = &environment.about;
                 let gpus = match gpus {
-                    0 => "no GPU: it computes on the processor".to_string(),
+                    0 => "no GPU: it runs on the CPU".to_string(),
                     1 => "1 GPU".into(),
                     n => format!("{n} GPUs"),
                 };
@@ -173,7 +173,7 @@ fn question(python: &Path) -> Result<About, String> {
         let _ = out.take(64 * 1024).read_to_string(&mut text);
     }
     let last = text.lines().last().unwrap_or_default();
-    serde_json::from_str(last).map_err(|_| "it is no Python that answers".into())
+    serde_json::from_str(last).map_err(|_| "it is not a Python that responds".into())
 }
 
 /// What a worker would miss.
@@ -260,7 +260,7 @@ mod tests {
             Environment::ask(&fake)
                 .unwrap_err()
                 .to_string()
-                .contains("no Python that answers")
+                .contains("not a Python that responds")
         );
     }
 }

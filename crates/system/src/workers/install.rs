@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// Why it could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("there is no folder for data: neither HOME nor XDG_DATA_HOME is set")]
+    #[error("no data folder: neither HOME nor XDG_DATA_HOME is set")]
     NoFolder,
     #[error("{path}: {error}")]
     Io {

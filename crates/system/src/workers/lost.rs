@@ -47,28 +47,24 @@ impl LostKind {
     pub fn hint(self) -> &'static str {
         match self {
             LostKind::Start => {
-                "llmtui engine check says what is missing; llmtui engine install torch; or name one: -s engine.torch.python=/path/to/venv; \
+                "llmtui engine check shows what is missing; llmtui engine install torch; or set one: -s engine.torch.python=/path/to/venv; \
                  or -s engine=candle"
             }
             LostKind::Unreachable => {
-                "llmtui engine check --nodes HOST,HOST calls each of them; ssh must work there without a password, and find llmtui in its \
-                 PATH (or engine.torch.program)"
+                "llmtui engine check --nodes HOST,HOST checks each of them; ssh must work without a password, and llmtui must be in the \
+                 PATH there (or set engine.torch.program)"
             }
-            LostKind::Version => "llmtui engine check says which versions are needed",
+            LostKind::Version => "llmtui engine check shows the required versions",
             LostKind::Memory => {
-                "lower train.micro_batch_size (raise train.grad_accum_steps for it), set train.activation_checkpointing: full, or \
+                "lower train.micro_batch_size (and raise train.grad_accum_steps), set train.activation_checkpointing: full, or \
                  engine.torch.shard: fsdp2 with more ranks, or with engine.torch.offload: true"
             }
             LostKind::Killed => {
                 "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"
             }
-            LostKind::Hang => {
-                "the stacks of the ranks stand in their logs in the run's torch folder"
-            }
-            LostKind::Peers => {
-                "the logs of the ranks in the run's torch folder say which one went first"
-            }
-            LostKind::Bug => "the log of the rank in the run's torch folder has the whole of it",
+            LostKind::Hang => "the ranks' stacks are in their logs in the run's torch folder",
+            LostKind::Peers => "the logs in the run's torch folder show which rank failed first",
+            LostKind::Bug => "the full error is in the rank's log in the run's torch folder",
             LostKind::Stopped => "",
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "torch",
     title: "PyTorch",
-    summary: "The same run in processes of PyTorch, one for each GPU; batches and losses stay the same.",
+    summary: "PyTorch processes, one per GPU; same batches and losses.",
     source: "PyTorch 2.15: torchrun, DDP, FSDP2",
 };
 
@@ -18,35 +18,35 @@ const WORTH_COMPILING: u64 = 2_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// A Python with PyTorch, or a virtual environment. Default: what `llmtui engine install torch` made.
+    /// A Python with PyTorch, or a virtual environment. Default: the one from `llmtui engine install torch`.
     pub python: Option<PathBuf>,
-    /// Processes, on all machines together; the rows of each micro-batch are shared among them. Default: one for each GPU, or one on
-    /// each machine.
+    /// Number of processes over all machines; each micro-batch is split over them. Default: one per GPU, or one per
+    /// machine.
     #[schemars(range(min = 1, max = 1024))]
     pub ranks: Option<usize>,
-    /// Machines, as `ssh` takes them, in the order of their ranks; this one is `localhost`. Default: this machine alone.
+    /// Machines as ssh destinations, in rank order; `localhost` is this one. Default: only this machine.
     pub nodes: Vec<String>,
-    /// What reaches the other machines.
+    /// How processes are started on the other machines.
     pub launcher: Launcher,
-    /// The program there. Default: `llmtui` in the PATH of a login by ssh; by srun this program's own path.
+    /// Path of llmtui there. Default: with ssh `llmtui` in the login PATH; with srun this program's own path.
     pub program: Option<String>,
-    /// Address or name of the first machine at which the others reach it. Default: where ssh or SLURM reaches it.
+    /// Address or name under which the others reach the first machine. Default: as ssh or SLURM reaches it.
     pub address: Option<String>,
-    /// Meet at an address of the open Internet. PyTorch's connections know neither passwords nor encryption.
+    /// Allow a public Internet address. PyTorch's connections have no passwords or encryption.
     pub public_address: bool,
     /// What computes.
     pub device: Device,
-    /// What the ranks share.
+    /// How the ranks parallelize.
     pub shard: Shard,
-    /// With `fsdp2`: weights, gradients and moments lie in main memory and pass through the GPU a block at a time. Larger models fit,
-    /// steps take longer.
+    /// With `fsdp2`: keep weights, gradients and moments in host memory and move them through the GPU block by block. Fits larger
+    /// models, slower steps.
     pub offload: bool,
-    /// Number format of matmuls; weights, gradients and moments are f32. `auto` is `train.precision`, and where that is `auto` too, bf16 on a GPU.
+    /// Number format of matmuls; weights, gradients and moments are f32. `auto` follows `train.precision`; if that is `auto` too, bf16 on a GPU.
     pub precision: Format,
-    /// Compile the model (torch.compile): some twenty seconds at the start, faster steps on GPUs. Default: where it pays, which is
-    /// pretraining and SFT of 2,000 micro-batches or more on one GPU.
+    /// Compile the model (torch.compile): about twenty seconds at the start, faster steps on GPUs. Default: where it pays off, which
+    /// is pretraining and SFT of 2,000 micro-batches or more on one GPU.
     pub compile: Option<bool>,
-    /// Seconds without progress after which ranks count as hanging; 20 times the usual step where that is more.
+    /// Seconds without progress after which ranks count as hung; at least 20 times the typical step.
     #[schemars(range(min = 1.0, max = 86400.0))]
     pub patience: f64,
 }

@@ -28,7 +28,7 @@ pub enum AddressError {
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
     #[error(
-        "process {pid} holds this run already, although its lock file is gone; stop it first: kill {pid}"
+        "process {pid} is already using this run, although its lock file is gone; stop it first: kill {pid}"
     )]
     Taken { pid: u32 },
 }

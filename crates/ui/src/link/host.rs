@@ -106,8 +106,8 @@ impl Emitter {
     fn tell(&self, error: &LogError) {
         let alarm = Alarm {
             code: STALLED,
-            message: format!("nothing can be logged, so training waits: {error}"),
-            hint: "make room if the disk is full, or stop the run",
+            message: format!("the log cannot be written, so training waits: {error}"),
+            hint: "free disk space if the disk is full, or stop the run",
         };
         self.raise.send_if_modified(|now| {
             let news = now.as_ref() != Some(&alarm);

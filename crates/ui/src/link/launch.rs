@@ -37,7 +37,7 @@ pub struct EngineOptions {
     pub force: bool,
     /// Save and stop after this step.
     pub stop_after: Option<u64>,
-    /// Compute with so many threads instead of the spec's.
+    /// Number of compute threads, instead of the spec's.
     pub threads: Option<usize>,
     /// Resume without the optimizer's state.
     pub fresh_optimizer: bool,

@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn the_last_message_is_found_as_it_was_written() {
         let text = "left out: x\nllmtui: a note\n".to_string()
-            + &written("no task is called `a`", "llmtui eval --list");
-        let said = "no task is called `a`; try: llmtui eval --list";
+            + &written("unknown task `a`", "llmtui eval --list");
+        let said = "unknown task `a`; try: llmtui eval --list";
         assert_eq!(found(&text).as_deref(), Some(said));
         assert_eq!(found(&written("at once", "")).as_deref(), Some("at once"));
         let cut = format!("xx\n{}", written("end", ""));

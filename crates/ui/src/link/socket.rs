@@ -157,7 +157,7 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<(u64, u32), Conne
     match greeting.event {
         Event::Hello { run, pid, .. } if run == id => Ok((greeting.seq, pid)),
         Event::Hello { run, .. } => Err(strange(format!("it holds another run, {run}"))),
-        _ => Err(strange("it did not greet".into())),
+        _ => Err(strange("it sent no greeting".into())),
     }
 }
 

@@ -27,7 +27,7 @@ impl Launcher {
         let answer = self.answer(command)?;
         let lines = answer.lines().filter(|line| !line.is_empty());
         let rows: Result<Vec<Row>, serde_json::Error> = lines.map(serde_json::from_str).collect();
-        rows.map_err(|e| LaunchError::Verb(format!("an answer that cannot be read: {e}")))
+        rows.map_err(|e| LaunchError::Verb(format!("unreadable answer: {e}")))
     }
 
     /// A branch of a run from its checkpoint of `step`, with settings as after `-s`: a line for each thing that would differ.
@@ -151,7 +151,7 @@ mod tests {
         );
         let (_keep, launcher) = program("echo nonsense");
         let words = launcher.rows(Path::new("x"), 1, 1).unwrap_err().to_string();
-        assert!(words.contains("cannot be read"), "{words}");
+        assert!(words.contains("unreadable answer"), "{words}");
     }
 
     #[test]

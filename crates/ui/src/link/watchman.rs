@@ -59,8 +59,8 @@ impl Watchman {
                 self.made = Some(lock);
                 self.raise.send_replace(Some(Alarm {
                     code: "lock_gone",
-                    message: format!("{} was removed and has been created again", path.display()),
-                    hint: "the file keeps a second engine away: leave it to the program",
+                    message: format!("{} was removed and recreated", path.display()),
+                    hint: "this file keeps out a second engine: do not delete it",
                 }));
                 true
             }
@@ -68,7 +68,7 @@ impl Watchman {
                 engine,
                 LOCK_LOST,
                 format!(
-                    "{} was removed, and another engine took the run",
+                    "{} was removed, and another engine has taken over the run",
                     path.display()
                 ),
                 "this engine ends without a checkpoint",

@@ -339,7 +339,7 @@ pub fn inspect(
     let result = match result {
         Ok(Ok(inspected)) => Ok(Arc::new(inspected)),
         Ok(Err(e)) => Err(message::line(&e.to_string(), &e.hint())),
-        Err(_) => Err("a bug ended the inspection; see the crash file".into()),
+        Err(_) => Err("the inspection crashed (a bug); see the crash file".into()),
     };
     if !given_up.load(Ordering::Relaxed) {
         let name = subject.name.clone();

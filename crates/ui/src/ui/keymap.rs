@@ -47,10 +47,10 @@ impl Key {
         }
         let hint = "write names such as enter, esc, ctrl-p, shift-g, / or +";
         let combination =
-            crokey::parse(&spelled(text)).map_err(|_| format!("`{text}` is no key; {hint}"))?;
+            crokey::parse(&spelled(text)).map_err(|_| format!("`{text}` is not a key; {hint}"))?;
         match combination.codes {
             crokey::OneToThree::One(code) => Ok(Key::normal(code, combination.modifiers)),
-            _ => Err(format!("`{text}` is several keys at once; {hint}")),
+            _ => Err(format!("`{text}` is more than one key; {hint}")),
         }
     }
 
@@ -175,7 +175,7 @@ impl Keymap {
                 let words: Vec<&str> = Context::ALL.iter().map(|c| c.id()).collect();
                 let words = words.join(", ");
                 errors.push(error(format!(
-                    "`{context}` is no context with actions; there are {words}"
+                    "`{context}` is not a context; contexts: {words}"
                 )));
                 continue;
             };
@@ -271,7 +271,7 @@ impl Keymap {
                 if key == other_key && share_a_screen(action.info().context, other.info().context) {
                     let (a, b) = (other.info(), action.info());
                     found.push(format!(
-                        "{key} means both {}.{} and {}.{}; take it from one of them",
+                        "{key} is bound to both {}.{} and {}.{}; unbind one",
                         a.context.id(),
                         a.id,
                         b.context.id(),
@@ -297,7 +297,7 @@ fn key_of(value: &Value) -> Result<Key, String> {
         Value::String(text) => Key::parse(text),
         // `1` without quotes is a number in YAML.
         Value::Number(n) => Key::parse(&n.to_string()),
-        other => Err(format!("`{other}` is no key; put it in quotes")),
+        other => Err(format!("`{other}` is not a key; put it in quotes")),
     }
 }
 
@@ -441,7 +441,7 @@ mod tests {
             errors[2]
         );
         assert!(
-            errors[3].contains("ctrl-o means both chat.checkpoints and chat.send"),
+            errors[3].contains("ctrl-o is bound to both chat.checkpoints and chat.send"),
             "{}",
             errors[3]
         );

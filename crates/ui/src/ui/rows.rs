@@ -35,9 +35,9 @@ impl PresetKind {
     /// The heading of its list.
     pub fn title(self) -> &'static str {
         match self {
-            PresetKind::File => "your specs: files of this folder, and saved ones",
+            PresetKind::File => "your specs: files in this folder, and saved ones",
             PresetKind::Run(group) => group.title(),
-            PresetKind::Pipeline => "pipelines: several stages by one command",
+            PresetKind::Pipeline => "pipelines: several stages in one command",
         }
     }
 }

@@ -223,7 +223,7 @@ impl Themes {
         for (origin, file) in waiting {
             let parent = file.inherits.unwrap_or_default();
             let what =
-                format!("inherits: {parent}, which does not exist or inherits this theme in turn");
+                format!("inherits: {parent}, which does not exist or itself inherits this theme");
             errors.push(ThemeError { origin, what });
         }
         self.list
@@ -362,7 +362,7 @@ fn color(text: &str) -> Result<Color, String> {
     match hex {
         Some(rgb) => Ok(Color::Rgb((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)),
         None => Err(format!(
-            "`{text}` is no colour; write a name such as bright-blue, a number 0-255, #rrggbb or default"
+            "`{text}` is not a colour; use a name such as bright-blue, a number 0-255, #rrggbb or default"
         )),
     }
 }

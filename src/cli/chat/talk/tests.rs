@@ -324,7 +324,7 @@ fn the_list_of_adapters_marks_the_one_that_answers() {
     let list = listed(&adapters, Some("facts"));
     assert_eq!(list, ["1  tone", "2  facts  answers now"]);
     let list = listed(&adapters, None);
-    assert_eq!(list[2], "the base alone answers now");
+    assert_eq!(list[2], "the base model answers without an adapter now");
 }
 
 /// Who types goes on without a turn that does not fit; the text is no part of what is asked next.

@@ -26,7 +26,7 @@ pub const PLAIN: &str = "plain";
 pub const BUILTIN: &[Builtin] = &[
     Builtin {
         name: "chatml",
-        about: "ChatML: every turn between <|im_start|> and <|im_end|>; no system prompt of its own",
+        about: "ChatML: every turn between <|im_start|> and <|im_end|>; no default system prompt",
         bos_token: None,
         eos_token: Some("<|im_end|>"),
         turn_end: "<|im_end|>",
@@ -54,7 +54,7 @@ pub const BUILTIN: &[Builtin] = &[
     },
     Builtin {
         name: "mistral",
-        about: "Mistral Nemo: [INST] and tools; the system prompt stands in the last user turn",
+        about: "Mistral Nemo: [INST] and tools; the system prompt is in the last user turn",
         bos_token: Some("<s>"),
         eos_token: Some("</s>"),
         turn_end: "</s>",
@@ -106,7 +106,7 @@ impl Template {
             return Err(DataError::Template {
                 place: "data.template".into(),
                 what: format!(
-                    "no built-in template is called `{}`; there are {}",
+                    "unknown built-in template `{}`; there are {}",
                     crate::base::text::one_line(name),
                     names.join(", ")
                 ),

@@ -57,8 +57,8 @@ impl Template {
         Template::of_marks(&place, &Marks::of_folder(folder)?).unwrap_or_else(|| {
             Err(DataError::Template {
                 place,
-                what: "this model brings no chat template: it is a base model, or its folder is not complete".into(),
-                fix: "choose one with data.template, e.g. chatml, or plain where the vocabulary has no marks for turns",
+                what: "this model has no chat template: it is a base model, or its folder is incomplete".into(),
+                fix: "set data.template, e.g. chatml, or plain if the vocabulary has no turn markers",
             })
         })
     }
@@ -137,7 +137,7 @@ mod tests {
         let dir = folder(&[("tokenizer_config.json", "{}")]);
         let error = Template::from_model_folder(dir.path()).unwrap_err();
         assert!(
-            error.to_string().contains("brings no chat template"),
+            error.to_string().contains("has no chat template"),
             "{error}"
         );
         assert!(error.hint().contains("data.template"));

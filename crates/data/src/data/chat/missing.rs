@@ -6,8 +6,7 @@ use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
 use crate::data::{DataConfig, DataError, Message, Tokenizer};
 
 /// What helps where a template leaves out tools.
-pub const TOOLS_FIX: &str =
-    "choose a template that writes tools, e.g. -s data.template=qwen or mistral";
+pub const TOOLS_FIX: &str = "choose a template with tools, e.g. -s data.template=qwen or mistral";
 
 /// One mark that is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]

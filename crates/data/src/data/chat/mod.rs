@@ -91,7 +91,7 @@ impl Template {
                 false => one_line(name),
             },
             what: one_line(&what),
-            fix: "correct the template, or choose a built-in one with data.template",
+            fix: "fix the template, or choose a built-in one with data.template",
         };
         let scanned = scan::scan(source).map_err(fault)?;
         let mut env = dialect::environment(TODAY);
@@ -257,8 +257,8 @@ impl Template {
                     open = None;
                 }
                 _ => return Err(self.fault(
-                    "the turns hold U+FDD0 or U+FDD1, or generation blocks stand in each other".into(),
-                    "take these characters out of the data: Unicode reserves them for use inside programs",
+                    "the turns contain U+FDD0 or U+FDD1, or generation blocks are nested".into(),
+                    "remove these characters from the data: Unicode reserves them for internal use",
                 )),
             }
         }
@@ -271,15 +271,15 @@ impl Template {
         while let Some(inner) = cause {
             if let Some(Raised(message)) = inner.downcast_ref() {
                 return self.fault(
-                    format!("it refuses this conversation: {message}"),
-                    "change the turns as the template asks, or choose another template with data.template",
+                    format!("it rejects this conversation: {message}"),
+                    "change the turns as the template requires, or choose another with data.template",
                 );
             }
             cause = inner.source();
         }
         let fix = match error.kind() {
             minijinja::ErrorKind::OutOfFuel => {
-                "the template works without end, or the conversation is far too long"
+                "the template does not terminate, or the conversation is far too long"
             }
             _ => FIX_TEMPLATE,
         };
@@ -309,13 +309,13 @@ fn place(name: &str) -> String {
 }
 
 const FIX_TEMPLATE: &str =
-    "correct the template, give the rows what it asks for, or choose another with data.template";
+    "fix the template, give the rows what it needs, or choose another with data.template";
 
 const FIX_HOSTILE: &str = "do not use this template: choose a built-in one with data.template";
 
 /// A budget that ran out, as the fault of who wrote the template.
 fn overdrawn(why: &Overdrawn) -> String {
-    format!("{why}, as a template that was crafted to do harm does")
+    format!("{why}, as in a malicious template")
 }
 
 /// What the engine says, with its line, on one line.

@@ -47,7 +47,7 @@ fn fault(place: &str, what: &str) -> DataError {
     DataError::Template {
         place: one_line(place),
         what: one_line(what),
-        fix: "correct the template: columns of the row are its variables",
+        fix: "fix the template: its variables are the columns of the row",
     }
 }
 
@@ -122,7 +122,7 @@ impl Formula {
             Some(value) => value.map_err(|e| fault(&self.name, &e)),
             None => Err(fault(
                 &self.name,
-                &format!("`{}` is nothing in this row", self.source),
+                &format!("`{}` is undefined in this row", self.source),
             )),
         }
     }

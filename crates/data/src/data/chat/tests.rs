@@ -44,9 +44,9 @@ fn a_templates_own_words_become_the_error() {
     let error = render("{{ raise_exception('no \u{1b}[2J system') }}").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the template t.jinja: it refuses this conversation: no ·[2J system"
+        "the template t.jinja: it rejects this conversation: no ·[2J system"
     );
-    assert!(error.hint().contains("as the template asks"));
+    assert!(error.hint().contains("as the template requires"));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn output_and_work_are_bounded() {
     let error =
         render("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
             .unwrap_err();
-    assert!(error.hint().contains("without end"), "{error}");
+    assert!(error.hint().contains("does not terminate"), "{error}");
 }
 
 /// The deepest template that the scan lets pass fits the stack of a thread, in a debug build too.

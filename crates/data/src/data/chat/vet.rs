@@ -37,10 +37,9 @@ pub(super) fn vet(template: &Template, child: &Child) -> Result<(), DataError> {
     let lines = child
         .collect(&PARSER, request, &LIMITS)
         .map_err(|e| match e {
-            ChildError::Memory(_) | ChildError::Processor(_) | ChildError::Crashed(_) => fault(
-                format!("{e}, as a template that was crafted to do harm does"),
-                FIX_HOSTILE,
-            ),
+            ChildError::Memory(_) | ChildError::Processor(_) | ChildError::Crashed(_) => {
+                fault(format!("{e}, as in a malicious template"), FIX_HOSTILE)
+            }
             ChildError::Refused(why) => fault(why, FIX_HOSTILE),
             other => fault(other.to_string(), other.hint()),
         })?;

@@ -18,7 +18,7 @@ fn change(example: &Example) -> Option<&'static str> {
     match &example.content {
         Content::Chat(_) => earlier_answers(
             example,
-            "earlier answers of a conversation are its history: training learns from the last one alone",
+            "earlier answers become history: only the last one is trained on",
         ),
         _ => into_turns(example),
     }
@@ -89,7 +89,7 @@ fn alternating(messages: &[Message]) -> Result<Vec<(String, String)>, String> {
             ["user"] => pairs.push((plain(&pair[0])?, String::new())),
             roles => {
                 return Err(format!(
-                    "turns of {} follow each other, and Alpaca has a question and an answer in turns",
+                    "consecutive turns of {}: Alpaca alternates question and answer",
                     roles.join(" and ")
                 ));
             }

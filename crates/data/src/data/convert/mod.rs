@@ -78,7 +78,7 @@ fn into_turns(example: &Example) -> Option<&'static str> {
         Content::Text(_) | Content::Chat(_) => return None,
     };
     matches!(prompt, Turns::Text(_)).then_some(
-        "plain prompts and answers are turns of a conversation now: a chat template goes around them",
+        "plain prompts and answers become turns of a conversation: a chat template will wrap them",
     )
 }
 
@@ -121,7 +121,7 @@ fn one_text(side: &Turns, what: &str) -> Result<String, String> {
         Turns::Messages(messages) => match messages.as_slice() {
             [message] => plain(message),
             messages => Err(format!(
-                "its {what} has {} turns, and this format has one text for it",
+                "its {what} has {} turns, but this format has one text for it",
                 messages.len()
             )),
         },
@@ -133,7 +133,7 @@ fn plain(message: &Message) -> Result<String, String> {
     match message.extra.keys().next() {
         None => Ok(message.content.clone()),
         Some(key) => Err(format!(
-            "a turn of {} has `{key}`, which this format has no place for",
+            "a turn of {} has `{key}`, which this format cannot represent",
             message.role
         )),
     }
@@ -142,7 +142,7 @@ fn plain(message: &Message) -> Result<String, String> {
 fn no_tools(example: &Example) -> Result<(), String> {
     match example.tools {
         None => Ok(()),
-        Some(_) => Err("it offers tools, which this format has no place for".into()),
+        Some(_) => Err("it offers tools, which this format cannot represent".into()),
     }
 }
 

@@ -97,16 +97,16 @@ fn last_answer(messages: &[Message]) -> Result<(&[Message], &Message), String> {
             Ok((prompt, answer))
         }
         Some((last, _)) if last.role != "assistant" => Err(format!(
-            "it ends with a turn of {}, and the completion is an answer",
+            "it ends with a turn of {}, but the completion must be an answer",
             last.role
         )),
-        _ => Err("nothing stands in front of its answer, and this format has a prompt".into()),
+        _ => Err("nothing precedes its answer, but this format needs a prompt".into()),
     }
 }
 
 fn change(example: &Example) -> Option<&'static str> {
     earlier_answers(
         example,
-        "earlier answers of a conversation are part of its prompt: training learns from the last one alone",
+        "earlier answers become part of the prompt: only the last one is trained on",
     )
 }

@@ -73,12 +73,12 @@ fn answer(side: &Turns) -> Result<Value, String> {
         [message] => match turn(message)?.as_slice() {
             [turn] => Ok(turn.clone()),
             _ => Err(
-                "an answer has text and tool calls, and ShareGPT's pairs have one turn a side"
+                "an answer has text and tool calls, but ShareGPT pairs have one turn per side"
                     .into(),
             ),
         },
         messages => Err(format!(
-            "an answer has {} turns, and ShareGPT's pairs have one a side",
+            "an answer has {} turns, but ShareGPT pairs have one per side",
             messages.len()
         )),
     }
@@ -109,7 +109,7 @@ fn turn(message: &Message) -> Result<Vec<Value>, String> {
             ("tool_call_id" | "name", _) if from == "observation" => {}
             (key, _) => {
                 return Err(format!(
-                    "a turn of {} has `{key}`, which ShareGPT has no place for",
+                    "a turn of {} has `{key}`, which ShareGPT cannot represent",
                     message.role
                 ));
             }

@@ -56,7 +56,7 @@ fn a_conversation_in_every_format_that_can_say_it() {
     );
     let change = |id: &str| find(id).unwrap().change(&example);
     for id in ["prompt_completion", "alpaca"] {
-        assert!(change(id).unwrap().contains("last one alone"), "{id}");
+        assert!(change(id).unwrap().contains("only the last one"), "{id}");
     }
     assert_eq!((change("messages"), change("sharegpt")), (None, None));
     assert!(
@@ -139,7 +139,7 @@ fn a_question_and_its_answer_stay_turns_and_texts_stay_texts() {
             vec![("user", "hi"), ("assistant", "hello"), ("user", "bye")],
             "ends with a turn of user",
         ),
-        (vec![("assistant", "hello")], "in front of its answer"),
+        (vec![("assistant", "hello")], "precedes its answer"),
     ] {
         let refused = written("prompt_completion", &chat(&turns)).unwrap_err();
         assert!(refused.contains(why), "{refused}");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 pub const WRITER: Writer = Writer {
     id: "text",
-    about: "the column text alone",
+    about: "only the column text",
     write,
     change: |_| None,
 };

@@ -101,7 +101,7 @@ proptest! {
             data.fill_train(&mut batch, 5, micro_step, batch_size);
             seen(&batch, &mut counts);
         }
-        // Each third was cut: parts of long documents of which nothing is supervised are left out.
+        // Each third was cut: parts of long documents of which nothing is supervised are skipped.
         let document = documents(&lens, 0);
         for document in &document {
             for (id, supervised) in document.ids.iter().zip(&document.supervised).skip(1) {

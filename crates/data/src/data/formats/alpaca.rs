@@ -10,7 +10,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "alpaca",
         title: "Alpaca",
-        summary: "instruction, input and output, with system and history where there are any.",
+        summary: "instruction, input and output, with optional system and history.",
         source: "Stanford Alpaca (Taori et al. 2023); LLaMA-Factory's data/README.md",
     },
     parts: &[
@@ -61,7 +61,7 @@ fn history(row: &Row<'_>) -> Result<Vec<Message>, RowFault> {
         let pair = round.as_array().map(Vec::as_slice);
         let Some([Value::String(asked), Value::String(answered)]) = pair else {
             let what = format!("{}: a round is {}", found.column, kind(round));
-            return Err(row.fault(what, r#"a round is ["what was asked", "what was answered"]"#));
+            return Err(row.fault(what, r#"a round is ["question", "answer"]"#));
         };
         messages.push(Message::new("user", asked));
         messages.push(Message::new("assistant", answered));

@@ -39,12 +39,12 @@ impl Columns {
         let turned = self.0.get(unknown).filter(|v| parts.contains(&v.as_str()));
         let fix = match (turned, nearest(unknown, parts.iter().copied())) {
             (Some(part), _) => {
-                format!("the part stands first: data.columns: {{{part}: {unknown}}}")
+                format!("the part comes first: data.columns: {{{part}: {unknown}}}")
             }
             (None, Some(near)) => format!("did you mean {near}? Its parts: {}", parts.join(", ")),
             (None, None) => format!("its parts: {}", parts.join(", ")),
         };
-        let what = format!("names the part `{unknown}`, which the format {format} does not have");
+        let what = format!("names the part `{unknown}`, which format {format} does not have");
         Err(DataError::source("data.columns", what, fix))
     }
 }

@@ -60,8 +60,8 @@ impl fmt::Display for Detection {
         }
         match self.grounds {
             Grounds::Rows => write!(f, ", {}", self.share())?,
-            Grounds::Method => write!(f, ", {}, as the method learns from them", self.share())?,
-            Grounds::Spec => write!(f, ", as the spec says")?,
+            Grounds::Method => write!(f, ", {}, as the method needs", self.share())?,
+            Grounds::Spec => write!(f, ", from the spec")?,
             Grounds::PlainText => write!(f, ", a document a file")?,
         }
         if !self.others.is_empty() {
@@ -194,7 +194,7 @@ pub fn detect(
                 file,
                 format!("could be {} (columns: {names})", equal.join(" or ")),
                 format!(
-                    "say which: data.format: {}",
+                    "choose one: data.format: {}",
                     equal.join(", or data.format: ")
                 ),
             ))
@@ -255,14 +255,14 @@ fn several(
     };
     let other = sample.iter().find(is_other);
     let at = other.map_or_else(String::new, |record| {
-        format!("; the first other one is {}", record.place)
+        format!("; the first that differs is {}", record.place)
     });
     let file = sample.first().map_or("", |record| &record.place.file);
     DataError::source(
         file,
-        format!("holds rows that differ: {}{at}", told.join(", ")),
+        format!("has rows of different formats: {}{at}", told.join(", ")),
         format!(
-            "a source for each format; or data.format: {} with data.on_bad_row: skip, which leaves the others out",
+            "use one source per format; or data.format: {} with data.on_bad_row: skip, which skips the others",
             rare.iter()
                 .max_by_key(|c| c.fitting)
                 .map_or("FORMAT", |c| c.format.word())
@@ -298,7 +298,7 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     }
     if let Some((part, gone)) = columns.iter().find(|(_, c)| !first.fields.contains_key(*c)) {
         let what = format!(
-            "has no column {}, which is named for the part `{part}`; it has {names}",
+            "has no column {}, which is mapped to the part `{part}`; it has {names}",
             one_line(gone)
         );
         let fix = match nearest(gone, first.fields.keys().map(String::as_str)) {
@@ -311,10 +311,10 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     }
     if let Some(column) = turns_as_text(first) {
         let what = format!(
-            "holds text in the column {}, and turns are a list of objects",
+            "has text in the column {}, but turns are a list of objects",
             one_line(column)
         );
-        let fix = "a cell of a table in text holds text alone: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
+        let fix = "a text table can only hold text: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
         return DataError::source(&first.place, what, fix);
     }
     let known = |name: &str| {
@@ -323,8 +323,8 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     };
     let empty = |(name, value): &(&String, &Value)| value.is_null() && known(name);
     if let Some((name, _)) = first.fields.iter().find(empty) {
-        let what = format!("holds nothing in the column {}: it is null", one_line(name));
-        let fix = "leave such rows out: llmtui data clean FILE --out COPY.jsonl";
+        let what = format!("has only null in the column {}", one_line(name));
+        let fix = "drop such rows: llmtui data clean FILE --out COPY.jsonl";
         return DataError::source(&first.place, what, fix);
     }
     let mut best: Option<(usize, FormatId, String)> = None;
@@ -373,10 +373,10 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     let fix = match best {
         Some((_, _, mapping)) => mapping,
         None => format!(
-            "say data.format and data.columns: {{part: column}} (of a text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
+            "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
             all.join(", ")
         ),
     };
-    let what = format!("has columns that no format knows: {names}");
+    let what = format!("columns match no known format: {names}");
     DataError::source(&first.place, what, fix)
 }

@@ -8,7 +8,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "hh_rlhf",
         title: "hh-rlhf transcripts",
-        summary: "A chosen and a rejected transcript with Human: and Assistant: in front of the turns.",
+        summary: "A chosen and a rejected transcript with Human: and Assistant: before the turns.",
         source: "Anthropic's hh-rlhf (arXiv 2204.05862)",
     },
     parts: &[
@@ -42,8 +42,8 @@ fn transcript(row: &Row<'_>, part: &str) -> Result<Vec<Message>, RowFault> {
     let text = row.text(part)?;
     if !begins_with(&text, HUMAN) {
         let start: String = text.chars().take(24).collect();
-        let what = format!("{part}: a transcript that begins with `{start}`");
-        return Err(row.fault(what, "transcripts begin with `Human:`; for other texts: data.format: preference_implicit"));
+        let what = format!("{part}: a transcript that starts with `{start}`");
+        return Err(row.fault(what, "transcripts start with `Human:`; for other texts: data.format: preference_implicit"));
     }
     // The first mark may lack its empty line.
     let mut rest = text.trim_start().trim_start_matches("Human:");

@@ -8,7 +8,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "instruction_response",
         title: "Instruction and response",
-        summary: "A question or instruction and its answer, with context where there is any.",
+        summary: "A question or instruction and its answer, with optional context.",
         source: "Databricks Dolly 15k; OpenOrca; MetaMathQA",
     },
     parts: &[

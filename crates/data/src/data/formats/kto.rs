@@ -36,7 +36,7 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
         let mut messages = with_system(row.messages("messages")?, system);
         let last = messages.pop().filter(|m| m.role == "assistant" && !messages.is_empty());
         let answer = last.ok_or_else(|| {
-            let fix = "the label judges the last turn, which must be the assistant's answer to something";
+            let fix = "the label applies to the last turn, which must be an assistant's answer";
             row.fault("a conversation that does not end with an answer", fix)
         })?;
         return Ok(Content::Labelled {

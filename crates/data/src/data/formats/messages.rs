@@ -29,8 +29,8 @@ pub(super) const FORMAT: Format = Format {
 pub(super) fn conversation(row: &Row<'_>, part: &str) -> Result<Content, RowFault> {
     let messages = with_system(row.messages(part)?, row.optional_text("system")?);
     if !messages.iter().any(|m| m.role == "assistant") {
-        let fix = "for prompts without answers: data.format: prompt_only; else drop such rows";
-        return Err(row.fault("a conversation in which the assistant says nothing", fix));
+        let fix = "for prompts without answers use data.format: prompt_only; else drop such rows";
+        return Err(row.fault("a conversation without an assistant turn", fix));
     }
     Ok(Content::Chat(messages))
 }

@@ -190,7 +190,7 @@ pub fn read(format: FormatId, record: &Record, columns: &Columns) -> Result<Exam
         Some(_) => true,
     };
     if let Some(name) = MEDIA.iter().find(|name| has_media(name)) {
-        let what = format!("the row has {name}, and models here read text alone");
+        let what = format!("the row has {name}, but only text is supported");
         return Err(row.fault(what, "drop such rows (data.on_bad_row: skip) or the column"));
     }
     let content = (format.read)(&row)?;

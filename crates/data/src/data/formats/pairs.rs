@@ -25,9 +25,10 @@ pub(super) fn split(row: &Row<'_>, chosen: Turns, rejected: Turns) -> Result<Con
                 .find(|i| chosen[*i] != rejected[*i])
                 .unwrap_or(most);
             if at == 0 {
-                let fix = "both must begin with the same messages; else give the prompt a column of its own";
+                let fix =
+                    "both must start with the same messages; or put the prompt into its own column";
                 return Err(row.fault(
-                    "chosen and rejected begin differently: there is no prompt",
+                    "chosen and rejected have no common start, so there is no prompt",
                     fix,
                 ));
             }
@@ -65,6 +66,6 @@ fn common_text(a: &str, b: &str) -> usize {
 pub(super) fn same(row: &Row<'_>) -> RowFault {
     row.fault(
         "chosen and rejected are the same",
-        "drop such rows, or data.on_bad_row: skip: they prefer nothing",
+        "drop such rows, or data.on_bad_row: skip: they express no preference",
     )
 }

@@ -10,7 +10,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "preference",
         title: "Preference",
-        summary: "A prompt, the answer that was chosen and the one that was rejected.",
+        summary: "A prompt with a chosen and a rejected answer.",
         source: "TRL's preference type with an explicit prompt; LLaMA-Factory's ranking",
     },
     parts: &[

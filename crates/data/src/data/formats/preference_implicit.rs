@@ -8,7 +8,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "preference_implicit",
         title: "Preference without a prompt column",
-        summary: "A chosen and a rejected conversation or text; how both begin is the prompt.",
+        summary: "A chosen and a rejected conversation or text; their common start is the prompt.",
         source: "TRL's preference type with an implicit prompt (extract_prompt)",
     },
     parts: &[

@@ -8,7 +8,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "prompt_completion",
         title: "Prompt and completion",
-        summary: "A prompt and its completion, as texts that follow each other or as messages.",
+        summary: "A prompt and its completion, as consecutive texts or as messages.",
         source: "TRL's prompt-completion type; OpenAI's first fine-tuning format",
     },
     parts: &[

@@ -10,8 +10,8 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "prompt_only",
         title: "Prompts",
-        summary: "Prompts for PPO, GRPO and RLOO, with the right answer where there is one.",
-        source: "TRL's prompt-only type; GSM8K (arXiv 2110.14168): the answer stands behind ####",
+        summary: "Prompts for PPO, GRPO and RLOO, with the correct answer if there is one.",
+        source: "TRL's prompt-only type; GSM8K (arXiv 2110.14168): the answer follows ####",
     },
     parts: &[
         required("prompt", &["prompt", "question", "problem"], Shape::Prose),

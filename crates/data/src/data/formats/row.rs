@@ -76,15 +76,15 @@ impl<'a> Row<'a> {
         let names = column_names(columns.keys());
         if let Some(said) = self.columns.get(part) {
             let what = match columns.get(said) {
-                Some(_) => format!("the column {said}, named for `{part}`, is null"),
-                None => format!("no column {said}, which was named for `{part}`; found: {names}"),
+                Some(_) => format!("the column {said}, mapped to `{part}`, is null"),
+                None => format!("no column {said}, which is mapped to `{part}`; found: {names}"),
             };
             let near = nearest(said, columns.keys().map(String::as_str)).filter(|n| *n != said);
             return self.fault(
                 what,
                 match near {
                     Some(near) => format!("data.columns: {{{part}: {}}}", one_line(near)),
-                    None => "name a column that every row has, or data.on_bad_row: skip".into(),
+                    None => "name a column that every row has, or set data.on_bad_row: skip".into(),
                 },
             );
         }
@@ -133,11 +133,7 @@ impl<'a> Row<'a> {
     }
 
     pub fn wrong(&self, found: Found<'_>, expected: &str, got: &Value) -> RowFault {
-        let what = format!(
-            "{}: found {} where {expected} should stand",
-            found.column,
-            kind(got)
-        );
+        let what = format!("{}: expected {expected}, found {}", found.column, kind(got));
         let part = self
             .format
             .parts
@@ -160,7 +156,7 @@ impl<'a> Row<'a> {
                     "if it is another column: data.columns: {{{part}: {}}}",
                     one_line(name)
                 ),
-                None => "correct the row, or another data.format".into(),
+                None => "fix the row, or use another data.format".into(),
             },
         )
     }

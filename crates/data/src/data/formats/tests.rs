@@ -352,12 +352,12 @@ fn prompts_alone_and_with_answers() {
         (
             Unit::Prompt,
             FormatId::PromptOnly,
-            "prompt_only (prompt from question, answer), by the first row, as the method learns from them; could also be instruction_response",
+            "prompt_only (prompt from question, answer), by the first row, as the method needs; could also be instruction_response",
         ),
         (
             Unit::Text,
             FormatId::InstructionResponse,
-            "instruction_response (instruction from question, response from answer), by the first row, as the method learns from them; \
+            "instruction_response (instruction from question, response from answer), by the first row, as the method needs; \
              could also be prompt_only",
         ),
     ] {
@@ -477,7 +477,7 @@ fn wrong_turns_say_which_and_what_would_be_right() {
     let chat = |turn: Value| json!({"messages": [{"role": "user", "content": "a"}, turn]});
     let wrong = |turn: Value| fault(FormatId::Messages, chat(turn));
     let (what, fix) = wrong(json!({"role": "asistant", "content": "b"}));
-    assert_eq!(what, "a.jsonl:1: messages [2]: nobody is called `asistant`");
+    assert_eq!(what, "a.jsonl:1: messages [2]: unknown role `asistant`");
     assert_eq!(fix, "did you mean assistant?");
     assert!(
         wrong(json!({"speaker": "x", "words": "b"}))
@@ -503,7 +503,7 @@ fn wrong_turns_say_which_and_what_would_be_right() {
     assert!(
         wrong(json!({"role": "user", "content": "b"}))
             .0
-            .contains("assistant says nothing")
+            .contains("without an assistant turn")
     );
     assert!(
         fault(FormatId::Messages, json!({"messages": []}))
@@ -527,10 +527,7 @@ fn a_known_column_without_a_value_is_named() {
     let rows = [record(json!({"text": null})), record(json!({"text": null}))];
     let error = detect(&rows, &Columns::default(), None).unwrap_err();
     let words = error.to_string();
-    assert!(
-        words.contains("nothing in the column text: it is null"),
-        "{words}"
-    );
+    assert!(words.contains("only null in the column text"), "{words}");
 }
 
 #[test]
@@ -662,7 +659,7 @@ fn rows_of_several_formats_are_counted_by_format() {
         said.contains("1 of 2 text") && said.contains("1 of 2 messages"),
         "{said}"
     );
-    assert!(said.contains("; the first other one is "), "{said}");
+    assert!(said.contains("; the first that differs is "), "{said}");
     assert!(error.hint().contains("data.on_bad_row: skip"), "{error}");
     // Answers that are null leave prompts behind, which only a method with rewards wants.
     let answered = || record(json!({"prompt": "a", "completion": "b"}));

@@ -8,7 +8,7 @@ pub(super) const FORMAT: Format = Format {
     entry: Entry {
         id: "text",
         title: "Plain text",
-        summary: "A column with text that is supervised as it stands.",
+        summary: "A column with text, all of it supervised.",
         source: "Hugging Face datasets' convention: a column called text",
     },
     parts: &[required("text", &["text", "content"], Shape::Text)],

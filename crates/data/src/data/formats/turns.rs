@@ -69,12 +69,12 @@ fn messages(row: &Row<'_>, found: Found<'_>) -> Result<Vec<Message>, RowFault> {
 /// One turn. `place` says which, for people.
 fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
     let Value::Object(fields) = item else {
-        let what = format!("{place}: found {} where a message should stand", kind(item));
+        let what = format!("{place}: expected a message, found {}", kind(item));
         return Err(row.fault(what, r#"a message is {"role": "user", "content": "…"}"#));
     };
     let (role_key, said) = role(row, fields, place)?;
     let Some((_, role)) = ROLES.iter().find(|(word, _)| *word == said) else {
-        let what = format!("{place}: nobody is called `{said}`");
+        let what = format!("{place}: unknown role `{said}`");
         let near = nearest(said, ROLES.iter().map(|(word, _)| *word));
         return Err(row.fault(what, match near {
             Some(near) => format!("did you mean {near}?"),
@@ -111,7 +111,7 @@ fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
             return Err(row.fault(what, "name its text `content` (or `value`)"));
         }
         Some(other) => {
-            let what = format!("{place}: found {} where its text should stand", kind(other));
+            let what = format!("{place}: expected its text, found {}", kind(other));
             return Err(row.fault(
                 what,
                 "a message's content is a text, or a list of text parts",
@@ -133,14 +133,14 @@ fn role<'a>(
         Some((key, Value::String(said))) => Ok((key, said)),
         Some((key, other)) => {
             let what = format!("{place}: its {key} is {}", kind(other));
-            Err(row.fault(what, "a role is a word: user, assistant, system, tool"))
+            Err(row.fault(what, "a role is a string: user, assistant, system, tool"))
         }
         None => {
             let names = column_names(fields.keys());
             let what = format!("{place}: a message without role; found: {names}");
             Err(row.fault(
                 what,
-                "name who speaks `role` (or `from`) and the text `content` (or `value`)",
+                "use the keys `role` (or `from`) and `content` (or `value`)",
             ))
         }
     }
@@ -184,9 +184,7 @@ fn add_parts(
                 }
             }
             _ => {
-                let what = format!(
-                    "{place}: a part of the kind `{kind}`, and models here read text alone"
-                );
+                let what = format!("{place}: a part of kind `{kind}`, but only text is supported");
                 return Err(row.fault(what, "drop such rows, or data.on_bad_row: skip"));
             }
         }
@@ -241,7 +239,7 @@ pub(super) fn tools(row: &Row<'_>) -> Result<Option<Value>, RowFault> {
     let bad = || {
         row.fault(
             format!(
-                "{}: {} is no list of tools",
+                "{}: {} is not a list of tools",
                 found.column,
                 kind(found.value)
             ),

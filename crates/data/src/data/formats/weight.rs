@@ -10,7 +10,7 @@ const FLAGS: [&str; 2] = ["train", "training"];
 const PARTS: &str = "train_detail";
 
 pub(super) const FIX: &str =
-    "write 1 for a turn that is learned and 0 for one that is only read, or leave the key out";
+    "write 1 for a turn that is trained on and 0 for context only, or remove the key";
 
 /// What a turn says of itself; `None` where it says nothing.
 ///
@@ -19,7 +19,7 @@ pub(super) const FIX: &str =
 pub(in crate::data) fn said(message: &Message) -> Result<Option<bool>, String> {
     if message.extra.contains_key(PARTS) {
         return Err(format!(
-            "`{PARTS}` learns parts of a turn; here a turn is learned whole or not"
+            "`{PARTS}` trains on parts of a turn; here a turn is trained on whole or not at all"
         ));
     }
     for key in WEIGHTS {
@@ -30,7 +30,7 @@ pub(in crate::data) fn said(message: &Message) -> Result<Option<bool>, String> {
             Some(value) if value.as_f64() == Some(1.0) => return Ok(Some(true)),
             Some(other) => {
                 return Err(format!(
-                    "its `{key}` is {other}; a turn is learned (1) or only read (0)"
+                    "its `{key}` is {other}; use 1 (trained on) or 0 (context only)"
                 ));
             }
         }

@@ -35,7 +35,7 @@ impl Kept {
         let kept = self.rows.len() as u64;
         (kept < self.of).then(|| {
             format!(
-                "browsing {} of {} rows: the first ones, then rows with findings",
+                "browsing {} of {} rows: the first ones and rows with findings",
                 crate::base::human::grouped(kept),
                 crate::base::human::grouped(self.of)
             )

@@ -172,7 +172,11 @@ impl Subject {
             .find(|id| id.word() == word.replace('-', "_"));
         let words: Vec<&str> = FormatId::ALL.iter().map(|id| id.word()).collect();
         self.format = Some(*found.ok_or_else(|| {
-            DataError::source("--format", format!("{word} is no format"), words.join(", "))
+            DataError::source(
+                "--format",
+                format!("{word} is not a format"),
+                words.join(", "),
+            )
         })?);
         Ok(())
     }
@@ -246,7 +250,7 @@ impl Subject {
             inspector.set_fix(
                 "unreadable",
                 format!(
-                    "{}: {}; data.on_bad_row: skip does not pass over the rest of a file",
+                    "{}: {}; data.on_bad_row: skip cannot skip the rest of a file",
                     fault.place.file, fault.fix
                 ),
             );
@@ -267,11 +271,11 @@ impl Subject {
         let mut words = feed.notes.clone();
         if let Some(fault) = feed.broken() {
             words.push(format!(
-                "nothing behind {} was looked at: {}",
+                "nothing after {} was inspected: {}",
                 fault.place, fault.what
             ));
         } else if given_up || cut_off {
-            words.push(format!("only the first {rows} rows were looked at"));
+            words.push(format!("only the first {rows} rows were inspected"));
         }
         words
     }

@@ -165,7 +165,7 @@ fn without_a_view_there_are_no_tokens_and_no_checks_of_them() {
     assert_eq!(inspector.see(Ok(row)), Faults::default());
     let (report, _) = inspector.finish();
     assert!(report.tokens.is_none());
-    assert!(!report.passed.contains(&"Rows without a token to learn"));
+    assert!(!report.passed.contains(&"Rows without supervised tokens"));
 }
 
 #[test]

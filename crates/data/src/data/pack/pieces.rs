@@ -77,25 +77,25 @@ impl Account {
         let mut notes = Vec::new();
         if self.split > 0 {
             notes.push(format!(
-                "{source}: {} {longer} and go on in further rows",
+                "{source}: {} {longer} and continue in further rows",
                 grouped(self.split)
             ));
         }
         if self.truncated > 0 {
             notes.push(format!(
-                "{source}: {} {longer} and are truncated: {lost}; a larger model.seq_len or another data.too_long keeps them",
+                "{source}: {} {longer} and are truncated: {lost}; raise model.seq_len or change data.too_long to keep them",
                 grouped(self.truncated)
             ));
         }
         if self.dropped > 0 {
             notes.push(format!(
-                "{source}: {} {longer} and are left out: {lost}",
+                "{source}: {} {longer} and are dropped: {lost}",
                 grouped(self.dropped)
             ));
         }
         if self.nothing_supervised > 0 {
             notes.push(format!(
-                "{source}: {} of {documents} documents are left out because nothing of them is supervised",
+                "{source}: {} of {documents} documents are dropped because nothing in them is supervised",
                 grouped(self.nothing_supervised)
             ));
         }
@@ -104,7 +104,7 @@ impl Account {
 }
 
 /// Cuts documents, given by first token and length, to at most `seq_len` predictions each. An example of several sequences
-/// stays whole: where nothing is left to learn from one of them, all are left out.
+/// stays whole: where nothing is left to learn from one of them, all are skipped.
 pub(crate) fn cut(
     store: &Store,
     documents: &[(u64, u64)],

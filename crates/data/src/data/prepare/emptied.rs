@@ -61,7 +61,7 @@ fn why(tried: &[Tried]) -> (String, String) {
     if how.packing == Packing::Stream {
         return (
             format!(
-                "{}, {} tokens in all, and a row takes {} (model.seq_len + 1)",
+                "{}, {} tokens in total, but a row needs {} (model.seq_len + 1)",
                 counted(unit, examples),
                 grouped(tokens),
                 grouped(how.seq_len as u64 + 1)

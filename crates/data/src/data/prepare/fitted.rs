@@ -91,22 +91,22 @@ fn asked(messages: &[Message]) -> (&[Message], Option<String>) {
 pub(super) fn told(unit: Unit, train_on: TrainOn, content: &Content) -> Option<&'static str> {
     Some(match (unit, content) {
         (Unit::Text, Content::Preference { .. }) => {
-            "of each pair the chosen answer is learned, the rejected one is left out"
+            "trains on the chosen answer of each pair; the rejected one is unused"
         }
         (Unit::Text, Content::Labelled { .. }) => {
-            "answers labelled good are learned, the others are left out"
+            "trains on answers labelled good; the others are unused"
         }
         (Unit::Text, Content::Prompt { .. }) if train_on == TrainOn::All => {
-            "the text of the prompts is learned"
+            "trains on the text of the prompts"
         }
         (Unit::Judged, Content::Preference { .. }) => {
-            "each pair is two labelled answers, the chosen one good and the rejected one bad"
+            "each pair becomes two labelled answers: chosen is good, rejected is bad"
         }
         (Unit::Prompt, Content::Preference { .. } | Content::Labelled { .. }) => {
-            "the prompts alone are used: the model answers them itself"
+            "only the prompts are used: the model generates the answers"
         }
         (Unit::Prompt, Content::Chat(_)) => {
-            "the last turn of each conversation is the known answer, what stands before it the prompt"
+            "the last turn of each conversation is the reference answer, the turns before it the prompt"
         }
         _ => return None,
     })

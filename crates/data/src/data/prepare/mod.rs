@@ -326,22 +326,22 @@ fn layout(
     if of_answers && how.packing != Packing::Padded {
         return Err(DataError::source(
             "data.packing",
-            "pairs and judged answers are laid one sequence a row",
-            "leave data.packing out, or set it to padded",
+            "pairs and judged answers are placed one sequence per row",
+            "remove data.packing, or set it to padded",
         ));
     }
     if how.unit == Unit::Prompt && (how.packing, how.too_long) != (Packing::Padded, TooLong::Drop) {
         return Err(DataError::source(
             "data.packing, data.too_long",
-            "prompts stand alone and stay whole; one that is too long is left out",
-            "leave both out",
+            "prompts are kept separate and whole; too long ones are dropped",
+            "remove both",
         ));
     }
     if of_answers && how.too_long == TooLong::Split {
         return Err(DataError::source(
             "data.too_long",
-            "the parts of an answer cannot be judged one by one",
-            "leave data.too_long out, or set it to truncate, truncate_start or drop",
+            "the parts of an answer cannot be judged separately",
+            "remove data.too_long, or set it to truncate, truncate_start or drop",
         ));
     }
     Ok(how)
@@ -465,14 +465,14 @@ fn held_rows(config: &DataConfig, train: &[Ready]) -> Result<Option<Vec<u64>>, D
         return Ok(Some(hold_out::shares(&rows, wanted)));
     }
     let what = match all {
-        1 => "counts rows, and the data are one text, which is one row".into(),
+        1 => "counts rows, but the data are one text, which is one row".into(),
         all => format!(
-            "would hold out {} rows, and there are {}",
+            "would hold out {} rows, but there are only {}",
             grouped(wanted),
             grouped(all)
         ),
     };
-    let fix = "fewer rows, or leave it out and say a share: data.val_fraction=0.1";
+    let fix = "lower it, or use a fraction instead: data.val_fraction=0.1";
     Err(DataError::source("data.val_rows", what, fix))
 }
 
@@ -481,10 +481,10 @@ fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
     let name = &source.name;
     match (is_cut, source.store.documents()) {
         (true, 1) => format!(
-            "{name}: one document, of which the end is held out for validation; with two or more, whole ones are"
+            "{name}: one document; its end is held out for validation (with several, whole documents are)"
         ),
         (true, _) => format!(
-            "{name}: the end of its text is held out for validation, and a document is cut: whole ones would leave less than a row, or \
+            "{name}: the end of its text is held out for validation, splitting a document: whole ones would leave less than a row, or \
              hold out more than twice data.val_fraction"
         ),
         (false, _) => {

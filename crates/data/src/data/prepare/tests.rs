@@ -42,7 +42,7 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
     for train_on in [TrainOn::All, TrainOn::Assistant] {
         let data = open(train_on, "auto");
         let told = data.notes.join("\n");
-        assert!(told.contains("go on in further rows"), "{told}");
+        assert!(told.contains("continue in further rows"), "{told}");
         let lost = &data.learning.as_ref().unwrap().losses;
         assert!(lost.iter().all(|loss| loss.conversations), "{lost:?}");
         let book = &data.sources()[1];
@@ -124,17 +124,17 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
         Dataset::open(&config, request).map_err(|e| e.to_string())
     };
     for (name, unit, examples, said) in [
-        ("pairs", Unit::Text, 60, "the chosen answer is learned"),
-        ("judged", Unit::Text, 40, "labelled good are learned"),
+        ("pairs", Unit::Text, 60, "trains on the chosen answer"),
+        ("judged", Unit::Text, 40, "trains on answers labelled good"),
         (
             "pairs",
             Unit::Judged,
             60,
-            "each pair is two labelled answers",
+            "each pair becomes two labelled answers",
         ),
-        ("pairs", Unit::Prompt, 60, "the prompts alone"),
-        ("judged", Unit::Prompt, 60, "the prompts alone"),
-        ("chats", Unit::Prompt, 60, "the known answer"),
+        ("pairs", Unit::Prompt, 60, "only the prompts"),
+        ("judged", Unit::Prompt, 60, "only the prompts"),
+        ("chats", Unit::Prompt, 60, "the reference answer"),
     ] {
         let data = open(name, unit).unwrap();
         let told = data.notes.join("\n");
@@ -176,7 +176,7 @@ fn rows_that_are_too_long_ask_for_longer_rows() {
     let pair = format!(r#"{{"prompt": "{long}", "chosen": "yes", "rejected": "no"}}"#);
     let text = emptied(Unit::Ranked, &pair, 32);
     assert!(
-        text.contains("all 6 pairs are longer than a row and are left out"),
+        text.contains("all 6 pairs are longer than a row and are dropped"),
         "{text}"
     );
     let text = emptied(Unit::Pair, &pair, 32);
@@ -243,15 +243,12 @@ fn tools_without_a_place_and_weights_of_turns_are_told() {
     };
     let data = open("chatml");
     let told = data.notes.join("\n");
-    let expected = "leaves out the tools of 20 of 20 rows; 20 of 40 answers only call a tool and come out empty";
+    let expected = "drops the tools of 20 of 20 rows; 20 of 40 answers are only a tool call and come out empty";
     assert!(
         told.contains(expected) && told.contains("data.template=qwen"),
         "{told}"
     );
-    assert!(
-        told.contains("20 rows give a weight to turns of a user"),
-        "{told}"
-    );
+    assert!(told.contains("20 rows set a weight on user"), "{told}");
     let learning = data.learning.unwrap();
     let counts = (
         learning.without_tools,
@@ -367,7 +364,7 @@ fn held_out_rows_may_be_counted_over_all_sources() {
     assert_eq!(data.val_windows(), 1);
     let error = open(serde_json::json!([{"path": few}]), 30).unwrap_err();
     let told = format!("{error}; {}", error.hint());
-    assert!(told.contains("30 rows, and there are 30"), "{told}");
+    assert!(told.contains("30 rows, but there are only 30"), "{told}");
     let text = dir.path().join("book.txt");
     std::fs::write(&text, "a line of a book\n".repeat(50)).unwrap();
     let error = open(serde_json::json!([{"path": text}]), 3).unwrap_err();

@@ -54,7 +54,7 @@ impl Tokenizing<'_> {
         let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
         let rows = self.open(source, most)?;
         if most.is_some() && rows.rows().kind() == "text" {
-            let fix = "leave data.max_rows and its fraction out, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
+            let fix = "remove data.max_rows and its fraction, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
             return Err(DataError::source(
                 name,
                 "is plain text, which has no rows",
@@ -277,14 +277,14 @@ fn without_tools(name: &str, tally: &Tally) -> Option<String> {
     let calls = match tally.empty_calls {
         0 => String::new(),
         n => format!(
-            "; {} of {} answers only call a tool and come out empty",
+            "; {} of {} answers are only a tool call and come out empty",
             grouped(n),
             grouped(tally.answers)
         ),
     };
     (tally.without_tools > 0).then(|| {
         format!(
-            "{name}: the template leaves out the tools of {} of {} rows{calls}; {TOOLS_FIX}",
+            "{name}: the template drops the tools of {} of {} rows{calls}; {TOOLS_FIX}",
             grouped(tally.without_tools),
             grouped(tally.rows)
         )
@@ -312,31 +312,31 @@ fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
     let counts = renderer.counts();
     if counts.special_tokens_in_data > 0 {
         notes.push(format!(
-            "{name}: {} rows spell special tokens in their own text; the model sees them as such",
+            "{name}: {} rows contain special tokens as text; the model sees them as special tokens",
             counts.special_tokens_in_data
         ));
     }
     if counts.empty_answers > 0 {
         notes.push(format!(
-            "{name}: {} rows have an empty answer: a model learns to say nothing from them; llmtui data clean FILE --out COPY.jsonl leaves them out",
+            "{name}: {} rows have an empty answer: they teach the model to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
             grouped(counts.empty_answers)
         ));
     }
     if counts.weights_of_others > 0 {
         notes.push(format!(
-            "{name}: {} rows give a weight to turns of a user or the system: the assistant's alone are learned; data.train_on: all learns every turn",
+            "{name}: {} rows set a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
             grouped(counts.weights_of_others)
         ));
     }
     if counts.earlier_answers > 0 && rows.detection().format == FormatId::Alpaca {
         notes.push(format!(
-            "{name}: {} rows have a history: its answers are read, the last one alone is learned; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, of which every answer is",
+            "{name}: {} rows have a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
             grouped(counts.earlier_answers)
         ));
     }
     if counts.merged_boundaries > 0 {
         notes.push(format!(
-            "{name}: in {} rows the completion changes the prompt's last token: end prompts where a token ends, e.g. with a newline",
+            "{name}: in {} rows the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
             counts.merged_boundaries
         ));
     }

@@ -5,7 +5,7 @@ use crate::data::chat::{GenerationPrompt, Template};
 use serde_json::Value;
 use std::ops::Range;
 
-pub const UNSTABLE_FIX: &str = "use a template with {% generation %} around what the assistant writes, a built-in one if it fits, or data.train_on: all";
+pub const UNSTABLE_FIX: &str = "use a template with {% generation %} around the assistant's text, a built-in one if it fits, or data.train_on: all";
 
 /// For each token whether it is supervised: those that stand for a byte of a span, as transformers' assistant masks have it.
 /// The first token of a document never is: nothing precedes it.
@@ -57,7 +57,7 @@ pub fn by_growth(
             return Err(unstable(
                 template,
                 at,
-                "it prints earlier turns otherwise once others follow",
+                "it renders earlier turns differently once others follow",
             ));
         }
         let end = turn_end(template, text, before.len(), floor(text, shared));
@@ -74,7 +74,7 @@ fn before_answer(
 ) -> Result<String, String> {
     if turns.is_empty() {
         return Err(
-            "the assistant speaks first, and the template does not mark what it writes".into(),
+            "the assistant has the first turn, and the template does not mark its text".into(),
         );
     }
     template
@@ -180,6 +180,6 @@ mod tests {
         let template = Template::from_jinja("t", "{{ messages[0].content }}").unwrap();
         let messages = [Message::new("assistant", "hi")];
         let error = by_growth(&template, &messages, None, "hi").unwrap_err();
-        assert!(error.contains("speaks first"), "{error}");
+        assert!(error.contains("has the first turn"), "{error}");
     }
 }

@@ -106,7 +106,7 @@ impl Renderer {
             template,
             train_on,
             counters: Counters::default(),
-            template_fix: "name one with data.template: chatml, or plain where the vocabulary has no marks for turns",
+            template_fix: "set data.template: chatml, or plain if the vocabulary has no turn markers",
         }
     }
 
@@ -214,7 +214,7 @@ impl Renderer {
             return Err(RowFault::new(
                 place,
                 "a conversation without turns",
-                "leave the row out",
+                "drop the row",
             ));
         }
         self.notice_special_tokens(&turns::texts(&messages));
@@ -314,7 +314,7 @@ impl Renderer {
         let Some(template) = &self.template else {
             return Err(RowFault::new(
                 place,
-                "a conversation, and no chat template to write it down with",
+                "a conversation, but no chat template to render it",
                 self.template_fix,
             ));
         };

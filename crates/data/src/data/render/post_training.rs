@@ -50,8 +50,8 @@ impl Renderer {
         let Some(margin) = margin else {
             return Err(RowFault::new(
                 place,
-                "the margin is no number",
-                "write a number, 0 for none, or leave the column out",
+                "the margin is not a number",
+                "write a number (0 for none), or remove the column",
             ));
         };
         let [chosen, rejected] = self.pair(example, place)?;

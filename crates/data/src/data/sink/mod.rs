@@ -121,8 +121,8 @@ impl Sink {
         let Some(container) = Container::of(path) else {
             return Err(SinkError::new(
                 path,
-                "its ending names no container that can be written",
-                "end it in .jsonl, .json, .csv, .tsv or .txt, with .gz or .zst behind it if you like",
+                "its extension is not a writable file type",
+                "use .jsonl, .json, .csv, .tsv or .txt, optionally followed by .gz or .zst",
             ));
         };
         if overwrite == Overwrite::No && path.exists() {
@@ -175,7 +175,7 @@ impl Sink {
         if error.kind() != io::ErrorKind::InvalidData {
             return unwritable(path, error);
         }
-        let what = format!("row {} cannot stand here: {error}", self.rows);
+        let what = format!("row {} cannot be written here: {error}", self.rows);
         SinkError::new(path, what, "choose a name that ends in .jsonl")
     }
 }
@@ -284,7 +284,7 @@ mod tests {
         let nested = json!({"messages": [{"role": "user"}]});
         let error = sink.write(nested.as_object().unwrap()).unwrap_err();
         assert!(
-            error.to_string().contains("row 1 cannot stand here"),
+            error.to_string().contains("row 1 cannot be written here"),
             "{error}"
         );
         let mut sink = Sink::create(&dir.path().join("a.txt"), Overwrite::No).unwrap();

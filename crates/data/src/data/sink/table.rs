@@ -50,7 +50,7 @@ fn cell(column: &str, value: Option<&Value>) -> io::Result<String> {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Array(_) | Value::Object(_)) => Err(refusal(format!(
-            "`{column}` is a list or an object, and a cell holds text"
+            "`{column}` is a list or an object, but a cell is text"
         ))),
         Some(value) => Ok(value.to_string()),
     }

@@ -14,7 +14,7 @@ impl Writer for Paragraphs {
         let Some(text) = fields.get("text").and_then(Value::as_str) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "plain text holds rows with the column `text` alone",
+                "plain text can only hold rows with just the column `text`",
             ));
         };
         if self.begun {

@@ -90,7 +90,7 @@ impl SourceConfig {
         if !weight.is_empty() {
             source.weight = weight.parse().map_err(|_| {
                 format!(
-                    "`{weight}` is no weight: write a number above 0, as in `{name} | {subset} | 2`"
+                    "`{weight}` is not a weight: write a number above 0, as in `{name} | {subset} | 2`"
                 )
             })?;
         }
@@ -119,7 +119,7 @@ impl SourceConfig {
     fn checked(self) -> Result<SourceConfig, String> {
         if !(self.weight.is_finite() && self.weight > 0.0) {
             return Err(format!(
-                "a weight of {}: weights are relative and above 0 ([2, 1] makes 66.7 % and 33.3 %); leave a source out that should not count",
+                "a weight of {}: weights are relative and above 0 ([2, 1] makes 66.7 % and 33.3 %); remove a source that should not count",
                 self.weight
             ));
         }
@@ -227,15 +227,16 @@ impl TryFrom<Said> for SourceConfig {
     fn try_from(said: Said) -> Result<SourceConfig, String> {
         let made = said.rows.is_some() || said.shape.is_some() || said.seed.is_some();
         if made && said.synthetic.is_none() {
-            return Err("`rows`, `as` and `seed` belong to `synthetic`, made-up rows".into());
+            return Err("`rows`, `as` and `seed` are only for `synthetic` rows".into());
         }
         if said.synthetic.is_some() && (said.subset.is_some() || said.split.is_some()) {
             return Err(
-                "made-up rows have no `subset` and no `split`; another `seed` makes others".into(),
+                "synthetic rows have no `subset` or `split`; another `seed` gives other rows"
+                    .into(),
             );
         }
         if said.synthetic.is_some() && said.fraction.is_some() {
-            return Err("made-up rows have no `fraction`: `rows` says how many there are".into());
+            return Err("synthetic rows have no `fraction`: `rows` sets their number".into());
         }
         let synthetic = said.synthetic.map(|generator| SyntheticSource {
             rows: said.rows.unwrap_or(DEFAULT_ROWS),
@@ -256,7 +257,7 @@ impl TryFrom<Said> for SourceConfig {
             _ => return Err("a source has one of `path`, `hub`, `name` and `synthetic`".into()),
         };
         if matches!(origin, Origin::Path(_) | Origin::Synthetic(_)) && said.revision.is_some() {
-            return Err("`revision` belongs to data sets of the hub".into());
+            return Err("`revision` is only for hub datasets".into());
         }
         SourceConfig {
             subset: said.subset,
@@ -409,7 +410,7 @@ mod tests {
             assert!(error.contains("above 0 and at most 1"), "{error}");
         }
         let made = json!({"synthetic": "arithmetic", "fraction": 0.5});
-        assert!(read(made).unwrap_err().contains("`rows` says"));
+        assert!(read(made).unwrap_err().contains("`rows` sets"));
     }
 
     #[test]
@@ -448,7 +449,7 @@ mod tests {
         };
         assert_eq!((made.rows, made.shape), (DEFAULT_ROWS, Shape::Completion));
         for (wrong, told) in [
-            (json!({"path": "a", "rows": 5}), "belong to `synthetic`"),
+            (json!({"path": "a", "rows": 5}), "only for `synthetic`"),
             (
                 json!({"synthetic": "arithmetic", "split": "test"}),
                 "another `seed`",

@@ -34,14 +34,14 @@ impl Trouble {
         let (what, fix) = match error.kind() {
             io::ErrorKind::UnexpectedEof => (
                 "the compressed file ends too early".to_string(),
-                "it was cut off: fetch or write it again",
+                "it was truncated: download or write it again",
             ),
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => (
                 format!("cannot be decompressed: {error}"),
-                "the file is damaged: fetch or write it again",
+                "the file is damaged: download or write it again",
             ),
             _ => (
-                format!("cannot be read on: {error}"),
+                format!("cannot be read further: {error}"),
                 "check the disk and the file's permissions",
             ),
         };

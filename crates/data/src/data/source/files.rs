@@ -76,8 +76,8 @@ fn local(
         return Ok(files.into_iter().map(file).collect());
     }
     if !full.is_dir() {
-        let what = "is not a folder, and a subset or a split was asked for";
-        let fix = "name the folder of the data set, or leave subset and split out";
+        let what = "is not a folder, but a subset or a split was requested";
+        let fix = "name the dataset's folder, or drop subset and split";
         return Err(DataError::source(path, what, fix));
     }
     let names = paths::listing(&full);
@@ -140,10 +140,8 @@ fn choose(
         Some(Err(line)) if !by_pattern => {
             return Err(DataError::source(
                 format!("{id}/README.md:{line}"),
-                "describes its subsets in a way that is not understood",
-                format!(
-                    "say the files as a pattern instead of the subset: `{id} | data/train-*.parquet`"
-                ),
+                "describes its subsets in an unsupported way",
+                format!("use a file pattern instead of the subset: `{id} | data/train-*.parquet`"),
             ));
         }
         Some(Ok(card)) => card,

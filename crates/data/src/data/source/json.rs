@@ -51,7 +51,7 @@ fn syntax(text: &str, place: &Place, error: &serde_json::Error) -> Trouble {
     if error.is_eof() {
         return Trouble::row(
             place,
-            format!("half of a JSON value: it ends after {} bytes", text.len()),
+            format!("incomplete JSON: it ends after {} bytes", text.len()),
             "the writer was stopped in the middle of the row: complete it or delete it",
         );
     }
@@ -61,11 +61,11 @@ fn syntax(text: &str, place: &Place, error: &serde_json::Error) -> Trouble {
     let near = excerpt(text, error.line(), at);
     let fix = if near.starts_with("NaN") || near.starts_with("Infinity") || near.starts_with("-Inf")
     {
-        "JSON has no NaN and no infinity: write null (Python: json.dumps(…, allow_nan=False) finds them)"
+        "JSON has no NaN or infinity: write null (Python: json.dumps(…, allow_nan=False) finds them)"
     } else if near.starts_with('\'') || text.trim_start().starts_with("{'") {
         "this is Python, not JSON: write it with json.dumps"
     } else {
-        "one JSON object a row; `python3 -m json.tool` or `jq .` find the place"
+        "write one JSON object per row; `python3 -m json.tool` or `jq .` find the error"
     };
     let what = format!("bad JSON at byte {}: {cause}, near `{near}`", at + 1);
     Trouble::row(place, what, fix)
@@ -91,12 +91,10 @@ fn not_an_object(place: &Place, value: &Value) -> Trouble {
         Value::Null => ("null", "delete the row"),
         _ => ("a plain value", r#"give it a name: {"text": "…"}"#),
     };
-    let what = format!("found {kind} where a row, an object with named columns, should stand");
+    let what = format!("expected a row (an object with named columns), found {kind}");
     // One among others has their columns, or none.
     let fix = match place.row > 1 && fix.starts_with("give") {
-        true => {
-            "write it as the rows above it, or delete it; data.on_bad_row: skip leaves such rows out"
-        }
+        true => "write it like the rows above, or delete it; data.on_bad_row: skip skips such rows",
         false => fix,
     };
     Trouble::row(place, what, fix)

@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, DataError> {
         Ok(bytes) => bytes[..bytes.len().min(4096)].to_vec(),
         Err(e) => {
             let what = format!("cannot be decompressed: {e}");
-            let fix = "the file is damaged or was cut off: fetch or write it again";
+            let fix = "the file is damaged or truncated: download or write it again";
             return Err(DataError::source(path.display(), what, fix));
         }
     };

@@ -167,7 +167,8 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
         true => format!("{text}/*"),
         false => text.to_string(),
     };
-    let paths = glob::glob(&every).map_err(|e| bad(format!("is no pattern: {}", e.msg)))?;
+    let paths =
+        glob::glob(&every).map_err(|e| bad(format!("is not a valid pattern: {}", e.msg)))?;
     let mut files = Vec::new();
     for path in paths {
         let path = path.map_err(|e| DataError::Unreadable {
@@ -183,7 +184,7 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
     }
     files.sort();
     if files.is_empty() {
-        return Err(bad("matches no file".into()));
+        return Err(bad("matches no files".into()));
     }
     if whole {
         one_kind(full.parent().unwrap_or(full), &files)?;
@@ -336,7 +337,7 @@ mod tests {
             assert_eq!(error.hint().contains("relative paths"), relative, "{error}");
         }
         let error = resolve(dir.path(), "*.csv").unwrap_err();
-        assert!(error.to_string().contains("matches no file"));
+        assert!(error.to_string().contains("matches no files"));
         let error = resolve(dir.path(), "deep").unwrap_err();
         assert!(error.to_string().contains("holds no data files"));
         assert!(resolve(dir.path(), "a\0b").is_err() && resolve(dir.path(), " ").is_err());

@@ -115,7 +115,7 @@ fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
     }
     if text.contains("\r\n") {
         notes.push(format!(
-            "{}: lines end in CR LF, and the model will learn to write both",
+            "{}: lines end in CR LF; the model will learn to write both characters",
             path.display()
         ));
     }

@@ -129,7 +129,7 @@ pub(crate) fn open_or_build(
     let mut written = Written::resume(&part);
     if written.tally.rows > 0 {
         notes.push(format!(
-            "{}: goes on after {} rows that were tokenized before",
+            "{}: continues after {} rows tokenized earlier",
             key.source, written.tally.rows
         ));
     }
@@ -253,7 +253,7 @@ fn open(place: &Path, source: &str) -> Result<Entry, DataError> {
     Ok(Entry { store, notes })
 }
 
-/// Notes of a source as notes of another one of the same content. Those that name files of a pattern are left out.
+/// Notes of a source as notes of another one of the same content. Those that name files of a pattern are skipped.
 fn under_the_name(source: &str, made_from: &str, notes: Vec<String>) -> Vec<String> {
     if source == made_from {
         return notes;
@@ -314,7 +314,7 @@ fn changed_word(part: &str) -> &str {
         "template" => "the chat template",
         "train_on" => "data.train_on",
         "on_bad_row" => "data.on_bad_row",
-        "unit" => "what the method takes as one example",
+        "unit" => "what the method uses as one example",
         "reading" => "how the method reads its rows",
         "weights" => "the weights of its turns",
         "lead" | "version" => "how llmtui tokenizes",
@@ -358,7 +358,7 @@ fn damaged(path: &Path, what: &str) -> DataError {
     DataError::source(
         path.display(),
         format!("is damaged: {what}"),
-        "delete it, or run llmtui data cache clear: it will be made again",
+        "delete it, or run llmtui data cache clear: it will be rebuilt",
     )
 }
 
@@ -530,7 +530,7 @@ mod tests {
         assert!(!list(dir.path())[0].whole);
         let resumed = make(dir.path(), &key, 9, &asked).unwrap();
         assert!(
-            resumed.notes[0].contains("goes on after"),
+            resumed.notes[0].contains("continues after"),
             "{:?}",
             resumed.notes
         );

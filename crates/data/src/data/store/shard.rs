@@ -5,7 +5,7 @@
 //! magic (8) · length of the head (8) · head (JSON) · ids (2 or 4 bytes each) · supervised (a bit each) · ends (8 bytes each)
 //! ```
 //!
-//! Each part begins at a multiple of 8. Where every token but the first of each document is supervised, the bits are left out.
+//! Each part begins at a multiple of 8. Where every token but the first of each document is supervised, the bits are skipped.
 
 use crate::base::mapped::Mapped;
 use crate::data::Document;
@@ -186,7 +186,7 @@ impl Shard {
             word.try_into().ok().map(u64::from_le_bytes)
         };
         if all.get(..8) != Some(&MAGIC) {
-            return Err("it is no shard of tokens".into());
+            return Err("it is not a token shard".into());
         }
         let json = word(8)
             .and_then(|len| usize::try_from(len).ok())

@@ -38,18 +38,18 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Most digits of a term.
+    /// Maximum number of digits of a term.
     #[schemars(range(min = 1, max = 9))]
     pub digits: u32,
     /// Terms in a problem.
     #[schemars(range(min = 2, max = 4))]
     pub terms: usize,
-    /// What may stand between them: `add`, `subtract`, `multiply`. One kind a problem.
+    /// Operations: `add`, `subtract`, `multiply`. One kind per problem.
     pub operations: Vec<Operation>,
-    /// Writes the answer's digits from the last to the first: a model then meets each carry when it needs it, and learns
-    /// far sooner.
+    /// Writes the answer's digits in reverse: carries then come in order, and the model learns far
+    /// sooner.
     pub reverse: bool,
-    /// Writes every term with all its digits, zeros in front.
+    /// Pads every term with leading zeros.
     pub pad: bool,
 }
 

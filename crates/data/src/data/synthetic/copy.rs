@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "copy",
     title: "Copying",
-    summary: "A string to say again, or backwards: copy dbac= → dbac.",
+    summary: "Copy a string, or reverse it: copy dbac= → dbac.",
     source: "Jelassi et al. 2024, arXiv:2402.01032",
 };
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "countdown",
     title: "Countdown",
-    summary: "Numbers that make a target, each once: 3 7 25 to 46= → 25+3*7. The reward countdown takes any right one.",
+    summary: "Reach a target using each number once: 3 7 25 to 46= → 25+3*7. The reward countdown accepts any solution.",
     source: "Gandhi et al. 2024, arXiv 2404.03683",
 };
 
@@ -17,10 +17,10 @@ const MAX_NUMBERS: usize = 6;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Numbers of a problem, at least.
+    /// Minimum count of numbers in a problem.
     #[schemars(range(min = 2, max = 6))]
     pub min_numbers: usize,
-    /// Numbers of a problem, at most.
+    /// Maximum count of numbers in a problem.
     #[schemars(range(min = 2, max = 6))]
     pub max_numbers: usize,
     /// The largest number.

@@ -47,7 +47,7 @@ const RULES: &[(&str, &[&str])] = &[
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How deep phrases may stand in phrases: 0 puts the verb beside its subject.
+    /// Maximum nesting of phrases: 0 puts the verb next to its subject.
     #[schemars(range(min = 0, max = 12))]
     pub depth: u32,
 }

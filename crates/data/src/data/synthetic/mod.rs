@@ -207,7 +207,7 @@ impl Iterator for Problems {
             return Some(Err(RowFault::new(
                 &place,
                 fault,
-                "correct the generator's settings",
+                "fix the generator's settings",
             )));
         }
         let Some((problem, wrong)) = self.draw() else {
@@ -215,7 +215,7 @@ impl Iterator for Problems {
             return Some(Err(RowFault::new(
                 &place,
                 format!(
-                    "no new problem in {MAX_DRAWS} draws: these settings know hardly more than {} different ones",
+                    "no new problem in {MAX_DRAWS} draws: these settings give hardly more than {} different ones",
                     self.next
                 ),
                 "ask for fewer rows, or for harder problems",

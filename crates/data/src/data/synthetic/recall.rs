@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "recall",
     title: "Key-value recall",
-    summary: "Keys with values, one of which is asked for: q=4 b=7 x=0; b= → 7.",
+    summary: "Key-value pairs and a query for one key: q=4 b=7 x=0; b= → 7.",
     source: "Arora et al. 2023, arXiv:2312.04927",
 };
 

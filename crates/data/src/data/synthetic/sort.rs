@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "sort",
     title: "Sorting",
-    summary: "Numbers to put in order: sort 31 4 15= → 4 15 31.",
+    summary: "Sort numbers: sort 31 4 15= → 4 15 31.",
     source: "Graves et al. 2014, arXiv:1410.5401",
 };
 

@@ -26,11 +26,11 @@ pub struct Config {
     /// Tokens in the vocabulary, the 256 bytes and the end-of-text token included.
     #[schemars(range(min = 257, max = 1000000))]
     pub vocab_size: usize,
-    /// Whose rule cuts text into words before they are made of byte pairs.
+    /// Pre-tokenizer rule that splits text into words.
     pub split: Split,
-    /// Tokens of your own that are never cut.
+    /// Your own special tokens, never split.
     pub special_tokens: Vec<String>,
-    /// The marks of a chat template, as tokens that are never cut.
+    /// Markers of a chat template as special tokens, never split.
     pub chat_markers: ChatMarkers,
 }
 
@@ -57,7 +57,7 @@ impl super::TokenizerKind for Config {
         let pattern = self.split.pattern();
         let words: PreTokenizerWrapper =
             serde_json::from_value(pattern.pre_tokenizer()).map_err(|e| DataError::Tokenizer {
-                place: "the rule of cutting words".into(),
+                place: "the pre-tokenizer rule".into(),
                 what: e.to_string(),
             })?;
         let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());

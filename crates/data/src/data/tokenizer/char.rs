@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 pub const ENTRY: Entry = Entry {
     id: "char",
     title: "Characters",
-    summary: "One token per distinct character: nothing to train, good for tiny models.",
+    summary: "One token per distinct character: needs no training, good for tiny models.",
     source: "nanoGPT, data/shakespeare_char",
 };
 

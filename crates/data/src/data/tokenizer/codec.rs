@@ -87,7 +87,7 @@ impl Tokenizer {
             if let Some(mark) = mark.as_ref().filter(|mark| self.id(mark).is_none()) {
                 return Err(DataError::Tokenizer {
                     place: super::marks::CONFIG.into(),
-                    what: format!("{role} is {mark:?}, which is no token of the vocabulary"),
+                    what: format!("{role} is {mark:?}, which is not in the vocabulary"),
                 });
             }
         }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "file",
     title: "From a file",
-    summary: "A tokenizer that exists already: tokenizer.json, a model folder, GPT-2's files, SentencePiece, GGUF.",
+    summary: "An existing tokenizer: tokenizer.json, a model folder, GPT-2 files, SentencePiece, GGUF.",
     source: "huggingface/tokenizers",
 };
 
@@ -34,7 +34,7 @@ impl super::TokenizerKind for Config {
     fn learn(&self, _texts: &mut Texts) -> Result<Tokenizer, DataError> {
         Err(DataError::Tokenizer {
             place: self.path.display().to_string(),
-            what: "a tokenizer that exists already learns nothing".into(),
+            what: "an existing tokenizer is not trained".into(),
         })
     }
 }

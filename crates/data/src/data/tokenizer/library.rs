@@ -176,7 +176,7 @@ impl Library {
     ) -> Result<T, DataError> {
         let spoiled = |why: &Overdrawn| {
             fault(&format!(
-                "{why} for {}, as a tokenizer that was crafted to do harm does; use another one",
+                "{why} for {}, as in a malicious tokenizer; use another one",
                 human::bytes(bytes as u64)
             ))
         };

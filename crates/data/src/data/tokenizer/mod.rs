@@ -58,7 +58,7 @@ pub trait TokenizerKind {
 }
 
 crate::base::registry! {
-    /// How text becomes tokens.
+    /// The tokenizer.
     pub enum TokenizerConfig: dyn TokenizerKind { char: Char, bpe: Bpe, unigram: Unigram, wordpiece: Wordpiece, file: File }
 }
 

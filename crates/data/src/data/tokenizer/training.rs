@@ -14,7 +14,7 @@ pub const END_OF_TEXT: &str = "<|endoftext|>";
 /// Texts are counted in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The marks of a chat template, as tokens that are never cut.
+/// Markers of a chat template as special tokens, never split.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

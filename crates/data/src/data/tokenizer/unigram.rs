@@ -16,7 +16,7 @@ use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 pub const ENTRY: Entry = Entry {
     id: "unigram",
     title: "Unigram",
-    summary: "Keeps the pieces that make the text most probable; unseen characters become bytes.",
+    summary: "Keeps the pieces that make the text most probable; falls back to bytes for unseen characters.",
     source: "Kudo 2018, arXiv 1804.10959; SentencePiece",
 };
 
@@ -34,9 +34,9 @@ pub struct Config {
     /// Tokens in the vocabulary, the 256 bytes and the special tokens included.
     #[schemars(range(min = 400, max = 1000000))]
     pub vocab_size: usize,
-    /// Tokens of your own that are never cut.
+    /// Your own special tokens, never split.
     pub special_tokens: Vec<String>,
-    /// The marks of a chat template, as tokens that are never cut.
+    /// Markers of a chat template as special tokens, never split.
     pub chat_markers: ChatMarkers,
 }
 

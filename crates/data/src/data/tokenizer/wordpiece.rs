@@ -13,7 +13,7 @@ use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 pub const ENTRY: Entry = Entry {
     id: "wordpiece",
     title: "WordPiece",
-    summary: "Words and parts of words. Loses line ends and runs of spaces, and has a token for what it does not know.",
+    summary: "Words and word pieces. Loses line ends and repeated spaces, and has an unknown token.",
     source: "Schuster & Nakajima 2012; Devlin et al. 2018 (BERT), arXiv 1810.04805",
 };
 
@@ -27,9 +27,9 @@ pub struct Config {
     /// Tokens in the vocabulary, characters and special tokens included.
     #[schemars(range(min = 100, max = 1000000))]
     pub vocab_size: usize,
-    /// Tokens of your own that are never cut.
+    /// Your own special tokens, never split.
     pub special_tokens: Vec<String>,
-    /// The marks of a chat template, as tokens that are never cut.
+    /// Markers of a chat template as special tokens, never split.
     pub chat_markers: ChatMarkers,
 }
 

@@ -45,18 +45,21 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     Ok(judge(
         &found,
         tokens.len(),
-        &format!("the most frequent stands there {times} times: {shown:?}"),
+        &format!("the most frequent occurs {times} times: {shown:?}"),
     ))
 }
 
 fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
     if found.passages < 100 {
-        let words = format!("{} tokens are too few to tell", grouped(tokens as u64));
+        let words = format!(
+            "{} tokens are too few for a verdict",
+            grouped(tokens as u64)
+        );
         return Finding::unknown(words, "");
     }
     let share = found.again as f64 / found.passages as f64;
     let mut evidence = format!(
-        "{:.1} % of {} passages of {PASSAGE} tokens stand in the first {} tokens of training text more than once",
+        "{:.1} % of {} passages of {PASSAGE} tokens occur more than once in the first {} tokens of training text",
         100.0 * share,
         grouped(found.passages),
         grouped(tokens as u64)
@@ -64,7 +67,7 @@ fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
     if share >= WARN {
         evidence = format!("{evidence}; {example}");
     }
-    let cause = "documents or whole shards are in the data several times: the model memorizes them, and an epoch is shorter than it seems";
+    let cause = "documents or whole shards are duplicated: the model memorizes them, and an epoch is shorter than it seems";
     let fix = "llmtui data clean FILE --drop duplicates; look for a shard that is listed twice";
     match share {
         s if s >= FAIL => Finding::fail(evidence, cause, fix),

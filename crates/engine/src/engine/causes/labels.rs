@@ -38,7 +38,7 @@ struct Counted {
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     if subject.spec.method.needs().unit == Unit::Prompt {
         return Ok(Finding::not_applicable(
-            "the model writes what it learns from",
+            "the model trains on its own completions",
         ));
     }
     let mut counted = Counted::default();
@@ -72,16 +72,16 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
     let empty = counted.empty as f64 / counted.rows.max(1) as f64;
     let shown: String = one_line(&counted.example).chars().take(SHOWN).collect();
     let evidence = format!(
-        "{} of {} targets count ({:.1} %) in {} rows of the run's batches; {} rows have none; the first text that counts: {shown:?}",
+        "{} of {} targets are supervised ({:.1} %) in {} rows of the run's batches; {} rows have none; the first supervised text: {shown:?}",
         grouped(counted.supervised),
         grouped(counted.targets),
         100.0 * share,
         grouped(counted.rows),
         grouped(counted.empty),
     );
-    let fix = "look at rows: llmtui data batches --run RUN --step N, llmtui data inspect";
+    let fix = "inspect rows: llmtui data batches --run RUN --step N, llmtui data inspect";
     if share < FEW || empty > EMPTY_ROWS {
-        let cause = "answers are masked or cut off: most of what is computed teaches nothing";
+        let cause = "answers are masked or truncated: most of the compute is wasted";
         return Finding::fail(
             evidence,
             cause,
@@ -89,7 +89,8 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
         );
     }
     if answers_only && share > ALL {
-        let cause = "only answers should count, and prompts count as well: their end is not found";
+        let cause =
+            "only answers should be supervised, but prompts are too: their end was not found";
         return Finding::warn(
             evidence,
             cause,

@@ -55,13 +55,12 @@ struct Outcome {
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let spec = subject.spec;
     if spec.method.on_policy().is_some() {
-        let why =
-            "rewards of a few rollouts say too little; look at entropy, KL and the clipped share";
+        let why = "rewards of a few rollouts are too noisy; see entropy, KL and the clipped share";
         return Ok(Finding::not_applicable(why));
     }
     if spec.engine.torch().is_some() {
         return Ok(Finding::not_applicable(
-            "the run computes on ranks of PyTorch, and copies would not",
+            "the run uses PyTorch ranks, and copies would not",
         ));
     }
     let mut state = begun(subject, None)?;
@@ -258,21 +257,22 @@ fn judge(outcome: &Outcome) -> Finding {
         .filter(|at| means[*at].is_finite())
         .min_by(|a, b| means[*a].total_cmp(&means[*b]));
     let Some(best) = best else {
-        let cause = "every rate breaks the run: it is not the rate";
-        return Finding::fail(evidence, cause, "look at the data and at train.precision");
+        let cause = "every learning rate fails: the learning rate is not the cause";
+        return Finding::fail(evidence, cause, "check the data and train.precision");
     };
     if outcome.random && outcome.before - means[best] < SHARE * outcome.before {
-        let cause = "even ten times the rate moves nothing: the learning rate is too low by far";
+        let cause = "even ten times the learning rate changes nothing: it is far too low";
         return Finding::warn(
             evidence,
             cause,
-            "the rate of a preset of this size, such as lr=1e-3",
+            "use the learning rate of a preset of this size, such as lr=1e-3",
         );
     }
     let better = clearly(&outcome.after[own], &outcome.after[best]);
     let suggested = human::number(FACTORS[best] * outcome.rate);
     if best > own && better {
-        let cause = "larger steps get further from the same place: the learning rate is too low";
+        let cause =
+            "larger steps make more progress from the same point: the learning rate is too low";
         return Finding::warn(
             evidence,
             cause,
@@ -282,7 +282,7 @@ fn judge(outcome: &Outcome) -> Finding {
     // A lower rate gains at once on any healthy run, as at the end of a schedule: it counts where the own one loses ground.
     let loses = !means[own].is_finite() || means[own] > outcome.before * (1.0 + SHARE);
     if best < own && better && loses {
-        let cause = "the run's own rate loses ground where a lower one gains it: the learning rate is too high";
+        let cause = "the run's own rate gets worse where a lower one improves: the learning rate is too high";
         return Finding::fail(
             evidence,
             cause,
@@ -372,7 +372,7 @@ mod tests {
         // Random weights that nothing moves; weights that have learned may gain as little.
         let far = judged(4.17, [4.17, 4.17, 4.169, 4.168, 4.165]);
         assert!(
-            far.status == Status::Warn && far.cause.contains("by far"),
+            far.status == Status::Warn && far.cause.contains("far too low"),
             "{far:?}"
         );
         assert_eq!(

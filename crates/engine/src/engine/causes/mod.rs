@@ -82,7 +82,7 @@ pub fn test_all(
         on_begin(cause);
         let found = (cause.run)(&subject).unwrap_or_else(|error| {
             Finding::unknown(
-                format!("the test could not be made: {error}"),
+                format!("the test could not be run: {error}"),
                 "see the message",
             )
         });

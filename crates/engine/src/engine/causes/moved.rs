@@ -32,8 +32,8 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     }
     let Some(newest) = subject.newest()? else {
         return Ok(Finding::unknown(
-            "no checkpoint is kept yet",
-            "ask again after the first one",
+            "no checkpoint was saved yet",
+            "run it again after the first one",
         ));
     };
     let begun = subject.revisit.weights(None)?;
@@ -98,7 +98,7 @@ fn judge(ways: &Ways, step: u64) -> Finding {
         return Finding::pass(evidence);
     }
     let names: Vec<String> = still.iter().map(|(block, _)| block.to_string()).collect();
-    let evidence = format!("{evidence}; standing still: block {}", names.join(", "));
+    let evidence = format!("{evidence}; not moving: block {}", names.join(", "));
     match still.len() == blocks.len() {
         true => Finding::fail(evidence, cause, fix),
         false => Finding::warn(evidence, cause, fix),

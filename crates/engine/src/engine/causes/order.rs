@@ -45,7 +45,7 @@ fn judge(places: &[f64]) -> Finding {
     if places.len() < ENOUGH {
         return Finding::unknown(
             format!(
-                "{} steps within the first pass over the data are too few to tell",
+                "{} steps within the first pass over the data are too few for a verdict",
                 places.len()
             ),
             "ask again later",
@@ -57,7 +57,7 @@ fn judge(places: &[f64]) -> Finding {
         grouped(places.len() as u64),
         1.0 / (places.len() as f64).sqrt()
     );
-    let cause = "rows are read in the order of the data: neighbours are alike, and what came first is forgotten";
+    let cause = "rows are read in data order: neighbours are similar, and early data is forgotten";
     let fix = "data.order: shuffled; shuffle the files before training";
     match rank.abs() {
         r if r >= FAIL => Finding::fail(evidence, cause, fix),

@@ -22,15 +22,13 @@ const SHOWN: usize = 120;
 
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let Some(place) = &subject.spec.train.from else {
-        return Ok(Finding::not_applicable(
-            "no start model: nothing was learned before",
-        ));
+        return Ok(Finding::not_applicable("no start model"));
     };
     let gone = |e: String| EngineError::Setup(format!("train.from: {e}"));
     let source = ModelSource::open(place).map_err(|e| gone(e.to_string()))?;
     if !source.has_chat_template() {
         return Ok(Finding::not_applicable(
-            "the start model brings no chat template",
+            "the start model has no chat template",
         ));
     }
     let child = Child::of_this_program();
@@ -56,19 +54,19 @@ fn rendered(template: &Template) -> Result<String, EngineError> {
 
 fn judge(ours: &str, theirs: &str) -> Finding {
     if ours == theirs {
-        return Finding::pass("the run and its start model write a conversation alike");
+        return Finding::pass("the run and its start model render conversations identically");
     }
     let shown = |text: &str| one_line(text).chars().take(SHOWN).collect::<String>();
     let evidence = format!(
-        "the run writes {:?}, the start model {:?}",
+        "the run renders {:?}, the start model {:?}",
         shown(ours),
         shown(theirs)
     );
-    let cause = "the model was trained with other marks around its turns: it must learn them anew, and what answers it elsewhere uses its own";
+    let cause = "the model was trained with other turn markers: it must learn them again, and other programs use its own template";
     Finding::warn(
         evidence,
         cause,
-        "data.template: auto takes the start model's",
+        "data.template: auto uses the start model's",
     )
 }
 

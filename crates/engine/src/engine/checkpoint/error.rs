@@ -41,10 +41,7 @@ impl CheckpointError {
                 io::ErrorKind::NotADirectory
                 | io::ErrorKind::IsADirectory
                 | io::ErrorKind::AlreadyExists => {
-                    format!(
-                        "look into {}: what stands there is in the way",
-                        shown(folder)
-                    )
+                    format!("check {}: something there is in the way", shown(folder))
                 }
                 _ => not_written(&folder.join("step"), source).1,
             },

@@ -90,7 +90,7 @@ impl Fingerprint {
             && then != now
         {
             return Match::Different(format!(
-                "data.val_fraction is {now} and was {then} at the checkpoint: another part of the text is held out"
+                "data.val_fraction is {now} but was {then} at the checkpoint: another part of the text is held out"
             ));
         }
         let mut why = Vec::new();

@@ -50,7 +50,7 @@ pub enum Fault {
     )]
     Newer { path: PathBuf, format: u32 },
     #[error(
-        "{path} has {found} bytes, the manifest says {expected}: the file was cut or changed after it was saved"
+        "{path} has {found} bytes, the manifest says {expected}: the file was truncated or changed after it was saved"
     )]
     Size {
         path: PathBuf,
@@ -65,8 +65,8 @@ pub enum Fault {
 
 impl Fault {
     /// What to do where a damaged folder was to be used as a model.
-    pub const HINT: &str = "take another checkpoint of the run; if the change was yours, delete manifest.json there and the \
-                            folder counts as any other model";
+    pub const HINT: &str = "use another checkpoint of the run; if you made the change, delete its manifest.json, and the \
+                            folder is treated as any other model";
 }
 
 impl Manifest {
@@ -150,7 +150,7 @@ impl Manifest {
         let said: Option<u64> = said.and_then(|digits| digits.parse().ok());
         if said.is_some_and(|step| step != manifest.step) {
             let what = format!(
-                "it is of step {}, the folder's name is of another",
+                "it is of step {}, but the folder is named after another",
                 manifest.step
             );
             return Err(Fault::Malformed(folder.join(FILE), what));
@@ -158,7 +158,7 @@ impl Manifest {
         let unlisted =
             |name: &&&str| !manifest.files.contains_key(**name) && folder.join(name).exists();
         if let Some(name) = OWN.iter().find(unlisted) {
-            let what = format!("it does not list {name}, which is there");
+            let what = format!("it does not list the existing {name}");
             return Err(Fault::Malformed(folder.join(FILE), what));
         }
         for (name, expected) in &manifest.files {

@@ -258,7 +258,7 @@ impl Checkpoints {
             Err(EngineError::Checkpoint(error)) => {
                 let fix = self.fix(&error);
                 let hint =
-                    format!("the older checkpoints are untouched and training goes on; {fix}");
+                    format!("the older checkpoints are intact and training continues; {fix}");
                 cx.port
                     .warn(step, "checkpoint_failed", error.to_string(), &hint);
                 Ok(())
@@ -276,13 +276,13 @@ impl Checkpoints {
     /// the checkpoint before.
     pub fn save_at_the_end(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let kept = self.saved_at.map_or_else(
-            || "no checkpoint was written yet".to_string(),
-            |step| format!("the newest checkpoint is of step {step}"),
+            || "no checkpoint was saved yet".to_string(),
+            |step| format!("the latest checkpoint is at step {step}"),
         );
         self.save(cx).map_err(|error| match error {
             EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => {
                 EngineError::Machine(format!(
-                    "{error}; {kept}. To go on, {}, then: llmtui train --resume {}",
+                    "{error}; {kept}. To continue, {}, then: llmtui train --resume {}",
                     self.fix(&error),
                     shown(cx.job.run_dir.path())
                 ))
@@ -359,7 +359,7 @@ impl Checkpoints {
                 step,
                 "prune_failed",
                 format!("older checkpoints could not be deleted: {error}"),
-                "delete them by hand if the disk fills",
+                "delete them if the disk fills up",
             );
         }
         Ok(())
@@ -413,7 +413,7 @@ impl Checkpoints {
         let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();
         if !kept.contains(&step) {
             return Err(EngineError::Setup(format!(
-                "there is no checkpoint of step {step}; kept are {kept:?}"
+                "there is no checkpoint at step {step}; available: {kept:?}"
             )));
         }
         self.store

@@ -36,7 +36,7 @@ impl BestBy {
         let found = found.ok_or_else(|| {
             let ids: Vec<String> = known.iter().map(|info| one_line(&info.id)).collect();
             EngineError::Setup(format!(
-                "eval.best_by: no evaluation of this run measures {}; it may be {}",
+                "eval.best_by: evaluations of this run do not measure {}; valid: {}",
                 one_line(id),
                 ids.join(", ")
             ))

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Its word after `--format`, its sentence, its types, the default first.
 pub const PEFT: (&str, &str, &[&str]) = (
     "peft",
-    "the adapter of a LoRA, DoRA or QLoRA run alone, for PEFT and the hub; every other format holds it merged into its base",
+    "only the adapter of a LoRA, DoRA or QLoRA run, for PEFT and the hub; every other format merges it into its base",
     FLOATS,
 );
 
@@ -44,15 +44,14 @@ pub fn export_adapter(
         folder.text("README.md", &text)?;
         if let Some(rows) = source.grown {
             folder.note(vec![format!(
-                "it was trained on a vocabulary of {rows} tokens, and its base has fewer rows: with PEFT, \
-                 base.resize_token_embeddings({rows}) comes first, as the card says"
+                "it was trained on a vocabulary of {rows} tokens, but its base has fewer rows: with PEFT, \
+                 call base.resize_token_embeddings({rows}) first, as the card says"
             )]);
         }
         if !source.base_is_public() {
             folder.note(vec![match base {
                 Some(base) => local_base(base),
-                None => "it does not say whose adapter it is: --base-model ORG/NAME names its base"
-                    .into(),
+                None => "its base model is not named: set it with --base-model ORG/NAME".into(),
             }]);
         }
         Ok(())
@@ -67,7 +66,7 @@ fn local_base(base: &str) -> String {
             "its base is {shown}, a model with an adapter of its own, on which PEFT cannot put another one: `llmtui merge --base {shown} --to DIR` makes that base, and --base-model ORG/NAME names it once it is published"
         ),
         false => format!(
-            "its base is {shown}, a place of this machine: --base-model ORG/NAME names it for others"
+            "its base is {shown}, a path on this machine: name it for others with --base-model ORG/NAME"
         ),
     }
 }

@@ -85,7 +85,8 @@ fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {
     let merged = "--format hf exports base and adapter as one model";
     let Some(class) = hf::class_in(path).map_err(wrong)? else {
         return Err(ExportError::Cannot {
-            what: "no model class of transformers computes the base of this adapter, so PEFT has nothing to put it on".into(),
+            what: "no transformers class implements this adapter's base, so PEFT cannot load it"
+                .into(),
             fix: "--format safetensors exports base and adapter as one model, for llmtui".into(),
         });
     };

@@ -84,7 +84,7 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
     let mut out = front(form, about);
     let _ = write!(
         out,
-        "\n# {}\n\nWritten by llmtui {}. What it cannot know is asked for below.\n\n",
+        "\n# {}\n\nWritten by llmtui {}. Placeholders below mark what only the publisher knows.\n\n",
         plain(&form.name),
         env!("CARGO_PKG_VERSION")
     );
@@ -93,10 +93,10 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
     section(
         &mut out,
         "Intended use",
-        &asked("what it is for, and what it must not be used for"),
+        &asked("intended use and out-of-scope use"),
     );
     let mut data = list(&about.datasets);
-    data += &asked("which texts, from where, under which license");
+    data += &asked("sources and licenses of the data");
     section(&mut out, "Training data", &data);
     if !about.procedure.is_empty() {
         section(&mut out, "Training procedure", &table(&about.procedure));
@@ -111,8 +111,8 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
         None => String::new(),
     };
     limits += &match about.license {
-        Some(_) => asked("where it fails, which biases of its data it repeats"),
-        None => asked("where it fails, which biases of its data it repeats, and its license"),
+        Some(_) => asked("known failures and biases of the data"),
+        None => asked("known failures, biases of the data, and its license"),
     };
     section(&mut out, "Limits and license", &limits);
     if !about.environment.is_empty() {
@@ -216,17 +216,15 @@ fn model(source: &Source, dtype: &str) -> String {
     ];
     let opener = kind(model.config()).1;
     let adapted = match source.from.adapter() {
-        Some(_) => {
-            "The adapter that was trained is merged into these weights: they stand alone.\n\n"
-        }
+        Some(_) => "The trained adapter is merged into these weights.\n\n",
         None => "",
     };
     let chat = match source.from.has_chat_template() {
         _ if model.config().is_reward_model() => {
-            "It is a reward model: its one logit says how good a text is, read at the last token that is no padding."
+            "It is a reward model: its single logit scores a text, read at the last non-padding token."
         }
-        true => "It brings a chat template.",
-        false => "It has no chat template: it continues text.",
+        true => "It has a chat template.",
+        false => "It has no chat template: it completes text.",
     };
     format!(
         "{}\n{adapted}{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
@@ -281,7 +279,7 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
         false => id,
     };
     format!(
-        "It is an adapter: small matrices that change the weights of a base model, which is not part of it.\n\n{}\n{note}\
+        "It is an adapter: small matrices that modify the weights of a base model, which is not included.\n\n{}\n{note}\
          ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
          base = {opener}.from_pretrained(\"{id}\"{labels})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n```\n\n\

@@ -21,7 +21,7 @@ pub(super) const FORMAT: Format = Format {
 fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
     let cannot = |what: String| ExportError::Cannot {
         what,
-        fix: "--format hf and --format safetensors write it otherwise".into(),
+        fix: "or use --format hf or --format safetensors".into(),
     };
     let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
     let tokenizer = tokenizer_keys(source)?;
@@ -76,7 +76,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
         );
         return Ok(GgufTokenizer {
             keys: vec![none],
-            notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
+            notes: vec!["the folder has no tokenizer: the file has only the model".into()],
         });
     }
     let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program())

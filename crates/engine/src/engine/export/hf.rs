@@ -15,8 +15,8 @@ pub(super) const FORMAT: Format = Format {
 fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
     if hf::family_of(source.model.config()).is_none() {
         return Err(ExportError::Cannot {
-            what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
-            fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
+            what: "no transformers class implements this combination of parts".into(),
+            fix: "use --format safetensors (for llmtui); docs/models.md lists the families".into(),
         });
     }
     weights(source, options, Naming::Family, folder)?;

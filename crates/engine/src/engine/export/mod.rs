@@ -84,15 +84,13 @@ pub enum ExportError {
         said: String,
         known: String,
     },
-    #[error("{0} is there already and not empty: it is not written over")]
+    #[error("{0} already exists and is not empty")]
     Occupied(PathBuf),
-    #[error("{0} is there, and is no folder: an export makes one")]
+    #[error("{0} exists and is not a folder")]
     NoFolder(PathBuf),
     #[error("the checkpoint is damaged: {0}")]
     Damaged(#[from] Fault),
-    #[error(
-        "{0} has weights that are non-finite: it comes from a run that diverged, or is damaged"
-    )]
+    #[error("{0} has non-finite weights: it comes from a diverged run, or is damaged")]
     NotFinite(PathBuf),
     #[error(transparent)]
     Adapter(#[from] AdapterError),
@@ -108,20 +106,20 @@ impl ExportError {
             ExportError::Io { path, source } => not_made(path, source).1,
             ExportError::Unread { path, source } => not_read(path, source).1,
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
-            ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::Occupied(_) => "choose another folder, or delete this one".into(),
             ExportError::NoFolder(_) => {
-                "name a folder that is not there yet; with --format gguf also a file that ends in .gguf".into()
+                "name a new folder; with --format gguf also a file that ends in .gguf".into()
             }
             ExportError::Damaged(_) => Fault::HINT.into(),
             ExportError::NotFinite(_) => {
-                "take an older checkpoint of the run, or fetch the model again".into()
+                "use an older checkpoint of the run, or download the model again".into()
             }
             ExportError::Adapter(AdapterError::Absent(_)) => {
-                "name a run with adapters, or a folder of PEFT's; a model whose weights all learned is exported whole: --format hf".into()
+                "name a run with adapters, or a PEFT folder; a fully trained model is exported whole: --format hf".into()
             }
             ExportError::Adapter(error @ AdapterError::Unread(_)) => error.hint(),
             ExportError::Adapter(_) => {
-                "docs/models.md says which adapters are read; --format hf exports them merged".into()
+                "docs/models.md lists the supported adapters; --format hf exports them merged".into()
             }
             ExportError::Cannot { fix, .. } => fix.clone(),
         }

@@ -6,7 +6,7 @@ use crate::hf::Naming;
 
 pub(super) const FORMAT: Format = Format {
     word: "safetensors",
-    summary: "a folder for llmtui itself, of any architecture: weights under its own names, config.json with its own words",
+    summary: "a folder for llmtui itself, for any architecture, with its own names in weights and config.json",
     dtypes: FLOATS,
     write,
 };

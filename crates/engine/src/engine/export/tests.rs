@@ -68,7 +68,7 @@ fn a_folder_for_transformers_has_all_its_files_and_loads_again() {
     assert_eq!(back.ids.eos, [7]);
     let card = fs::read_to_string(to.join("README.md")).unwrap();
     assert!(
-        card.contains("GPT2LMHeadModel") && card.contains("brings a chat template"),
+        card.contains("GPT2LMHeadModel") && card.contains("has a chat template"),
         "{card}"
     );
 }
@@ -175,7 +175,9 @@ fn a_model_without_a_class_goes_out_in_our_own_format_alone() {
         &to,
     );
     let error = refused.unwrap_err();
-    assert!(error.to_string().contains("no model class") && error.hint().contains("safetensors"));
+    assert!(
+        error.to_string().contains("no transformers class") && error.hint().contains("safetensors")
+    );
     assert!(
         !to.exists() && !dir.path().join(".out.partial").exists(),
         "nothing is left"

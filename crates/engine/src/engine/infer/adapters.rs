@@ -82,7 +82,7 @@ impl Adapters {
         let words = others.map(|(name, peft, _)| {
             let base = peft.base().map(|base| format!(": {}", one_line(base)));
             format!(
-                "warning: {name} is an adapter of another base{}; its answers here are not those that it was trained to give",
+                "warning: {name} is an adapter of another base{}; its answers here will differ",
                 base.unwrap_or_default()
             )
         });
@@ -106,7 +106,7 @@ impl Adapters {
                     true => "this model has none".to_string(),
                     false => format!("it has {}", self.names().join(", ")),
                 };
-                Some(found.ok_or_else(|| format!("there is no adapter `{name}`; {}", known()))?)
+                Some(found.ok_or_else(|| format!("unknown adapter `{name}`; {}", known()))?)
             }
         };
         model.remove_adapters().map_err(error_text)?;

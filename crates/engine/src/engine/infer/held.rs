@@ -31,7 +31,7 @@ pub enum LoadError {
     #[error("{path}: {}", one_line(&why.to_string()))]
     Tokenizer { path: PathBuf, why: DataError },
     #[error(
-        "{path}: the tokenizer knows {tokenizer} tokens and the model {model}; they belong to different models"
+        "{path}: the tokenizer has {tokenizer} tokens but the model {model}; they belong to different models"
     )]
     Vocabulary {
         path: PathBuf,
@@ -56,21 +56,21 @@ impl LoadError {
                     .into()
             }
             LoadError::Tokenizer { .. } => {
-                "take the model as a folder of Hugging Face, with its tokenizer.json".into()
+                "use the model's Hugging Face folder, with its tokenizer.json".into()
             }
             LoadError::Vocabulary { .. } => {
-                "put the tokenizer files of this model beside it; where tokens were added to its own, a run with train.resize_vocab=true gives them rows"
+                "put this model's tokenizer files into its folder; if tokens were added, a run with train.resize_vocab=true adds their rows"
                     .into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),
             LoadError::Merged { fix, .. } => {
-                format!("leave --adapter out: the model answers with it; {fix}").into()
+                format!("drop --adapter: the model already includes it; {fix}").into()
             }
             LoadError::Adapter(error @ (AdapterError::Unread(_) | AdapterError::Scores(_))) => {
                 error.hint().into()
             }
             LoadError::Adapter(_) => {
-                "name folders with adapter_config.json whose base is this model; llmtui merge makes one model of both".into()
+                "name folders with adapter_config.json whose base is this model; llmtui merge merges both into one model".into()
             }
         }
     }
@@ -180,8 +180,7 @@ impl HeldModel {
             tokens.extend(self.tokenizer.bos().or(self.tokenizer.eos()));
         }
         if tokens.is_empty() {
-            let why =
-                "the prompt is empty, and this model has no token to begin with: type something";
+            let why = "the prompt is empty, and this model has no BOS token: type something";
             return Err(why.into());
         }
         let text = text.to_string();
@@ -192,14 +191,14 @@ impl HeldModel {
     fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<Reading, String> {
         let Some(template) = &self.template else {
             return Err(
-                "this model brings no chat template: it is a base model, which completes texts. Send it a text"
+                "this model has no chat template: it is a base model, which completes text. Send it raw text"
                     .into(),
             );
         };
         let messages: Vec<Message> = turns.iter().map(message).collect();
         // What the assistant has begun to say stands behind the place at which it begins to speak.
         let (before, begun) = match messages.split_last() {
-            None => return Err("the conversation is empty: say something".into()),
+            None => return Err("the conversation is empty: type a message".into()),
             Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
             Some(_) => (messages.as_slice(), ""),
         };
@@ -210,14 +209,14 @@ impl HeldModel {
         let text = render(tools)?;
         if tools.is_some() && render(None)? == text {
             return Err(
-                "this model's chat template has no place for tools: it was not taught to call any"
+                "this model's chat template does not render tools: it was not trained to call any"
                     .into(),
             );
         }
         let text = text + begun;
         let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
-            true => Err("the template made an empty text of the conversation".into()),
+            true => Err("the template rendered the conversation to an empty text".into()),
             false => Ok(Reading { text, tokens }),
         }
     }
@@ -229,7 +228,7 @@ impl HeldModel {
 
     fn rolled(&self) -> String {
         let context = self.model.shape().seq_len;
-        format!("the context of {context} tokens rolled: the beginning is out of sight")
+        format!("the context of {context} tokens rolled: the oldest tokens were dropped")
     }
 }
 
@@ -275,8 +274,8 @@ impl TextModel for HeldModel {
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
         if when_full == WhenFull::Stop && len > context {
             return Err(format!(
-                "the prompt has {len} tokens, more than the context of {context} tokens holds: shorten it, begin a new \
-                 conversation, or let the context roll"
+                "the prompt has {len} tokens, more than the context of {context}: shorten it, start a new conversation, \
+                 or let the context roll"
             ));
         }
         let tokenizer = &self.tokenizer;

@@ -85,7 +85,7 @@ pub trait TextModel {
         match name {
             None => Ok(()),
             Some(_) => Err(
-                "this model has no adapters: llmtui chat MODEL --adapter DIR brings some".into(),
+                "this model has no adapters: load some with llmtui chat MODEL --adapter DIR".into(),
             ),
         }
     }
@@ -265,7 +265,7 @@ impl Desk<'_> {
             }
             _ => self.reject(
                 id,
-                "this engine only answers prompts: it trains nothing".into(),
+                "this engine only answers prompts and does not train".into(),
             ),
         }
         ControlFlow::Continue(())
@@ -288,7 +288,7 @@ impl Desk<'_> {
 
     fn cancel_waiting(&mut self, id: CommandId, target: CommandId) {
         let Some(place) = self.waiting.iter().position(|p| p.id() == target) else {
-            return self.reject(id, format!("no answer {target} is being written"));
+            return self.reject(id, format!("no answer {target} is in progress"));
         };
         self.waiting.remove(place);
         (self.emit)(Event::Accepted { id });

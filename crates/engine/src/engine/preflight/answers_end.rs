@@ -19,13 +19,11 @@ pub const CHECK: Check = Check {
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     if subject.spec.method.needs().unit == Unit::Ranked {
         return Ok(Finding::pass(
-            "answers are scored at their last token; none is written",
+            "answers are scored at their last token; nothing is generated",
         ));
     }
     if subject.spec.method.needs().mask != LossMask::CompletionOnly {
-        return Ok(Finding::pass(
-            "text goes on; it has no answers that must end",
-        ));
+        return Ok(Finding::pass("plain text: there are no answers to end"));
     }
     let tokenizer = &subject.data.tokenizer;
     let names = |ids: &[u32]| tokenizer.decode(ids);
@@ -50,7 +48,7 @@ fn of_cut_marks(finding: Finding, eos: &str) -> Finding {
     if finding.status != Status::Fail {
         return finding;
     }
-    let cause = "the template ends answers with marks that this vocabulary has no tokens for";
+    let cause = "the template ends answers with markers that are not tokens of this vocabulary";
     let fix = format!("-s data.template=plain ends answers with {eos}");
     Finding::fail(finding.evidence, cause, fix)
 }
@@ -64,17 +62,18 @@ fn of_lines(samples: &[Sample], names: &dyn Fn(&[u32]) -> String) -> Option<Find
         last.is_some_and(|id| names(&[*id]).ends_with('\n'))
     };
     let ended = samples.iter().filter(ends).count();
-    let evidence =
-        format!("made-up answers end with their line: the last target in {ended} of {all} samples");
+    let evidence = format!(
+        "synthetic answers end with a line break: the last target in {ended} of {all} samples"
+    );
     (all > 0 && 2 * ended >= all).then(|| Finding::pass(evidence))
 }
 
 fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> Finding {
     if ends.is_empty() {
         return Finding::warn(
-            "the vocabulary has no token that ends a turn or a text",
-            "generation will stop at its length or at a stop text",
-            "a tokenizer with such a token ends answers by itself",
+            "the vocabulary has no EOS or end-of-turn token",
+            "generation stops only at its length limit or a stop string",
+            "use a tokenizer with such a token",
         );
     }
     let ended = samples
@@ -83,8 +82,8 @@ fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> 
         .count();
     let all = samples.len();
     let evidence = format!("{} is a target in {ended} of {all} samples", names(ends));
-    let cause = "the template or the mask leaves the end out, or rows are cut before it";
-    let fix = "look at rows in the data pane; check data.template, data.train_on and data.too_long";
+    let cause = "the template or the mask omits the end, or rows are truncated before it";
+    let fix = "inspect rows in the Data pane; check data.template, data.train_on and data.too_long";
     match ended {
         0 => Finding::fail(evidence, cause, fix),
         _ if 2 * ended < all => Finding::warn(evidence, cause, fix),

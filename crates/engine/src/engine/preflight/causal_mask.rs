@@ -51,13 +51,13 @@ fn judge(
             return Ok(Finding::fail(
                 format!("changing token {changed} changed the logits of token {at}"),
                 "attention looks ahead: the mask is missing or shifted",
-                "correct the mask: with it the loss falls to nothing, and the model writes nonsense",
+                "fix the mask: with it the loss falls to 0 and the model generates nonsense",
             ));
         }
         if bits(&before[past..]) == bits(&after[past..]) {
             return Ok(Finding::fail(
                 format!("changing token {changed} changed no logit at all"),
-                "the model does not look at its inputs",
+                "the model ignores its inputs",
                 "",
             ));
         }
@@ -99,6 +99,10 @@ mod tests {
         );
         assert_eq!(verdict(|_, len| 0..len).status, Status::Fail);
         let blind = verdict(|_, _| 0..0);
-        assert!(blind.cause.contains("does not look"), "{}", blind.cause);
+        assert!(
+            blind.cause.contains("ignores its inputs"),
+            "{}",
+            blind.cause
+        );
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 pub const CHECK: Check = Check {
     id: "disk_room",
-    title: "Room on the disk for the checkpoints",
+    title: "Disk space for the checkpoints",
     computes: false,
     run,
 };
@@ -75,14 +75,10 @@ fn judge(free: u64, one: CheckpointSize, kept: Kept) -> Finding {
     let needed = (one.at_once(kept) as f64 * MARGIN) as u64;
     let share = match one.shared {
         0 => String::new(),
-        n => format!(
-            " and {} × {} of weights that they share",
-            kept.copies,
-            bytes(n)
-        ),
+        n => format!(" and {} × {} of shared weights", kept.copies, bytes(n)),
     };
     let evidence = format!(
-        "{} free, {} needed: {} × {} of checkpoints{share}, and a fifth more as a margin",
+        "{} free, {} needed: {} × {} of checkpoints{share}, plus a fifth as a margin",
         bytes(free),
         bytes(needed),
         kept.checkpoints,
@@ -94,7 +90,7 @@ fn judge(free: u64, one: CheckpointSize, kept: Kept) -> Finding {
     Finding::fail(
         evidence,
         "the disk fills up before the run ends",
-        "free some room, lower checkpoint.keep_last, or put runs elsewhere with --runs-dir",
+        "free disk space, lower checkpoint.keep_last, or move runs with --runs-dir",
     )
 }
 
@@ -127,7 +123,7 @@ mod tests {
             told.contains("1.3 GiB needed: 3 × 32 MiB of checkpoints and 2 × 512 MiB"),
             "{told}"
         );
-        assert!(told.ends_with("and a fifth more as a margin"), "{told}");
+        assert!(told.ends_with("plus a fifth as a margin"), "{told}");
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_links(&dir.path().join("absent")));
     }

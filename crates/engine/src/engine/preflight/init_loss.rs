@@ -68,8 +68,8 @@ fn judge(loss: f64, vocab_size: usize, excess: f64) -> Finding {
     if loss.is_finite() && loss < guessing - BELOW {
         return Finding::fail(
             evidence,
-            "below guessing before any training: the targets leak into the inputs, or the weights are not fresh",
-            "check the mask and the shift of the targets; name the weights in train.from if they are given",
+            "below a uniform guess before training: targets leak into the inputs, or the weights are not random",
+            "check the mask and the shift of the targets; if the weights are pretrained, name them in train.from",
         );
     }
     if loss.is_finite() && loss <= guessing + excess + ABOVE {
@@ -77,7 +77,7 @@ fn judge(loss: f64, vocab_size: usize, excess: f64) -> Finding {
     }
     Finding::fail(
         evidence,
-        "worse than guessing: initial weights are too large",
+        "worse than a uniform guess: initial weights are too large",
         "model.init_std near 0.02 suits most models",
     )
 }
@@ -86,7 +86,7 @@ fn judge(loss: f64, vocab_size: usize, excess: f64) -> Finding {
 fn judge_scores(loss: f64) -> Finding {
     /// Far above what fresh scores of any base come to.
     const MOST: f64 = 5.0;
-    let evidence = format!("loss {loss:.3} a pair, ln 2 = 0.693 where all scores are equal");
+    let evidence = format!("loss {loss:.3} per pair; equal scores give ln 2 = 0.693");
     match loss.is_finite() && loss < MOST {
         true => Finding::pass(evidence),
         false => Finding::fail(
@@ -101,14 +101,14 @@ fn judge_scores(loss: f64) -> Finding {
 fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence =
-        format!("loss {loss:.3} with the given weights, guessing would be {guessing:.3}");
+        format!("loss {loss:.3} with the given weights, a uniform guess is {guessing:.3}");
     if loss.is_finite() && loss < guessing {
         return Finding::pass(evidence);
     }
     Finding::warn(
         evidence,
-        "the weights of train.from are no better than guessing on this text",
-        "is it the right checkpoint, and the tokenizer that it was trained with?",
+        "the weights of train.from are no better than a uniform guess on this text",
+        "check that checkpoint and tokenizer belong together",
     )
 }
 

@@ -20,7 +20,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let seq_len = subject.data.seq_len() as u64;
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning, seq_len),
-        None => Finding::pass(format!("one text, cut into windows of {seq_len} tokens")),
+        None => Finding::pass(format!("one text, split into windows of {seq_len} tokens")),
     })
 }
 
@@ -34,12 +34,12 @@ fn judge(learning: &Learning, seq_len: u64) -> Finding {
     if learning.lost_tokens == 0 {
         let split = match learning.too_long {
             0 => String::new(),
-            n => format!("; {} go on in further rows", grouped(n)),
+            n => format!("; {} continue in further rows", grouped(n)),
         };
         return Finding::pass(longest + &split);
     }
     let evidence = format!(
-        "{longest}; {} of {} are cut or left out ({:.1} %), with {} tokens",
+        "{longest}; {} of {} are truncated or dropped ({:.1} %), with {} tokens",
         grouped(learning.too_long),
         grouped(learning.documents),
         100.0 * share,
@@ -64,16 +64,16 @@ fn judge(learning: &Learning, seq_len: u64) -> Finding {
     let texts = hurt.iter().filter(|loss| !loss.conversations).count();
     let (cause, fix) = match (texts, hurt.len() - texts) {
         (0, _) => (
-            "answers stand at the end of a document, where truncation cuts",
-            "a larger model.seq_len, or another data.too_long",
+            "truncation removes the end of a document, where answers are",
+            "raise model.seq_len, or change data.too_long",
         ),
         (_, 0) => (
-            "of a plain text only one row is kept",
-            "leave data.too_long out: texts go on in further rows then, as with -s data.too_long=split",
+            "plain text is truncated to one row",
+            "remove data.too_long: texts then continue in further rows, as with -s data.too_long=split",
         ),
         _ => (
-            "of a plain text only one row is kept, and answers stand at the end of a document, where truncation cuts",
-            "leave data.too_long out: texts go on in further rows then; a larger model.seq_len for the conversations",
+            "plain text is truncated to one row, and truncation removes the end of a document, where answers are",
+            "remove data.too_long: texts then continue in further rows; raise model.seq_len for the conversations",
         ),
     };
     Finding::warn(evidence, cause, fix)
@@ -140,6 +140,6 @@ mod tests {
             "{seen}"
         );
         assert_eq!(text.changes(), ["data.too_long=split"]);
-        assert!(of(true).fix.contains("a larger model.seq_len"));
+        assert!(of(true).fix.contains("raise model.seq_len"));
     }
 }

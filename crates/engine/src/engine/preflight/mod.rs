@@ -96,7 +96,7 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         let found = match failed.filter(|_| check.computes && !subject.all) {
             Some(title) => Finding::unknown(
                 format!("not run, because a check failed: {title}"),
-                "correct that one first",
+                "fix that one first",
             ),
             None => (check.run)(subject).unwrap_or_else(|error| {
                 of_the_machine = error.outcome() == Outcome::Starved;
@@ -223,7 +223,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         return Err(EngineError::Machine(why));
     }
     Err(EngineError::Refused(format!(
-        "preflight failed: {}; --force trains all the same",
+        "preflight failed: {}; --force trains anyway",
         failed.join("; ")
     )))
 }

@@ -95,13 +95,13 @@ fn judge(
     }
     if last < (1.0 - FALLING) * first {
         return Ok(Finding::pass(format!(
-            "{evidence}, falling when the time was up"
+            "{evidence}, still falling at the time limit"
         )));
     }
     Ok(Finding::fail(
         evidence,
-        "the model cannot even learn one batch: gradients do not reach the weights, or targets have nothing to do with inputs",
-        "look at rows in the data pane; try `optimizer.adamw` and a preset's model",
+        "the model cannot overfit one batch: gradients do not reach the weights, or targets are unrelated to inputs",
+        "inspect rows in the Data pane; try `optimizer.adamw` and a preset's model",
     ))
 }
 
@@ -134,7 +134,7 @@ mod tests {
             "a big model has time for few steps"
         );
         assert!(
-            slow.evidence.to_string().contains("time was up"),
+            slow.evidence.to_string().contains("at the time limit"),
             "{}",
             slow.evidence
         );

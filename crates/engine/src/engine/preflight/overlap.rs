@@ -28,7 +28,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let data = subject.data;
     if let Some((found, of)) = data.repeated() {
         let evidence = format!(
-            "{found} of {of} validation documents stand in the training split word for word"
+            "{found} of {of} validation documents are also in the training split, word for word"
         );
         let fix = repair(&subject.spec.data);
         return Ok(rate(found, of, evidence, &fix));
@@ -43,17 +43,17 @@ fn judge(train: &[u32], val: &[u32], n: usize) -> Finding {
     if val.len() < n || train.len() < n {
         return Finding::unknown(
             format!("a split is shorter than one passage of {n} tokens"),
-            "more text makes validation mean more",
+            "more text makes validation more meaningful",
         );
     }
     let passages = val.len() / n;
     let found = seen_in(train, val, n);
     let share = found as f64 / passages as f64;
     let evidence = format!(
-        "{found} of {passages} validation passages of {n} tokens stand in the training text ({:.1} %)",
+        "{found} of {passages} validation passages of {n} tokens are also in the training text ({:.1} %)",
         100.0 * share
     );
-    let fix = "remove duplicates from the text, or hold out a part that the rest does not quote";
+    let fix = "remove duplicates from the text, or hold out a part that does not occur in the rest";
     rate(found as u64, passages as u64, evidence, fix)
 }
 
@@ -64,7 +64,7 @@ fn repair(data: &DataConfig) -> String {
             "`llmtui data clean {} --drop duplicates --out FILE`, then train on that file",
             path.display()
         ),
-        (_, Some(_)) => "take the rows of the validation file out of the training file".into(),
+        (_, Some(_)) => "remove the rows of the validation file from the training file".into(),
         _ => "remove duplicates with `llmtui data clean FILE --drop duplicates --out FILE`".into(),
     }
 }

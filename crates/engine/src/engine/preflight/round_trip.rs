@@ -10,7 +10,7 @@ use crate::nn::ParamInfo;
 
 pub const CHECK: Check = Check {
     id: "round_trip",
-    title: "A checkpoint comes back as it was",
+    title: "Checkpoints round-trip exactly",
     computes: true,
     run,
 };
@@ -100,9 +100,9 @@ fn judge(saved: &Digest, back: &Digest, bytes: u64) -> Finding {
         }
     };
     Finding::fail(
-        format!("{differs} came back otherwise than it was written"),
-        "the disk or this program is broken",
-        "a resume would not continue this run: put runs on another disk with --runs-dir",
+        format!("{differs} differs after reading it back"),
+        "the disk or llmtui is faulty",
+        "a resume would be wrong: put runs on another disk with --runs-dir",
     )
 }
 

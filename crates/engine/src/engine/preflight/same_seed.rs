@@ -59,13 +59,13 @@ fn judge(first: &Reading, second: &Reading) -> Finding {
         "the gradient"
     } else {
         return Finding::pass(format!(
-            "two models of one seed: loss {:.6}, gradient norm {:.6}, the same bits",
+            "two models from one seed: loss {:.6}, gradient norm {:.6}, bit-identical",
             first.loss, first.grad_norm
         ));
     };
     Finding::fail(
-        format!("{differs} of two models of one seed differ: {first:?}, {second:?}"),
-        "something reads a clock, a hash order or a race between threads",
+        format!("{differs} of two models from one seed differ: {first:?}, {second:?}"),
+        "something depends on a clock, hash order or a thread race",
         "a resume will not be exact: please report it with the spec",
     )
 }

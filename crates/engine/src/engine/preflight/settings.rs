@@ -19,7 +19,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 /// One warning of all of them.
 fn judge(found: &[Finding]) -> Finding {
     if found.is_empty() {
-        return Finding::pass("rate, warm-up, batch, decay, data and precision are of usual sizes");
+        return Finding::pass(
+            "learning rate, warm-up, batch, decay, data and precision are in typical ranges",
+        );
     }
     let signals = found.iter().map(|f| Signal {
         text: format!("{}: {}", f.place, f.evidence),

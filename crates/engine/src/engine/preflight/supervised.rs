@@ -20,7 +20,7 @@ const FAIL: f64 = 0.2;
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning),
-        None => Finding::pass("one text, of which every token is supervised"),
+        None => Finding::pass("one text, every token supervised"),
     })
 }
 
@@ -37,7 +37,7 @@ fn judge(learning: &Learning) -> Finding {
             grouped(documents)
         ),
         _ => format!(
-            "{} of {} documents ({:.1} %) have none and are left out",
+            "{} of {} documents ({:.1} %) have none and are dropped",
             grouped(nothing_supervised),
             grouped(documents),
             100.0 * share
@@ -46,10 +46,10 @@ fn judge(learning: &Learning) -> Finding {
     let (cause, fix) = match learning.too_long {
         0 => (
             "conversations without an answer, or empty ones",
-            "look at them with `llmtui data inspect`",
+            "inspect them with `llmtui data inspect`",
         ),
         _ => (
-            "their answers may be cut off, or rows have no answer",
+            "their answers may be truncated, or rows have no answer",
             "a larger model.seq_len, or data.too_long: truncate_start",
         ),
     };

@@ -6,7 +6,7 @@ use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
     id: "token_ids",
-    title: "Token ids are known, texts begin once",
+    title: "Token ids are valid, no double BOS",
     computes: false,
     run,
 };
@@ -23,8 +23,8 @@ fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Finding {
     if highest as usize >= vocab_size {
         return Finding::fail(
             format!("the id {highest}, in a vocabulary of {vocab_size}"),
-            "the tokenizer and the model do not belong together",
-            "name the tokenizer that the model was trained with (data.tokenizer)",
+            "the tokenizer does not match the model",
+            "use the tokenizer that the model was trained with (data.tokenizer)",
         );
     }
     let doubled = |sample: &&Sample| {
@@ -34,12 +34,9 @@ fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Finding {
     let n = samples.iter().filter(doubled).count();
     if n > 0 {
         return Finding::fail(
-            format!(
-                "{n} of {} samples begin with the same begin token twice",
-                samples.len()
-            ),
-            "the rows spell it and the template or the tokenizer adds it again",
-            "take it out of the rows",
+            format!("{n} of {} samples start with two BOS tokens", samples.len()),
+            "the rows contain it and the template or the tokenizer adds another",
+            "remove it from the rows",
         );
     }
     Finding::pass(format!(

@@ -48,7 +48,7 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Finding {
     if batch.inputs.is_empty() || batch.inputs.len() != batch.targets.len() {
         return Finding::fail(
             "inputs and targets differ in length",
-            "the loader is broken",
+            "a bug in the data loader",
             "please report it with the spec",
         );
     }
@@ -57,14 +57,14 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Finding {
     }
     let identical = rows.clone().all(|(inputs, targets)| inputs == targets);
     let cause = if identical {
-        "targets equal inputs: nothing is shifted, and the model only learns to copy"
+        "targets equal inputs: they are not shifted, and the model only learns to copy"
     } else {
         "the shift between inputs and targets is not one token"
     };
     Finding::fail(
         format!("{wrong} sequences are not shifted by one; {evidence}"),
         cause,
-        "pack inputs and targets from one sequence, one token apart",
+        "take inputs and targets from one sequence, one token apart",
     )
 }
 

@@ -9,7 +9,7 @@ use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
     id: "tools",
-    title: "The template writes tools and calls",
+    title: "The template renders tools and calls",
     computes: false,
     run,
 };
@@ -32,25 +32,25 @@ fn judge(learning: &Learning) -> Finding {
         ..
     } = learning;
     if without_tools == 0 {
-        return Finding::pass("no row has tools that its text lacks");
+        return Finding::pass("no row has tools that are missing from its text");
     }
     let rows = format!(
-        "the tools of {} rows are not written",
+        "the tools of {} rows are not rendered",
         grouped(without_tools)
     );
     if empty_calls == 0 {
         let cause =
-            "the chat template has no place for tools: the model does not see which it may call";
+            "the chat template does not render tools: the model does not see which it may call";
         return Finding::warn(rows, cause, TOOLS_FIX);
     }
     let share = empty_calls as f64 / answers.max(1) as f64;
     let evidence = format!(
-        "{rows}; {} of {} answers ({:.1} %) only call a tool and come out empty",
+        "{rows}; {} of {} answers ({:.1} %) are only a tool call and come out empty",
         grouped(empty_calls),
         grouped(answers),
         100.0 * share
     );
-    let cause = "the chat template has no place for calls: the model learns to say nothing where a tool is called for";
+    let cause = "the chat template does not render tool calls: the model learns to answer nothing where a call is needed";
     match share >= FAIL {
         true => Finding::fail(evidence, cause, TOOLS_FIX),
         false => Finding::warn(evidence, cause, TOOLS_FIX),

@@ -67,7 +67,7 @@ impl Remote {
         };
         if !model.params().is_present() {
             return Err(fault(
-                "engine: torch trains no adapters on a quantized base: set engine: candle, or take the base in full",
+                "engine: torch cannot train adapters on a quantized base: set engine: candle, or use the unquantized base",
             ));
         }
         let machines = node::machines(settings, &job.env).map_err(fault)?;
@@ -134,7 +134,7 @@ impl Remote {
         let each = ranks_of_each(settings, machines, &reached)?;
         if each * reached.len() != self.ranks {
             return Err(fault(format!(
-                "the machines have GPUs for {} ranks now, and the run began with {}: resume it with -s engine.torch.ranks={}",
+                "the machines now have GPUs for {} ranks, but the run started with {}: resume it with -s engine.torch.ranks={}",
                 each * reached.len(),
                 self.ranks,
                 each * reached.len()
@@ -282,7 +282,7 @@ fn ranks_of_each(
         None if device == "cuda" => {
             if let Some(node) = (0..count).find(|node| gpus[*node] != gpus[0]) {
                 return Err(fault(format!(
-                    "{} has {} GPUs and {} has {}: engine.torch.ranks says how many are used, as many on each machine",
+                    "{} has {} GPUs and {} has {}: set engine.torch.ranks, split evenly over the machines",
                     name(0),
                     gpus[0],
                     name(node),
@@ -294,7 +294,7 @@ fn ranks_of_each(
         None => 1,
         Some(ranks) if ranks % count != 0 => {
             return Err(fault(format!(
-                "engine.torch.ranks is {ranks}, and {count} machines share them: as many on each"
+                "engine.torch.ranks {ranks} cannot be split evenly over {count} machines"
             )));
         }
         Some(ranks) => ranks / count,
@@ -306,7 +306,7 @@ fn ranks_of_each(
             gpus[node]
         ))),
         Some(node) => Err(fault(format!(
-            "engine.torch.ranks asks for {each} GPUs of {}, which has {}",
+            "engine.torch.ranks needs {each} GPUs on {}, which has {}",
             name(node),
             gpus[node]
         ))),

@@ -79,7 +79,7 @@ impl InUse {
         let file = open_plain(path).map_err(|e| e.to_string())?;
         let text = zstd::Decoder::new(file).map_err(|e| e.to_string())?;
         let saved: Saved = serde_json::from_reader(text.take(MAX_BYTES))
-            .map_err(|e| format!("the answers in use are unreadable: {e}"))?;
+            .map_err(|e| format!("the completions in use are unreadable: {e}"))?;
         let readings = saved.readings.into_iter();
         let batches = saved.batches.into_iter().map(SavedBatch::batch);
         Ok(InUse {
@@ -113,13 +113,13 @@ impl SavedBatch {
         let places = self.inputs.len();
         let same = [self.targets.len(), self.mask.len(), self.first.len()];
         if self.rows == 0 || !places.is_multiple_of(self.rows) || same != [places; 3] {
-            return Err("the answers in use are no whole rows".into());
+            return Err("the completions in use are not whole rows".into());
         }
         let (rows, seq_len) = (self.rows, places / self.rows);
         let column = |(name, bits): (String, Vec<u32>)| {
             let known = COLUMNS.into_iter().find(|known| **known == name);
             let name = known.filter(|_| [places, rows].contains(&bits.len()));
-            let name = name.ok_or("an unknown column of the answers in use")?;
+            let name = name.ok_or("an unknown column in the completions in use")?;
             let values = bits.into_iter().map(f32::from_bits).collect();
             Ok::<_, String>(Column { name, values })
         };

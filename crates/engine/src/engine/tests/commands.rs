@@ -200,7 +200,7 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
         (sample(|s| s.top_p = 0.0), "top_p"),
         (sample(|s| s.max_new_tokens = 4097), "at most 4096"),
         (Command::Resume, "not paused"),
-        (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
+        (Command::Rollback { step: 77 }, "no checkpoint at step 77"),
         (Command::Note { text: "  ".into() }, "note"),
         (
             Command::Generate {
@@ -377,7 +377,7 @@ fn a_resume_tells_of_settings_that_were_lost() {
     let (now, told) = settings(&events);
     assert_eq!(now[0], run.job.spec.optimizer.lr());
     assert_eq!(told, [3, 2].map(|step| (step, "lr".to_string())));
-    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("is lost"));
+    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("are lost"));
     assert!(events.iter().any(lost));
 }
 

@@ -95,17 +95,17 @@ fn weights_that_are_non_finite_are_saved_by_nobody() {
 
 #[test]
 fn a_checkpoint_with_values_that_are_non_finite_is_called_so_and_not_continued() {
-    let step_5 = "the checkpoint of step 5 holds";
+    let step_5 = "the checkpoint of step 5 contains";
     for (file, tensor, what) in [
         (
             "model.safetensors",
             "transformer.wte.weight",
-            format!("{step_5} weights"),
+            format!("{step_5} non-finite weights"),
         ),
         (
             "optimizer.safetensors",
             "adamw.square",
-            format!("{step_5} moments"),
+            format!("{step_5} non-finite optimizer moments"),
         ),
         (
             "optimizer.safetensors",

@@ -76,7 +76,7 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
     let (outcome, step, why) = finished(&resumed.resumed());
     assert_eq!((outcome, step), (Outcome::Invalid, 12), "{why}");
     assert!(
-        why.contains("comes to step 8") && why.contains("nothing is left to train"),
+        why.contains("ends at step 8") && why.contains("nothing is left to train"),
         "{why}"
     );
     assert_eq!(

@@ -258,7 +258,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
                 "method.ppo.critic=shared",
                 "method.ppo.critic_warmup_steps=2",
             ][..],
-            "cannot learn alone",
+            "cannot be warmed up alone",
         ),
         (
             &[
@@ -266,17 +266,20 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
                 "method.ppo.critic=shared",
                 "method.ppo.critic_from=/nowhere",
             ],
-            "begins with the policy's weights",
+            "is initialized from the policy",
         ),
-        (&["model.value_head=true"], "learns values"),
-        (&["method=grpo", "rollout.group_size=1"], "there is one"),
+        (&["model.value_head=true"], "has no critic"),
+        (
+            &["method=grpo", "rollout.group_size=1"],
+            "there is only one",
+        ),
         (
             &["method=ppo", "rollout.group_size=1", "rollout.refill=1"],
             "every prompt would be replaced",
         ),
         (
             &["method=ppo", "method.ppo.beta=0", "method.ppo.kl_target=6"],
-            "needs a coefficient to move",
+            "needs a KL coefficient to adapt",
         ),
         (
             &["method=ppo", "method.ppo.critic_from=/nowhere"],
@@ -284,7 +287,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
         ),
         (
             &["method=ppo", "method.ppo.critic_warmup_steps=12"],
-            "of 12 steps none is left",
+            "none of 12 steps is left",
         ),
     ] {
         let error = loaded(extra).unwrap_err();
@@ -548,10 +551,12 @@ fn pass_at_k_needs_as_many_answers_and_some_chance() {
         assert!(one <= two && two <= four, "{one} {two} {four}");
     }
     let refused = |extra: &[&str]| loaded(extra).map(|_| ()).unwrap_err();
-    assert!(refused(&["rollout.pass_at=[4]"]).contains("pass@4 cannot be told from 1 answers"));
-    assert!(refused(&several[..1]).contains("the same one"));
+    assert!(
+        refused(&["rollout.pass_at=[4]"]).contains("pass@4 cannot be estimated from 1 completions")
+    );
+    assert!(refused(&several[..1]).contains("are identical"));
     let odd = ["rollout.group_size=5", "rollout.steps=2"];
-    assert!(refused(&odd).contains("32 answers of a rollout are no whole groups of 5"));
+    assert!(refused(&odd).contains("32 completions per rollout is not a multiple of group_size 5"));
     let low = refused(&["method.grpo.delta=1.1"]);
     assert!(
         low.contains("a cap of 1.1 lies below the clipping at 1.2"),

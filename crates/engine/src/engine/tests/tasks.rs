@@ -69,10 +69,7 @@ fn tasks_are_asked_at_their_beat_and_once() {
 #[test]
 fn what_cannot_be_asked_is_said_before_the_first_step() {
     for (word, expected) in [
-        (
-            "eval.tasks=[no_such_task]",
-            "no task is called `no_such_task`",
-        ),
+        ("eval.tasks=[no_such_task]", "unknown task `no_such_task`"),
         // Digits, which the embedded corpus hardly has.
         ("eval.tasks=[made_arithmetic]", "eval.tasks: "),
     ] {

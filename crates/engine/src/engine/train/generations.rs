@@ -57,7 +57,7 @@ impl Generations {
         }
         if self.in_vain >= IN_VAIN {
             return Verdict::GiveUp(format!(
-                "{IN_VAIN} generations came no further than step {}",
+                "{IN_VAIN} restarts got no further than step {}",
                 self.furthest
             ));
         }
@@ -84,8 +84,7 @@ impl Trainer<'_, '_> {
             }
             Verdict::Again(pause) => pause,
         };
-        let message =
-            format!("{lost}: a new generation of ranks starts from the newest checkpoint");
+        let message = format!("{lost}: the ranks restart from the latest checkpoint");
         self.cx
             .port
             .warn(step, "ranks_lost", message, lost.kind.hint());
@@ -132,9 +131,10 @@ impl Trainer<'_, '_> {
             None => 0,
         };
         self.went_back(step, before);
-        self.cx
-            .port
-            .note(step, format!("goes on from step {}", human::grouped(step)));
+        self.cx.port.note(
+            step,
+            format!("continues from step {}", human::grouped(step)),
+        );
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Trainer<'_, '_> {
     fn obey_one(&mut self, request: Request, paused: &mut bool) -> Result<Flow, EngineError> {
         let id = request.id;
         match request.command {
-            Command::Pause if *paused => self.cx.port.reject(id, "the run is paused already"),
+            Command::Pause if *paused => self.cx.port.reject(id, "the run is already paused"),
             Command::Resume if !*paused => self.cx.port.reject(id, "the run is not paused"),
             Command::Pause | Command::Resume => {
                 *paused = !*paused;
@@ -68,7 +68,7 @@ impl Trainer<'_, '_> {
             Command::Ping => self.cx.port.accept(id),
             Command::Generate { .. } | Command::Cancel { .. } => self.cx.port.reject(
                 id,
-                "a training engine does not chat: open a checkpoint, or ask for a sample",
+                "a training engine cannot chat: open a checkpoint, or request a sample",
             ),
             other => self
                 .cx
@@ -178,7 +178,7 @@ impl Trainer<'_, '_> {
         if let Some(later) = needed.into_iter().find(|needed| *needed > step) {
             let run = text::one_line(self.cx.job.run_dir.id());
             let why = format!(
-                "another run begins from the checkpoint of step {later}, and going back deletes it: branch instead (llmtui train --branch {run}@{step})"
+                "another run starts from the checkpoint at step {later}, which a roll-back would delete: branch instead (llmtui train --branch {run}@{step})"
             );
             self.cx.port.reject(id, why);
             return Ok(());

@@ -37,7 +37,8 @@ impl Trainer<'_, '_> {
     pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
         if !self.rescue(why)? {
             self.cx.state.progress.guard.forget();
-            let hint = "no checkpoint from before it can be read: checkpoint.every says how often one is saved";
+            let hint =
+                "no checkpoint before it is readable: checkpoint.every sets how often one is saved";
             self.cx
                 .port
                 .warn(self.cx.state.progress.step, "spike", why.into(), hint);

@@ -25,7 +25,7 @@ impl Trainer<'_, '_> {
         kept.unwrap_or_else(|e| {
             let what = format!("this rescue cannot be undone: {e}");
             let fix = e.fix(&folder(&self.cx));
-            let hint = format!("{fix}: one checkpoint more is kept while a rescue can be undone");
+            let hint = format!("{fix}: one more checkpoint is kept while a rescue can be undone");
             self.cx
                 .port
                 .warn(self.cx.step(), "rescue_final", what, &hint);
@@ -65,7 +65,7 @@ impl Trainer<'_, '_> {
             let what = format!("{} could not be deleted: {e}", folder.display());
             self.cx
                 .port
-                .warn(self.cx.step(), "prune_failed", what, "delete it by hand");
+                .warn(self.cx.step(), "prune_failed", what, "delete it yourself");
         }
     }
 
@@ -74,9 +74,7 @@ impl Trainer<'_, '_> {
     pub(super) fn obey_undo(&mut self, id: CommandId) -> Result<(), EngineError> {
         let progress = &self.cx.state.progress;
         let Some(undo) = progress.undo.clone() else {
-            self.cx
-                .port
-                .reject(id, "no rescue stands that could be undone");
+            self.cx.port.reject(id, "there is no rescue to undo");
             return Ok(());
         };
         let (rescues, now) = (progress.rescues, progress.step);
@@ -84,7 +82,7 @@ impl Trainer<'_, '_> {
         let lr_now = self.cx.state.peak_lr(self.cx.spec);
         let kept = folder(&self.cx).join(name_of(undo.to.step));
         if let Err(fault) = checkpoint::Manifest::verify(&kept) {
-            let why = format!("the state from before the rescue is not there any more: {fault}");
+            let why = format!("the state before the rescue is gone: {fault}");
             self.cx.port.reject(id, why);
             return Ok(());
         }

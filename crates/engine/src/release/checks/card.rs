@@ -32,8 +32,8 @@ fn run(subject: &Subject) -> Vec<Finding> {
     if let Err(why) = &card.metadata {
         let found = Finding::fail(
             why.clone(),
-            "the hub refuses a card whose metadata it cannot read",
-            "begin with `---`, keys as `license: mit`, and another `---`",
+            "the hub rejects a card with invalid metadata",
+            "start with `---`, then keys such as `license: mit`, then another `---`",
         );
         return vec![found.at(NAME)];
     }
@@ -53,7 +53,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
     add("model-index", index(card));
     add("", blanks(card));
     if findings.is_empty() {
-        findings.push(Finding::pass("base, data, languages, task, results and text are there"));
+        findings.push(Finding::pass("base, data, languages, task, results and text are present"));
     }
     findings
 }
@@ -62,9 +62,9 @@ fn base_model(subject: &Subject, card: &Card) -> Option<Finding> {
     let said = card.words("base_model");
     if let Some(odd) = said.iter().find(|id| !is_repo_id(id)) {
         return Some(Finding::fail(
-            format!("{odd} is no id of the hub"),
-            "the hub refuses a card with another base_model",
-            "write org/name, or take the key away for a model that is trained from scratch",
+            format!("{odd} is not a hub id"),
+            "the hub rejects other values of base_model",
+            "write org/name, or remove the key for a model trained from scratch",
         ));
     }
     if subject.form == Form::Adapter
@@ -76,12 +76,12 @@ fn base_model(subject: &Subject, card: &Card) -> Option<Finding> {
         return Some(Finding::fail(
             format!("the card says {}, {ADAPTER_CONFIG} {base}", several(&said)),
             "the hub links the adapter to one model, and PEFT loads the other",
-            "make them the same",
+            "make them match",
         ));
     }
     (said.is_empty() && subject.form == Form::Adapter).then(|| {
         Finding::fail(
-            "whose adapter it is is not said",
+            "the base model is not named",
             "the hub links an adapter to its base by this key",
             "write the hub id of the base",
         )
@@ -93,14 +93,14 @@ fn datasets(card: &Card) -> Option<Finding> {
     let odd: Vec<String> = said.iter().filter(|id| !is_repo_id(id)).cloned().collect();
     match (said.is_empty(), odd.is_empty()) {
         (true, _) => Some(Finding::warn(
-            "no data set is named",
-            "nobody can find the model by its data, or look for test questions in it",
-            "list hub ids, one a line; say in the text what is not on the hub",
+            "no dataset is named",
+            "users cannot find the model by its data, or check it for test contamination",
+            "list hub ids, one per line; describe other data in the text",
         )),
         (false, false) => Some(Finding::fail(
-            format!("{}: no id of the hub", several(&odd)),
-            "the hub refuses a card with another word here",
-            "list hub ids here, and files and links in the text",
+            format!("{}: not a hub id", several(&odd)),
+            "the hub rejects other values here",
+            "list only hub ids here; put files and links into the text",
         )),
         _ => None,
     }
@@ -116,13 +116,13 @@ fn language(card: &Card) -> Option<Finding> {
     match (said.is_empty(), odd.is_empty()) {
         (true, _) => Some(Finding::warn(
             "no language is named",
-            "nobody finds the model by its language",
-            "language: en, or a list of codes of ISO 639 (code for programs)",
+            "users cannot find the model by its language",
+            "set language: en, or a list of ISO 639 codes (code for programs)",
         )),
         (false, false) => Some(Finding::fail(
-            format!("{}: no code of a language", several(&odd)),
-            "the hub refuses a card with another word here",
-            "use the two or three small letters of ISO 639: en, de, swa",
+            format!("{}: not a language code", several(&odd)),
+            "the hub rejects other values here",
+            "use ISO 639 codes of two or three lowercase letters: en, de, swa",
         )),
         _ => None,
     }
@@ -139,22 +139,22 @@ fn pipeline_tag(subject: &Subject, card: &Card) -> Option<Finding> {
     match said.first().map(String::as_str) {
         None => Some(Finding::warn(
             "no task is named",
-            "the hub shows no widget, and lists the model under no task",
+            "the hub shows no widget and lists the model under no task",
             format!("pipeline_tag: {fitting}"),
         )),
         Some(word) if word.starts_with("text") || word.contains("text") || word == "translation" || word == "summarization" => {
             let wrong = is_reward && word == "text-generation";
             wrong.then(|| {
                 Finding::warn(
-                    "text-generation, and the model has a head that scores",
-                    "programs that load it by its task fail",
+                    "text-generation, but the model has a score head",
+                    "programs that load it by task fail",
                     format!("pipeline_tag: {fitting}"),
                 )
             })
         }
         Some(word) => Some(Finding::warn(
-            format!("{word}: not what a language model does"),
-            "the hub lists it where nobody looks for it",
+            format!("{word}: not a task of a language model"),
+            "the hub lists it under the wrong task",
             format!("pipeline_tag: {fitting}"),
         )),
     }
@@ -170,11 +170,11 @@ fn library(subject: &Subject, card: &Card) -> Option<Finding> {
     (!said.iter().any(|word| word == wanted)).then(|| {
         let seen = match said.first() {
             Some(word) => format!("{word}, where {wanted} opens the folder"),
-            None => "not said which library opens the folder".into(),
+            None => "the library that loads the folder is not named".into(),
         };
         Finding::warn(
             seen,
-            "the hub shows by it how the model is loaded",
+            "the hub uses it to show how to load the model",
             format!("library_name: {wanted}"),
         )
     })
@@ -185,21 +185,21 @@ fn index(card: &Card) -> Option<Finding> {
     let Some(index) = card.get("model-index") else {
         return Some(Finding::warn(
             "no results",
-            "nobody can tell what the model is good at",
-            "llmtui eval FOLDER measures; llmtui card RUN writes its results",
+            "users cannot tell how good the model is",
+            "run llmtui eval FOLDER; llmtui card RUN adds the results",
         ));
     };
     let fault = index_fault(index)?;
     Some(Finding::fail(
         fault,
-        "the hub refuses a card whose model-index it cannot read",
-        "entries are name and results; a result is task.type, dataset.name and dataset.type, metrics with type and value",
+        "the hub rejects a card with an invalid model-index",
+        "an entry has name and results; a result has task.type, dataset.name and dataset.type, metrics with type and value",
     ))
 }
 
 fn index_fault(index: &Value) -> Option<String> {
     let Some(models) = index.as_array().filter(|list| !list.is_empty()) else {
-        return Some("it is no list of models".into());
+        return Some("it is not a list of models".into());
     };
     for model in models {
         if !model["name"].is_string() {
@@ -230,16 +230,16 @@ fn blanks(card: &Card) -> Option<Finding> {
     let n: usize = BLANKS.iter().map(|blank| card.text.matches(blank).count()).sum();
     if n > 0 {
         return Some(Finding::warn(
-            format!("{n} places are left to be written"),
-            "intended use, limits and the origin of the data are what only people know",
-            "write them, or take the places away",
+            format!("{n} placeholders are left"),
+            "only you know the intended use, limitations and origin of the data",
+            "fill them in, or remove them",
         ));
     }
     (card.text.trim().len() < LEAST_TEXT).then(|| {
         Finding::warn(
             format!("{} letters of text", card.text.trim().chars().count()),
-            "readers learn neither what the model is for nor where it fails",
-            "say what it is for, what it was trained on, where it fails",
+            "users do not learn what the model is for or where it fails",
+            "describe its use, its training data and its limitations",
         )
     })
 }

@@ -16,13 +16,13 @@ pub(super) const CHECK: Check = Check {
 };
 
 const MAX_BYTES: u64 = 4 << 20;
-const CHANGED: &str = "a file was cut, damaged or edited after the list was written";
+const CHANGED: &str = "a file was truncated, damaged or edited after the list was written";
 
 fn run(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     if subject.entry(MANIFEST).is_some() {
         findings.push(match Manifest::verify(&subject.folder) {
-            Ok(manifest) => Finding::pass(format!("{} files as {MANIFEST} says", manifest.files.len())),
+            Ok(manifest) => Finding::pass(format!("{} files match {MANIFEST}", manifest.files.len())),
             Err(fault) => Finding::fail(
                 fault.to_string(),
                 CHANGED,
@@ -43,7 +43,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
 
 fn sums(subject: &Subject) -> Vec<Finding> {
     let fail = |what: String, place: String| {
-        Finding::fail(what, CHANGED, format!("get the file again, or write {SUMS} again: llmtui release FOLDER --to DIR"))
+        Finding::fail(what, CHANGED, format!("download the file again, or rewrite {SUMS}: llmtui release FOLDER --to DIR"))
             .at(place)
     };
     let text = match read_small_text(&subject.folder.join(SUMS), MAX_BYTES) {
@@ -65,12 +65,12 @@ fn sums(subject: &Subject) -> Vec<Finding> {
         };
         match sha256_of(&subject.folder.join(&file.name)) {
             Ok((found, _)) if found.eq_ignore_ascii_case(sum) => n += 1,
-            Ok(_) => findings.push(fail(format!("{name} has another SHA-256 than the list says"), place)),
+            Ok(_) => findings.push(fail(format!("{name} does not match its SHA-256"), place)),
             Err(error) => findings.push(fail(format!("{name}: {error}"), place)),
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::pass(format!("{n} files as {SUMS} says")));
+        findings.push(Finding::pass(format!("{n} files match {SUMS}")));
     }
     findings
 }

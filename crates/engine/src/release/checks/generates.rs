@@ -33,7 +33,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
 }
 
 fn look(subject: &Subject, path: &Path) -> Finding {
-    let scores = || Finding::not_applicable("a reward model scores texts and writes none");
+    let scores = || Finding::not_applicable("a reward model scores texts and cannot generate");
     if subject.form == Form::Adapter && Peft::find(path).is_ok_and(|peft| peft.scores()) {
         return scores();
     }
@@ -43,15 +43,15 @@ fn look(subject: &Subject, path: &Path) -> Finding {
             Some(base) => (base, vec![path.to_path_buf()]),
             None => {
                 return Finding::unknown(
-                    "its base is not here",
-                    "llmtui model pull BASE fetches it; then check again",
+                    "its base was not found",
+                    "download it with llmtui model pull BASE, then check again",
                 );
             }
         },
         _ => (path.to_path_buf(), Vec::new()),
     };
     let Ok(source) = ModelSource::open(&model) else {
-        return Finding::unknown("not tried", "correct the description first");
+        return Finding::unknown("not tried", "fix config.json first");
     };
     if source.config().is_reward_model() {
         return scores();
@@ -95,9 +95,9 @@ fn another_base(adapter: &Path, model: &HeldModel) -> Option<Finding> {
     let found = model.base_fingerprint().ok()?;
     (found != said).then(|| {
         Finding::warn(
-            "it answers, and the base has other weights than those that it was trained on",
-            "another revision or fine-tune of the base, or the adapter comes from a quantized copy of it: answers differ from those of the training",
-            "name the very base in base_model_name_or_path; where it was a quantized copy, say so in the card",
+            "it generates, but the base's weights differ from those it was trained on",
+            "another revision or fine-tune of the base, or the adapter comes from a quantized copy of it: answers will differ",
+            "set base_model_name_or_path to the exact base; if it was a quantized copy, state it in the card",
         )
     })
 }
@@ -131,7 +131,7 @@ fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
         ControlFlow::Continue(())
     })?;
     if bad > 0 {
-        return Err(format!("{bad} of {TOKENS} tokens have a probability that is non-finite"));
+        return Err(format!("{bad} of {TOKENS} tokens have a non-finite probability"));
     }
     let asked = match prompt {
         Prompt::Text(text) => text,
@@ -143,7 +143,7 @@ fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
 fn failed(why: String) -> Finding {
     Finding::fail(
         why,
-        "whoever downloads the model sees the same",
-        "llmtui chat FOLDER shows it; correct the files that are named",
+        "everyone who downloads the model gets the same",
+        "see it with llmtui chat FOLDER; fix the named files",
     )
 }

@@ -44,32 +44,32 @@ fn run(subject: &Subject) -> Vec<Finding> {
     let found = match &said[..] {
         [] => match inside {
             Some(inside) => Finding::warn(
-                format!("the GGUF file says {inside}, and the card nothing"),
-                "the hub shows the card's license alone",
+                format!("the GGUF file says {inside}, but the card names no license"),
+                "the hub only shows the card's license",
                 fix,
             ),
             None => Finding::fail(
                 "no license is named",
-                "without one nobody may use the model, however public it is",
+                "without one nobody may use the model, even if it is public",
                 fix,
             ),
         },
         [one] if one == "other" => other(subject),
         [one] if one == "unknown" => Finding::warn(
             "the license is `unknown`",
-            "nobody knows what they may do with the model",
+            "users cannot know what they may do with the model",
             fix,
         ),
         [one] if !KNOWN.contains(&one.as_str()) => Finding::warn(
-            format!("`{one}` is not among the hub's identifiers"),
-            "the hub cannot filter by it, and readers cannot look it up",
-            "take the identifier of the list (small letters: apache-2.0), or `other` with license_name and license_link",
+            format!("`{one}` is not a hub license identifier"),
+            "the hub cannot filter by it, and users cannot look it up",
+            "use an identifier of the list (lowercase: apache-2.0), or `other` with license_name and license_link",
         ),
         _ => match inside {
             Some(inside) if !said.contains(&inside) => Finding::warn(
                 format!("the card says {}, the GGUF file {inside}", said.join(", ")),
                 "one of the two is wrong",
-                "make them the same",
+                "make them match",
             ),
             _ => Finding::pass(said.join(", ")),
         },
@@ -84,7 +84,7 @@ fn other(subject: &Subject) -> Finding {
         true => Finding::pass("other, with its name and text"),
         false => Finding::warn(
             "`other` without its name or its text",
-            "nobody knows which license that is",
+            "users cannot know which license that is",
             "add license_name, and license_link or a LICENSE file",
         ),
     }

@@ -44,8 +44,8 @@ fn run(subject: &Subject) -> Vec<Finding> {
         .collect();
     if findings.is_empty() {
         findings.push(Finding::pass(match subject.files.len() {
-            1 => "1 file, which neither runs nor leads elsewhere".into(),
-            n => format!("{n} files, none of which runs or leads elsewhere"),
+            1 => "1 file, with no code and no links".into(),
+            n => format!("{n} files, with no code and no links"),
         }));
     }
     findings
@@ -69,32 +69,32 @@ impl Make {
         let made = match self {
             Make::Pickle => Finding::fail(
                 format!("{what}: pickled Python objects, by name or by content"),
-                "a pickle runs whatever it says when it is read; the hub marks such files as unsafe, and readers refuse them",
-                "keep weights as .safetensors (`save_pretrained` writes them), and remove the file",
+                "a pickle executes code when loaded; the hub marks such files as unsafe, and users reject them",
+                "store weights as .safetensors (`save_pretrained` writes them), and delete the file",
             ),
             Make::Program => Finding::fail(
                 format!("{what}: a program"),
-                "a model needs none, and whoever downloads the folder downloads it too",
+                "a model needs none, and everyone who downloads the folder gets it",
                 "remove it",
             ),
             Make::Source => Finding::warn(
                 format!("{what}: source code"),
-                "with trust_remote_code=True transformers runs code of a repository",
-                "remove it, unless the model needs code of its own; then say in the card what it does",
+                "with trust_remote_code=True transformers runs code from a repository",
+                "delete it, unless the model needs custom code; then describe it in the card",
             ),
             Make::CustomCode => Finding::warn(
                 what.clone(),
                 "`auto_map` points to code that transformers runs with trust_remote_code=True alone",
-                "remove auto_map where a class of transformers computes the same",
+                "remove auto_map if a transformers class implements the model",
             ),
             Make::Link => Finding::fail(
-                format!("{what}: a link that leads out of the folder, or nowhere"),
+                format!("{what}: a link that leads outside the folder, or nowhere"),
                 "an upload would follow it and publish another file, or fail",
-                "put a copy of the file in its place, or remove the link",
+                "replace it with a copy of the file, or delete it",
             ),
             Make::Name => Finding::fail(
-                format!("{what}: not a name that the hub and other systems can hold"),
-                "control characters, backslashes and bytes that are no text break lists and uploads",
+                format!("{what}: not a valid name on the hub and other systems"),
+                "control characters, backslashes and non-UTF-8 bytes break listings and uploads",
                 "rename the file",
             ),
             Make::Special => Finding::fail(

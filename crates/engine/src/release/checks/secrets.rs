@@ -20,18 +20,18 @@ const MOST_OF_WEIGHTS: u64 = 16 << 20;
 
 /// What a secret begins with, and how many letters and digits follow it at least.
 const TOKENS: &[(&str, usize, &str)] = &[
-    ("hf_", 30, "a token of the Hugging Face hub"),
-    ("api_org_", 30, "a token of the Hugging Face hub"),
-    ("ghp_", 36, "a token of GitHub"),
-    ("gho_", 36, "a token of GitHub"),
-    ("ghs_", 36, "a token of GitHub"),
-    ("github_pat_", 40, "a token of GitHub"),
-    ("glpat-", 20, "a token of GitLab"),
-    ("sk-ant-", 30, "a key of an API"),
-    ("sk-proj-", 30, "a key of an API"),
-    ("AKIA", 16, "a key of AWS"),
-    ("xoxb-", 20, "a token of Slack"),
-    ("xoxp-", 20, "a token of Slack"),
+    ("hf_", 30, "a Hugging Face token"),
+    ("api_org_", 30, "a Hugging Face token"),
+    ("ghp_", 36, "a GitHub token"),
+    ("gho_", 36, "a GitHub token"),
+    ("ghs_", 36, "a GitHub token"),
+    ("github_pat_", 40, "a GitHub token"),
+    ("glpat-", 20, "a GitLab token"),
+    ("sk-ant-", 30, "an API key"),
+    ("sk-proj-", 30, "an API key"),
+    ("AKIA", 16, "an AWS key"),
+    ("xoxb-", 20, "a Slack token"),
+    ("xoxp-", 20, "a Slack token"),
 ];
 const PRIVATE_KEY: &str = "-----BEGIN ";
 /// Files that are secrets by name.
@@ -47,9 +47,9 @@ fn run(subject: &Subject) -> Vec<Finding> {
     for file in subject.files.iter().filter(|file| file.can_be_read()) {
         if NAMES.contains(&file.base()) || file.ending() == "pem" {
             let found = Finding::fail(
-                format!("{}: a file of that name holds secrets", file.name),
-                "whoever downloads the folder could use them",
-                "remove it; if it was ever published, make its contents invalid",
+                format!("{}: files of this name contain secrets", file.name),
+                "anyone who downloads the folder could use them",
+                "delete it; if it was ever published, revoke its contents",
             );
             findings.push(found.at(&file.name));
             continue;
@@ -65,8 +65,8 @@ fn run(subject: &Subject) -> Vec<Finding> {
             let place = format!("{}:{}", file.name, line_of(&bytes, at));
             let found = Finding::fail(
                 format!("{what} ({}…)", String::from_utf8_lossy(&bytes[at..at + 6])),
-                "whoever downloads the folder could act in your name",
-                "remove it from the file, and make the token invalid where it was made",
+                "anyone who downloads the folder could act on your behalf",
+                "remove it from the file, and revoke the token",
             );
             findings.push(found.at(place));
         }
@@ -77,9 +77,9 @@ fn run(subject: &Subject) -> Vec<Finding> {
     }
     if !homes.is_empty() {
         let found = Finding::warn(
-            format!("{}: a path in somebody's home folder", several(&homes)),
-            "it names a user of the machine that the file was made on, and means nothing elsewhere",
-            "write a hub id or a plain name in its place",
+            format!("{}: a path in a home folder", several(&homes)),
+            "it reveals a user name and is useless on other machines",
+            "replace it with a hub id or a plain name",
         );
         findings.push(found.at(homes[0].clone()));
     }

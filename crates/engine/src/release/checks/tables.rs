@@ -10,7 +10,7 @@ use crate::nn::ModelConfig;
 
 pub(super) const CHECK: Check = Check {
     id: "description",
-    title: "Description of the model",
+    title: "Model config",
     run,
 };
 
@@ -26,7 +26,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
             Err(error) => findings.push(
                 Finding::fail(
                     error.to_string(),
-                    "a reader builds the model from this description",
+                    "programs build the model from this config",
                     error.hint(),
                 )
                 .at(place),
@@ -44,23 +44,23 @@ fn described(source: &ModelSource) -> Vec<Finding> {
     let said = ids.bos.iter().chain(&ids.eos).chain(&ids.pad);
     if let Some(id) = said.copied().find(|id| *id as usize >= vocab_size) {
         findings.push(Finding::fail(
-            format!("token {id} is named as begin, end or padding; the vocabulary has {vocab_size}"),
-            "generation that begins or pads with it fails",
-            "correct bos_token_id, eos_token_id and pad_token_id",
+            format!("token {id} is set as BOS, EOS or padding, but the vocabulary has {vocab_size} tokens"),
+            "generation that uses it fails",
+            "fix bos_token_id, eos_token_id and pad_token_id",
         ));
     }
     if source.ends().is_empty() && !config.is_reward_model() {
         findings.push(Finding::warn(
             "no eos_token_id",
-            "no token ends a text: programs generate until they are stopped",
-            "name it in config.json and generation_config.json, if the model learned one",
+            "no EOS token: programs generate until they are stopped",
+            "set it in config.json and generation_config.json, if the model was trained with one",
         ));
     }
     if source.class().is_none() {
         findings.push(Finding::warn(
-            "no class of transformers computes this model",
-            "only llmtui opens it",
-            "say so in the card; docs/models.md lists the families that others open",
+            "no transformers class implements this model",
+            "only llmtui can load it",
+            "state it in the card; docs/models.md lists the families that other programs load",
         ));
     }
     if findings.is_empty() {
@@ -84,8 +84,8 @@ fn adapter(subject: &Subject) -> Finding {
     let unfit = |what: String| {
         Finding::fail(
             what,
-            "PEFT builds the adapter from this description",
-            "docs/models.md says which adapters are read",
+            "PEFT builds the adapter from this config",
+            "docs/models.md lists the supported adapters",
         )
     };
     let found = match Peft::find(&subject.folder) {
@@ -101,13 +101,13 @@ fn adapter(subject: &Subject) -> Finding {
 fn named_base(peft: &Peft) -> Finding {
     match peft.base() {
         None => Finding::fail(
-            "it does not say whose adapter it is",
+            "its base model is not named",
             "PEFT loads the base by base_model_name_or_path",
             "write the hub id of the base there; for a run: --base-model ORG/NAME",
         ),
         Some(base) if !crate::hub::is_repo_id(base) => Finding::fail(
-            format!("its base is {base}: a path of the machine that it was made on"),
-            "nobody else has that folder",
+            format!("its base is {base}: a local path"),
+            "other machines do not have that folder",
             "write the hub id of the base into base_model_name_or_path; for a run: --base-model ORG/NAME",
         ),
         Some(base) => {

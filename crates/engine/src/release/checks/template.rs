@@ -38,15 +38,15 @@ fn look(path: &Path) -> Vec<Finding> {
     let child = Child::of_this_program();
     // One that cannot be had is the tokenizer's finding.
     let Ok(tokenizer) = tokenizer::load(place, &child) else {
-        return vec![Finding::not_applicable("there is no tokenizer to bring one")];
+        return vec![Finding::not_applicable("there is no tokenizer, so no template")];
     };
     let broken = |why: String, hint: String| {
-        Finding::fail(why, "programs that chat with the model stop here", hint)
+        Finding::fail(why, "programs cannot chat with the model", hint)
     };
     let template = match Template::choose(AUTO, &tokenizer, &child) {
         Ok(Some(template)) => template,
         Ok(None) => {
-            return vec![Finding::not_applicable("none: a base model, which continues texts")];
+            return vec![Finding::not_applicable("none: a base model, which completes text")];
         }
         Err(error) => return vec![broken(error.to_string(), error.hint().to_string())],
     };
@@ -69,8 +69,8 @@ fn look(path: &Path) -> Vec<Finding> {
                 let lost = messages.iter().find(|m| !text.contains(&m.content));
                 findings.extend(lost.map(|m| {
                     broken(
-                        format!("{what}: \"{}\" is not in what it writes", one_line(&m.content)),
-                        "correct the template: every turn must be in its text".into(),
+                        format!("{what}: \"{}\" is missing from the rendered text", one_line(&m.content)),
+                        "fix the template: it must render every turn".into(),
                     )
                 }));
             }
@@ -82,7 +82,7 @@ fn look(path: &Path) -> Vec<Finding> {
         findings.extend(ends.and_then(|ends| end(&template, &tokenizer, &turns[..2], &ends)));
     }
     if findings.is_empty() {
-        findings.push(Finding::pass("a question, three turns, a system prompt; a turn ends with a token that stops"));
+        findings.push(Finding::pass("a question, three turns, a system prompt; turns end with an EOS token"));
     }
     findings
 }
@@ -93,13 +93,13 @@ fn system(template: &Template, user: Message) -> Option<Finding> {
     let messages = [Message::new("system", system), user];
     let what = match template.render(&messages, None, GenerationPrompt::With) {
         Ok(text) if text.contains(system) => return None,
-        Ok(_) => "a system prompt is left out".to_string(),
-        Err(error) => format!("a system prompt is refused: {error}"),
+        Ok(_) => "it drops the system prompt".to_string(),
+        Err(error) => format!("it rejects a system prompt: {error}"),
     };
     Some(Finding::warn(
         what,
-        "some models have none by design; programs that send one fail or are not heard",
-        "say so in the card, or put it into the first user turn as Gemma's template does",
+        "some models have none by design; programs that send one fail or have it ignored",
+        "state it in the card, or put it into the first user turn as Gemma's template does",
     ))
 }
 
@@ -117,9 +117,9 @@ fn end(
     let shown = one_line(behind);
     (!stops).then(|| {
         Finding::warn(
-            format!("behind the model's words stands {shown:?}, and none of its tokens is an eos_token_id"),
-            "the model ends its turn with a token that stops nobody: programs generate the user's next turn too",
-            "name the token in eos_token_id of generation_config.json, in a GGUF file in tokenizer.ggml.eot_token_id",
+            format!("the assistant's turn ends with {shown:?}, which has no eos_token_id"),
+            "the end-of-turn token does not stop generation: programs also generate the user's next turn",
+            "add the token to eos_token_id in generation_config.json, or for GGUF to tokenizer.ggml.eot_token_id",
         )
     })
 }

@@ -51,15 +51,15 @@ fn look(path: &Path, form: Form) -> Finding {
     if !has {
         return match form {
             Form::Adapter if trains_tokens(path) => Finding::fail(
-                "there is none, and the adapter brings embeddings of its own",
-                "where tokens were added, nobody can tell which rows are theirs: the base's tokenizer does not know them",
-                "put the tokenizer.json and tokenizer_config.json that it was trained with beside it",
+                "there is none, but the adapter has its own embeddings",
+                "if tokens were added, their rows cannot be identified: the base's tokenizer lacks them",
+                "add the tokenizer.json and tokenizer_config.json that it was trained with",
             ),
             Form::Adapter => Finding::not_applicable("an adapter takes its base's"),
             _ => Finding::fail(
                 "there is none",
-                "nobody can tell which ids the model's texts are made of",
-                "put the model's tokenizer.json and tokenizer_config.json beside the weights",
+                "the mapping from text to token ids is unknown",
+                "add the model's tokenizer.json and tokenizer_config.json next to the weights",
             ),
         };
     }
@@ -78,9 +78,9 @@ fn look(path: &Path, form: Form) -> Finding {
     let known = loaded.vocab_size();
     if let Some(model) = vocab_size.filter(|model| known > *model) {
         return Finding::fail(
-            format!("it knows {known} tokens and the model {model}"),
-            "they belong to different models: texts become ids that the model does not have",
-            "put the tokenizer files of this model there",
+            format!("it has {known} tokens but the model {model}"),
+            "they belong to different models: texts give ids that the model does not have",
+            "add this model's own tokenizer files",
         );
     }
     for text in TEXTS {
@@ -89,8 +89,8 @@ fn look(path: &Path, form: Form) -> Finding {
             Err(error) if loaded.encode(PLAIN).is_ok() => {
                 return Finding::warn(
                     error.to_string(),
-                    "it has no token for every character: texts of others may not be encoded",
-                    "say in the card which characters it knows; a bpe tokenizer knows every byte",
+                    "it does not cover every character: some texts cannot be encoded",
+                    "state in the card which characters it covers; a bpe tokenizer covers every byte",
                 );
             }
             Err(error) => {
@@ -101,13 +101,13 @@ fn look(path: &Path, form: Form) -> Finding {
                 if back.trim() != text.trim() {
                     let (from, to) = (text.escape_debug(), back.escape_debug());
                     return Finding::warn(
-                        format!("{from} comes back as {to}"),
-                        "characters that it has no tokens for are lost, or it changes texts by design",
-                        "say in the card which texts it is for",
+                        format!("{from} decodes to {to}"),
+                        "characters without tokens are lost, or it normalizes text by design",
+                        "state in the card which texts it is for",
                     );
                 }
             }
         }
     }
-    Finding::pass(format!("{} tokens; texts come back as they were", human::grouped(known as u64)))
+    Finding::pass(format!("{} tokens; texts round-trip unchanged", human::grouped(known as u64)))
 }

@@ -32,10 +32,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
     }
     if findings.is_empty() {
         let seen = match subject.form {
-            Form::Gguf => "every tensor is there, and all values are numbers".into(),
-            Form::Adapter => format!("{} values, all numbers", human::grouped(values)),
+            Form::Gguf => "all tensors present, all values finite".into(),
+            Form::Adapter => format!("{} values, all finite", human::grouped(values)),
             Form::Model => format!(
-                "every tensor is there in its shape, no other one, and all {} values are numbers",
+                "all tensors present with the right shapes, none extra, all {} values finite",
                 human::grouped(values)
             ),
         };
@@ -56,7 +56,7 @@ fn folder(subject: &Subject) -> Vec<Finding> {
         findings.push(
             Finding::fail(
                 error.to_string(),
-                "readers of the folder stop here, or fill what is missing with random numbers",
+                "loading fails, or fills missing tensors with random values",
                 "export the model again: llmtui export CHECKPOINT --to DIR",
             )
             .at(hf::CONFIG),
@@ -66,9 +66,9 @@ fn folder(subject: &Subject) -> Vec<Finding> {
     if two {
         findings.push(
             Finding::warn(
-                format!("{} and {} are both there", hf::WEIGHTS, hf::INDEX),
-                "readers take one of the two, and not all the same one",
-                "remove the one that is older",
+                format!("both {} and {} exist", hf::WEIGHTS, hf::INDEX),
+                "programs load one of them, and not all the same one",
+                "delete the older one",
             )
             .at(hf::INDEX),
         );
@@ -78,8 +78,8 @@ fn folder(subject: &Subject) -> Vec<Finding> {
 
 fn undescribed() -> Finding {
     Finding::unknown(
-        "nothing says which tensors there should be",
-        "correct the description first",
+        "the expected tensors are unknown",
+        "fix config.json first",
     )
 }
 
@@ -103,8 +103,8 @@ fn finite(path: &Path) -> Result<u64, Box<Finding>> {
             if let Some(at) = part.iter().position(|x| !x.is_finite()) {
                 return Err(Box::new(Finding::fail(
                     format!("{name}: value {} is {}", first + at, part[at]),
-                    "the model's every output is NaN: it comes from a run that diverged, or is damaged",
-                    "take an older checkpoint of the run, or fetch the model again",
+                    "every output of the model is NaN: it comes from a diverged run, or is damaged",
+                    "use an older checkpoint of the run, or download the model again",
                 )));
             }
             first += part.len();
@@ -122,15 +122,15 @@ fn gguf(subject: &Subject, path: &Path) -> Option<Finding> {
     };
     // Reading them tests every value: those of f32 are copied.
     if file.weight_bytes() > subject.here.room {
-        let seen = format!("{} of weights were not read", human::bytes(file.weight_bytes()));
-        let fix = format!("check it where more than {} are free", human::bytes(subject.here.room));
+        let seen = format!("{} of weights were not checked", human::bytes(file.weight_bytes()));
+        let fix = format!("check it on a machine with more than {} free", human::bytes(subject.here.room));
         return Some(Finding::unknown(seen, fix).at(place));
     }
     let error = file.quantized().err()?;
     Some(
         Finding::fail(
             error.to_string(),
-            "the file is damaged, or was made of a run that diverged",
+            "the file is damaged, or comes from a diverged run",
             "quantize the model again",
         )
         .at(place),

@@ -130,7 +130,7 @@ fn an_adapter_of_other_weights_than_its_base_has_is_told() {
     assert_eq!(other.status, Status::Warn, "{other:?}");
     let words = other.evidence.to_string();
     assert!(
-        words.contains("other weights than those that it was trained on"),
+        words.contains("weights differ from those it was trained on"),
         "{other:?}"
     );
     assert!(other.fix.contains("base_model_name_or_path"), "{other:?}");

@@ -99,7 +99,7 @@ fn tokenizer_and_template_are_tried_out() {
         template("{{ messages[0].content }}"),
         "template",
         Fail,
-        &["three turns", "is not in what it writes"],
+        &["three turns", "is missing from the rendered text"],
     );
     after(
         template(
@@ -107,7 +107,7 @@ fn tokenizer_and_template_are_tried_out() {
         ),
         "template",
         Warn,
-        &["system prompt is refused", "no system"],
+        &["rejects a system prompt", "no system"],
     );
     after(
         template("{% for m in messages %}{{ m.role }}: {{ m.content }}<|eot_id|>{% endfor %}"),

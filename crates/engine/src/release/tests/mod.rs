@@ -243,7 +243,7 @@ fn what_runs_or_leads_elsewhere_is_refused() {
         |f| fs::write(f.join("a\nb.txt"), "x").unwrap(),
         "safe",
         Fail,
-        &["not a name"],
+        &["not a valid name"],
     );
     // Within the folder a link is a name more.
     let dir = healthy();

@@ -63,11 +63,11 @@ impl Description {
     /// A sentence: a key that is not read here, or a value that is out of range.
     pub fn of(config: &Value) -> Result<Description, String> {
         let Some(keys) = config.as_object() else {
-            return Err("it is no table of keys".into());
+            return Err("it is not a map of keys".into());
         };
         if config["peft_type"] != "LORA" {
             return Err(format!(
-                "peft_type {} is not read, LORA is",
+                "peft_type {} is not supported, only LORA",
                 one_line(&config["peft_type"].to_string())
             ));
         }
@@ -77,7 +77,7 @@ impl Description {
             .find(|(key, value)| is_set(value) && (*key == "bias" || !is_known(key)));
         if let Some((key, _)) = other {
             return Err(format!(
-                "{} is not read here, and may change what the adapter computes; merge this adapter with PEFT first",
+                "{} is not supported and may change what the adapter computes; merge this adapter with PEFT first",
                 one_line(key)
             ));
         }
@@ -141,7 +141,7 @@ fn beginning(value: &Value) -> Result<(), String> {
         Value::Null | Value::Bool(_) => Ok(()),
         Value::String(word) if BEGINNINGS.contains(&word.to_lowercase().as_str()) => Ok(()),
         other => Err(format!(
-            "init_lora_weights: {} has changed the base's weights, on which this adapter stands; save it again with PEFT's \
+            "init_lora_weights: {} has changed the base's weights, which this adapter depends on; save it again with PEFT's \
              path_initial_model_for_weight_conversion, or merge it with PEFT first",
             one_line(&other.to_string())
         )),
@@ -162,7 +162,7 @@ fn saved(value: &Value) -> Result<Vec<Whole>, String> {
             module if HEADS.contains(&module) => {}
             module => {
                 return Err(format!(
-                    "modules_to_save: {} is not read here; merge this adapter with PEFT first",
+                    "modules_to_save: {} is not supported; merge this adapter with PEFT first",
                     one_line(module)
                 ));
             }

@@ -103,7 +103,7 @@ impl Peft {
                 format!("{module}{MAGNITUDE}.weight"),
             ];
             if self.description.lora.dora && !lengths.iter().any(|name| self.file.contains(name)) {
-                let what = format!("use_dora, and {} is not there", one_line(&lengths[0]));
+                let what = format!("use_dora is set, but {} is missing", one_line(&lengths[0]));
                 return Err(self.wrong(what));
             }
         }

@@ -157,7 +157,8 @@ pub fn read_adapter(folder: &Path, model: &mut Model) -> Result<(), HfError> {
     if let Some(base) = file.word(FINGERPRINT)
         && model.base_fingerprint()? != base
     {
-        let what = "its base has other weights than the model that it is put on: the file of the base was changed or replaced";
+        let what =
+            "its base's weights differ from this model's: the base file was changed or replaced";
         return Err(HfError::Config {
             path,
             what: what.into(),

@@ -36,7 +36,7 @@ pub enum AdapterError {
     #[error(transparent)]
     Unread(HfError),
     /// It is a reward model's, and is to stand on a model that writes.
-    #[error("{} is the adapter of a reward model: it scores answers and writes none", shown(.0))]
+    #[error("{} is the adapter of a reward model: it scores completions and cannot generate", shown(.0))]
     Scores(PathBuf),
     /// It does not go with the model.
     #[error(transparent)]
@@ -51,10 +51,10 @@ impl AdapterError {
                 "name a folder with adapter_config.json and adapter_model.safetensors: a checkpoint of a run with adapters, or PEFT's".into()
             }
             AdapterError::Unread(_) => {
-                "merge it with PEFT (merge_and_unload) and name the merged folder; docs/models.md lists what is read of adapters".into()
+                "merge it with PEFT (merge_and_unload) and name the merged folder; docs/models.md lists what is supported".into()
             }
             AdapterError::Scores(folder) => {
-                format!("llmtui score {} FILE scores answers with it", shown(folder))
+                format!("llmtui score {} FILE scores completions with it", shown(folder))
             }
             AdapterError::Wrong(_) => "name the model that the adapter was trained on".into(),
         }
@@ -147,7 +147,7 @@ impl Peft {
         match other {
             None => Ok(()),
             Some((info, _)) => Err(self.wrong(format!(
-                "it brings {} of its own, so it cannot be switched: llmtui merge makes a model of it",
+                "it has its own {}, so it cannot be switched: merge it with llmtui merge",
                 one_line(&info.name)
             ))),
         }
@@ -191,7 +191,7 @@ impl Peft {
         let own = shape.vocab_size;
         if rows > own && !model.params().is_present() {
             return Err(self.wrong(format!(
-                "it was trained on {rows} tokens, and the quantized base has {own}: put it on the base in floats"
+                "it was trained on {rows} tokens, but the quantized base has {own}: use it on the unquantized base"
             )));
         }
         Ok(model.grow_vocabulary(rows)?)
@@ -214,10 +214,9 @@ impl Peft {
                 self.must_have(name, &format!("{start}{A}"))?;
             } else if module.contains(MAGNITUDE) {
                 if !self.description.lora.dora {
-                    return Err(self.wrong(format!(
-                        "use_dora is false, and {} is there",
-                        one_line(name)
-                    )));
+                    return Err(
+                        self.wrong(format!("use_dora is false, but {} exists", one_line(name)))
+                    );
                 }
             } else if let Some(module) = module.strip_suffix(A) {
                 if !self.description.targets.finds(module) {
@@ -232,7 +231,7 @@ impl Peft {
                     found.products.extend(joined::split(lora, &factors, parts));
                 } else {
                     return Err(self.wrong(format!(
-                        "it is for another model: this one has no {}",
+                        "it belongs to another model: this one has no {}",
                         one_line(module)
                     )));
                 }
@@ -242,7 +241,7 @@ impl Peft {
             } else if module == HEAD && TABLES.iter().any(|table| by_name.contains_key(table)) {
                 self.is_the_table(name)?;
             } else {
-                return Err(self.wrong(format!("{} is no factor of LoRA", one_line(name))));
+                return Err(self.wrong(format!("{} is not a LoRA factor", one_line(name))));
             }
         }
         // Tensors come in no order.
@@ -264,7 +263,7 @@ impl Peft {
         match self.file.contains(other) {
             true => Ok(()),
             false => Err(self.wrong(format!(
-                "{} is there and {} is not",
+                "{} exists but {} does not",
                 one_line(name),
                 one_line(other)
             ))),
@@ -304,7 +303,7 @@ impl Peft {
 
     fn change(&self, name: &str, info: &ParamInfo) -> Result<Change, HfError> {
         let &[rows, cols] = info.shape.as_slice() else {
-            return Err(self.wrong(format!("{} is no matrix", one_line(name))));
+            return Err(self.wrong(format!("{} is not a matrix", one_line(name))));
         };
         Ok(Change {
             module: info.module().into(),
@@ -396,7 +395,7 @@ impl Peft {
     ) -> Result<(), HfError> {
         let changes = self.changes(infos)?;
         if weight != 1.0 && (self.description.lora.dora || !changes.whole.is_empty()) {
-            let what = "magnitudes (DoRA) and whole tables are merged whole or not at all: leave its weight out";
+            let what = "magnitudes (DoRA) and replaced modules cannot be scaled: remove its weight";
             return Err(self.wrong(what.into()));
         }
         model.params_mut().write_weights(|weights| {
@@ -487,7 +486,7 @@ impl Peft {
         match choices.find(|lora| adapts(lora) == names && lora.faults(model).is_empty()) {
             Some(lora) => Ok(AdapterConfig::Lora(lora)),
             None => Err(self.wrong(
-                "it stands on matrices that take no adapter here (a head, experts): merge it instead".into(),
+                "it is on matrices that cannot have adapters here (a head, experts): merge it instead".into(),
             )),
         }
     }

@@ -20,7 +20,7 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
         return peft.attach(model);
     }
     if let Some((dora, _)) = parts.iter().find(|(peft, _)| peft.has_magnitudes()) {
-        return Err(dora.wrong("magnitudes (DoRA) do not add up with other adapters".into()));
+        return Err(dora.wrong("magnitudes (DoRA) cannot be summed with other adapters".into()));
     }
     let mut factors: BTreeMap<String, Vec<(f32, Change)>> = BTreeMap::new();
     for (peft, weight) in parts {
@@ -29,7 +29,7 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
         peft.config_for(&changes, model.config())?;
         if let Some((info, _)) = changes.whole.first() {
             return Err(peft.wrong(format!(
-                "it brings {} whole, and whole tables do not add up with other adapters",
+                "it replaces {}, which cannot be summed with other adapters",
                 one_line(&info.name)
             )));
         }

@@ -23,35 +23,35 @@ pub struct Config {
     /// Rows of A and columns of B.
     #[schemars(range(min = 1, max = 4096))]
     pub rank: usize,
-    /// The adapter's product is multiplied by alpha / rank, or alpha / √rank with rslora.
+    /// The adapter's output is scaled by alpha / rank, or alpha / √rank with rslora.
     #[schemars(range(min = 0.001, max = 65536.0))]
     pub alpha: f64,
-    /// Probability that a feature is dropped on its way into A, in training.
+    /// Dropout probability on the adapter's input, in training.
     #[schemars(range(min = 0.0, max = 0.95))]
     pub dropout: f64,
-    /// Which linear layers of a block have an adapter. All of them learn best for their size (Schulman et al. 2025, "LoRA
+    /// Which linear layers of a block have an adapter. All of them perform best for their size (Schulman et al. 2025, "LoRA
     /// without regret").
     pub targets: Targets,
     /// The layers of `targets: custom`; `output` is attention's projection out.
     pub custom: Vec<Target>,
     /// The modules of `targets: pattern`, by name or the end of a name, `*` for anything: `q_proj`, `layers.3.*`.
     pub patterns: Vec<String>,
-    /// Ranks of single modules, by patterns for the end of a name of which the first that matches counts: `{q_proj: 16,
+    /// Ranks of single modules, by patterns for the end of a name; the first match counts: `{q_proj: 16,
     /// layers.0.*: 4}` (PEFT's rank_pattern). All others have `rank`.
     #[schemars(schema_with = "ranks")]
     pub rank_pattern: ByPattern<usize>,
     /// Alphas of single modules, in the same way (PEFT's alpha_pattern). Others have `alpha`, whatever their rank.
     #[schemars(schema_with = "alphas")]
     pub alpha_pattern: ByPattern<f64>,
-    /// Multiply by alpha / √rank: the change keeps its size at high ranks (rsLoRA, Kalajdzievski 2023, arXiv 2312.03732).
+    /// Scale by alpha / √rank: stable at high ranks (rsLoRA, Kalajdzievski 2023, arXiv 2312.03732).
     pub rslora: bool,
-    /// Train the length of each row of the weights apart from its direction, which the factors change (DoRA, Liu et al. 2024,
-    /// arXiv 2402.09353). Learns more at low ranks; a step takes longer and keeps one more activation a layer.
+    /// Train the magnitude of each weight row separately from its direction (DoRA, Liu et al. 2024, arXiv 2402.09353). Learns
+    /// more at low ranks; steps take longer and store one more activation per layer.
     pub dora: bool,
-    /// Learning rate of B over that of A; 16 is usual (LoRA+, Hayou et al. 2024, arXiv 2402.12354), 1 is plain LoRA.
+    /// Learning rate of B relative to A; 16 is typical (LoRA+, Hayou et al. 2024, arXiv 2402.12354), 1 is plain LoRA.
     #[schemars(range(min = 0.01, max = 1000.0))]
     pub b_lr_ratio: f64,
-    /// Tables that train whole beside the adapters, for tokens that the base has never seen (PEFT's modules_to_save).
+    /// Modules trained in full next to the adapters, for tokens that the base has never seen (PEFT's modules_to_save).
     pub modules_to_save: Vec<Whole>,
     /// Modules whose rank or alpha is another than all of these say, by whole names: those of adapters from files. A spec has
     /// patterns.
@@ -306,7 +306,7 @@ impl Adapter for Config {
             !by_name || self.patterns.is_empty() || !modules.is_empty(),
             &["patterns"],
             "no linear layer of this model has a name like that",
-            "llmtui model show MODEL lists the names; the end of one is enough, and * stands for anything",
+            "llmtui model show MODEL lists the names; the end of one is enough, and * matches anything",
         );
         want(
             !self.modules_to_save.contains(&Whole::Head) || !model.ties_head(),
@@ -400,10 +400,10 @@ mod tests {
         for (table, what, hint) in [
             (r#"{"up_proj": 2}"#, "`up_proj` is the end of no", "targets"),
             (r#"{"proj": 2}"#, "`proj` is the end of no", "model show"),
-            (r#"{"q(_proj": 2}"#, "not read here", "write names"),
+            (r#"{"q(_proj": 2}"#, "unsupported pattern", "write names"),
             (
                 r#"{".*_proj": 2, "q_proj": 3}"#,
-                "`.*_proj` stands before `q_proj`",
+                "`.*_proj` precedes `q_proj`",
                 "first",
             ),
         ] {

@@ -18,7 +18,7 @@ pub trait Adapter {
     fn rank(&self, module: &str) -> usize;
     /// What its low-rank product is multiplied by.
     fn scale(&self, module: &str) -> f64;
-    /// Probability that a feature is dropped on its way into A, in training.
+    /// Dropout probability on the adapter's input, in training.
     fn dropout(&self) -> f64;
     /// Whether the matrix of this role and name (without `.weight`) has an adapter.
     fn adapts(&self, role: Role, name: &str) -> bool;

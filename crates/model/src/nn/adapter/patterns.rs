@@ -62,7 +62,7 @@ impl<T> ByPattern<T> {
         };
         if let Some(why) = self.unread() {
             let why: String = why.chars().take(200).collect();
-            let what = format!("a pattern that is not read here: {why}");
+            let what = format!("unsupported pattern: {why}");
             return vec![fault(what, "write names, or the ends of names: q_proj")];
         }
         let matches: Vec<Vec<usize>> = modules.iter().map(|name| self.matches(name)).collect();
@@ -81,8 +81,8 @@ impl<T> ByPattern<T> {
                     let before = found.first().and_then(|first| self.entries.get(*first));
                     let before = before.map_or(String::new(), |(before, _)| one_line(before));
                     fault(
-                        format!("`{before}` stands before `{pattern}` and matches all that it does"),
-                        "the first that matches counts: put the narrower pattern first",
+                        format!("`{before}` precedes `{pattern}` and matches everything it does"),
+                        "the first match counts: put the narrower pattern first",
                     )
                 }
             })

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "leaky_relu",
     title: "Leaky ReLU",
-    summary: "Two linear layers with max(x, slope · x) in between: no feature ever falls silent.",
+    summary: "Two linear layers with max(x, slope · x) in between: no dead units.",
     source: "Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What values below 0 are multiplied by.
+    /// Slope for values below 0.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub slope: f64,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "relu",
     title: "ReLU",
-    summary: "Two linear layers with max(x, 0) in between; the first transformer's choice.",
+    summary: "Two linear layers with max(x, 0) in between; the original transformer.",
     source: "Nair and Hinton 2010; Vaswani et al. 2017, arXiv 1706.03762",
 };
 

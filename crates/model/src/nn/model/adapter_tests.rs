@@ -419,7 +419,7 @@ fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
     let run = |policy, arithmetic| {
         let mut model = adapted(&config, &adapter, Backend::Fused);
         model.set_checkpointing(policy);
-        model.set_arithmetic(arithmetic).unwrap();
+        model.set_compute_dtype(arithmetic).unwrap();
         let first: Vec<u32> = (0..18).map(|i| if i % 9 < 4 { 0 } else { 4 }).collect();
         let batch = TokenBatch {
             first: Some(&first),

@@ -112,7 +112,7 @@ impl Model {
     pub fn replace_table(&mut self, info: &ParamInfo, table: Table) -> Result<Table> {
         let own = self.params.base().iter().find(|own| own.name == info.name);
         let Some(own) = own.filter(|own| matches!(own.role, Role::Embedding | Role::Head)) else {
-            bail!("model: {} is no embedding and no head", info.name)
+            bail!("model: {} is neither an embedding nor a head", info.name)
         };
         let (name, shape) = (&own.name, &own.shape);
         if *shape != table.shape {

@@ -9,7 +9,7 @@ impl Model {
     pub(super) fn check_training(&self, batch: &TokenBatch) -> Result<()> {
         self.params.require_trainable()?;
         if self.adapter.is_some() && !self.adapters_on {
-            bail!("model: the adapters, which alone train, are off: set_adapters(true)")
+            bail!("model: only adapters train, but they are off: set_adapters(true)")
         }
         self.check_batch(batch)
     }
@@ -17,7 +17,7 @@ impl Model {
     /// Refuses to generate with a reward model.
     pub(super) fn check_writes(&self) -> Result<()> {
         if self.config.is_reward_model() {
-            bail!("model: it is a reward model: it scores texts and writes none")
+            bail!("model: it is a reward model: it scores texts and cannot generate")
         }
         Ok(())
     }

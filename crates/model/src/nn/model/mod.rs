@@ -358,13 +358,11 @@ impl Model {
         }
     }
 
-    /// The compute dtype of all matmuls from now on: training, evaluation and generation. The composite backend knows f32
-    /// alone.
-    pub fn set_arithmetic(&mut self, arithmetic: ComputeDtype) -> Result<()> {
+    /// The compute dtype of all matmuls from now on: training, evaluation and generation. The composite backend supports
+    /// only f32.
+    pub fn set_compute_dtype(&mut self, arithmetic: ComputeDtype) -> Result<()> {
         if self.backend == Backend::Composite && arithmetic != ComputeDtype::F32 {
-            bail!(
-                "model: {arithmetic:?} arithmetic is for the fused kernels of the CPU; use f32 here"
-            )
+            bail!("model: {arithmetic:?} matmuls need the fused CPU kernels; use f32 here")
         }
         self.arithmetic = arithmetic;
         Ok(())

@@ -302,7 +302,7 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
         let run = |policy| {
             let mut model = model(&config, Backend::Fused);
             model.set_checkpointing(policy);
-            model.set_arithmetic(arithmetic).unwrap();
+            model.set_compute_dtype(arithmetic).unwrap();
             let bytes = [(); 2].map(|()| {
                 model.forward(&batch).unwrap();
                 model.backward(&dlogp, Some(&dentropy)).unwrap();

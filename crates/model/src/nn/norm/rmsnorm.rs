@@ -17,7 +17,7 @@ pub struct Config {
     /// Added to the mean square before the square root.
     #[schemars(range(min = 1e-12, max = 0.1))]
     pub eps: f64,
-    /// Gains are kept as their distance from 1: features are multiplied by 1 + w (Gemma).
+    /// Gains are stored as offsets from 1: features are multiplied by 1 + w (Gemma).
     pub unit_offset: bool,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "alibi",
     title: "ALiBi",
-    summary: "Scores fall with distance, head by head at its own rate; reads texts longer than it was trained on.",
+    summary: "Attention scores fall linearly with distance, with a slope per head; extrapolates to longer texts.",
     source: "Press et al. 2021, arXiv 2108.12409",
 };
 

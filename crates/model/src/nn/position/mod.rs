@@ -37,7 +37,7 @@ pub trait Position {
 }
 
 crate::base::registry! {
-    /// How a token knows where it stands.
+    /// Position encoding.
     pub enum PositionConfig: dyn Position {
         learned: Learned,
         rope: Rope,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "rope",
     title: "Rotary positions (RoPE)",
-    summary: "Rotates queries and keys by position, so attention sees distances; the Llama choice.",
+    summary: "Rotates queries and keys by position, so attention depends on distance; the Llama choice.",
     source: "Su et al. 2021, arXiv 2104.09864",
 };
 
@@ -22,9 +22,9 @@ pub struct Config {
     /// Share of each head's features that are rotated, the first ones (Phi-3, GPT-NeoX).
     #[schemars(range(min = 0.01, max = 1.0))]
     pub fraction: f64,
-    /// Slower turns, for texts longer than a model was trained on. Default: as theta says.
+    /// RoPE scaling, for contexts longer than a model was trained on. Default: none.
     pub scaling: Option<ScalingConfig>,
-    /// The base in blocks with a sliding window, which know no scaling (Gemma 3: 10000). Default: theta in all blocks.
+    /// theta in blocks with a sliding window, which are not scaled (Gemma 3: 10000). Default: theta in all blocks.
     #[schemars(range(min = 1.0))]
     pub local_theta: Option<f64>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "sinusoidal",
     title: "Sinusoidal positions",
-    summary: "Fixed sines and cosines added to the embeddings: nothing learned, no end; the first transformer's.",
+    summary: "Fixed sines and cosines added to the embeddings: not learned, no maximum length; the original transformer.",
     source: "Vaswani et al. 2017, arXiv 1706.03762",
 };
 

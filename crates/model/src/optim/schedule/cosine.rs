@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "cosine",
     title: "Cosine",
-    summary: "Warm-up, then half a cosine down to min_lr.",
+    summary: "Warm-up, then cosine decay to min_lr.",
     source: "Loshchilov and Hutter 2016, arXiv 1608.03983",
 };
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "inverse_sqrt",
     title: "Inverse square root",
-    summary: "Warm-up, then falling with the square root of the step, whatever the run's length.",
+    summary: "Warm-up, then decay with 1/√step, independent of the run's length.",
     source: "Vaswani et al. 2017, arXiv 1706.03762",
 };
 
@@ -15,11 +15,11 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {
     /// Steps over which the learning rate rises linearly to its peak.
     pub warmup_steps: u64,
-    /// Steps at which the rate, counted on from the warm-up, has fallen by the square root of two. Default: the warm-up, or
-    /// 10000 without one.
+    /// Steps after the warm-up until the rate has fallen by √2. Default: the warm-up, or 10000 without
+    /// one.
     #[schemars(range(min = 1))]
     pub timescale: Option<u64>,
-    /// Learning rate that it does not fall below. Default: 0.
+    /// Minimum learning rate. Default: 0.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub min_lr: Option<f64>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "linear",
     title: "Linear",
-    summary: "Warm-up, then a straight line down to min_lr.",
+    summary: "Warm-up, then linear decay to min_lr.",
     source: "Goyal et al. 2017, arXiv 1706.02677 (warm-up)",
 };
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "polynomial",
     title: "Polynomial",
-    summary: "Warm-up, then a power of what is left of the run, down to min_lr.",
+    summary: "Warm-up, then polynomial decay to min_lr.",
     source: "Chen et al. 2016, arXiv 1606.00915",
 };
 
@@ -18,7 +18,7 @@ pub struct Config {
     /// Learning rate at the end. Default: a tenth of the peak.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub min_lr: Option<f64>,
-    /// Of the share of steps that is left; 1 is a straight line.
+    /// Exponent of the decay; 1 is linear.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub power: f64,
 }

@@ -18,10 +18,10 @@ pub struct Config {
     /// Learning rate at the end. Default: a tenth of the peak.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub min_lr: Option<f64>,
-    /// Share of the steps that the decay takes.
+    /// Fraction of the steps used for the decay.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub decay_fraction: f64,
-    /// How it decays.
+    /// Shape of the decay.
     pub shape: Shape,
 }
 

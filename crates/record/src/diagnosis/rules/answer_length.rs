@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "answer_length",
         title: "answers end",
-        summary: "Less than half of the answers are cut off at the largest number of new tokens.",
+        summary: "Less than half of the completions are truncated at the maximum number of new tokens.",
         source: "Dr. GRPO, arXiv 2503.20783: length bias; DAPO, arXiv 2503.14476: overlong answers",
     },
     needs: &[metric::CUT_ANSWERS, metric::ANSWER_LENGTH],
@@ -22,7 +22,7 @@ const MANY: f64 = 0.5;
 fn judge(view: &View<'_>) -> Option<Finding> {
     let cut = view.typical(metric::CUT_ANSWERS)?;
     let (begun, now) = view.first_and_last_third(metric::ANSWER_LENGTH)?;
-    let text = format!("{:.0} % of answers are cut off", 100.0 * cut);
+    let text = format!("{:.0} % of completions are truncated", 100.0 * cut);
     let words = format!("mean length {begun:.1} → {now:.1} tokens");
     let signals = vec![
         Signal::of(metric::CUT_ANSWERS, cut, text).at(view.state.step),
@@ -39,7 +39,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
         false => Finding::warn(
             signals,
-            "the model does not end its answers, or has no room to",
+            "the model does not end its completions, or lacks the tokens to",
             "a larger <max_completion_length>, «rollout.stop, or a cold start that|a stop string, or supervised fine-tuning first, which» teaches how answers end",
         ),
     })

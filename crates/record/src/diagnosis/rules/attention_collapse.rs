@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "attention_collapse",
         title: "attention",
-        summary: "No block's attention entropy stays below 0.05 of what is possible while its largest score is above 100.",
+        summary: "No block's attention entropy stays below 0.05 of its maximum while its largest score is above 100.",
         source: "entropy collapse: Zhai et al. 2023, arXiv 2303.06296; 100: Kimi K2, arXiv 2507.20534",
     },
     needs: &[metric::ATTENTION_ENTROPY, metric::ATTENTION_LARGEST],
@@ -36,7 +36,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::ATTENTION_ENTROPY,
             entropy,
-            format!("attention entropy of block {block} is {entropy:.3} of what is possible"),
+            format!("attention entropy of block {block} is {entropy:.3} of its maximum"),
         )
         .at(view.state.step),
         Signal::of(

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "big_steps",
         title: "policy steps",
-        summary: "Less than 30 % of tokens are clipped, or the policy stays within 0.05 nats of the one that answered.",
+        summary: "Less than 30 % of tokens are clipped, or the policy stays within 0.05 nats of the sampling policy.",
         source: "Schulman et al. 2017, arXiv 1707.06347; Huang et al. 2022, the 37 implementation details of PPO: approx_kl; the bounds are rules of thumb",
     },
     needs: &[metric::PPO_CLIPPED, metric::APPROX_KL],
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::APPROX_KL,
             moved,
-            format!("{moved:.3} nats from the policy that answered"),
+            format!("{moved:.3} nats from the sampling policy"),
         ),
     ];
     if clipped < MANY || moved < FAR {
@@ -39,7 +39,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     Some(Finding::warn(
         signals,
-        "updates from one rollout go further than clipping allows for: most of their gradient is cut off",
+        "updates from one rollout go beyond the clip range: most of their gradient is clipped",
         "a smaller learning rate, fewer epochs over each rollout (<num_iterations>), larger batches",
     ))
 }

@@ -11,8 +11,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "clip_tight",
         title: "clipping",
-        summary: "After the warm-up fewer than 90 % of the steps are clipped, or the usual norm is below 10 times the clipping norm.",
-        source: "clipping acts as the learning rate above 30 %: rule of thumb, fault O11",
+        summary: "After the warm-up fewer than 90 % of the steps are clipped, or the typical norm is below 10 times clip_norm.",
+        source: "above 30 % clipping acts as the learning rate: rule of thumb",
     },
     needs: &[metric::CLIPPED, metric::GRAD_NORM],
     judge,
@@ -37,10 +37,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     (share > MOST && norm > TIMES * clip).then(|| {
         let signals = vec![
             Signal::of(metric::CLIPPED, share, format!("{:.0} % of the steps are clipped", 100.0 * share)).at(view.state.step),
-            Signal::of(metric::GRAD_NORM, norm, format!("the usual gradient norm {} is {:.0} times clip_norm {}", human::number(norm), norm / clip, human::number(clip))),
+            Signal::of(metric::GRAD_NORM, norm, format!("the typical gradient norm {} is {:.0} times clip_norm {}", human::number(norm), norm / clip, human::number(clip))),
         ];
-        let cause = "clip_norm is far below the usual gradient: every step has the same length and outliers count no less";
-        let fix = format!("<max_grad_norm={}>, or 1, the usual value", human::number((2.0 * norm).max(clip)));
+        let cause = "clip_norm is far below the typical gradient: every step has the same length, and outliers are not damped";
+        let fix = format!("<max_grad_norm={}>, or 1, the typical value", human::number((2.0 * norm).max(clip)));
         Finding::warn(signals, cause, fix)
     })
 }

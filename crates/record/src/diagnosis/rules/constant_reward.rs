@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "constant_reward",
         title: "reward varies",
-        summary: "The reward differs between answers in some of the last steps.",
+        summary: "Rewards differ between completions in some of the last steps.",
         source: "a constant reward has advantage 0 and gradient 0",
     },
     needs: &[metric::REWARD, metric::REWARD_SPREAD],
@@ -34,14 +34,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .state
         .latest(metric::PASS)
         .is_some_and(|pass| pass >= 0.99);
-    let words = format!("every answer is worth {reward:.2}");
+    let words = format!("every completion has reward {reward:.2}");
     let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
     if solved {
         return Some(Finding::pass(signals));
     }
     Some(Finding::fail(
         signals,
-        "no answer is better than another, so nothing is learned: the reward's rule never or always applies",
-        "try it on answers of your own« with `llmtui reward test`|»; «a cold start (rollout.cold_start_steps)|supervised fine-tuning first» teaches the form of an answer",
+        "no completion is better than another, so there is no learning signal: the reward's rule never or always applies",
+        "test it on your own completions« with `llmtui reward test`|»; «a cold start (rollout.cold_start_steps)|supervised fine-tuning first» teaches the form of an answer",
     ))
 }

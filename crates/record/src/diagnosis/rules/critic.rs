@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     Some(Finding::warn(
         vec![signal, loss],
-        "the critic has not learned what answers are worth: advantages are as noisy as without one",
-        "«a higher method.ppo.critic_lr_scale, method.ppo.critic_warmup_steps, method.ppo.critic_from a reward model|a higher learning rate of the critic, a warm-up of the critic alone, or a critic that begins from a reward model»; or GRPO and RLOO, which need no critic",
+        "the critic has not learned the returns: advantages are as noisy as without one",
+        "«a higher method.ppo.critic_lr_scale, method.ppo.critic_warmup_steps, method.ppo.critic_from a reward model|a higher learning rate of the critic, critic warm-up, or a critic initialized from a reward model»; or GRPO and RLOO, which need no critic",
     ))
 }

@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let text = format!("{:.0} % of the time", share * 100.0);
     Some(Finding::warn(
         Signal::of(metric::DATA_WAIT, share, text),
-        "batches are made slower than they are used",
-        "keep data on a local disk; tokenize ahead« (data.cache)|», or a larger model per step",
+        "the data loader is slower than training",
+        "keep data on a local disk; tokenize ahead« (data.cache)|», or use a larger model per step",
     ))
 }

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "dead_layer",
         title: "dead units",
-        summary: "No block has more than half of its feed-forward units dead in three looks while its gradient is less than half of the other blocks' or the share rose by 0.3.",
+        summary: "No block has more than half of its feed-forward units dead in three probes while its gradient is less than half of the other blocks' or the share rose by 0.3.",
         source: "dead units: Lu et al. 2019, arXiv 1903.06733; the margins are rules of thumb",
     },
     needs: &[metric::DEAD_UNITS],
@@ -54,7 +54,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(metric::DEAD_UNITS, share, text).at(view.state.step),
         second,
     ];
-    let cause = "inputs of these units went where the activation is flat: too large a step, or a block cut off";
-    let fix = "lower the learning rate or lengthen the warm-up and begin again from an earlier checkpoint; an activation without a flat side (gelu, silu)";
+    let cause = "inputs of these units moved into the flat part of the activation: too large a step, or a disconnected block";
+    let fix = "lower the learning rate or lengthen the warm-up and restart from an earlier checkpoint; use an activation without a flat side (gelu, silu)";
     Some(Finding::warn(signals, cause, fix))
 }

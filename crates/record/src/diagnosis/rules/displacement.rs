@@ -63,10 +63,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::MARGINS,
             margin,
-            format!("margin {}: rejected ones sink faster", number(margin)),
+            format!("margin {}: rejected ones drop faster", number(margin)),
         ),
     ];
-    let cause = "chosen answers become less likely as well: the policy moves away from both";
+    let cause = "likelihood displacement: chosen answers become less likely as well";
     Some(Finding::warn(
         signals,
         cause,

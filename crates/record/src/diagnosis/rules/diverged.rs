@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "diverged",
         title: "divergence",
-        summary: "Losses and gradient norm are finite; the loss is no higher than guessing or its start, and keeps most of what it gained.",
+        summary: "Losses and gradient norm are finite; the loss is no higher than a uniform guess or its start, and keeps most of its gain.",
         source: "7 standard deviations: OLMo 2, arXiv 2501.00656; the other margins are rules of thumb",
     },
     needs: &[metric::LOSS],
@@ -38,7 +38,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(
             Finding::fail(
                 signals,
-                "numbers overflowed: most often the learning rate is too high, or the warm-up too short",
+                "numerical overflow: usually the learning rate is too high, or the warm-up too short",
                 lower_lr(view),
             )
             .at(format!("step {at}")),
@@ -70,8 +70,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ];
         Finding::fail(
             signals,
-            "what was learned is lost: the learning rate is too high, or the optimizer's moments are polluted by a spike",
-            format!("go back to an earlier checkpoint; {}", lower_lr(view)),
+            "the model has lost what it learned: the learning rate is too high, or a spike polluted the optimizer's moments",
+            format!("restart from an earlier checkpoint; {}", lower_lr(view)),
         )
         .at(format!("after step {best}"))
     })
@@ -157,7 +157,7 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
     signals.extend(gradient(view));
     Finding::fail(
         signals,
-        "each step made the model worse than it began: the learning rate is too high for this model",
+        "training made the model worse than at the start: the learning rate is too high for this model",
         lower_lr(view),
     )
     .at(format!("step {to}"))

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "empty_answers",
         title: "answers begin",
-        summary: "Answers are longer than a token, or their rewards differ.",
+        summary: "Completions are longer than one token, or their rewards differ.",
         source: "the token that ends an answer counts as one; rule of thumb",
     },
     needs: &[metric::ANSWER_LENGTH, metric::REWARD_SPREAD],
@@ -42,13 +42,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(match cut > MOST {
         true => Finding::fail(
             signals,
-            "answers are cut off after their first token",
-            "a larger <max_completion_length>; see that no «rollout.stop|stop string» matches what answers begin with",
+            "completions are truncated after their first token",
+            "a larger <max_completion_length>; check that no «rollout.stop|stop string» matches the start of completions",
         ),
         false => Finding::fail(
             signals,
-            "the model ends its answers at once: prompts that are texts reach a chat model without its template, and a base model may not know \
-             the form of an answer",
+            "the model stops at once: plain-text prompts bypass a chat model's template, and a base model may not know the answer \
+             format",
             "«prompts as turns (a column `question`, or llmtui data convert FILE --to messages)|prompts in the model's chat template»; \
              else «a cold start (rollout.cold_start_steps)|supervised fine-tuning first, which» teaches how answers begin",
         ),

@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "engine",
         title: "engine",
-        summary: "The run has ended without an error, or a process trains it.",
+        summary: "The run ended without an error, or a process is training it.",
         source: "the run's lock",
     },
     needs: &[],
@@ -23,21 +23,21 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
     if state.orphaned {
         let text = format!(
-            "the engine died at step {}: its log has no end and no process trains this run",
+            "the engine died at step {}: its log has no end and no process is training this run",
             human::grouped(state.step)
         );
         return Some(Finding::fail(
             Signal::of("step", state.step as f64, text),
-            "it was killed (kill -9, out of memory), or the machine went down",
-            "resume it: that goes on from the newest checkpoint, or begins again without one",
+            "it was killed (kill -9, out of memory), or the machine crashed",
+            "resume it: it continues from the latest checkpoint, or restarts if there is none",
         ));
     }
     if let Some(refused) = &state.refused {
-        let text = format!("its newest resume was refused: {}", refused.message);
+        let text = format!("its last resume was refused: {}", refused.message);
         return Some(Finding::warn(
             Signal::of("step", refused.step as f64, text),
             cause(refused.outcome)?,
-            "the run stands as it did before; to go on, correct what it names and resume again",
+            "the run is unchanged; fix what the error names and resume again",
         ));
     }
     let finish = state.finished.as_ref()?;
@@ -47,8 +47,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         finish.message
     );
     let fix = match state.checkpoints.is_empty() {
-        true => "correct what it names, then train it again: it has no checkpoint",
-        false => "correct what it names, then resume: that goes on from the newest checkpoint",
+        true => "fix what the error names, then train again: it has no checkpoint",
+        false => "fix what the error names, then resume: it continues from the latest checkpoint",
     };
     Some(Finding::fail(
         Signal::of("step", finish.step as f64, text),
@@ -61,10 +61,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 fn cause(outcome: Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::Completed | Outcome::Stopped => return None,
-        Outcome::Failed => "the training could not go on",
-        Outcome::Starved => "the machine failed it: no memory, no threads, or no place to write to",
+        Outcome::Failed => "training could not continue",
+        Outcome::Starved => "a problem of the machine: no memory, no threads, or no place to write",
         Outcome::Refused => "a check before training failed",
-        Outcome::Invalid => "its spec, its data or its checkpoints do not fit",
+        Outcome::Invalid => "its spec, its data or its checkpoints are invalid",
         Outcome::Crashed => "a bug in the engine",
     })
 }

@@ -28,12 +28,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
         (n, 0) => (
             format!("{} never arrived", human::grouped(n)),
-            "the log has a hole, or the connection lost lines",
+            "the log has a gap, or the connection lost lines",
             "attach again; check the disk of the run",
         ),
         (missed, unknown) => (
             format!("{missed} never arrived, {unknown} of a newer program"),
-            "the log has a hole, and a newer llmtui wrote it",
+            "the log has a gap, and a newer llmtui wrote it",
             "update llmtui here, and attach again",
         ),
     };

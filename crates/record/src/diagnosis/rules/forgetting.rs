@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "forgetting",
         title: "other sets",
-        summary: "The loss on no set of eval.extra rises while the validation loss falls.",
+        summary: "No loss of eval.extra rises while the validation loss falls.",
         source: "catastrophic forgetting, McCloskey and Cohen 1989; the margins are rules of thumb",
     },
     needs: &[metric::VAL_LOSS],
@@ -58,9 +58,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ];
             Finding::warn(
                 signals,
-                "the model forgets: what it gains on its own data costs what it knew",
+                "catastrophic forgetting: gains on the training data cost earlier abilities",
                 format!(
-                    "mix rows like those of {name} into data.sources (a tenth to a fifth), a lower learning rate, or -s adapter.lora.rank=8"
+                    "mix rows like those of {name} into data.sources (a tenth to a fifth), lower the learning rate, or use -s adapter.lora.rank=8"
                 ),
             )
             .at(format!("after step {}", human::grouped(lowest.0)))

@@ -65,7 +65,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         signals.push(Signal::of(metric::GRAD_NORM, spikes.len() as f64, text));
         let cause = "spikes in clusters pollute the optimizer's moments";
         let fix = format!(
-            "{}, or begin again from a checkpoint before them",
+            "{}, or restart from a checkpoint before them",
             diverged::lower_lr(view)
         );
         return Some(Finding::warn(signals, cause, fix));
@@ -77,8 +77,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(Finding::pass(signals));
     }
     signals.extend(answered);
-    let cause = "a single one is mostly a bad batch";
-    let fix = "no harm if the loss recovers; otherwise look at the data of that step, or lower the clipping norm";
+    let cause = "a single one is usually a bad batch";
+    let fix = "harmless if the loss recovers; otherwise inspect that step's data, or lower the clipping norm";
     Some(Finding::warn(signals, cause, fix))
 }
 

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "idle_gpu",
         title: "GPU in use",
-        summary: "The GPU that holds the run is busy at more than half of the looks at it.",
+        summary: "The run's GPU is utilized above 50 % in most samples.",
         source: "utilization as NVML counts it: the share of time in which any kernel runs; half is a rule of thumb",
     },
     needs: &[metric::GPU_UTIL, metric::GPU_MEMORY],
@@ -32,7 +32,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let text = format!("busy {busy:.0} % of the time");
     Some(Finding::warn(
         Signal::of(metric::GPU_UTIL, busy, text).at(view.state.step),
-        "kernels of small batches end before the processor has launched the next ones, or samples and checkpoints take the time",
+        "small batches are launch-bound, or samples and checkpoints take the time",
         fix(view),
     ))
 }
@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 /// What makes kernels larger, or fewer, without another batch per step.
 fn fix(view: &View<'_>) -> String {
     if view.state.series.contains_key(metric::REWARD) {
-        return "more answers at once: a larger rollout.side_by_side".into();
+        return "more completions at once: raise rollout.side_by_side".into();
     }
     let spec = view.state.head.as_ref().map(|head| &head.spec);
     let train = |key: &str| spec.and_then(|spec| spec["train"][key].as_u64());
@@ -50,12 +50,12 @@ fn fix(view: &View<'_>) -> String {
         let by = if times % 2 == 0 { 2 } else { times };
         let (rows, times) = (rows * by, times / by);
         ways.push(format!(
-            "the same batch in larger pieces: -s micro_batch_size={rows} -s grad_accum_steps={times}"
+            "the same batch in larger micro-batches: -s micro_batch_size={rows} -s grad_accum_steps={times}"
         ));
     }
     if spec.is_some_and(|spec| spec["engine"]["torch"]["compile"] == false) {
         ways.push("-s engine.torch.compile=true".into());
     }
-    ways.push("rarer samples and checkpoints (sample.every, checkpoint.every)".into());
+    ways.push("less frequent samples and checkpoints (sample.every, checkpoint.every)".into());
     ways.join("; ")
 }

@@ -10,8 +10,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "idle_layer",
         title: "idle blocks",
-        summary: "No block's updates and gradient both stay below a fiftieth of the other blocks' median in three looks.",
-        source: "planning guide: plateau with parameters frozen; the margin is a rule of thumb",
+        summary: "No block's updates and gradient both stay below a fiftieth of the other blocks' median in three probes.",
+        source: "a plateau with frozen parameters; the margin is a rule of thumb",
     },
     needs: &[metric::UPDATE_BY_LAYER, metric::GRAD_BY_LAYER],
     judge,
@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::UPDATE_BY_LAYER,
             update,
             match all {
-                true => "no block's weights are changed by an update".into(),
+                true => "updates change no block's weights".into(),
                 false => format!(
                     "updates of block {} are {update:.1e} of its weights",
                     names.join(", ")
@@ -62,9 +62,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     ];
     let cause = match all {
-        true => "all blocks are frozen: embeddings, the last norm and the head train alone",
-        false => "the block is frozen, or nothing reaches it",
+        true => "all blocks are frozen: only embeddings, the final norm and the head train",
+        false => "the block is frozen, or no gradient reaches it",
     };
-    let fix = "if that is not wanted: check which parameters train, residual scaling and learning-rate groups";
+    let fix =
+        "if unintended: check which parameters train, residual scaling and learning-rate groups";
     Some(Finding::warn(signals, cause, fix))
 }

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "initial_loss",
         title: "initial loss",
-        summary: "Weights that began at random give a first loss within 10 % and 0.5 nats of ln V, with nearly all the entropy there is.",
+        summary: "Random initial weights give a first loss within 10 % and 0.5 nats of ln V, with nearly maximal entropy.",
         source: "a uniform guess has loss and entropy ln V; the margins are rules of thumb",
     },
     needs: &[metric::LOSS, metric::ENTROPY],
@@ -37,7 +37,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::LOSS,
             loss,
             format!(
-                "first loss {}, guessing gives {}",
+                "first loss {}, a uniform guess gives {}",
                 number(loss),
                 number(guessing)
             ),
@@ -47,7 +47,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::ENTROPY,
             entropy,
             format!(
-                "entropy {} of {}: sure of itself",
+                "entropy {} of {}: overconfident",
                 number(entropy),
                 number(guessing)
             ),

@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
         id: "leak",
         title: "leaked targets",
         summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V.",
-        source: "fault D2: labels not shifted, or a mask that shows the future; the margin is a rule of thumb",
+        source: "labels not shifted, or a non-causal mask; the margin is a rule of thumb",
     },
     needs: &[metric::LOSS, metric::ENTROPY],
     judge,
@@ -50,10 +50,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             format!("token entropy {}", human::number(entropy)),
         ),
     ];
-    let cause = "the targets stand in the inputs (not shifted, or the mask shows the future), or the data are one short text";
+    let cause = "targets leak into the inputs (not shifted, or a non-causal mask), or the data are one short text";
     Some(Finding::warn(
         signals,
         cause,
-        "«run `llmtui preflight` (token_shift, causal_mask); look at the data pane for repeated rows|check that targets are shifted by one token and that the mask is causal; look for repeated rows in the data»",
+        "«run `llmtui preflight` (token_shift, causal_mask); check the Data pane for repeated rows|check that targets are shifted by one token and that the mask is causal; look for repeated rows in the data»",
     ))
 }

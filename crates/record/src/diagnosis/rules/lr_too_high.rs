@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_high",
         title: "learning rate",
-        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their beginning under such updates, more in long runs as the root of the steps.",
+        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their initial size under such updates (more in long runs, with the square root of the steps).",
         source: "update ratio: Karpathy, CS231n (1e-3; alarm at 1e-2); spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656",
     },
     needs: &[metric::LOSS],
@@ -120,14 +120,17 @@ fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
             metric::ACT_RMS,
             activations,
             format!(
-                "activations are {} times what they began at",
+                "activations are {} times their initial size",
                 human::short(activations)
             ),
         ),
         Signal::of(
             metric::WEIGHT_STD,
             weights,
-            format!("the spread of the weights {} times", human::short(weights)),
+            format!(
+                "the weights' standard deviation {} times",
+                human::short(weights)
+            ),
         ),
     ])
 }
@@ -135,7 +138,7 @@ fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
 fn updates(view: &View<'_>) -> Option<Signal> {
     let ratio = view.typical(metric::UPDATE_RATIO)?;
     (ratio > LARGE).then(|| {
-        let text = format!("an update is {ratio:.1e} of the weights, 1e-3 is usual");
+        let text = format!("updates are {ratio:.1e} of the weights, 1e-3 is typical");
         Signal::of(metric::UPDATE_RATIO, ratio, text)
     })
 }

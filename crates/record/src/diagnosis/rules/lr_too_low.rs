@@ -39,14 +39,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(
                 metric::UPDATE_RATIO,
                 ratio,
-                format!("an update is {ratio:.1e} of the weights, 1e-3 is usual"),
+                format!("updates are {ratio:.1e} of the weights, 1e-3 is typical"),
             )
             .at(step),
             Signal::of(
                 metric::LOSS,
                 loss,
                 format!(
-                    "train loss {}, guessing gives {}",
+                    "train loss {}, a uniform guess gives {}",
                     human::number(loss),
                     human::number(guessing)
                 ),
@@ -75,7 +75,7 @@ fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Signal> {
     let per_100 = 100.0 * gained / view.state.step as f64;
     let rest = (now - FREQUENCIES * guessing) / (gained / view.state.step as f64).max(1e-12);
     let text = format!(
-        "it falls by {} in 100 steps: at that pace {} more to what token frequencies alone give",
+        "it falls by {} in 100 steps: at that pace {} more to reach unigram entropy",
         human::number(per_100),
         human::short(rest)
     );

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "memory_growth",
         title: "memory",
-        summary: "The memory of the run does not grow in each fifth of it by 3 % and more, nor by 40 % in all.",
+        summary: "The memory of the run does not grow by 3 % or more in each fifth of it, nor by 40 % in total.",
         source: "a leak grows steadily, a working set does not; the margins are rules of thumb",
     },
     needs: &[metric::RSS],
@@ -65,10 +65,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ),
         ),
     ];
-    let cause = "memory is taken and not given back; in the end the kernel kills the run";
+    let cause = "a memory leak; eventually the kernel kills the run";
     Some(Finding::warn(
         signals,
         cause,
-        "stop after a checkpoint and resume: it goes on to the same bits; report it with the log",
+        "stop after a checkpoint and resume (bit-identical); report it with the log",
     ))
 }

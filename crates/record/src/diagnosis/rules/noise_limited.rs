@@ -30,9 +30,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let batch = view.state.head.as_ref()?.batch_tokens as f64;
     (trend.z().abs() < 2.0 && batch < SMALL * scale).then(|| {
         let signals = vec![
-            Signal::of(metric::LOSS, trend.now, format!("train loss stays at {}", human::number(trend.now))).at(view.state.step),
-            Signal::of(metric::NOISE_SCALE, scale, format!("the noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
+            Signal::of(metric::LOSS, trend.now, format!("train loss plateaus at {}", human::number(trend.now))).at(view.state.step),
+            Signal::of(metric::NOISE_SCALE, scale, format!("the gradient noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
         ];
-        Finding::warn(signals, "the gradient is mostly noise", "raise <gradient_accumulation_steps>: up to the noise scale a larger batch needs hardly more tokens")
+        Finding::warn(signals, "the gradient is mostly noise", "raise <gradient_accumulation_steps>: up to the noise scale a larger batch costs hardly any more tokens")
     })
 }

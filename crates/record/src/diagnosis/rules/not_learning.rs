@@ -67,7 +67,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
     let gradient = view.typical(metric::GRAD_NORM);
     let vanished = gradient.is_some_and(|x| x < VANISHED);
     if let Some(x) = updates.filter(|x| *x < SMALL && !vanished) {
-        let text = format!("an update is {x:.1e} of the weights, 1e-3 is usual");
+        let text = format!("updates are {x:.1e} of the weights, 1e-3 is typical");
         signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
         return Finding::fail(signals, "the learning rate is too low", raise_lr(view));
     }
@@ -75,7 +75,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         let text = format!("gradient norm {x:.1e}");
         signals.push(Signal::of(metric::GRAD_NORM, x, text));
         let cause = "no gradient reaches the weights: they are frozen, or every target is masked";
-        let fix = "look at «supervised tokens in the data pane; `llmtui preflight` checks them|which tokens are supervised»";
+        let fix = "check «supervised tokens in the Data pane; `llmtui preflight` checks them|which tokens are supervised»";
         return Finding::fail(signals, cause, fix);
     }
     let cause = "inputs do not predict the targets (mask, shift, shuffled labels), or the learning rate is far off";

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "odd_batches",
         title: "odd batches",
-        summary: "Fewer than three of the newest 200 steps have a loss of 7 standard deviations above their neighbours and twice the usual gradient, and are over with the next step.",
+        summary: "Fewer than three of the last 200 steps have a one-step loss spike of 7 standard deviations above their neighbours with twice the usual gradient.",
         source: "spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656; the count is a rule of thumb",
     },
     needs: &[metric::LOSS, metric::GRAD_NORM],
@@ -81,7 +81,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ),
         ),
     ];
-    let cause = "some batches do not fit the rest: corrupt spans, another language, binary data";
-    let fix = "look at «them (`llmtui data batches SPEC --step N`) and filter; -s rescue.skip_outliers=true leaves such updates out|the data of these steps and filter»";
+    let cause = "outlier batches: corrupt spans, another language, binary data";
+    let fix = "inspect «them (`llmtui data batches SPEC --step N`) and filter; -s rescue.skip_outliers=true skips such updates|the data of these steps and filter»";
     Some(Finding::warn(signals, cause, fix))
 }

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "overfitting",
         title: "val − train",
-        summary: "Validation loss does not stand above its best for three evaluations while training loss falls.",
+        summary: "Validation loss is not above its best for three evaluations while training loss falls.",
         source: "two agreeing signals; early stopping with patience, Prechelt 1998",
     },
     needs: &[metric::LOSS, metric::VAL_LOSS],
@@ -57,9 +57,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             let best = signals[1].step.unwrap_or_default();
             Finding::warn(
                 signals,
-                "the model memorizes: what it still gains on the training split does not carry over",
+                "the model memorizes: gains on the training split no longer generalize",
                 format!(
-                    "stop, and use the checkpoint near step {}; more data, or <dropout=0.1>",
+                    "stop and use the checkpoint near step {}; add data, or <dropout=0.1>",
                     human::grouped(best)
                 ),
             )

@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
         id: "preference_start",
         title: "reference",
         summary: "DPO begins with rewards and margins of 0: policy and reference are the same model.",
-        source: "fault R1; −log σ(0) = ln 2: Rafailov et al. 2023, arXiv 2305.18290; TRL trains without dropout (disable_dropout)",
+        source: "−log σ(0) = ln 2: Rafailov et al. 2023, arXiv 2305.18290; TRL trains without dropout (disable_dropout)",
     },
     needs: &[
         metric::LOSS,
@@ -67,14 +67,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         true => Finding::fail(
             signals,
             format!(
-                "dropout {dropout} is on in the policy and off in the reference, so the same answers have other probabilities"
+                "dropout {dropout} is on in the policy and off in the reference, so the same answers get different probabilities"
             ),
             "<dropout=0>",
         ),
         false => Finding::fail(
             signals,
-            "the reference is another model than the policy began from, or sees other text (template, truncation)",
-            "take the policy's own start as reference« (method.dpo.reference: auto)|»",
+            "the reference is not the policy's start model, or sees different text (template, truncation)",
+            "use the policy's start model as reference« (method.dpo.reference: auto)|»",
         ),
     })
 }

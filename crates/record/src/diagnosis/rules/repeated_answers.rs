@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "repeated_answers",
         title: "repetition",
-        summary: "Less than 30 % of the groups of three words in answers stood in the same answer before, or no more than at the start.",
+        summary: "Less than 30 % of the 3-grams in completions are repeats within the same completion, or no more than at the start.",
         source: "Yeo et al. 2025, arXiv 2502.03373: repetition under length rewards; the share is a rule of thumb",
     },
     needs: &[metric::REPETITION, metric::REWARD, metric::ANSWER_LENGTH],
@@ -29,7 +29,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let (begun, now) = view.first_and_last_third(metric::REPETITION)?;
     let text = format!(
-        "{:.0} % of word groups repeat, {:.0} % at the start",
+        "{:.0} % of 3-grams repeat, {:.0} % at the start",
         100.0 * now,
         100.0 * begun
     );
@@ -53,7 +53,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::fail(
             vec![signal, reward],
             "repetition is rewarded, or costs nothing: the reward rises with it",
-            "«rewards: a penalty {repetition: {words: 3}, weight: 0.5}; look at answers in the examples pane|a penalty on repetition in the reward; look at the answers»",
+            "«rewards: a penalty {repetition: {words: 3}, weight: 0.5}; read completions in the Examples pane|a penalty on repetition in the reward; read the completions»",
         )
     } else if long > LONGER * short {
         Finding::warn(

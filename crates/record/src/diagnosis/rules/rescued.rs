@@ -11,8 +11,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "rescued",
         title: "rescues",
-        summary: "The run was not rescued from a spike, and fewer than 1 % of its updates were left out as outliers.",
-        source: "roll back and skip batches: PaLM, arXiv 2204.02311; updates left out beyond 6 standard deviations: OLMo's SkipStep",
+        summary: "The run was not rescued from a spike, and fewer than 1 % of its updates were skipped as outliers.",
+        source: "roll back and skip batches: PaLM, arXiv 2204.02311; updates skipped beyond 6 standard deviations: OLMo's SkipStep",
     },
     needs: &[metric::LOSS],
     judge,
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Some(rescue) => (rescue.from, rescue.words()),
         None if many => {
             let text = format!(
-                "{} updates left out, {:.1} % of the steps",
+                "{} updates skipped, {:.1} % of the steps",
                 human::grouped(state.skipped),
                 100.0 * share
             );
@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         None => return None,
     };
     let signals = vec![Signal::of(metric::LOSS, state.skipped as f64, evidence).at(at)];
-    let cause = "batches that do not fit the rest, or a learning rate at the edge of stability";
-    let fix = "look at the batches (`llmtui data batches`); begin the next run with the lower rate, clipping and a longer warm-up";
+    let cause = "outlier batches, or a learning rate at the edge of stability";
+    let fix = "inspect the batches (`llmtui data batches`); start the next run with the lower rate, clipping and a longer warm-up";
     Some(Finding::warn(signals, cause, fix).at(format!("step {}", human::grouped(at))))
 }

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
         id: "reward_hacking",
         title: "real reward",
         summary: "Held-out pass@1 does not fall by 0.1 from its best while the reward rises.",
-        source: "Gao et al. 2022, arXiv 2210.10760: two readings that part",
+        source: "Gao et al. 2022, arXiv 2210.10760: proxy and gold reward diverge",
     },
     needs: &[metric::REWARD, metric::PASS],
     judge,
@@ -53,12 +53,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(match after > before {
         true => Finding::fail(
             signals,
-            "answers are rewarded for something else than being right",
-            "look at answers and rewards by part« in the examples pane|»; weigh the verifier higher, or bound what is exploited (length, repetition, tags)",
+            "reward hacking: completions are rewarded for something other than being correct",
+            "check completions and rewards by part« in the Examples pane|»; weight the verifier more, or limit what is exploited (length, repetition, tags)",
         ),
         false => Finding::warn(
             signals,
-            "training makes answers worse",
+            "training makes completions worse",
             "a smaller learning rate« (rollout.lr_scale)|», or continue from the best checkpoint",
         ),
     })

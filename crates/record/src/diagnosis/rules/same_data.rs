@@ -57,7 +57,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::fail(
             signals,
             cause,
-            "look at the batches« in the data pane|»: shards repeat, or the data are one document",
+            "inspect the batches« in the Data pane|»: shards repeat, or the data are one document",
         )
     })
 }

@@ -10,8 +10,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "same_rewards",
         title: "equal rewards",
-        summary: "In less than 80 % of the groups all answers have the same reward.",
-        source: "dynamic sampling of DAPO, arXiv 2503.14476, answers the same",
+        summary: "In less than 80 % of the groups all completions have the same reward.",
+        source: "DAPO's dynamic sampling, arXiv 2503.14476, addresses the same",
     },
     needs: &[metric::SAME_REWARDS, metric::REWARD],
     judge,
@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let pass = view.state.latest(metric::PASS).unwrap_or(0.0);
     if pass >= SOLVED {
-        let words = format!("pass@1 {pass:.2}: most prompts are answered right every time");
+        let words = format!("pass@1 {pass:.2}: most prompts are always solved");
         let signals = vec![signal, Signal::of(metric::PASS, pass, words)];
         return Some(Finding::pass(signals));
     }
@@ -43,18 +43,18 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
     let cause = match reward {
         r if r > HIGH => {
-            "most prompts are too easy for this model by now: all answers to one are alike right"
+            "most prompts are too easy for this model: every completion in a group is correct"
         }
         r if r < LOW => {
-            "most prompts are too hard for this model: all answers to one are alike wrong"
+            "most prompts are too hard for this model: every completion in a group is wrong"
         }
         _ => {
-            "prompts are far too hard or far too easy for this model: all answers to one are alike right or wrong"
+            "prompts are far too hard or far too easy for this model: completions in a group are all correct or all wrong"
         }
     };
     Some(Finding::warn(
         signals,
         cause,
-        "begin with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it answers right now and then, or a larger <num_generations>",
+        "start with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it sometimes solves, or a larger <num_generations>",
     ))
 }

@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "slower",
         title: "speed",
-        summary: "The usual speed of the newest 50 steps is at least half of that of the 100 before them.",
+        summary: "The typical speed of the last 50 steps is at least half of that of the 100 before them.",
         source: "faults of the machine: throttling, another process, swapping; the margin is a rule of thumb",
     },
     needs: &[metric::SPEED, metric::STEP_MS],
@@ -58,15 +58,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .typical_of_last(metric::DATA_WAIT, NOW)
         .is_some_and(|share| share > 0.2);
     let cause = match waits {
-        true => "batches come late: the disk or the network is slow",
-        false => {
-            "the processor or the GPU is throttled, shared with another process, or memory is swapped"
-        }
+        true => "batches arrive late: the disk or the network is slow",
+        false => "the CPU or GPU is throttled, shared with another process, or memory is swapped",
     };
     Some(Finding::warn(
         signals,
         cause,
-        "«`llmtui doctor`, and the hardware pane|look at the hardware»: temperature, clocks, other processes",
+        "«`llmtui doctor`, and the Hardware pane|check the hardware»: temperature, clocks, other processes",
     ))
 }
 

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
         id: "sorted_data",
         title: "order of data",
         summary: "Losses of neighbouring steps scatter independently around their trend (correlation below 0.5), or validation loss stays within 10 % of training loss.",
-        source: "fault D6, data sorted or not reshuffled; the margins are rules of thumb",
+        source: "data sorted or not reshuffled; the margins are rules of thumb",
     },
     needs: &[metric::LOSS, metric::VAL_LOSS],
     judge,
@@ -41,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     )?;
     (correlation > CORRELATED).then(|| {
         let text = format!(
-            "losses of neighbouring steps correlate by {correlation:.2}; shuffled data give about 0"
+            "losses of neighbouring steps have correlation {correlation:.2}; shuffled data give about 0"
         );
         let signals = vec![
             Signal::of(metric::LOSS, correlation, text).at(view.state.step),
@@ -55,7 +55,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 ),
             ),
         ];
-        let cause = "data come in an order: each step sees what the one before it saw";
+        let cause = "the data are ordered: neighbouring steps see similar text";
         Finding::warn(
             signals,
             cause,

@@ -12,8 +12,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "sudden_drop",
         title: "sudden drop",
-        summary: "Once it trains, the loss does not fall to less than half within 20 steps together with the entropy, or to nothing at all.",
-        source: "faults D1, D2: masked labels, padding, targets in the inputs; the margins are rules of thumb",
+        summary: "After the start, the loss does not halve within 20 steps together with the entropy, nor drop to 0.",
+        source: "masked labels, padding, targets in the inputs; the margins are rules of thumb",
     },
     needs: &[metric::LOSS],
     judge,
@@ -58,12 +58,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     });
     let (cause, fix) = match masked {
         true => (
-            "no target counts any more: labels are masked",
-            "look at the supervised tokens of these batches«: `llmtui data batches`|»",
+            "no target is supervised any more: labels are masked",
+            "inspect the supervised tokens of these batches«: `llmtui data batches`|»",
         ),
         false => (
-            "targets became trivial: padding, one text again and again, or targets that stand in the inputs",
-            "look at the batches of these steps«: `llmtui data batches`|»",
+            "targets became trivial: padding, one repeated text, or targets leaking into the inputs",
+            "inspect the batches of these steps«: `llmtui data batches`|»",
         ),
     };
     Some(Finding::warn(signals, cause, fix))

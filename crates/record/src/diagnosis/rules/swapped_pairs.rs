@@ -11,8 +11,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "swapped_pairs",
         title: "sides of pairs",
-        summary: "Held-out pairs are told apart at least by chance while training pairs are learned.",
-        source: "fault R5, sides or splits mixed up; the margins are rules of thumb",
+        summary: "Accuracy on held-out pairs is at least chance while training pairs are learned.",
+        source: "swapped sides or mixed-up splits; the margins are rules of thumb",
     },
     needs: &[metric::ACCURACIES, metric::VAL_ACCURACIES],
     judge,
@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::VAL_ACCURACIES,
             val,
             format!(
-                "{} of held-out pairs are told apart, chance is 0.5",
+                "accuracy {} on held-out pairs, chance is 0.5",
                 human::number(val)
             ),
         )
@@ -50,14 +50,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::ACCURACIES,
             train,
-            format!("{} of training pairs", human::number(train)),
+            format!("{} on training pairs", human::number(train)),
         ),
     ];
     let cause =
-        "chosen and rejected are swapped in one of the two sets, or the sets want opposite things";
+        "chosen and rejected are swapped in one of the two sets, or the sets contradict each other";
     Some(Finding::warn(
         signals,
         cause,
-        "read pairs of both« in the data pane|»; check «the columns (`--map`)|which column holds the chosen answers»",
+        "read pairs of both« in the Data pane|»; check «the columns (`--map`)|which column holds the chosen answers»",
     ))
 }

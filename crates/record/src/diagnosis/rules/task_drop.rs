@@ -59,12 +59,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     };
     let signals = vec![said(&format!("{name} is"), last), said("it was", first)];
     let fix = format!(
-        "mix rows of the kind that {name} asks for into data.sources, lower the learning rate, or train an adapter; \
-         -s eval.best_by=eval/{name} keeps the best checkpoint by it"
+        "mix rows like those of {name} into data.sources, lower the learning rate, or train an adapter; -s \
+         eval.best_by=eval/{name} selects the best checkpoint by it"
     );
     Some(Finding::warn(
         signals,
-        "what was learned costs what the model could do before",
+        "training costs earlier abilities",
         fix,
     ))
 }

@@ -37,7 +37,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "train loss {} at step {}; frequencies of the training tokens alone give {}",
+        "train loss {} at step {}; the unigram entropy of the training tokens is {}",
         human::number(loss.now),
         human::grouped(view.state.step),
         human::number(entropy)
@@ -45,10 +45,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
     let updates = view.typical(metric::UPDATE_RATIO).filter(|x| *x > LARGE);
     if let Some(x) = updates {
-        let text = format!("an update is {x:.1e} of the weights, 1e-3 is usual");
+        let text = format!("updates are {x:.1e} of the weights, 1e-3 is typical");
         signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
     }
-    let cause = "it has learned how frequent tokens are, and nothing of what stands before them";
+    let cause = "it has learned token frequencies but no context";
     let fast = updates.is_some() || view.lr().is_some_and(|lr| lr > LARGE);
     let fix = match fast {
         true => super::diverged::lower_lr(view),

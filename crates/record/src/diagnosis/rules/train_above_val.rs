@@ -11,8 +11,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "train_above_val",
         title: "train > val",
-        summary: "Training loss does not stand more than 15 % (5 % where dropout is above 0.3) and 0.1 nats above validation loss for three evaluations after the fall of the beginning.",
-        source: "dropout counts in training only: Srivastava et al. 2014; the margin is a rule of thumb",
+        summary: "After the initial drop, training loss is not more than 15 % (5 % with dropout above 0.3) and 0.1 nats above validation loss for three evaluations.",
+        source: "dropout is only active in training: Srivastava et al. 2014; the margin is a rule of thumb",
     },
     needs: &[metric::LOSS, metric::VAL_LOSS],
     judge,
@@ -83,13 +83,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 format!("model.dropout {rate}"),
             ));
             (
-                "dropout takes away more than the model can do without",
-                "<dropout=0.1>, or 0 while it does not overfit",
+                "dropout is too strong for this model",
+                "<dropout=0.1>, or 0 unless it overfits",
             )
         }
         None => (
-            "training text is harder than validation text: noise in it, or a validation split that was in the training data",
-            "look at both« in the data pane; `llmtui preflight` looks|, and» for overlap",
+            "training text is harder than validation text: it is noisy, or the validation split was in the training data",
+            "inspect both« in the Data pane; `llmtui preflight` checks|, and» for overlap",
         ),
     };
     Some(Finding::warn(signals, cause, fix))

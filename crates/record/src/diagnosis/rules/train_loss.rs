@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "train_loss",
         title: "train loss",
-        summary: "The newest quarter of the run does not rise beyond its noise.",
+        summary: "Train loss does not rise beyond its noise in the last quarter of the run.",
         source: "4 standard errors and 5 % of what was gained: rules of thumb",
     },
     needs: &[metric::LOSS],
@@ -66,7 +66,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ));
     }
     if non_finite > 0 {
-        let cause = "some steps gave a non-finite loss";
+        let cause = "some steps had a non-finite loss";
         return Some(Finding::warn(
             signals,
             cause,

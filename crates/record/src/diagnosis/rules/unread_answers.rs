@@ -10,8 +10,8 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "unread_answers",
         title: "answer form",
-        summary: "Each reward finds what it scores (a number, JSON, a program) in more than half of the answers.",
-        source: "planning guide: parser failures pass for wrong answers; the share is a rule of thumb",
+        summary: "Each reward finds what it scores (a number, JSON, a program) in more than half of the completions.",
+        source: "parser failures count as wrong answers; the share is a rule of thumb",
     },
     needs: &[metric::UNREAD, metric::REWARD, metric::CUT_ANSWERS],
     judge,
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let reward = view.typical(metric::REWARD)?;
     let cut = view.typical(metric::CUT_ANSWERS)?;
     let text = format!(
-        "in {:.0} % of answers a reward finds nothing to score",
+        "in {:.0} % of completions a reward finds nothing to score",
         100.0 * unread
     );
     let signal = Signal::of(metric::UNREAD, unread, text).at(view.state.step);
@@ -39,10 +39,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 Signal::of(
                     metric::CUT_ANSWERS,
                     cut,
-                    format!("{:.0} % of answers are cut off", 100.0 * cut),
+                    format!("{:.0} % of completions are truncated", 100.0 * cut),
                 ),
             ],
-            "answers are cut before they come to their result",
+            "completions are truncated before their result",
             "a larger <max_completion_length>, <mask_truncated_completions:true>, or «a cold start that|supervised fine-tuning first, which» teaches how answers end",
         ),
         false => Finding::warn(
@@ -50,8 +50,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 signal,
                 Signal::of(metric::REWARD, reward, format!("mean reward {reward:.2}")),
             ],
-            "answers do not have the form that the reward reads: right ones may count as wrong",
-            "«llmtui reward test SPEC FILE shows|look at» what is read of an answer; name the form in the prompt, «marked: false, or a cold start (rollout.cold_start_steps)|or begin with supervised fine-tuning»",
+            "completions do not have the format that the reward parses: correct ones may count as wrong",
+            "«llmtui reward test SPEC FILE shows|look at» what is parsed from a completion; state the format in the prompt, «marked: false, or a cold start (rollout.cold_start_steps)|or begin with supervised fine-tuning»",
         ),
     })
 }

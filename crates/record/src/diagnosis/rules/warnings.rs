@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "warnings",
         title: "last warning",
-        summary: "The engine warned of nothing.",
+        summary: "The engine logged no warnings.",
         source: "the run's events",
     },
     needs: &[],

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "weight_decay",
         title: "weight decay",
-        summary: "lr · weight_decay is below 0.5 % a step, or weights grow under large updates, or the entropy of predictions is no more than 15 % above the loss.",
+        summary: "lr · weight_decay is below 0.5 % a step, or weights grow under large updates, or the prediction entropy is no more than 15 % above the loss.",
         source: "AdamW shrinks a weight by lr · weight_decay a step: Loshchilov & Hutter, arXiv 1711.05101; the margin is a rule of thumb",
     },
     needs: &[
@@ -56,7 +56,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::WEIGHT_STD,
             now,
             format!(
-                "the spread of the weights went from {} to {} under updates of {update:.1e}",
+                "the weights' standard deviation went from {} to {} under updates of {update:.1e}",
                 number(first),
                 number(now)
             ),
@@ -66,7 +66,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::ENTROPY,
             entropy,
             format!(
-                "entropy {} above train loss {}: less sure than right",
+                "entropy {} above train loss {}: underconfident",
                 number(entropy),
                 number(loss)
             ),
@@ -75,14 +75,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "lr",
             taken,
             format!(
-                "lr · weight_decay takes {:.1} % of each weight a step",
+                "lr · weight_decay removes {:.1} % of each weight per step",
                 100.0 * taken
             ),
         ),
     ];
     Some(Finding::warn(
         signals,
-        "weight decay takes away what is learned",
-        "<weight_decay=0.1>, the usual value",
+        "weight decay removes what is learned",
+        "<weight_decay=0.1>, the typical value",
     ))
 }

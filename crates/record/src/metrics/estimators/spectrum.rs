@@ -7,7 +7,7 @@ pub struct Spectrum {
     pub spectral_norm: f64,
     /// ‖W‖_F² / σ_max², from 1 to the rank.
     pub stable_rank: f64,
-    /// ln r − H(p), p_i = σ_i / Σσ: 0 where all directions are alike, ln r where one carries all (`kl_sigma`).
+    /// ln r − H(p), p_i = σ_i / Σσ: 0 if all directions are equal, ln r where one carries all (`kl_sigma`).
     pub kl_sigma: f64,
     /// The same with p_i = σ_i² / Σσ² (`kl_energy`).
     pub kl_energy: f64,

@@ -276,7 +276,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
             line = self.line(Event::Warned {
                 step: self.step,
                 code: "event_too_long".into(),
-                message: format!("an event of {} bytes was not logged", line.len()),
+                message: format!("an event of {} bytes was too large to log", line.len()),
                 hint: format!("lines of the log are limited to {MAX_LINE} bytes"),
             });
         }

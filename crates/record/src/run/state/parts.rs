@@ -292,7 +292,7 @@ impl Rescue {
             ""
         };
         format!(
-            "rescued {} of {}: {}; back to step {}, {lr}, batches from step {} on left out{moments}",
+            "rescued {} of {}: {}; back to step {}, {lr}, batches from step {} on skipped{moments}",
             self.count,
             self.at_most,
             self.why,
@@ -306,9 +306,9 @@ impl Rescue {
         let to = self.undo?;
         let at = human::grouped(to.step);
         let state = match to.whole {
-            true => format!("it goes on at step {at}, with the state of just before the rescue"),
+            true => format!("it continues at step {at} from the state just before the rescue"),
             false => format!(
-                "it goes on at step {at}, from the newest checkpoint before the rescue: the state at the rescue itself held NaN or infinity"
+                "it continues at step {at} from the latest checkpoint before the rescue: the state at the rescue had NaN or inf"
             ),
         };
         let batches = human::grouped(self.from);
@@ -317,14 +317,14 @@ impl Rescue {
             format!("rescued because {}", self.why),
             state,
             format!(
-                "{}; the batches from step {batches} on are not left out",
+                "{}; the batches from step {batches} on are not skipped",
                 adjusted("lr", self.lr.1, self.lr.0)
             ),
         ];
         if lost > 0 {
             let lost = human::grouped(lost);
             lines.push(format!(
-                "{lost} steps trained since the rescue are given up"
+                "{lost} steps trained since the rescue are discarded"
             ));
         }
         Some(lines)

@@ -122,7 +122,7 @@ impl RunState {
                 step,
                 outlier: found,
             } => Line::info(format!(
-                "step {}: update left out, {}",
+                "step {}: update skipped, {}",
                 human::grouped(*step),
                 outlier(found)
             )),
@@ -149,7 +149,7 @@ impl RunState {
                     .get("type")
                     .and_then(|t| t.as_str())
                     .unwrap_or("without a type");
-                Line::info(format!("unknown event {kind}: written by a newer program"))
+                Line::info(format!("unknown event {kind}: written by a newer llmtui"))
             }
             _ => return None,
         })

@@ -29,10 +29,12 @@ pub(super) fn undone(event: &Event) -> String {
     let (at, lr) = (human::grouped(*step), adjusted("lr", lr.0.0, lr.1.0));
     let lost = match lost {
         0 => String::new(),
-        lost => format!("; {} steps given up", human::grouped(*lost)),
+        lost => format!("; {} steps discarded", human::grouped(*lost)),
     };
     let why = text::one_line(why);
-    format!("rescue undone ({why}): {state} goes on at step {at}, {lr}, its batches are seen{lost}")
+    format!(
+        "rescue undone ({why}): {state} continues at step {at}, {lr}, its batches are used{lost}"
+    )
 }
 
 /// `grad_norm 9.3 is 41 standard deviations above 0.21`

@@ -17,7 +17,7 @@ pub const FORMAT: Format = Format {
     entry: Entry {
         id: "csv",
         title: "CSV",
-        summary: "a table with a line of names: step, loss and what else there is; separated by commas, semicolons or tabs",
+        summary: "a table with a header: step, loss and other columns; separated by commas, semicolons or tabs",
         source: "RFC 4180; Lightning's CSVLogger",
     },
     rank: 3,
@@ -145,7 +145,7 @@ impl Source for Table {
                 if let Some(run) = other {
                     let run = one_line(&run);
                     items.push(Item::Trouble(format!(
-                        "the table has several runs: the first one is read, {run} is not; export each one alone"
+                        "the table has several runs: only the first is read, not {run}; export each one separately"
                     )));
                 }
                 if let Some(tag) = exported(self.tail.path(), &self.columns) {

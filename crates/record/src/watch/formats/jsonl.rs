@@ -64,7 +64,7 @@ impl Source for JsonLines {
         if self.tail.left_out > 0 && self.told == 0 {
             self.told = self.tail.left_out;
             items.push(Item::Trouble(format!(
-                "{}: lines that are no JSON, or longer than 1 MiB, are left out",
+                "{}: lines that are not JSON, or longer than 1 MiB, are skipped",
                 self.tail.path().display()
             )));
         }

@@ -96,7 +96,7 @@ impl Source for EventFiles {
                 file.tail.buffer.clear();
                 let path = file.tail.path().display();
                 items.push(Item::Trouble(format!(
-                    "{path}: {what}: the rest of the file is left out"
+                    "{path}: {what}: the rest of the file is skipped"
                 )));
             }
             if more && !file.broken {
@@ -143,7 +143,7 @@ impl EventFile {
             if masked_crc32c(record).to_le_bytes() != trailer {
                 return Err("the checksum of a record is wrong");
             }
-            event(record, items).ok_or("a record is no event")?;
+            event(record, items).ok_or("a record is not an event")?;
             rest = &behind[n + TRAILER..];
         }
         self.tail.buffer = rest.to_vec();

@@ -68,7 +68,7 @@ impl Source for RunFile {
             self.broken = true;
             let path = self.tail.path().display();
             items.push(Item::Trouble(format!(
-                "{path}: {what}: the rest of the file is left out"
+                "{path}: {what}: the rest of the file is skipped"
             )));
         }
         Ok(more && !self.broken)
@@ -89,7 +89,7 @@ impl RunFile {
                 return Ok(());
             }
             if !buffer.starts_with(MAGIC) {
-                return Err("it does not begin as a run file does");
+                return Err("it does not start like a run file");
             }
             at = HEADER;
         }
@@ -137,7 +137,7 @@ impl RunFile {
         }
         self.record.extend_from_slice(data);
         match kind {
-            1 | 4 => record(&std::mem::take(&mut self.record), items).ok_or("a record is none"),
+            1 | 4 => record(&std::mem::take(&mut self.record), items).ok_or("an invalid record"),
             2 | 3 => Ok(()),
             _ => Err("a record is of an unknown kind"),
         }

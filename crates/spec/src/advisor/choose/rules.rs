@@ -117,7 +117,7 @@ pub const RULES: &[Rule] = &[
     rule!("2.kind" ContinuedPretrain Unfit when |_| true;
         |i| format!("it learns from plain text, and the data is {}", i.data.title())),
     rule!("2.rag" NoTraining Best when |i| i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) < CPT_ADAPTER_TOKENS && post(i);
-        |i| format!("{} are too few to teach facts, and retrieval stays up to date", text_tokens(i))),
+        |i| format!("{} are too few to teach facts, and retrieval stays current", text_tokens(i))),
     rule!("3.few" NoTraining Best when |i| i.data == DataKind::Demos && rows(i) < FEW_ROWS && post(i);
         |i| format!("{}: put the best of them into the prompt, and make more", counted(i.rows, "examples"))),
     rule!("3.prompt" NoTraining Possible when |i| post(i);
@@ -142,7 +142,7 @@ pub const RULES: &[Rule] = &[
     rule!("4.first" Sft Good when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs) && i.start == Start::Base;
         |_| "a base model learns to answer first: SFT on the good answers, then preferences".into()),
     rule!("4.chosen" Sft Possible when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs);
-        |_| "on the good answers alone: simple, but the bad ones teach nothing".into()),
+        |_| "on the good answers only: simple, but the bad ones are unused".into()),
     rule!("3.no" Sft Unfit when |_| true;
         |i| format!("needs prompts with answers; the data is {}", i.data.title())),
     // 4. Style and preferences.

@@ -101,7 +101,7 @@ pub fn config(
     let info = DatasetInfo::of(path, &text);
     let imported = read(&stem, &text, info.as_ref(), method).map_err(|e| match e {
         import::ImportError::NoDialect => {
-            format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
+            format!("{shown} is not a config of LLaMA-Factory, Axolotl or TRL")
         }
         e => format!("{shown}: {e}"),
     })?;

@@ -46,7 +46,7 @@ impl Checks {
     pub fn in_spite_of(&self) -> Option<String> {
         let failed: Vec<&str> = self.failed().map(|line| line.title.as_str()).collect();
         let all = self.state == State::Over && !failed.is_empty();
-        all.then(|| format!("in spite of: {}", failed.join(", ")))
+        all.then(|| format!("despite: {}", failed.join(", ")))
     }
 
     /// `3 checks so far …`, `8 checks, all passed`

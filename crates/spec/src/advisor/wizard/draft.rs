@@ -143,7 +143,7 @@ impl Wizard {
                         list.push(rec(path, LONG_CONTEXT.to_string(), why));
                     }
                     ("data.tokenizer.file.path", _) => {
-                        let why = "the base model's own: its weights fit no other tokens";
+                        let why = "the base model's own: its weights are tied to it";
                         list.push(rec(path, text.clone(), why));
                     }
                     _ => list.push(rec(path, text.clone(), "")),
@@ -153,7 +153,7 @@ impl Wizard {
             if !model.chat_template && self.chosen_data().is_some_and(turns) {
                 let why = match model.suits {
                     PLAIN => {
-                        "the base model has no template and no tokens for ChatML's marks: these turns end as its texts do"
+                        "the base model has no template and no ChatML tokens: turns end with its EOS token"
                     }
                     _ => "the base model has no template: conversations are rendered with this one",
                 };
@@ -192,9 +192,11 @@ impl Wizard {
                     (true, true) if has_adapter => None,
                     (true, true) => Some((
                         TEMPLATE_LORA_LR,
-                        "ten times the template's, which trains all weights: usual for adapters",
+                        "ten times the template's, which trains all weights: typical for adapters",
                     )),
-                    (false, true) => Some((LORA_LR, "a fifth of the preset's: usual for adapters")),
+                    (false, true) => {
+                        Some((LORA_LR, "a fifth of the preset's: typical for adapters"))
+                    }
                     (false, false) => Some((
                         CONTINUE_LR,
                         "a tenth of the preset's: a pretrained model would forget at a higher rate",
@@ -299,7 +301,7 @@ pub(super) fn tokenizer_word(preset: &Draft, facts: &DataFacts) -> &'static str 
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     let by_char = preset.value("data.tokenizer") == "char";
     let Some(distinct) = facts.distinct else {
-        let why = "rows contain markers and words of any script: subwords, trained on them";
+        let why = "rows have markers and words in any script: subwords, trained on them";
         return by_char.then(|| rec("data.tokenizer", "bpe", why));
     };
     (by_char && distinct > CHARACTERS).then(|| {
@@ -341,7 +343,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         if room != seq_len && (long.is_some() || room > seq_len) {
             let why = match &rollouts {
                 Some(length) => format!(
-                    "rows have about {row:.0} tokens, and answers of the model's own up to {}",
+                    "rows have about {row:.0} tokens, and completions up to {}",
                     length.max_new_tokens
                 ),
                 None => format!("rows have about {row:.0} tokens and should fit in full"),
@@ -395,8 +397,8 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         }
         if accumulated < train.grad_accum_steps {
             let why = match passes {
-                1.0 => "few rows: smaller batches leave more updates in an epoch".to_string(),
-                n => format!("few rows: smaller batches leave more updates in {n} epochs"),
+                1.0 => "few rows: smaller batches give more updates per epoch".to_string(),
+                n => format!("few rows: smaller batches give more updates in {n} epochs"),
             };
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
@@ -480,7 +482,7 @@ fn short_name(path: &str) -> String {
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
-/// The path, or its last three names after a mark that names are left out.
+/// The path, or its last three names after a mark that names are skipped.
 fn short_path(path: &Path) -> String {
     let names = path.components().filter(|c| *c != Component::RootDir);
     let names: Vec<_> = names.map(|c| c.as_os_str().to_string_lossy()).collect();

@@ -46,7 +46,7 @@ const fn shape(path: &'static str, typical: &'static str, why: &'static str) -> 
 pub const EPOCHS: Knob = knob(
     "train.epochs",
     "1 to 5 for fine-tuning",
-    "passes over the data; time grows with it, and from a few on a model recites",
+    "passes over the data; time grows with it, and beyond a few the model memorizes",
 );
 
 /// In place of the warm-up's steps where a spec gives a share of the run.
@@ -60,7 +60,7 @@ pub const WARMUP_RATIO: Knob = knob(
 pub const ANSWERS: &[Knob] = &[knob(
     "rollout.max_new_tokens",
     "64 to 1,024",
-    "the longest answer: prompt and answer fit the context, and most of the time goes into writing",
+    "longest completion: prompt and completion must fit the context; generation takes most of the time",
 )];
 
 /// Asked for where a failed check names them.
@@ -73,7 +73,7 @@ pub const ADVISED: &[Knob] = &[
     knob(
         "data.train_on",
         "auto",
-        "which tokens are learned: without the end of an answer a model never stops",
+        "which tokens are supervised: without the end-of-turn token a model never stops",
     ),
     knob(
         "data.too_long",
@@ -93,7 +93,7 @@ pub const COMMON: &[Knob] = &[
     knob(
         "optimizer.*.lr",
         "1e-4 to 1e-3; the larger the model the lower",
-        "the one that matters most: too high and the loss spikes, too low and it barely moves",
+        "the most important setting: too high and the loss spikes, too low and it barely moves",
     ),
     knob(
         "train.micro_batch_size",
@@ -103,7 +103,7 @@ pub const COMMON: &[Knob] = &[
     knob(
         "train.grad_accum_steps",
         "1 to 64",
-        "a larger batch without its memory: gradients of several micro-steps are accumulated",
+        "a larger batch without more memory: accumulates gradients over micro-steps",
     ),
     knob(
         "schedule.*.warmup_steps",
@@ -147,7 +147,7 @@ pub const COMMON: &[Knob] = &[
     ),
     knob(
         "sample.prompt",
-        "empty, or a question or a beginning of your own",
+        "empty, or your own question or beginning",
         "the prompt of the samples on screen",
     ),
     knob(

@@ -99,7 +99,7 @@ fn a_folder_is_planned_by_its_config_whatever_its_name_is() {
     let told = |word| resolve(word, &[], &sources).unwrap_err().to_string();
     assert!(told("./llama-2-7b").contains("holds no config.json"));
     assert!(told("./mistral-7b").contains("does not exist"));
-    assert!(told("nothing").contains("nothing is called `nothing`"));
+    assert!(told("nothing").contains("unknown target `nothing`"));
     assert!(resolve("mistralai/Mistral-7B-v0.1", &[], &sources).is_ok());
 }
 
@@ -168,8 +168,8 @@ fn precision_and_checkpointing_are_planned_as_the_spec_says() {
     let (f32, bf16) = (with(&["precision=f32"]), with(&["precision=bf16"]));
     assert_eq!(f32.precision, Precision::Fp32);
     // As asked, also where this machine would refuse it.
-    assert_eq!(bf16.precision, Precision::Fp32Bf16Products);
-    assert_eq!(bf16.precision.products(), "bf16");
+    assert_eq!(bf16.precision, Precision::Fp32Bf16Matmuls);
+    assert_eq!(bf16.precision.matmul_dtype(), "bf16");
     let gpu = |request| on_gpu(request, Device::limit("a GPU", None)).precision;
     assert_eq!(
         (gpu(f32), gpu(bf16), gpu(with(&[]))),

@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
     row("early_stopping_patience", To::Key("eval.patience")),
     row(
         "loss_watchdog_threshold",
-        To::NoEqual("no fixed limit of the loss stops a run: rescue.policy says what a spike does"),
+        To::NoEqual("there is no fixed loss limit: rescue.policy decides what a spike does"),
     ),
     row(
         "loss_watchdog_patience",
@@ -177,7 +177,7 @@ pub(super) const ROWS: &[Row] = &[
     row("plugins", To::NoEqual("no third-party code is run")),
     row(
         "eval_table_size",
-        To::NoEqual("sample.every writes texts during training"),
+        To::NoEqual("sample.every samples during training"),
     ),
     row(
         "eval_max_new_tokens",
@@ -185,7 +185,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "save_safetensors",
-        To::Needless("weights are always saved so"),
+        To::Needless("weights are always saved this way"),
     ),
     row(
         "tf32",
@@ -298,7 +298,7 @@ pub(super) const ROWS: &[Row] = &[
     row("mean_resizing_embeddings", To::Needless(NEW_ROWS)),
     row(
         "shrink_embeddings",
-        To::NoEqual("tables grow and never shrink"),
+        To::NoEqual("embeddings only grow, never shrink"),
     ),
     row("strict", To::Needless("unknown keys are always errors")),
 ];

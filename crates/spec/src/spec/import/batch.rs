@@ -78,7 +78,7 @@ impl Reader {
             Some(n) => (n, parts / n, "as many rows in a step as there"),
             None => (2, parts, "twice as many rows in a step as there"),
         };
-        let words = format!("{words}: the baseline comes from the other answers of a micro-batch");
+        let words = format!("{words}: the KL baseline needs other answers in the micro-batch");
         for (path, value) in [(ROWS, rows), (PARTS, rest)] {
             if self.whole(path) == Some(value) {
                 continue;

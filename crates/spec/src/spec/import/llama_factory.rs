@@ -88,14 +88,8 @@ pub(super) const ROWS: &[Row] = &[
         "shift_attn",
         To::NoEqual("every token sees all before it, or model.sliding_window of them"),
     ),
-    row(
-        "image_max_pixels",
-        To::NoEqual("models here read text alone"),
-    ),
-    row(
-        "video_max_pixels",
-        To::NoEqual("models here read text alone"),
-    ),
+    row("image_max_pixels", To::NoEqual("only text is supported")),
+    row("video_max_pixels", To::NoEqual("only text is supported")),
     row("ray_run_name", To::NoEqual(NO_TRACKER)),
     row(
         "upcast_layernorm",

@@ -170,12 +170,7 @@ impl Reader {
                 "datasets" => {}
                 "test_split_size" => self.held_out(theirs, value),
                 "seed" => self.line(Fate::Needless, theirs, "", "seed draws the batches"),
-                _ => self.line(
-                    Fate::Unknown,
-                    theirs,
-                    "",
-                    "llmtui does not know this key: check it by hand",
-                ),
+                _ => self.line(Fate::Unknown, theirs, "", "unknown key: check it yourself"),
             }
         }
     }

@@ -577,7 +577,7 @@ impl Reader {
             Some(ours) => self.set(theirs, path, ours, ""),
             None => {
                 let kept = shown(&self.draft.value(path));
-                let words = format!("this build has no {word}: {path} stays {kept}");
+                let words = format!("{word} is not supported: {path} stays {kept}");
                 self.line(Fate::NoEqual, theirs, "", words);
             }
         }
@@ -621,7 +621,7 @@ impl Reader {
                 }
             }
             Some((_, ours)) => self.method_line(theirs, ours),
-            None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
+            None => self.line(Fate::Unknown, theirs, "", "unknown method"),
         }
     }
 
@@ -666,7 +666,7 @@ fn elsewhere(path: &str) -> String {
         (!with.is_empty())
             .then(|| format!("a setting of {registry}: {} alone here", with.join(", ")))
     });
-    found.unwrap_or_else(|| "this build has no such setting".into())
+    found.unwrap_or_else(|| "there is no such setting here".into())
 }
 
 #[cfg(test)]

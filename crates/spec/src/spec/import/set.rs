@@ -31,7 +31,8 @@ const PARTS: &[(&str, &str)] = &[
 /// What `path` may say where `data_files` are files of this disk: loaders of Hugging Face's `datasets`.
 const LOADERS: [&str; 5] = ["json", "csv", "parquet", "arrow", "text"];
 
-const LEFT_OUT: &str = "not carried over: `format` and `columns` of the source say how it is read; `llmtui data inspect` shows it";
+const LEFT_OUT: &str =
+    "not carried over: set `format` and `columns` of the source; `llmtui data inspect` shows them";
 const FILES_OF_REPOSITORY: &str = "of a data set on the hub every file of the split is read: download these files, and give each a source of its own: `path: FILE`";
 const FILES_OF_SPLITS: &str =
     "give each file a source of its own: `path: FILE`; data.val_path names held-out rows";
@@ -244,7 +245,7 @@ impl Reader {
             let (fate, ours, words) = match key.as_str() {
                 "path" | "data_files" => continue,
                 _ if value.is_null() => needless("empty: the default"),
-                "ds_type" => needless("the kind of a file is told by its name"),
+                "ds_type" => needless("the file type follows from its name"),
                 _ => split_and_fraction(&mut source, is_file, key, value)
                     .or_else(|| columns_of_set(&mut source, &set, key, value))
                     .or_else(|| row_type(&mut source, &set, key, value))

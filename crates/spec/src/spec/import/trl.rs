@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "reward_funcs",
         To::NoEqual(
-            "rewards: a list; `llmtui reward test` tries it, {command: …} runs a program of yours",
+            "rewards: a list; `llmtui reward test` tests it, {command: …} runs your own program",
         ),
     ),
     row(
@@ -158,7 +158,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),
-    row("loss_weights", To::Needless("taken with loss_type")),
+    row("loss_weights", To::Needless("mapped with loss_type")),
     row("label_smoothing", To::Key("method.*.label_smoothing")),
     row("desirable_weight", To::Key("method.*.desirable_weight")),
     row("undesirable_weight", To::Key("method.*.undesirable_weight")),

@@ -21,9 +21,9 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if subject.begins_at_random() && spec.group != PresetGroup::Demo {
         list.push(poor(
             "adapter",
-            "the weights under the adapters are random and stay so".into(),
-            "-s train.from=MODEL names the trained model that they are to correct".into(),
-            "Hu et al. 2021, arXiv 2106.09685: adapters correct a trained model",
+            "the weights under the adapters are random and stay random".into(),
+            "name a trained model with -s train.from=MODEL".into(),
+            "Hu et al. 2021, arXiv 2106.09685: adapters fine-tune a trained model",
         ));
     }
     let quantized = spec.train.from.as_deref().filter(|from| is_gguf(from));
@@ -34,9 +34,9 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     ) {
         list.push(poor(
             "train.from",
-            "a reward model's score is read off f32 weights: the base of this file becomes f32, in memory and in every checkpoint, which holds it".into(),
-            "-s train.dequantize=true says that this is meant; the plan counts its memory".into(),
-            "docs/models.md, QLoRA: weights in the formats of a file are for methods whose models write",
+            "a reward model needs f32 weights: the base of this file is dequantized to f32, in memory and in every checkpoint".into(),
+            "confirm with -s train.dequantize=true; the plan counts its memory".into(),
+            "docs/models.md, QLoRA: quantized weights are only for methods that train language models",
         ));
     }
     list.extend(new_tokens(spec, lora));
@@ -50,11 +50,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "adapter",
             format!(
-                "rank {rank} for {} tokens of new text: what adapters of that size can hold is less",
+                "rank {rank} for {} tokens of new text: adapters of that size lack the capacity",
                 short(subject.sizes.pass_tokens.unwrap_or_default() as f64)
             ),
             format!("-s adapter.lora.rank={HIGH_RANK}"),
-            "Biderman et al. 2024, arXiv 2405.09673: LoRA learns less of large corpora; Schulman et al. 2025, LoRA without regret",
+            "Biderman et al. 2024, arXiv 2405.09673: LoRA learns less from large corpora; Schulman et al. 2025, LoRA without regret",
         ));
     }
     list
@@ -75,7 +75,7 @@ fn new_tokens(spec: &RunSpec, lora: &Lora) -> Option<Finding> {
     Some(poor(
         "adapter.lora.modules_to_save",
         format!(
-            "{new} rows for new tokens in {frozen} are frozen under the adapters: they stay the mean of the others, and the new tokens \
+            "{new} rows for new tokens in {frozen} are frozen under the adapters: they stay at the mean of the others, so the new tokens \
              are not learned"
         ),
         format!("-s adapter.lora.modules_to_save={}", growth.tables()),
@@ -109,7 +109,7 @@ fn sizes(spec: &RunSpec, lora: &Lora) -> Vec<Finding> {
         list.push(poor(
             "adapter",
             format!(
-                "rank {}{} is more than half of the width {width}: two factors hold more than the matrix they change",
+                "rank {}{} is more than half of the width {width}: the two factors have more parameters than the matrix",
                 size.rank,
                 of(*module)
             ),
@@ -130,7 +130,7 @@ fn sizes(spec: &RunSpec, lora: &Lora) -> Vec<Finding> {
         list.push(poor(
             "adapter",
             format!(
-                "{word}{} is {:.2}: it multiplies the learning rate of all that is learned",
+                "{word}{} is {:.2}: it scales the effective learning rate of the adapter",
                 of(*module),
                 lora.scale_of(*size)
             ),

@@ -33,7 +33,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         return vec![poor(
             "train",
             format!(
-                "a step of {} tokens is {:.0} times below the critical batch of about {}: its gradient is mostly noise, and usual learning rates are too high for it",
+                "a step of {} tokens is {:.0} times below the critical batch size of about {}: its gradient is mostly noise, and typical learning rates are too high for it",
                 short(batch),
                 critical / batch,
                 short(critical)
@@ -57,7 +57,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     vec![poor(
         "train",
         format!(
-            "a step of {} tokens is {:.0} times the critical batch of about {}: more steps of fewer tokens learn the same from less",
+            "a step of {} tokens is {:.0} times the critical batch size of about {}: more steps with fewer tokens reach the same loss with less compute",
             short(batch),
             batch / critical,
             short(critical)

@@ -15,7 +15,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     vec![poor(
         "rollout.cold_start_steps",
         format!(
-            "the cold start takes {} steps and the run {}: none learns from the model's own answers",
+            "the cold start takes {} steps and the run has {}: none trains on the model's own completions",
             grouped(cold),
             grouped(steps)
         ),

@@ -32,7 +32,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "optimizer",
             format!(
-                "lr · weight_decay is {}: weights forget what they learned {memory}, of {steps}",
+                "lr · weight_decay is {}: weights lose what they learned {memory}, of {steps}",
                 one_digit(lr * decay)
             ),
             set(one_digit((most / lr).min(USUAL))),
@@ -43,7 +43,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if lion && subject.begins_at_random() && decay > 0.0 && decay <= 0.1 && lr < 5e-4 && steps > 100.0 {
         list.push(poor(
             "optimizer",
-            format!("weight decay {decay} is AdamW's: at Lion's smaller rate it hardly works"),
+            format!("weight decay {decay} is AdamW's: at Lion's smaller learning rate it has hardly any effect"),
             set("1".into()),
             "Chen et al. 2023, arXiv 2302.06675: 3 to 10 times AdamW's",
         ));
@@ -57,7 +57,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
                 "weight decay {decay} pulls a trained model towards 0, away from its reference"
             ),
             set("0".into()),
-            "TRL trains preferences and policies without decay",
+            "TRL trains preference and RL methods without weight decay",
         ));
     }
     list

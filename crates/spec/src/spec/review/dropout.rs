@@ -3,7 +3,7 @@
 use super::{Subject, poor};
 use crate::base::finding::Finding;
 
-const SOURCE: &str = "TRL's DPO and KTO train without dropout (disable_dropout), its PPO takes it out of every model: huggingface.co/docs/trl";
+const SOURCE: &str = "TRL's DPO and KTO train without dropout (disable_dropout), its PPO disables it in every model: huggingface.co/docs/trl";
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, dropout) = (subject.spec, subject.spec.model.dropout);
@@ -13,7 +13,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     }
     vec![poor(
         "model.dropout",
-        format!("dropout {dropout} makes the policy another model than the one that it is compared with: log-ratios begin with noise, not at 0"),
+        format!("dropout {dropout} makes the policy differ from its reference: log-ratios start with noise, not at 0"),
         "-s model.dropout=0".into(),
         SOURCE,
     )]

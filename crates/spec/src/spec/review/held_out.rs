@@ -18,11 +18,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "data.val_fraction",
             format!(
-                "{:.0} % of the data are held out and teach nothing",
+                "{:.0} % of the data are held out and not trained on",
                 100.0 * share
             ),
             "-s data.val_fraction=0.1".into(),
-            "rule of thumb: 1 to 10 %, some thousand tokens at least",
+            "rule of thumb: 1 to 10 %, at least a few thousand tokens",
         ));
     }
     let few = subject.sizes.val_tokens.filter(|n| *n < FEW);
@@ -48,19 +48,19 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             ),
             (true, _) => (
                 "data.val_path",
-                "set data.val_path to a longer text of its own".into(),
+                "set data.val_path to a longer, separate text".into(),
             ),
             (false, _) => (
                 "data.val_fraction",
                 format!(
-                    "-s data.val_fraction={wanted:.2}, or data.val_path with a text of its own"
+                    "-s data.val_fraction={wanted:.2}, or data.val_path with a separate text"
                 ),
             ),
         };
         list.push(poor(
             place,
             format!(
-                "{} in the loss: it is known to about ±{noise:.2} nats, and overfitting shows late",
+                "{} in the loss: its standard error is about ±{noise:.2} nats, so overfitting shows late",
                 match tokens {
                     1 => "1 validation token counts".to_string(),
                     n => format!("{} validation tokens count", grouped(n)),
@@ -75,7 +75,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if steps >= 200 && (every == 0 || every > steps) {
         list.push(poor(
             "eval.every",
-            "validation loss is measured only at the end: overfitting will be noticed too late"
+            "validation loss is measured only at the end: too late to notice overfitting"
                 .into(),
             format!("-s eval.every={}", steps / 10),
             "early stopping: Prechelt 1998",

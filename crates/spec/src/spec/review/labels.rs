@@ -21,7 +21,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         let side = if good == 0 { "undesirable" } else { "desirable" };
         return vec![poor(
             "data",
-            format!("all answers are {side}: nothing tells them apart"),
+            format!("all answers are {side}: there is no contrast to learn"),
             "add rows with the other label".into(),
             SOURCE,
         )];
@@ -44,7 +44,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     vec![poor(
         "method.kto.desirable_weight",
         format!(
-            "{good} desirable answers of weight {} against {bad} undesirable ones of weight {}: together {ratio:.2} to 1, where 1 to 4/3 is advised",
+            "{good} desirable answers of weight {} versus {bad} undesirable ones of weight {}: a weighted ratio of {ratio:.2}, where 1 to 4/3 is advised",
             kto.desirable_weight, kto.undesirable_weight
         ),
         format!(

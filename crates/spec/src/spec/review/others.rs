@@ -19,17 +19,17 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "model.dropout",
             format!(
-                "the base model's config.json states {}, which transformers' Trainer would apply; this run drops nothing",
+                "the base model's config.json sets {}, which transformers' Trainer would apply; this run uses no dropout",
                 rates.join(", ")
             ),
-            "set model.dropout to drop from embeddings and residuals as it does; attention probabilities are never dropped here".into(),
+            "set model.dropout for embeddings and residuals; attention dropout is not supported here".into(),
             "transformers applies the rates of config.json in training",
         ));
     }
     if spec.train.clip_norm == 0.0 {
         list.push(poor(
             "train.clip_norm",
-            "gradients are not clipped: one bad batch can undo hours of training".into(),
+            "gradients are not clipped: one bad batch can ruin hours of training".into(),
             "-s train.clip_norm=1.0".into(),
             "Pascanu et al. 2013, arXiv 1211.5063; 1.0 in GPT-3, arXiv 2005.14165",
         ));

@@ -58,10 +58,10 @@ pub fn repeated<'a>(
         poor(
             "data.sources",
             format!(
-                "{} is read for {epochs:.1} epochs, all data together for {overall:.1}",
+                "{} is repeated for {epochs:.1} epochs, the data overall for {overall:.1}",
                 one_line(name)
             ),
-            format!("a smaller weight of this source, or more of its rows{other}"),
+            format!("lower this source's weight, or add rows to it{other}"),
             paper,
         )
         .named("repeated_data", "data epochs")
@@ -113,7 +113,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let finding = poor(
         "train",
         format!(
-            "{} epochs over the same {} tokens{}: up to {good:.0} are nearly as good as new text, later ones less and less",
+            "{} epochs over the same {} tokens{}: up to {good:.0} are nearly as good as new text, later ones add little",
             few(passes),
             short(pass as f64),
             if sizes.padded { ", padding included" } else { "" }

@@ -14,7 +14,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     }
     vec![poor(
         "train.precision",
-        "f32 matmuls take two to five times as long as bf16 ones on this processor; weights, sums and moments stay f32 either way".into(),
+        "f32 matmuls take two to five times as long as bf16 on this CPU; weights, accumulation and moments stay f32 either way".into(),
         "-s train.precision=auto".into(),
         "Kalamkar et al. 2019, arXiv 1905.12322: training in bf16 reaches the losses of f32; docs/speed.md",
     )]

@@ -37,9 +37,9 @@ fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
             let fix = set(subject, &one_digit(usual(subject.n_params) / 5.0));
             Some(poor(
                 "optimizer",
-                format!("lr {} is AdamW's: each of Lion's steps is as long as the rate", said(lr)),
+                format!("lr {} is typical for AdamW, but every Lion update has magnitude lr", said(lr)),
                 fix,
-                "Chen et al. 2023, arXiv 2302.06675: a third to a tenth of AdamW's rate, weight decay as much larger",
+                "Chen et al. 2023, arXiv 2302.06675: a third to a tenth of AdamW's learning rate, weight decay larger by the same factor",
             ))
         }
         OptimizerConfig::Muon(muon)
@@ -72,7 +72,7 @@ fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
         poor(
             "optimizer",
             format!(
-                "lr {} is {word} for {size} parameters in blocks: about {} is usual",
+                "lr {} is {word} for {size} non-embedding parameters: about {} is typical",
                 said(lr),
                 one_digit(usual)
             ),
@@ -102,31 +102,31 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         true if subject.tunes_all() => (
             2e-5,
             "1e-6",
-            "learning preferences with all weights",
-            "Rafailov et al. 2023, arXiv 2305.18290: 1e-6; above 5e-6 answers decay into gibberish",
+            "preference training of all weights",
+            "Rafailov et al. 2023, arXiv 2305.18290: 1e-6; above 5e-6 answers degrade into gibberish",
         ),
         true if adapter => (
             2e-4,
             "1e-5",
-            "learning preferences with adapters",
-            "ten times the rate of all weights: Schulman et al. 2025, LoRA without regret",
+            "preference training with adapters",
+            "ten times the rate of full fine-tuning: Schulman et al. 2025, LoRA without regret",
         ),
         false if subject.tunes_all() => (
             2e-4,
             "1e-5",
-            "fine-tuning all weights",
-            "TRL's default is 2e-5, the usual range 1e-6 to 5e-5: what was learned before is forgotten above it",
+            "full fine-tuning",
+            "TRL's default is 2e-5, the typical range 1e-6 to 5e-5; above it the model forgets",
         ),
         false if adapter => (
             5e-3,
             "2e-4",
             "adapters",
-            "2e-4: Dettmers et al. 2023, arXiv 2305.14314; ten times the rate of all weights: Schulman et al. 2025",
+            "2e-4: Dettmers et al. 2023, arXiv 2305.14314; ten times the rate of full fine-tuning: Schulman et al. 2025",
         ),
         _ => return None,
     };
     if lr > most {
-        let what = format!("lr {} is high for {what}: {good} is usual", said(lr));
+        let what = format!("lr {} is high for {what}: {good} is typical", said(lr));
         return Some(poor("optimizer", what, set(subject, good), source));
     }
     let preferences = subject.learns_preferences();
@@ -145,7 +145,7 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         };
         poor(
             "optimizer",
-            format!("lr {} is {word} learn at about ten times the rate of all weights", said(lr)),
+            format!("lr {} is {word} need about ten times the rate of full fine-tuning", said(lr)),
             set(subject, good),
             "Schulman et al. 2025, LoRA without regret; Dettmers et al. 2023, arXiv 2305.14314: 2e-4",
         )

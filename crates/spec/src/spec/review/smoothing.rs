@@ -14,11 +14,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     vec![poor(
         "method.dpo.label_smoothing",
         format!(
-            "no loss of this run reads it: {} has no label smoothing, so {} changes nothing",
+            "the loss does not use it: {} has no label smoothing, so {} has no effect",
             dpo.loss_words(),
             dpo.label_smoothing
         ),
-        "-s method.dpo.label_smoothing=0; of the losses sigmoid and robust read it".into(),
-        "of these losses cDPO and robust DPO alone have it (arXiv 2305.18290, 2403.00409), in TRL too",
+        "-s method.dpo.label_smoothing=0; only the losses sigmoid and robust use it".into(),
+        "only cDPO and robust DPO have it (arXiv 2305.18290, 2403.00409), in TRL too",
     )]
 }

@@ -15,13 +15,13 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     }
     vec![poor(
         "data.format",
-        "the start model has a chat template, and all prompts are texts, which are continued without it: a chat model may end at once or \
-         go on with the question"
+        "the start model has a chat template, but all prompts are plain text and bypass it: a chat model may stop at once or continue the \
+         question"
             .into(),
-        "for turns of a user name the column `question`, or make every prompt a list `[{role: user, content: …}]`: llmtui data convert FILE --to \
+        "for user turns rename the column to `question`, or make every prompt a list `[{role: user, content: …}]`: llmtui data convert FILE --to \
          messages writes them"
             .into(),
-        "docs/data.md; TRL applies the template to conversational prompts alone",
+        "docs/data.md; TRL applies the template only to conversational prompts",
     )]
 }
 
@@ -36,15 +36,15 @@ pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
         .collect();
     let own = match data.template == AUTO {
         true => "",
-        false => "-s data.template=auto takes the tokenizer's own template, where it brings one; ",
+        false => "-s data.template=auto uses the tokenizer's own template, if it has one; ",
     };
     let what = format!(
-        "the tokenizer has no tokens for marks of template {}, and cuts them into pieces: {}; the model has not learned that they \
-         begin and end turns",
+        "the tokenizer splits markers of template {} into pieces: {}; the model has not learned that they delimit \
+         turns",
         one_line(&data.template),
         names.join(", ")
     );
-    let fix = format!("{own}-s data.template=plain ends turns with the token that ends its texts; or name a tokenizer that has them as special tokens (data.tokenizer.file.path), which train.resize_vocab gives rows in a start model");
+    let fix = format!("{own}-s data.template=plain ends turns with its EOS token; or use a tokenizer that has them as special tokens (data.tokenizer.file.path), for which train.resize_vocab adds rows to a start model");
     let source = "transformers, chat templates: special tokens of a template must be in the vocabulary";
     Some(poor("data.template", what, fix, source))
 }

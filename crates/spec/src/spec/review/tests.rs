@@ -84,7 +84,9 @@ fn a_reward_model_on_a_quantized_base_is_told_that_it_becomes_f32() {
         value["train"]["dequantize"] = dequantize.into();
         let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
         let mut found = review(&spec, KNOWN).into_iter();
-        found.any(|f| f.place == "train.from" && f.evidence.to_string().contains("becomes f32"))
+        found.any(|f| {
+            f.place == "train.from" && f.evidence.to_string().contains("dequantized to f32")
+        })
     };
     assert!(told("reward", "q4.gguf", false));
     assert!(!told("reward", "q4.gguf", true));
@@ -191,13 +193,23 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     let none = Sizes::default();
     mends("quickstart", &["lr=0.1"], none, "lr 0.1 is high");
     mends("quickstart", &["lr=1e-9"], KNOWN, "lr 1e-9 is low");
-    mends("dpo-demo", &["model.dropout=0.1"], none, "another model");
-    mends("ppo-demo", &["model.dropout=0.1"], none, "another model");
+    mends(
+        "dpo-demo",
+        &["model.dropout=0.1"],
+        none,
+        "differ from its reference",
+    );
+    mends(
+        "ppo-demo",
+        &["model.dropout=0.1"],
+        none,
+        "differ from its reference",
+    );
     mends(
         "quickstart",
         &["optimizer=lion", "optimizer.lion.lr=3e-3"],
         none,
-        "is AdamW's",
+        "is typical for AdamW",
     );
     mends(
         "quickstart",
@@ -215,7 +227,7 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         none,
         "never reaches its peak",
     );
-    mends("quickstart", &["max_steps=300"], none, "below the rate");
+    mends("quickstart", &["max_steps=300"], none, "below the peak");
     mends(
         "quickstart",
         &["schedule.cosine.warmup_steps=0"],
@@ -244,23 +256,23 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         "quickstart",
         &["optimizer.adamw.eps=0.01"],
         none,
-        "mean squares",
+        "second moments",
     );
     mends(
         "quickstart",
         &["optimizer.adamw.weight_decay=10"],
         none,
-        "weights forget",
+        "weights lose",
     );
     mends(
         "quickstart",
         &["data.val_fraction=0.5"],
         none,
-        "teach nothing",
+        "not trained on",
     );
     mends("quickstart", &["eval.every=0"], none, "only at the end");
     mends("quickstart", &["clip_norm=0"], none, "not clipped");
-    mends("quickstart", &["n_head=32"], none, "too narrow");
+    mends("quickstart", &["n_head=32"], none, "too small to attend");
     mends(
         "quickstart",
         &["max_steps=5000", "checkpoint.every=0"],
@@ -405,7 +417,7 @@ fn few_rows_in_large_batches_leave_hardly_any_updates() {
             ..KNOWN
         };
         let found = review(&spec, sizes);
-        let hit = |f: &Finding| f.evidence.to_string().contains("updates in all");
+        let hit = |f: &Finding| f.evidence.to_string().contains("updates in total");
         found.into_iter().find(hit)
     };
     let told =
@@ -547,7 +559,7 @@ fn adapters_have_a_rank_and_a_rate_of_their_own() {
         loud.contains("_pattern") && loud.contains("alpha / rank of "),
         "{loud}"
     );
-    let random = finds("sft-lora", &[], Sizes::default(), "random and stay so");
+    let random = finds("sft-lora", &[], Sizes::default(), "random and stay random");
     assert!(random.fix.contains("-s train.from=MODEL"), "{}", random.fix);
 }
 
@@ -627,7 +639,7 @@ fn a_source_that_a_mix_reads_again_and_again_is_named() {
 
 #[test]
 fn label_smoothing_that_no_loss_reads_is_told_of() {
-    let words = "no loss of this run reads it";
+    let words = "the loss does not use it";
     for loss in ["hinge", "ipo", "bco_pair", "apo_zero", "apo_down"] {
         let set = format!("method.dpo.loss={loss}");
         let set = [&*set, "method.dpo.label_smoothing=0.1"];

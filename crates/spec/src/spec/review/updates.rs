@@ -51,8 +51,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     };
     vec![poor(
         "train",
-        format!("{updates} updates in all: the model will hardly differ from the one it began as"),
+        format!("{updates} updates in total: the model will hardly change"),
         fix,
-        "rule of thumb: some dozens of updates; LIMA, arXiv 2305.11206, made about 470 on 1,000 examples",
+        "rule of thumb: dozens of updates; LIMA, arXiv 2305.11206, took about 470 on 1,000 examples",
     )]
 }

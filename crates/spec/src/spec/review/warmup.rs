@@ -9,7 +9,7 @@ use crate::optim::schedule::ScheduleConfig;
 /// Of the steps.
 const LONG: f64 = 0.25;
 const USUAL: f64 = 0.02;
-const SOURCE: &str = "1 to 5 % of the steps: GPT-3, arXiv 2005.14165; Ma and Yarats 2021, arXiv 1910.04209: 2 / (1 − β2) steps settle Adam's mean of squares";
+const SOURCE: &str = "1 to 5 % of the steps: GPT-3, arXiv 2005.14165; Ma and Yarats 2021, arXiv 1910.04209: 2 / (1 − β2) steps settle Adam's second moment";
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let spec = subject.spec;
@@ -22,8 +22,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if decays && matches!(spec.optimizer, OptimizerConfig::ScheduleFree(_)) {
         list.push(poor(
             "schedule",
-            "the average of schedule_free takes the place of a decay".into(),
-            "-s schedule=constant, with a warm-up".into(),
+            "the weight average of schedule_free replaces a learning rate decay".into(),
+            "-s schedule=constant, with a warmup".into(),
             "Defazio et al. 2024, arXiv 2405.15682",
         ));
     }
@@ -46,7 +46,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ))
     } else if warmup as f64 > LONG * steps as f64 && steps > 100 {
         Some(format!(
-            "warm-up takes {} of {} steps: most of them below the rate that was asked for",
+            "warm-up takes {} of {} steps: most of them run below the peak learning rate",
             grouped(warmup),
             grouped(steps)
         ))
@@ -68,7 +68,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             list.push(poor(
                 "schedule",
                 format!(
-                    "a warm-up of {} steps ends before Adam's mean of squares (β2 {beta2}) has settled",
+                    "a warm-up of {} steps ends before Adam's second moment (β2 {beta2}) has settled",
                     grouped(warmup)
                 ),
                 set(settled),

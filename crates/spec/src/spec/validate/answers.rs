@@ -20,10 +20,10 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         rollout.max_new_tokens < config.model.seq_len,
         &["rollout.max_new_tokens", "model.seq_len"],
         format!(
-            "answers of {} tokens leave no room for a prompt in {}",
+            "completions of {} tokens leave no room for a prompt in {}",
             rollout.max_new_tokens, config.model.seq_len
         ),
-        "a smaller max_new_tokens, or a larger model.seq_len",
+        "lower max_new_tokens, or raise model.seq_len",
     );
     judge.want(
         rollout.stop.iter().all(|s| !s.is_empty()),
@@ -49,25 +49,22 @@ fn rewards(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         twice.is_none(),
         &["rewards"],
-        format!(
-            "two rewards are called `{}`",
-            twice.map_or("", |two| two[0])
-        ),
-        "give each a `name` of its own",
+        format!("two rewards are named `{}`", twice.map_or("", |two| two[0])),
+        "give each a distinct `name`",
     );
     let word = config.method.entry().id;
     match config.method.on_policy() {
         None => judge.want(
             config.rewards.is_empty(),
             &["rewards"],
-            format!("the method {word} gives no rewards"),
-            "leave them out, or choose method=grpo, rloo or ppo",
+            format!("the method {word} does not use rewards"),
+            "remove them, or choose method=grpo, rloo or ppo",
         ),
         Some(_) => judge.want(
             !config.rewards.is_empty(),
             &["rewards"],
-            format!("{word} learns from rewards, and there are none"),
-            "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
+            format!("{word} needs rewards, and there are none"),
+            "rewards=[exact] compares completions with the data's answers; docs/rewards.md lists all rewards",
         ),
     }
 }
@@ -80,7 +77,7 @@ fn groups(config: &RunConfig, judge: &mut Judge) {
         r.group_size >= least,
         &["rollout.group_size"],
         format!(
-            "{} compares the answers to a prompt, and there is one",
+            "{} compares the completions of a prompt, and there is only one",
             config.method.entry().id
         ),
         "rollout.group_size=4",
@@ -88,8 +85,8 @@ fn groups(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         r.group_size > 1 || r.refill == 0,
         &["rollout.group_size", "rollout.refill"],
-        "a single answer to a prompt is always worth the same as itself: every prompt would be replaced",
-        "rollout.refill=0, or a group_size of 2 or more",
+        "with one completion per prompt every group has equal rewards: every prompt would be replaced",
+        "rollout.refill=0, or group_size of at least 2",
     );
     let answers = t
         .micro_batch_size
@@ -103,7 +100,7 @@ fn groups(config: &RunConfig, judge: &mut Judge) {
             "train.grad_accum_steps",
         ],
         format!(
-            "{answers} answers of a rollout are no whole groups of {}",
+            "{answers} completions per rollout is not a multiple of group_size {}",
             r.group_size
         ),
         "micro_batch_size × grad_accum_steps × rollout.steps must be a multiple of group_size",
@@ -121,16 +118,16 @@ fn evaluation(config: &RunConfig, judge: &mut Judge) {
         wrong.is_none(),
         &["rollout.pass_at", "rollout.eval_answers"],
         format!(
-            "pass@{} cannot be told from {} answers to a prompt",
+            "pass@{} cannot be estimated from {} completions per prompt",
             wrong.unwrap_or(&0),
             r.eval_answers
         ),
-        "each k is from 1 to rollout.eval_answers",
+        "each k must be from 1 to rollout.eval_answers",
     );
     judge.want(
         r.eval_answers == 1 || r.eval_temperature > 0.0,
         &["rollout.eval_answers", "rollout.eval_temperature"],
-        "at temperature 0 all answers to a held-out prompt are the same one",
+        "at temperature 0 all completions of a held-out prompt are identical",
         "rollout.eval_temperature=1, or eval_answers=1",
     );
 }
@@ -142,7 +139,7 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         reference != Some(ReferenceChoice::Precomputed),
         &[&format!("method.{word}.reference")],
-        "answers that are not written yet cannot be scored before the first step",
+        "completions sampled later cannot be scored before the first step",
         "use frozen, or adapter_off with an adapter",
     );
     judge.want(
@@ -152,7 +149,7 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
             || config.adapter.is_none(),
         &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
         "the reference would be the untrained model",
-        format!("method.{word}.beta=0, or begin from a trained model with train.from"),
+        format!("method.{word}.beta=0, or start from a trained model with train.from"),
     );
     // A copy of an adapted model is one of its base.
     judge.want(
@@ -178,27 +175,28 @@ fn critic(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !shared || ppo.critic_from.is_none(),
         &["method.ppo.critic", "method.ppo.critic_from"],
-        "a critic on the policy's trunk begins with the policy's weights",
-        "leave critic_from out, or method.ppo.critic=separate",
+        "a critic on the policy's trunk is initialized from the policy",
+        "remove critic_from, or set method.ppo.critic=separate",
     );
     judge.want(
         !shared || ppo.critic_warmup_steps == 0,
         &["method.ppo.critic", "method.ppo.critic_warmup_steps"],
-        "a critic on the policy's trunk cannot learn alone: its steps move the policy",
+        "a critic on the policy's trunk cannot be warmed up alone: its updates change the policy",
         "method.ppo.critic_warmup_steps=0, or method.ppo.critic=separate",
     );
     let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
     judge.want(
         !packed || (!shared && ppo.critic_from.is_some()),
         &["method.ppo", "train.from"],
-        "a critic begins with the policy's weights or lies behind them, and those of a quantized base are not numbers to copy",
-        "train.dequantize=true turns the base into f32, method.ppo.critic_from names a reward model",
+        "a critic is initialized from the policy or shares its trunk, which a quantized base does not allow",
+        "train.dequantize=true converts the base to f32; or method.ppo.critic_from names a reward model",
     );
     judge.want(
-        ppo.kl_target.is_none_or(|target| target > 0.0) && (ppo.kl_target.is_none() || ppo.beta > 0.0),
+        ppo.kl_target.is_none_or(|target| target > 0.0)
+            && (ppo.kl_target.is_none() || ppo.beta > 0.0),
         &["method.ppo.kl_target", "method.ppo.beta"],
-        "a target for the distance to the reference needs a coefficient to move and a distance above 0",
-        "method.ppo.beta=0.05 and method.ppo.kl_target=6, or leave the target out",
+        "a KL target needs a KL coefficient to adapt and must be above 0",
+        "method.ppo.beta=0.05 and method.ppo.kl_target=6, or remove the target",
     );
     let (total, cold, alone) = (
         config.train.max_steps,
@@ -206,10 +204,8 @@ fn critic(config: &RunConfig, judge: &mut Judge) {
         ppo.critic_warmup_steps,
     );
     let before = match cold {
-        0 => format!("the critic learns alone for {alone} steps"),
-        cold => format!(
-            "the cold start takes {cold} steps and the critic then learns alone for {alone}"
-        ),
+        0 => format!("critic warm-up takes {alone} steps"),
+        cold => format!("the cold start takes {cold} steps and the critic warm-up {alone}"),
     };
     let shorter = match cold {
         0 => "method.ppo.critic_warmup_steps=0",
@@ -218,7 +214,7 @@ fn critic(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         alone == 0 || cold.saturating_add(alone) < total,
         &["method.ppo.critic_warmup_steps", "train.max_steps"],
-        format!("{before}: of {total} steps none is left for the policy"),
+        format!("{before}: none of {total} steps is left for the policy"),
         format!(
             "max_steps={} or more; for a short trial {shorter}",
             cold.saturating_add(alone).saturating_add(1)
@@ -240,7 +236,7 @@ mod tests {
         let said = loaded(&["max_steps=2"]).unwrap_err();
         for part in [
             "cold start takes 450 steps",
-            "alone for 16",
+            "critic warm-up 16",
             "max_steps=467",
         ] {
             assert!(said.contains(part), "{said}");

@@ -21,14 +21,14 @@ pub(super) fn best_by(config: &RunConfig, judge: &mut Judge) {
     }
     let all = known.join(", ");
     let hint = match nearest(said, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean {near}? it may be {all}"),
-        None => format!("it may be {all}"),
+        Some(near) => format!("did you mean {near}? Valid: {all}"),
+        None => format!("valid: {all}"),
     };
     judge.want(
         false,
         &[PATH],
         format!(
-            "no evaluation of method {} measures {}",
+            "evaluations of method {} do not measure {}",
             config.method.entry().id,
             one_line(said)
         ),

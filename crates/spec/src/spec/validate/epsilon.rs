@@ -25,6 +25,6 @@ pub(super) fn epsilon(config: &RunConfig, judge: &mut Judge) {
         format!(
             "with {value} an update divides by 0 where gradients are 0 or their squares round to 0: weights become NaN"
         ),
-        format!("{usual} is usual; {least:e} is the least"),
+        format!("{usual} is typical; the minimum is {least:e}"),
     );
 }

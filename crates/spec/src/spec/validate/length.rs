@@ -13,7 +13,7 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !answers || train.epochs.is_none(),
         &["train.epochs"],
-        format!("{word} learns from answers of its own, not from passes over data"),
+        format!("{word} trains on its own completions, so epochs do not apply"),
         "set train.max_steps",
     );
     // A file may say both: a run's own spec does. Of two words of one command line neither is the later one.
@@ -22,13 +22,13 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !both,
         &["train.epochs", "train.max_steps"],
-        "epochs and max_steps each say how long the run is",
-        "give one of them",
+        "epochs and max_steps both set the length of the run",
+        "set only one of them",
     );
     judge.want(
         !answers || train.batch_ramp.is_empty(),
         &["train.batch_ramp"],
-        format!("{word} learns from whole groups of answers, as many at each step"),
+        format!("{word} needs a constant batch size (whole groups)"),
         "leave it out",
     );
     let mut before = (0, 0);

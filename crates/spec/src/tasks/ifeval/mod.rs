@@ -99,13 +99,13 @@ pub fn read(row: &Map<String, Value>) -> Result<Vec<Instruction>, String> {
     let list = |name: &str| match row.get(name) {
         Some(Value::Array(list)) => Ok(list),
         _ => Err(format!(
-            "the column `{name}` is no list: `check: ifeval` takes the columns of google/IFEval, `instruction_id_list` and `kwargs`"
+            "the column `{name}` is not a list: `check: ifeval` needs the columns of google/IFEval, `instruction_id_list` and `kwargs`"
         )),
     };
     let (ids, kwargs) = (list("instruction_id_list")?, list("kwargs")?);
     if ids.is_empty() || ids.len() != kwargs.len() {
         return Err(format!(
-            "{} instructions and {} objects in `kwargs`: as many of one as of the other, and at least one",
+            "{} instructions but {} objects in `kwargs`: their numbers must be equal, and at least one",
             ids.len(),
             kwargs.len()
         ));
@@ -113,7 +113,7 @@ pub fn read(row: &Map<String, Value>) -> Result<Vec<Instruction>, String> {
     let each = ids.iter().zip(kwargs).map(|(id, kwargs)| {
         let id = id.as_str().unwrap_or_default();
         let known = CHECKS.iter().find(|entry| entry.0 == id);
-        let (_, needs, _) = known.ok_or_else(|| format!("no instruction is called `{id}`"))?;
+        let (_, needs, _) = known.ok_or_else(|| format!("unknown instruction `{id}`"))?;
         // Tables give every argument to every row; those that are not meant are null.
         let mut args = kwargs.as_object().cloned().unwrap_or_default();
         args.retain(|_, value| !value.is_null());

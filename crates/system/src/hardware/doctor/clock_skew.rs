@@ -51,7 +51,7 @@ fn judge(machine: &Machine) -> Finding {
         Some(true) => Finding::pass(format!("{off}, and a time service keeps the clock")),
         _ => Finding::warn(
             off,
-            "one of the two is wrong, and there is no time service to tell which",
+            "one of the two is wrong, and without a time service it is unclear which",
             fix,
         ),
     }

@@ -30,7 +30,7 @@ fn judge(machine: &Machine) -> Finding {
         Selection::Named(devices) => Finding::pass(format!("{value} is {}", mapping(&devices))),
         Selection::Broken(devices, word) => Finding::fail(
             format!(
-                "{value}: `{word}` is no device, or a duplicate; CUDA stops there and exposes {} of them",
+                "{value}: `{word}` is not a device, or a duplicate; CUDA stops there and exposes {} of them",
                 devices.len()
             ),
             "an index, GPU or MIG identifier that this machine does not have",

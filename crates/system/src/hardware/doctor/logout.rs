@@ -21,7 +21,7 @@ fn judge(machine: &Machine) -> Finding {
             "`loginctl enable-linger`, or start runs with `systemd-run --user --scope llmtui train …`",
         ),
         _ => Finding::pass(
-            "runs go on; their sockets move into their folders (`loginctl enable-linger` keeps them)",
+            "runs continue; their sockets move into their folders (`loginctl enable-linger` keeps them)",
         ),
     }
 }

@@ -189,7 +189,7 @@ impl Gang {
                 begun,
                 self.limits.start,
                 broken_off,
-                "the ranks did not come",
+                "the ranks did not connect",
             )?;
             crate::base::clock::pause(TICK);
         }
@@ -325,7 +325,7 @@ impl Gang {
             None => Ok(()),
             Some(rank) => {
                 let seconds = self.limits.silence.as_secs_f64();
-                let what = format!("{} has stood still for {seconds:.0} s", self.name(*rank));
+                let what = format!("{} was stopped for {seconds:.0} s", self.name(*rank));
                 Err(Lost::new(LostKind::Hang, Some(*rank), what))
             }
         }
@@ -403,7 +403,7 @@ impl Gang {
                     words => words,
                 }
             });
-        let what = format!("{} ended without a word{words}", self.name(rank));
+        let what = format!("{} ended without a message{words}", self.name(rank));
         Lost::new(LostKind::Killed, Some(rank), what)
     }
 
@@ -493,9 +493,9 @@ fn never_came(member: &Member, status: &str) -> Lost {
     // One rank alone has no torchrun.
     let log = member.logs.join(LAUNCHER_LOG);
     let (who, log) = match log.is_file() {
-        true => ("torchrun ended before its ranks came", log),
+        true => ("torchrun ended before its ranks connected", log),
         false => (
-            "the rank ended before it came",
+            "the rank ended before it connected",
             member.logs.join("0/stderr.log"),
         ),
     };

@@ -19,7 +19,7 @@ pub(super) fn complaint(rank: usize, frame: &Frame) -> Lost {
     let message = one_line(
         header["message"]
             .as_str()
-            .unwrap_or("an error without words"),
+            .unwrap_or("an error without a message"),
     );
     let message: String = message.chars().take(400).collect();
     Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
@@ -31,7 +31,7 @@ pub(super) fn of_rank(logs: &Path, rank: usize) -> String {
     let last = find_log(logs, rank, 0).map_or_else(String::new, |path| last_line(&path));
     match last.is_empty() {
         true => String::new(),
-        false => format!("; its last words: {last}"),
+        false => format!("; its last output: {last}"),
     }
 }
 

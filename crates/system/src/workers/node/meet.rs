@@ -32,22 +32,22 @@ pub fn address(
         (None, None) if first == "localhost" => crate::hardware::host_name(),
         (None, None) => first.into(),
     };
-    const SET: &str = "set engine.torch.address to the address of the first machine in the network that the machines share";
-    let found =
-        resolve(&name).ok_or_else(|| format!("{name}: no address is known for it: {SET}"))?;
+    const SET: &str =
+        "set engine.torch.address to the first machine's address in the shared network";
+    let found = resolve(&name).ok_or_else(|| format!("{name}: its address is unknown: {SET}"))?;
     let shared = abouts
         .iter()
         .flatten()
         .any(|about| about.host != crate::hardware::host_name());
     if found.is_loopback() && shared && config.address.is_none() {
         return Err(format!(
-            "{name} is {found} here, which no other machine reaches: {SET}"
+            "{name} is {found} here, which other machines cannot reach: {SET}"
         ));
     }
     if !is_private(found) && !config.public_address {
         return Err(format!(
-            "{name} is {found}, an address of the open Internet, and PyTorch's connections know neither passwords nor encryption: \
-             {SET}, or say engine.torch.public_address=true"
+            "{name} is {found}, a public Internet address, and PyTorch's connections have no passwords or encryption: {SET}, or \
+             set engine.torch.public_address=true"
         ));
     }
     Ok(found.to_string())
@@ -136,7 +136,7 @@ mod tests {
         let public = [about("8.8.8.8", "1.1.1.1"), about("9.9.9.9", "1.1.1.1")];
         let error = address(&config, &machines(), &public).unwrap_err();
         assert!(
-            error.contains("open Internet") && error.contains("public_address"),
+            error.contains("public Internet") && error.contains("public_address"),
             "{error}"
         );
         let allowed = Config {
@@ -149,7 +149,7 @@ mod tests {
             about("127.0.0.1", "127.0.0.1"),
         ];
         let error = address(&config, &machines(), &tunnel).unwrap_err();
-        assert!(error.contains("no other machine reaches"), "{error}");
+        assert!(error.contains("other machines cannot reach"), "{error}");
         for (text, private) in [
             ("172.16.3.4", true),
             ("172.32.3.4", false),

@@ -95,7 +95,7 @@ fn is_here(name: &str, own: &str) -> bool {
 fn of_slurm(env: &Env) -> Result<Vec<String>, String> {
     let Some(list) = &env.machines.slurm_nodes else {
         return Err(
-            "engine.torch.launcher is srun, and this is no job of SLURM's (SLURM_JOB_NODELIST is not set)"
+            "engine.torch.launcher is srun, but this is not a SLURM job (SLURM_JOB_NODELIST is not set)"
                 .into(),
         );
     };

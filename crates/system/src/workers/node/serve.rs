@@ -49,7 +49,7 @@ pub fn serve(
     let heard = listen_to(input);
     let Some(ask) = first::<Ask>(&heard) else {
         return Err(io::Error::other(
-            "standard input is no engine's: llmtui train --nodes calls this program by ssh",
+            "standard input is not from an engine: llmtui train --nodes starts this program over ssh",
         ));
     };
     let (python, package) = match ready(env, &ask) {
@@ -102,7 +102,7 @@ fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, 
     let own = Ask::of(None);
     if ask.worker != own.worker {
         let what = format!(
-            "llmtui {} is there, {} here, and their workers differ: install the same version on both",
+            "llmtui {} there and {} here have different workers: install the same version on both",
             own.program, ask.program
         );
         return Err(("version", what));

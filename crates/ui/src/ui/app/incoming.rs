@@ -67,11 +67,14 @@ impl App {
                 return result.iter().map(|_| Effect::ListPresets).collect();
             }
             Msg::PictureSaved(Ok(path)) => {
-                let words = format!("saved as {}, with .png beside", path.display());
+                let words = format!("saved as {}, and as .png", path.display());
                 self.toast(Level::Good, &words);
             }
             Msg::PictureSaved(Err(why)) => {
-                self.toast(Level::Bad, &format!("the picture is not saved: {why}"));
+                self.toast(
+                    Level::Bad,
+                    &format!("the picture could not be saved: {why}"),
+                );
             }
             _ => {}
         }
@@ -212,7 +215,7 @@ impl App {
         held.link = LinkState::Ended(why.clone());
         match why {
             Some(why) => {
-                let words = format!("the link to the run broke: {why}");
+                let words = format!("lost the connection to the run: {why}");
                 self.toast_about(About::Run, Level::Bad, &words);
             }
             None if lost => self.toast_about(

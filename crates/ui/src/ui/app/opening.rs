@@ -86,7 +86,7 @@ impl Opening {
 
     pub(super) fn draw(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
         let (title, words) = match &self.awaited {
-            Awaited::Wizard => ("new run", "looking at this machine and its checkpoints"),
+            Awaited::Wizard => ("new run", "checking this machine and its checkpoints"),
             Awaited::Editor(_) => ("editor", "reading the spec"),
             Awaited::Branch(..) => ("branch", "checking the branch"),
         };

@@ -144,7 +144,10 @@ fn first_run(
         true => String::new(),
         false => format!(": {}", lines.join("; ")),
     };
-    let what = format!("no stage of the pipeline trains{why}; see {}", shown(&log));
+    let what = format!(
+        "no stage of the pipeline is training{why}; see {}",
+        shown(&log)
+    );
     Err(one_line(&what))
 }
 

@@ -71,7 +71,7 @@ fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
     steps().rev().find(|kept| *kept <= step).ok_or_else(|| {
         let steps: Vec<String> = steps().map(|step| step.to_string()).collect();
         format!(
-            "no checkpoint up to step {step} is kept; there are {}",
+            "no checkpoint up to step {step} is left; available: {}",
             steps.join(", ")
         )
     })

@@ -73,7 +73,7 @@ impl LeaveQuestion {
                 Action::LeaveRunning,
                 LeaveChoice::Running,
                 title,
-                "llmtui attach comes back to it",
+                "llmtui attach reopens it",
             ));
         }
         let mut stop = |action: Action, choice, what| {

@@ -91,7 +91,7 @@ impl Picker {
         Some(Item {
             title: text.clone(),
             detail: match names.len() {
-                0 | 1 => "as a path, or an id of the hub".into(),
+                0 | 1 => "as a path, or a hub id".into(),
                 _ => names.join("  "),
             },
             right: String::new(),

@@ -282,7 +282,7 @@ impl WizardScreen {
             return Vec::new();
         };
         let words = match names.is_empty() {
-            true => "no file or folder begins like this".into(),
+            true => "no file or folder starts like this".into(),
             false => one_line(&names.join("  ")),
         };
         let rows = text::wrap(&words, width, NAMES, theme.ascii).into_iter();

@@ -308,7 +308,7 @@ impl<'a> Ending<'a> {
         let per_second = |x: f64| format!("{} tokens/s", human::short(x));
         let speed = speed.map(per_second);
         rows.push(row(
-            "time in all",
+            "total time",
             human::seconds(state.seconds),
             Meaning::Text,
             speed.iter().map(|speed| format!(", {speed}")).collect(),
@@ -365,7 +365,7 @@ impl<'a> Ending<'a> {
         let kept = !state.checkpoints.is_empty();
         let newest = state.checkpoints.last().map_or(0, |c| c.step);
         let mut go_on = self.held.resumable().map(|_| match kept {
-            true => format!("go on from step {}", human::grouped(newest)),
+            true => format!("resume from step {}", human::grouped(newest)),
             false => "try again".into(),
         });
         // Other settings help against a training that failed, not against a disk.
@@ -400,7 +400,7 @@ impl<'a> Ending<'a> {
         // A viewer moves on with a pipeline that is driven: who stands here must do it.
         let stage = self.held.stage.as_ref();
         if let Some(resume) = stage.and_then(|stage| stage.resume.clone()) {
-            let what = "go on with the pipeline";
+            let what = "continue the pipeline";
             add(String::new(), what, resume);
         }
         let judges = state.judges();
@@ -412,7 +412,7 @@ impl<'a> Ending<'a> {
         }
         if !state.samples.is_empty() {
             let pane = key(Action::Open(&samples::ENTRY));
-            add(pane, "what it wrote on the way", String::new());
+            add(pane, "samples from training", String::new());
         }
         if !state.examined.is_empty() {
             let pane = key(Action::Open(&examples::ENTRY));
@@ -420,17 +420,17 @@ impl<'a> Ending<'a> {
         }
         if useful {
             let command = format!("llmtui score {name} FILE");
-            add(String::new(), "measure it on a text", command);
+            add(String::new(), "score it on a text", command);
             let adapted = state
                 .head
                 .as_ref()
                 .is_some_and(|head| !head.spec["adapter"].is_null());
             let export = format!("llmtui export {name} --to DIR");
             match adapted {
-                false => add(String::new(), "take it to other programs", export),
+                false => add(String::new(), "export it", export),
                 true => {
                     let alone = format!("llmtui export {name} --format peft --to DIR");
-                    add(String::new(), "export the adapter alone", alone);
+                    add(String::new(), "export only the adapter", alone);
                     add(String::new(), "export it merged", export);
                 }
             }
@@ -440,7 +440,7 @@ impl<'a> Ending<'a> {
                 None => {
                     let command =
                         format!("llmtui train sft -s train.from={name} -s data.path=FILE");
-                    add(String::new(), "teach it more", command);
+                    add(String::new(), "fine-tune it", command);
                 }
                 Some(steps) => {
                     let command = format!("llmtui train --resume {name} -s max_steps={steps}");
@@ -449,7 +449,7 @@ impl<'a> Ending<'a> {
             }
         }
         let picture = key(Action::SavePicture);
-        add(picture, "keep this as a picture", String::new());
+        add(picture, "save this as a picture", String::new());
         add(key(Action::Ending), "all charts", String::new());
         next
     }

@@ -36,7 +36,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "run",
     title: "Run",
-    doc: "Go to the run: charts, samples, log.",
+    doc: "Go to Run: charts, samples, log.",
     contexts: &[Context::Run, Context::Global],
     everywhere: &[],
     make: || Box::new(RunPane::default()),
@@ -124,7 +124,7 @@ impl RunPane {
             let prompt = Prompt::new(
                 topic(FILTER),
                 "show only charts with",
-                "{accept} keeps it, {cancel} shows all",
+                "{accept} applies it, {cancel} shows all",
             );
             let prompt = prompt.with(self.dashboard.filter()).live();
             return vec![Request::Open(Box::new(prompt))];
@@ -196,13 +196,13 @@ fn no_ending(held: &HeldRun, keymap: &Keymap) -> Option<String> {
         return None;
     }
     if held.resumable().is_none() {
-        return Some("this run goes on".into());
+        return Some("this run is live".into());
     }
     // Its engine wrote no end.
     let at = human::grouped(held.state.step);
     let on = match held.state.checkpoints.last() {
         Some(kept) => format!("{{pause}} resumes it from step {}", human::grouped(kept.step)),
-        None => "no checkpoint was kept, {pause} starts it again".into(),
+        None => "no checkpoint was saved, {pause} restarts it".into(),
     };
     Some(keymap.fill(&format!("this run crashed at step {at}: {on}")))
 }
@@ -215,13 +215,13 @@ pub fn ask_sample(store: &Store) -> Vec<Request> {
 fn sample_prompt() -> Prompt {
     Prompt::new(
         topic(SAMPLE),
-        "sample: what should the model continue?",
-        "{accept} samples after this step; empty starts from a line break",
+        "sample: prompt for the model",
+        "{accept} samples after this step; empty: starts from a line break",
     )
 }
 
 fn note_prompt() -> Prompt {
-    let hint = "{accept} writes it into the log, at this step";
+    let hint = "{accept} adds it to the log at this step";
     Prompt::new(topic(NOTE), "note", hint).needed()
 }
 
@@ -230,7 +230,7 @@ fn tune_form(held: &HeldRun) -> Form {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
             Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!("`{text}` is not a number from 0 up, such as 3e-4")),
+            _ => Some(format!("`{text}` is not a number of at least 0, such as 3e-4")),
         }
     }
     let now = |key: &str| {
@@ -238,7 +238,7 @@ fn tune_form(held: &HeldRun) -> Form {
         value.map_or(String::new(), |x| format!(" (now {})", human::number(x)))
     };
     let lr = format!(
-        "peak learning rate{}, the schedule follows; empty keeps it",
+        "peak learning rate{}; the schedule scales with it; empty keeps it",
         now("lr")
     );
     let clip = format!(
@@ -295,9 +295,9 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
         LinkState::CatchingUp | LinkState::Live => {
             format!("Starting {}{}", held.title, theme.glyphs().ellipsis)
         }
-        LinkState::Ended(None) => "This run wrote nothing into its log.".into(),
+        LinkState::Ended(None) => "This run's log is empty.".into(),
         LinkState::Ended(Some(why)) => format!(
-            "{} could not be opened.\n\n{why}\n\nHome is {home}.",
+            "{} could not be opened.\n\n{why}\n\n{home} goes to Home.",
             held.title
         ),
     }
@@ -437,7 +437,7 @@ impl Pane for RunPane {
                     let step = Answer::Text(step.to_string());
                     vec![Request::Show(&batch::ENTRY), Request::Tell(batch::STEP, step)]
                 }
-                _ => vec![Request::Toast(Level::Info, "no step was made yet".into())],
+                _ => vec![Request::Toast(Level::Info, "no steps completed yet".into())],
             },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),

@@ -222,7 +222,7 @@ impl Shell {
                 })
             });
         if let Err(e) = spawned {
-            tracing::warn!("the data are not read: {e}");
+            tracing::warn!("the data cannot be read: {e}");
         }
     }
 
@@ -238,7 +238,7 @@ impl Shell {
                 place.watch_hardware(|msg| sender.blocking_send(Done::Msg(msg)).is_ok())
             });
         if let Err(e) = spawned {
-            tracing::warn!("the machine is not read: {e}");
+            tracing::warn!("the machine cannot be inspected: {e}");
         }
     }
 

@@ -26,7 +26,7 @@ impl Shell {
                 });
             });
             if let Err(e) = spawned {
-                tracing::warn!("a machine is not watched: {e}");
+                tracing::warn!("a machine cannot be watched: {e}");
             }
         }
     }

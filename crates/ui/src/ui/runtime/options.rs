@@ -57,7 +57,7 @@ fn missing(wanted: &str, themes: &Themes) -> Option<String> {
     let names = || themes.names().map(|(name, _)| name).collect::<Vec<_>>();
     (!themes.contains(wanted)).then(|| {
         let list = names().join(", ");
-        format!("there is no theme {wanted}; there are {list}")
+        format!("unknown theme {wanted}; themes: {list}")
     })
 }
 

@@ -8,7 +8,7 @@ pub const KIND: Kind = Kind {
     title: "Lost characters (U+FFFD)",
     severity: Severity::Warning,
     cleans: true,
-    cause: "the text was read in the wrong encoding once, and what could not be read became \u{fffd}",
+    cause: "the text was once read in the wrong encoding, and undecodable characters became \u{fffd}",
     fix: "read the original again in its own encoding; or llmtui data clean IN --drop broken_unicode --out OUT",
     make: |_| Some(Box::new(BrokenUnicode)),
 };

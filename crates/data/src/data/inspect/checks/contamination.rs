@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     title: "Evaluation text in the training rows",
     severity: Severity::Problem,
     cleans: true,
-    cause: "an evaluation set was collected with the rest: its score will measure memory",
+    cause: "an evaluation set got into the training data: its score will measure memorization",
     fix: "llmtui data clean IN --against EVAL --drop contamination --out OUT",
     make: |setup| {
         let references = std::mem::take(&mut setup.against);

@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     title: "Exact duplicates",
     severity: Severity::Warning,
     cleans: true,
-    cause: "files were joined twice, or one page was collected often: the model memorizes these rows",
+    cause: "files were concatenated twice, or a page was collected repeatedly: the model memorizes these rows",
     fix: "llmtui data clean IN --drop duplicates --out OUT",
     make: |setup| Some(Box::new(Duplicates::new(setup))),
 };
@@ -74,7 +74,7 @@ impl Check for Duplicates {
     fn limit(&self) -> Option<String> {
         (self.forgotten > 0).then(|| {
             format!(
-                "duplicates were looked for among the first {} different rows; {} later ones were compared with these alone",
+                "duplicates were searched among the first {} distinct rows; {} later ones were only compared with these",
                 grouped(self.max_rows as u64),
                 grouped(self.forgotten)
             )

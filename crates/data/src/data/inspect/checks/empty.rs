@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     title: "Empty rows and answers",
     severity: Severity::Warning,
     cleans: true,
-    cause: "a field was lost, or nothing was written: the model learns to say nothing",
+    cause: "a field was lost or left empty: the model learns to answer nothing",
     fix: "llmtui data clean IN --drop empty --out OUT",
     make: |_| Some(Box::new(Empty)),
 };

@@ -9,8 +9,8 @@ pub const KIND: Kind = Kind {
     title: "Conversations that end without an answer",
     severity: Severity::Note,
     cleans: false,
-    cause: "the last turn is a question or a tool's result: the model reads it, and learns nothing of what follows the last answer",
-    fix: "cut such turns off if the rows lost their answers; where the question is the task, a method that learns from prompts takes them",
+    cause: "the last turn is a question or a tool result: nothing after the last answer is trained on",
+    fix: "remove such turns if the answers were lost; if the question is the task, use a method that trains on prompts",
     make: |_| Some(Box::new(EndsUnanswered)),
 };
 
@@ -24,7 +24,7 @@ impl Check for EndsUnanswered {
         // Without any answer it is another kind's.
         let answered = messages.iter().any(|message| message.role == "assistant");
         let last = messages.last().filter(|last| last.role != "assistant")?;
-        answered.then(|| format!("the {} speaks last", last.role))
+        answered.then(|| format!("the last turn is of {}", last.role))
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let mut of = |turns: &[(&str, &str)]| check.row(&testing::chat(turns));
         assert_eq!(of(&[("user", "a"), ("assistant", "b")]), None);
         let found = of(&[("user", "a"), ("assistant", "b"), ("user", "c")]);
-        assert_eq!(found.unwrap(), "the user speaks last");
+        assert_eq!(found.unwrap(), "the last turn is of user");
         assert_eq!(of(&[("user", "a")]), None);
     }
 }

@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     title: "Answers whose end is not supervised",
     severity: Severity::Problem,
     cleans: false,
-    cause: "the template writes no end token, or the mask hides it: the model will not know when to stop",
+    cause: "the template has no end token, or the mask hides it: the model will not learn when to stop",
     fix: "choose a template that ends each answer with the tokenizer's end token (data.template)",
     make: |setup: &mut Setup| {
         let ends = std::mem::take(&mut setup.ends);

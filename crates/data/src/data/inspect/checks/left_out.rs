@@ -5,10 +5,10 @@ use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
     id: "left_out",
-    title: "Tools that the template leaves out",
+    title: "Tools dropped by the template",
     severity: Severity::Problem,
     cleans: false,
-    cause: "the chat template has no place for tools or tool calls: the model learns answers to calls that it never made",
+    cause: "the chat template does not render tools or tool calls: the model learns answers to calls it never made",
     fix: "choose a template that writes tools, e.g. qwen or mistral (data.template, --template)",
     make: |_| Some(Box::new(LeftOut)),
 };
@@ -17,7 +17,7 @@ struct LeftOut;
 
 impl Check for LeftOut {
     fn row(&mut self, row: &Row) -> Option<String> {
-        row.left_out.as_ref().map(|name| format!("nothing of `{name}` is written"))
+        row.left_out.as_ref().map(|name| format!("`{name}` is not rendered"))
     }
 }
 

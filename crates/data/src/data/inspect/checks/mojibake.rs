@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     title: "Text decoded wrongly (mojibake)",
     severity: Severity::Warning,
     cleans: true,
-    cause: "UTF-8 was read as Windows-1252 and saved again: the model learns the debris as letters",
+    cause: "UTF-8 was read as Windows-1252 and saved again: the model learns the garbled characters",
     fix: "read the original as UTF-8, or repair it, e.g. with ftfy; or llmtui data clean IN --drop mojibake --out OUT",
     make: |_| Some(Box::new(Mojibake)),
 };
@@ -23,7 +23,7 @@ impl Check for Mojibake {
             let (at, meant) = first(&part.text)?;
             Some((around(&part.text, at, 10), meant))
         });
-        found.map(|(piece, meant)| format!("“{piece}” holds what was “{meant}”"))
+        found.map(|(piece, meant)| format!("“{piece}” was “{meant}”"))
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         }
         let mut check = testing::make("mojibake", Setup::default());
         let words = check.row(&testing::text("don\u{e2}\u{20ac}\u{2122}t")).unwrap();
-        assert_eq!(words, "“donâ€™t” holds what was “’”");
+        assert_eq!(words, "“donâ€™t” was “’”");
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     title: "Near duplicates",
     severity: Severity::Warning,
     cleans: true,
-    cause: "copies with another name, date or line break: they weigh as much as copies (Jaccard similarity of word 5-grams 0.8 or more)",
+    cause: "copies with another name, date or line break: they are as harmful as copies (Jaccard similarity of word 5-grams of at least 0.8)",
     fix: "llmtui data clean IN --drop duplicates,near_duplicates --out OUT",
     make: |setup| {
         Some(Box::new(Near {
@@ -64,7 +64,7 @@ impl Check for Near {
     fn limit(&self) -> Option<String> {
         (self.forgotten > 0).then(|| {
             format!(
-                "near duplicates were looked for among the first {} different rows; {} later ones were compared with these alone",
+                "near duplicates were searched among the first {} distinct rows; {} later ones were only compared with these",
                 grouped(self.index.len() as u64),
                 grouped(self.forgotten)
             )

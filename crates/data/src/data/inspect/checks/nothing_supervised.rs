@@ -6,10 +6,10 @@ use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
     id: "nothing_supervised",
-    title: "Rows without a token to learn",
+    title: "Rows without supervised tokens",
     severity: Severity::Problem,
     cleans: false,
-    cause: "no answer in the row, or a mask that hides all of it; a whole batch of these is 0 / 0",
+    cause: "the row has no answer, or the mask hides it; a batch of only these gives 0 / 0",
     fix: "give the rows an answer, or set data.train_on: all",
     make: |_| Some(Box::new(NothingLearnt)),
 };

@@ -1,4 +1,4 @@
-//! Rows longer than the model reads: what is cut off them is the end, which is the answer.
+//! Rows longer than the context: what is cut off them is the end, which is the answer.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::base::human::grouped;
@@ -7,11 +7,11 @@ use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
     id: "over_length",
-    title: "Rows longer than the model reads",
+    title: "Rows longer than the context",
     severity: Severity::Warning,
     cleans: false,
-    cause: "they are split, cut or dropped (data.too_long); what is cut is the end, which is the answer",
-    fix: "a longer model.seq_len, at least the 95th percentile of the lengths; or shorter rows",
+    cause: "they are split, truncated or dropped (data.too_long); truncation removes the end, which is the answer",
+    fix: "raise model.seq_len to at least the 95th percentile of the lengths, or shorten the rows",
     make: |setup: &mut Setup| {
         // A row of seq_len predictions has one token more: the first is given.
         let limit = setup.seq_len? + 1;
@@ -50,7 +50,7 @@ impl Check for OverLength {
 
     fn evidence(&self) -> Option<String> {
         Some(format!(
-            "{} tokens to learn stand behind token {}",
+            "{} supervised tokens are after token {}",
             grouped(self.lost),
             grouped(self.limit)
         ))
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(check.row(&testing::seen(chat(), &[1; 5], &[4])), None);
         let long = testing::seen(chat(), &[1; 7], &[3, 4, 6]);
         assert_eq!(check.row(&long).unwrap(), "7 tokens");
-        assert!(check.evidence().unwrap().starts_with("1 tokens to learn"));
+        assert!(check.evidence().unwrap().starts_with("1 supervised tokens"));
         let text = testing::seen(Content::Text("a".into()), &[1; 9], &[8]);
         assert_eq!(check.row(&text), None, "plain text is read in windows");
     }

@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     title: "Validation text in the training rows",
     severity: Severity::Problem,
     cleans: true,
-    cause: "the split was made after rows were doubled, or by line instead of by document: validation loss will look too good",
+    cause: "rows were duplicated before the split, or it was by line instead of by document: validation loss will look too good",
     fix: "llmtui data split IN --val 0.1 splits by content; or data clean IN --val VAL --drop overlap --out OUT",
     make: |setup| {
         let reference = setup.val.take()?;
@@ -51,7 +51,7 @@ pub(super) fn quotes(reference: &mut Reference, row: &Row) -> Option<String> {
 pub(super) fn met(reference: &Reference) -> String {
     let (met, rows) = (reference.met() as u64, reference.rows() as u64);
     format!(
-        "{} of {} rows of {} were met ({:.1} %), by passages of {} words",
+        "{} of {} rows of {} overlap ({:.1} %), by passages of {} words",
         grouped(met),
         grouped(rows),
         reference.name,
@@ -64,18 +64,18 @@ pub(super) fn left_out(reference: &Reference) -> Option<String> {
     let mut words = Vec::new();
     if reference.left_out > 0 {
         words.push(format!(
-            "{} rows at its end were too many to remember",
+            "{} rows at its end exceed the memory limit",
             grouped(reference.left_out)
         ));
     }
     if reference.too_short > 0 {
         words.push(format!(
-            "{} rows of fewer than 4 words say nothing",
+            "{} rows have fewer than 4 words",
             grouped(reference.too_short)
         ));
     }
     let name = &reference.name;
-    (!words.is_empty()).then(|| format!("{name} was not compared whole: {}", words.join(", ")))
+    (!words.is_empty()).then(|| format!("{name} was only partly compared: {}", words.join(", ")))
 }
 
 #[cfg(test)]
@@ -110,6 +110,6 @@ mod tests {
         let kind = KINDS.iter().find(|k| k.id == "overlap").unwrap();
         assert!((kind.make)(&mut Setup::default()).is_none());
         let short = testing::make("overlap", setup(&["yes", "no"]));
-        assert!(short.limit().unwrap().contains("2 rows of fewer than 4 words"));
+        assert!(short.limit().unwrap().contains("2 rows have fewer than 4 words"));
     }
 }

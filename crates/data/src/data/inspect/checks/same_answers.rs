@@ -6,10 +6,10 @@ use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
     id: "same_answers",
-    title: "Pairs of equal answers",
+    title: "Pairs with equal answers",
     severity: Severity::Warning,
     cleans: true,
-    cause: "chosen and rejected are the same text: the pair teaches nothing, and its loss stays at ln 2",
+    cause: "chosen and rejected are the same text: the pair has no signal, and its loss stays at ln 2",
     fix: "llmtui data clean IN --drop same_answers --out OUT",
     make: |_| Some(Box::new(SameAnswers)),
 };

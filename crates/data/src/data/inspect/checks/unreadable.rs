@@ -9,8 +9,8 @@ pub const KIND: Kind = Kind {
     title: "Unreadable rows",
     severity: Severity::Problem,
     cleans: true,
-    cause: "a row lacks a column, has it under another name, is cut off, or is not UTF-8",
-    fix: "correct the rows, map the columns, or set data.on_bad_row: skip",
+    cause: "a row lacks a column, has it under another name, is truncated, or is not UTF-8",
+    fix: "fix the rows, map the columns, or set data.on_bad_row: skip",
     make: |_| Some(Box::new(Unreadable)),
 };
 

@@ -5,11 +5,11 @@ use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
     id: "unrendered",
-    title: "Rows that the template refuses",
+    title: "Rows rejected by the template",
     severity: Severity::Problem,
     cleans: false,
-    cause: "turns out of order, a role that the template does not know, a tool call in a shape of its own",
-    fix: "correct the turns, or choose a template that takes them (data.template)",
+    cause: "turns out of order, an unknown role, or an unusual tool call",
+    fix: "fix the turns, or choose a template that accepts them (data.template)",
     make: |_| Some(Box::new(Unrendered)),
 };
 

@@ -96,10 +96,10 @@ fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<Strin
             return Err(fault(what, "name every column in the first line"));
         }
         if names.iter().any(|n| n == name) {
-            let what = format!("two columns are called `{name}`");
+            let what = format!("two columns are named `{name}`");
             return Err(fault(
                 what,
-                "give each column a name of its own in the first line",
+                "give each column a distinct name in the first line",
             ));
         }
         names.push(name.to_string());
@@ -186,8 +186,8 @@ fn trouble(error: &csv::Error, place: &Place) -> Trouble {
             expected_len, len, ..
         } => Trouble::row(
             place,
-            format!("{len} columns, and the first line names {expected_len}"),
-            "put values with commas or line ends between quotes, and double the quotes inside them",
+            format!("{len} columns, but the first line names {expected_len}"),
+            "quote values with commas or line breaks, and double the quotes inside them",
         ),
         ErrorKind::Io(e) => Trouble::io(place, e),
         _ => Trouble::fatal(place, error.to_string(), "write the table again"),
@@ -283,8 +283,8 @@ impl Read for Bounded {
             self.never_closed
                 .store(self.quotes.opened, Ordering::Relaxed);
             return Err(Refusal::error(
-                "a quote opens here and is never closed",
-                "close it, or double the quotes inside the value; or the file was cut off: fetch or write it again",
+                "this quote is never closed",
+                "close it, or double the quotes inside the value; or the file was truncated: download or write it again",
             ));
         }
         if !self.begun && n > 0 {
@@ -345,7 +345,7 @@ mod tests {
         let rows = read(b"a,b\n1\n1,2\n", b',').unwrap();
         assert_eq!(
             rows[0],
-            Err("a.csv:2: 1 columns, and the first line names 2".into())
+            Err("a.csv:2: 1 columns, but the first line names 2".into())
         );
         assert!(rows[1].is_ok());
         let rows = read(b"a,b\n1,\xff\n", b',').unwrap();
@@ -362,7 +362,7 @@ mod tests {
         assert!(
             read(b"a,a\n1,2\n", b',')
                 .unwrap_err()
-                .contains("two columns are called `a`")
+                .contains("two columns are named `a`")
         );
         assert!(
             read(b"a,\n1,2\n", b',')
@@ -382,7 +382,7 @@ mod tests {
             let rows = read(text.as_bytes(), b',').unwrap();
             rows.last().unwrap().as_ref().unwrap_err().clone()
         };
-        let told = "a quote opens here and is never closed";
+        let told = "this quote is never closed";
         assert_eq!(fault("a,b\na,\"b\nc,d\ne,f\n"), format!("a.csv:2: {told}"));
         assert_eq!(
             fault("a,b\r\n\"x\r\ny\",1\r\n1,\"2\r\n3,4"),

@@ -110,16 +110,16 @@ impl Iterator for Rows {
             Err(Bad::Cut) => Some(Trouble::fatal(
                 &place,
                 "the file ends inside this row",
-                "it was cut off: fetch or write it again",
+                "it was truncated: download or write it again",
             )),
             Err(Bad::Unclosed) => Some(Trouble::fatal(
                 &place,
                 "the file ends before the `]` of its array",
-                "it was cut off: fetch or write it again",
+                "it was truncated: download or write it again",
             )),
             Err(Bad::Unexpected(byte)) => {
-                let what = format!("`{}` where a row or `,` should stand", byte.escape_ascii());
-                let fix = "an array of objects, or one object a line; `jq . FILE` finds the place";
+                let what = format!("expected a row or `,`, found `{}`", byte.escape_ascii());
+                let fix = "write an array of objects, or one object per line; `jq . FILE` finds the error";
                 Some(Trouble::fatal(&self.place(self.cutter.line), what, fix))
             }
         };

@@ -42,6 +42,6 @@ fn too_long(place: &Place) -> Trouble {
     Trouble::row(
         place,
         format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
-        "one JSON object a line: split the row, or name the file .json if it is one array",
+        "write one JSON object per line: split the row, or name the file .json if it is one array",
     )
 }

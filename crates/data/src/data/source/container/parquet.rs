@@ -99,7 +99,7 @@ impl Iterator for Rows {
                         "write it with zstd, snappy, gzip or none, e.g. pq.write_table(pq.read_table(IN), OUT, compression='zstd')"
                     }
                     ChildError::Refused(_) => {
-                        "it is damaged, was cut off or is no parquet: fetch or write it again"
+                        "it is damaged, truncated or not parquet: download or write it again"
                     }
                     other => other.hint(),
                 };
@@ -110,10 +110,10 @@ impl Iterator for Rows {
 }
 
 fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
-    let path = request.path.as_deref().ok_or("no file was named")?;
+    let path = request.path.as_deref().ok_or("no file given")?;
     let file = open_plain(path).map_err(|e| e.to_string())?;
     let reader =
-        SerializedFileReader::new(file).map_err(|e| format!("no whole parquet file: {e}"))?;
+        SerializedFileReader::new(file).map_err(|e| format!("not a complete parquet file: {e}"))?;
     let announced = reader.metadata().file_metadata().num_rows();
     if request.options == ANNOUNCED {
         return say(&announced.to_string());
@@ -129,7 +129,7 @@ fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
     }
     match given == announced {
         true => Ok(()),
-        false => Err(format!("{given} rows are there, {announced} are announced")),
+        false => Err(format!("{given} rows were found, {announced} declared")),
     }
 }
 

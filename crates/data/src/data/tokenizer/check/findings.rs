@@ -36,7 +36,7 @@ fn difference(text: &str, back: &str) -> String {
         .count();
     let part =
         |text: &str| -> String { text.chars().skip(same.saturating_sub(4)).take(12).collect() };
-    format!("{:?} comes back as {:?}", part(text), part(back))
+    format!("{:?} decodes to {:?}", part(text), part(back))
 }
 
 fn round_trip(tokenizer: &Tokenizer) -> Finding {
@@ -54,7 +54,7 @@ fn round_trip(tokenizer: &Tokenizer) -> Finding {
     let total = SAMPLES.len() + AWKWARD.len();
     Finding {
         id: "round_trip".into(),
-        title: "Text comes back as it was".into(),
+        title: "Text round-trips unchanged".into(),
         status: match lost.is_empty() {
             true => Status::Pass,
             false if folded => Status::Warn,
@@ -71,7 +71,7 @@ fn round_trip(tokenizer: &Tokenizer) -> Finding {
         .into(),
         fix: match lost.is_empty() {
             true => "",
-            false => "a byte-level vocabulary (bpe) loses nothing",
+            false => "a byte-level vocabulary (bpe) is lossless",
         }
         .into(),
         ..Finding::default()
@@ -98,7 +98,7 @@ fn newlines(tokenizer: &Tokenizer) -> Finding {
         },
         fix: match wrong {
             None => "",
-            Some(_) => "a model cannot learn code, lists or chats with it: take another kind",
+            Some(_) => "a model cannot learn code, lists or chats with it: use another kind",
         }
         .into(),
         evidence: wrong
@@ -122,7 +122,7 @@ fn unknown(tokenizer: &Tokenizer) -> Finding {
         .collect();
     Finding {
         id: "unknown".into(),
-        title: "Everything can be written".into(),
+        title: "Everything can be encoded".into(),
         status: match names.is_empty() {
             true => Status::Pass,
             false => Status::Fail,
@@ -135,7 +135,7 @@ fn unknown(tokenizer: &Tokenizer) -> Finding {
         fix: match names.is_empty() {
             true => "",
             false => {
-                "fine for text of the training's alphabet alone; bpe and unigram fall back to bytes"
+                "fine for text in the training alphabet only; bpe and unigram fall back to bytes"
             }
         }
         .into(),
@@ -177,7 +177,7 @@ fn specials_whole(tokenizer: &Tokenizer) -> Finding {
         .into(),
         fix: match cut.is_empty() {
             true => "",
-            false => "the file contradicts itself: get it again from its source",
+            false => "the file is inconsistent: download it again from its source",
         }
         .into(),
         ..Finding::default()
@@ -194,16 +194,16 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
     let (status, evidence) = match (tokenizer.bos(), adds) {
         (None, false) => (
             Status::Pass,
-            "no begin mark: texts begin as they are".to_string(),
+            "no BOS token: texts start as they are".to_string(),
         ),
         (Some(bos), true) => (
             Status::Pass,
-            format!("{} in front of each text", named(tokenizer, bos)),
+            format!("{} before each text", named(tokenizer, bos)),
         ),
         (Some(bos), false) => (
             Status::Pass,
             format!(
-                "{} exists; nothing puts it in front by itself",
+                "{} exists but is not added automatically",
                 named(tokenizer, bos)
             ),
         ),
@@ -212,7 +212,7 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
             (
                 Status::Warn,
                 format!(
-                    "{} in front of each text, and no bos_token is named",
+                    "{} before each text, but no bos_token is set",
                     names.join(" ")
                 ),
             )
@@ -220,7 +220,7 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
     };
     Finding {
         id: "begin".into(),
-        title: "Begin mark (BOS)".into(),
+        title: "BOS token".into(),
         status,
         evidence: evidence.into(),
         fix: match status {
@@ -243,16 +243,14 @@ fn end(tokenizer: &Tokenizer) -> Finding {
         .map(|eos| format!("{}; {behind}", named(tokenizer, eos)));
     Finding {
         id: "end".into(),
-        title: "End mark (EOS)".into(),
+        title: "EOS token".into(),
         status: match evidence {
             Some(_) => Status::Pass,
             None => Status::Warn,
         },
         fix: match evidence {
             Some(_) => "",
-            None => {
-                "without one a model writes until it is cut off; train a vocabulary with <|endoftext|>"
-            }
+            None => "without one a model never stops; train a vocabulary with <|endoftext|>",
         }
         .into(),
         evidence: evidence
@@ -272,15 +270,15 @@ fn template_marks(tokenizer: &Tokenizer) -> Finding {
         .collect();
     Finding {
         id: "template_marks".into(),
-        title: "The chat template's marks are tokens".into(),
+        title: "Chat template markers are single tokens".into(),
         status: match cut.is_empty() {
             true => Status::Pass,
             false => Status::Fail,
         },
         evidence: match (template, cut.first()) {
-            (None, _) => "no chat template beside it".to_string(),
+            (None, _) => "no chat template next to it".to_string(),
             (_, None) => format!("{} marks", marks.len()),
-            (_, Some(first)) => format!("{first:?} is cut into pieces"),
+            (_, Some(first)) => format!("{first:?} is split into pieces"),
         }
         .into(),
         fix: match cut.is_empty() {
@@ -307,7 +305,7 @@ fn vocabulary(tokenizer: &Tokenizer) -> Finding {
         evidence: match holes {
             0 => format!("{} tokens", human::grouped(n as u64)),
             _ => format!(
-                "{} of {} ids bear no token",
+                "{} of {} ids have no token",
                 human::grouped(holes as u64),
                 human::grouped(n as u64)
             ),
@@ -315,7 +313,7 @@ fn vocabulary(tokenizer: &Tokenizer) -> Finding {
         .into(),
         fix: match holes {
             0 => "",
-            _ => "harmless; the model has rows that nothing trains",
+            _ => "harmless; the model has some untrained rows",
         }
         .into(),
         ..Finding::default()

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::Path;
 
 pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
-    let file = Gguf::open(path).map_err(|e| fault(path, format!("not a sound GGUF file: {e}")))?;
+    let file = Gguf::open(path).map_err(|e| fault(path, format!("not a valid GGUF file: {e}")))?;
     import(&file.metadata).map_err(|what| fault(path, what))
 }
 
@@ -22,7 +22,7 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
         .ok_or("it has no tokenizer (no key tokenizer.ggml.model)")?;
     if matches!(model, "no_vocab" | "none") {
         return Err(
-            "it holds a model without a tokenizer: it was made of a folder that had none".into(),
+            "it has a model without a tokenizer: it was converted from a folder without one".into(),
         );
     }
     let tokens = metadata
@@ -45,7 +45,7 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
         }
         other => {
             return Err(format!(
-                "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known, and rwkv of single characters. The model's tokenizer.json does as well"
+                "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are supported, and rwkv with single characters. Use the model's tokenizer.json instead"
             ));
         }
     };
@@ -84,7 +84,7 @@ fn added(metadata: &Metadata, tokens: &[String]) -> Result<Vec<Added>, String> {
     let kinds: Vec<u64> = match array {
         Array::I32(kinds) => kinds.iter().map(|k| *k as u64).collect(),
         Array::Unsigned(kinds) => kinds.clone(),
-        _ => return Err("its token types are no whole numbers".into()),
+        _ => return Err("its token types are not integers".into()),
     };
     if kinds.len() != tokens.len() {
         return Err(format!(
@@ -121,7 +121,7 @@ fn characters(metadata: &Metadata, tokens: &[String]) -> Result<String, String> 
         let plain = unescaped(token).filter(|text| text.chars().count() == 1);
         let plain = plain.ok_or_else(|| {
             format!(
-                "its tokenizer is of the kind rwkv, and the token {token:?} is no single character"
+                "its tokenizer is of kind rwkv, but the token {token:?} is not a single character"
             )
         })?;
         chars.extend(plain.chars());
@@ -153,7 +153,9 @@ fn unescaped(token: &str) -> Option<String> {
 fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result<Value, String> {
     let pre = metadata.str("tokenizer.ggml.pre").unwrap_or("gpt-2");
     let pattern = Pattern::of_gguf(pre).ok_or_else(|| {
-        format!("how {pre:?} cuts words is not known here. The model's tokenizer.json does as well")
+        format!(
+            "the pre-tokenizer {pre:?} is not known here. Use the model's tokenizer.json instead"
+        )
     })?;
     let lines = metadata
         .strings("tokenizer.ggml.merges")

@@ -28,7 +28,7 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
     let class = marks.class.clone().unwrap_or_default();
     let pattern = Pattern::of_class(&class).ok_or_else(|| {
         let what = format!(
-            "how {class} cuts words is not known here; transformers writes it down: \
+            "the pre-tokenizer of {class} is not known here; transformers can save it: \
              AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) makes a tokenizer.json"
         );
         fault(&folder.join("tokenizer_config.json"), what)

@@ -21,7 +21,7 @@ pub fn is_byte_level(json: &Json) -> bool {
 }
 
 pub fn words(tokenizer: &Tokenizer, json: &Json, vocab_size: usize) -> Result<Words, String> {
-    let pairs = merges(json).ok_or("its merges are no pairs of tokens")?;
+    let pairs = merges(json).ok_or("its merges are not pairs of tokens")?;
     let (tokens, kinds) = tokenizer.listed(vocab_size);
     let composes = composes(json)?;
     Ok(Words {
@@ -62,11 +62,11 @@ fn pre(json: &Json) -> Result<&'static str, String> {
     let is_bpe = kind == "BPE" && json["model"]["byte_fallback"] != true;
     let steps = steps(json);
     let Some((last, before)) = steps.split_last() else {
-        return Err("it does not cut words".into());
+        return Err("it does not split words".into());
     };
     if !is_bpe || last["add_prefix_space"] == true {
         return Err(format!(
-            "a {kind} tokenizer with bytes as this one has no name in llama.cpp"
+            "llama.cpp has no name for a {kind} tokenizer with bytes like this one"
         ));
     }
     let regex = |step: &Json| match step["type"].as_str() {
@@ -79,5 +79,5 @@ fn pre(json: &Json) -> Result<&'static str, String> {
     let uses_gpt2 = last["use_regex"] != false;
     splits
         .and_then(|splits| gguf_name(&splits, uses_gpt2, ignores_merges))
-        .ok_or_else(|| "the rule by which it cuts words has no name in llama.cpp".into())
+        .ok_or_else(|| "its pre-tokenizer rule has no name in llama.cpp".into())
 }

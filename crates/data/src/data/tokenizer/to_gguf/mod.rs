@@ -56,7 +56,7 @@ impl Tokenizer {
             what,
         };
         let json: Json = serde_json::from_str(self.to_json())
-            .map_err(|e| cannot(format!("it is no JSON: {e}")))?;
+            .map_err(|e| cannot(format!("it is not JSON: {e}")))?;
         let mut words = self.words(&json, vocab_size).map_err(cannot)?;
         let bare = added_that_take_spaces(&json);
         if bare > 0 {
@@ -248,7 +248,7 @@ mod tests {
             .to_json()
             .replace("\"use_regex\": true", "\"use_regex\": false");
         let odd = Tokenizer::from_json(&odd).unwrap();
-        assert!(error(&odd).contains("cuts words"), "{}", error(&odd));
+        assert!(error(&odd).contains("pre-tokenizer"), "{}", error(&odd));
     }
 
     /// A normalizer was left out without a word: other tokens for the same text.

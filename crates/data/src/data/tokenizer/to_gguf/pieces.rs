@@ -13,7 +13,7 @@ const LAST: f32 = -1e9;
 
 pub fn words(tokenizer: &Tokenizer, json: &Json, vocab_size: usize) -> Result<Words, String> {
     let model = &json["model"];
-    let pairs = merges(json).ok_or("its merges are no pairs of tokens")?;
+    let pairs = merges(json).ok_or("its merges are not pairs of tokens")?;
     let (tokens, mut kinds) = tokenizer.listed(vocab_size);
     for byte in 0..=255_u8 {
         let missing = || format!("its vocabulary has no token for the byte {byte}");
@@ -80,7 +80,7 @@ fn prefix(json: &Json, tokens: &[String]) -> Result<Prefix, String> {
     let odd = |what: &Json| {
         let kind = what["type"].as_str().unwrap_or("an unknown step");
         Err(format!(
-            "it changes a text ({kind}) in a way that llama.cpp does not know"
+            "it normalizes text ({kind}) in a way that llama.cpp does not support"
         ))
     };
     let mut prefix = Prefix::None;
@@ -99,7 +99,7 @@ fn prefix(json: &Json, tokens: &[String]) -> Result<Prefix, String> {
             Some("Metaspace") if step["replacement"] == "▁" => {
                 let crosses = |token: &String| token.chars().skip(1).any(|c| c == SPACE);
                 if step["split"] != false && tokens.iter().any(crosses) {
-                    return Err("it cuts texts at spaces, and has tokens that cross one".into());
+                    return Err("it splits text at spaces, but has tokens that contain one".into());
                 }
                 replaces = true;
                 match step["prepend_scheme"].as_str() {

@@ -169,7 +169,10 @@ fn what_peft_would_not_find_or_load_is_refused() {
     assert!(error.hint().contains("--format hf"), "{}", error.hint());
     let mixed: fn(&mut ModelConfig) = |c| c.norm = NormConfig::RmsNorm(Default::default());
     let error = refused(&checkpoint(mixed, Lora::default(), "org/own"));
-    assert!(error.to_string().contains("no model class"), "{error}");
+    assert!(
+        error.to_string().contains("no transformers class"),
+        "{error}"
+    );
     assert!(error.hint().contains("safetensors"), "{}", error.hint());
     let dir = checkpoint(llama, Lora::default(), "org/base");
     let path = dir.path().join(ADAPTER_CONFIG);

@@ -179,7 +179,7 @@ fn a_broken_template_is_a_note_and_not_the_end() {
     else {
         panic!("what is held")
     };
-    assert!(template.is_none() && notes[0].contains("completes texts"));
+    assert!(template.is_none() && notes[0].contains("completes text"));
 }
 
 #[test]
@@ -221,7 +221,11 @@ fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
     for context in [ContextLimit::Roll, ContextLimit::Auto] {
         let (_, _, end) = continued(&mut held, long, &limited(context)).unwrap();
         assert_eq!(end.n_tokens, 2);
-        assert!(end.message.contains("out of sight"), "{}", end.message);
+        assert!(
+            end.message.contains("oldest tokens were dropped"),
+            "{}",
+            end.message
+        );
     }
     let short = continued(&mut held, "abc", &greedy(2)).unwrap();
     assert_eq!(short.2.message, "");
@@ -275,5 +279,5 @@ fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
     let tools = format!("{{% for t in tools %}}{{{{ t.name }}}} {{% endfor %}}{TEMPLATE}");
     assert_eq!(with_tools(&tools).unwrap().text, "fab add\nb");
     let error = with_tools(TEMPLATE).unwrap_err();
-    assert!(error.contains("no place for tools"), "{error}");
+    assert!(error.contains("does not render tools"), "{error}");
 }

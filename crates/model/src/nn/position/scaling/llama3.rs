@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "llama3",
     title: "Llama 3 scaling",
-    summary: "Stretches long waves by the factor and keeps short ones, as Llama 3.1 does for 131072 tokens.",
+    summary: "Stretches long wavelengths by the factor and keeps short ones, as Llama 3.1 does for 131072 tokens.",
     source: "Grattafiori et al. 2024, arXiv 2407.21783; the released code",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many times longer texts become.
+    /// Factor by which the context is extended.
     #[schemars(range(min = 1.0, max = 1000.0))]
     pub factor: f64,
     /// Waves longer than original_len / low_freq_factor are stretched.

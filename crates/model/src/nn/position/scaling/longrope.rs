@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "longrope",
     title: "LongRoPE",
-    summary: "Divides each pair's speed by a factor of its own, of which there are two lists (Phi-3).",
+    summary: "Divides each pair's frequency by its own factor, from two lists (Phi-3).",
     source: "Ding et al. 2024, arXiv 2402.13753; Abdin et al. 2024, arXiv 2404.14219",
 };
 
@@ -25,7 +25,7 @@ pub struct Config {
     /// The context that the model was trained with.
     #[schemars(range(min = 2, max = 1048576))]
     pub original_len: usize,
-    /// What cosines and sines are multiplied by. Default: √(1 + ln(s) / ln(original_len)) with s = seq_len / original_len,
+    /// Multiplier of cosines and sines. Default: √(1 + ln(s) / ln(original_len)) with s = seq_len / original_len,
     /// 1 where s is not above 1.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub attention_factor: Option<f64>,

@@ -19,7 +19,7 @@ use crate::nn::Fault;
 pub trait Scaling {
     /// The rotation of `half` pairs with base `theta`, stretched; `seq_len` is the longest text.
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
-    /// How many times longer texts become.
+    /// Factor by which the context is extended.
     fn factor(&self) -> f64;
     /// What is wrong with it where `half` pairs turn with base `theta`.
     fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "yarn",
     title: "YaRN",
-    summary: "Stretches slow pairs only and sharpens attention: the usual choice beyond 4096 tokens.",
+    summary: "Stretches only low frequencies and sharpens attention: the usual choice beyond 4096 tokens.",
     source: "Peng et al. 2023, arXiv 2309.00071",
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many times longer texts become.
+    /// Factor by which the context is extended.
     #[schemars(range(min = 1.0, max = 1000.0))]
     pub factor: f64,
     /// The context that the model was trained with. Default: seq_len / factor.
@@ -28,7 +28,7 @@ pub struct Config {
     /// Pairs that turn less often than this are interpolated.
     #[schemars(range(min = 0.001, max = 10000.0))]
     pub beta_slow: f64,
-    /// What cosines and sines are multiplied by. Default: 0.1 ln(factor) + 1.
+    /// Multiplier of cosines and sines. Default: 0.1 ln(factor) + 1.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub attention_factor: Option<f64>,
 }
@@ -52,7 +52,7 @@ impl Config {
             .map_or(seq_len as f64 / self.factor, |len| len as f64)
     }
 
-    /// What cosines and sines are multiplied by.
+    /// Multiplier of cosines and sines.
     pub fn attention_factor(&self) -> f64 {
         let usual = || self.usual_attention_factor();
         self.attention_factor.unwrap_or_else(usual)

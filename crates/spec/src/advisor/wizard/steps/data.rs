@@ -14,7 +14,7 @@ impl Ask for Data {
     }
 
     fn title(&self) -> &'static str {
-        "What should it learn from?"
+        "What data should it learn from?"
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
@@ -57,7 +57,7 @@ impl Ask for Data {
                     "A UTF-8 text, rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not), or a folder of either: texts, answers, preferences, labelled answers and prompts with references are trained on."
                 }
                 _ => {
-                    "A description cannot be trained on: you get advice on which method would suit and what it needs."
+                    "A description cannot be trained on: you get advice on the method and what it needs."
                 }
             };
             return (vec![note("Read", words)], Vec::new());
@@ -119,7 +119,7 @@ impl Ask for Data {
             Some((known, Ok(facts))) if *known == path && !facts.trainable => {
                 let why = facts.note.clone();
                 wizard.refuse(format!(
-                    "{why}: choose other data, or describe them below for advice"
+                    "{why}: choose other data, or describe yours below for advice"
                 ))
             }
             Some((known, Ok(_))) if *known == path => wizard.advance(),

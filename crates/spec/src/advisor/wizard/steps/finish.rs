@@ -19,7 +19,7 @@ impl Ask for Finish {
         let blocked = wizard.not_runnable().map(|(_, why)| why);
         let absent = wizard.absent_base();
         let start = match blocked.as_deref().or(absent) {
-            None => "preflight checks it first, and shows what it finds".to_string(),
+            None => "preflight checks it first and shows the results".to_string(),
             Some(why) => why.to_string(),
         };
         let mut rows = vec![

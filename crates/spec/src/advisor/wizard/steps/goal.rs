@@ -109,12 +109,12 @@ impl Ask for Goal {
         }
         let path = wizard.answers.config_path.trim().to_string();
         if path.is_empty() {
-            return wizard.refuse("which file? Type the path of its YAML");
+            return wizard.refuse("which file? Type the path of the YAML");
         }
         let method = wizard.answers.config_method.trim().to_lowercase();
         if !method.is_empty() && !METHODS.contains(&&*method) {
             let why = format!(
-                "`{}` is no method of TRL's: {}",
+                "`{}` is not a TRL method: {}",
                 one_line(&method),
                 METHODS.join(", ")
             );
@@ -140,14 +140,14 @@ impl Ask for Goal {
 /// What became of the keys of another tool's config, once it was read.
 fn config_notes(wizard: &Wizard) -> About {
     let Some(Ok(facts)) = wizard.config_facts() else {
-        let words = "Converts a LLaMA-Factory, Axolotl or TRL config to a spec as far as possible. You first see what became of each key; nothing is dropped silently.";
+        let words = "Converts a LLaMA-Factory, Axolotl or TRL config to a spec as far as possible. You first see how each key was mapped; nothing is dropped silently.";
         return (vec![note("This means", words)], Vec::new());
     };
     let found = format!("{}: {}", facts.tool, facts.summary());
     let mut notes = vec![note("Found", found), note("Next", "enter imports it")];
     notes.extend(facts.doubt.as_deref().map(|_| {
         let words = format!(
-            "{} is a guess: no key of the file says which of TRL's trainers it is for; say it in the row below the path",
+            "{} is a guess: no key of the file tells which TRL trainer it is for; set it in the row below the path",
             facts.method
         );
         note("Method", words)

@@ -131,7 +131,7 @@ impl Ask for Method {
         if let Some(row) = row {
             wizard.cursor[Step::Method as usize] = row;
         }
-        wizard.refuse(format!("this build does not train {title} yet; {words}"))
+        wizard.refuse(format!("{title} is not supported yet; {words}"))
     }
 }
 
@@ -158,11 +158,11 @@ fn untrained(wizard: &Wizard, list: &[Advice]) -> String {
         None => "MODEL".into(),
     };
     let first = match wizard.inputs().data {
-        DataKind::Text => "look passages of the text up and put them into the prompt",
+        DataKind::Text => "retrieve passages of the text and put them into the prompt",
         _ => "put the best examples into the prompt",
     };
     let rest = match list.iter().find(|advice| suits(advice)) {
-        Some(best) => format!("to train all the same, choose {}", best.title()),
+        Some(best) => format!("to train anyway, choose {}", best.title()),
         None => "no method of this build trains on this data".into(),
     };
     format!("without training there is no run to plan: {first} (llmtui chat {model}); {rest}")

@@ -96,7 +96,7 @@ impl Ask for Model {
                 wizard.answers.preset = Some(name);
                 wizard.advance()
             }
-            None => wizard.refuse("no preset trains this way yet"),
+            None => wizard.refuse("no preset supports this yet"),
         }
     }
 }

@@ -32,7 +32,7 @@ impl Ask for Plan {
         let advice = estimate::advice(&spec, data, machine);
         let none = advice
             .is_empty()
-            .then(|| "no setting stands out".to_string());
+            .then(|| "no setting looks unusual".to_string());
         notes.extend(
             advice
                 .into_iter()

@@ -31,7 +31,7 @@ impl Ask for Start {
         vec![
             Row::choice(
                 "nothing: random weights",
-                "everything from zero; small models only",
+                "trains from scratch; small models only",
             ),
             row("a base model", choose::Start::Base),
             row("an instruct model", choose::Start::Instruct),
@@ -165,7 +165,7 @@ fn leave(wizard: &mut Wizard) -> Outcome {
         let kind = facts.kind.title();
         let why = match wizard.answers.start {
             Some(choose::Start::Scratch) => "random weights cannot learn from them: name a model",
-            _ => "no method of this build learns from them: go back to data",
+            _ => "no method here trains on them: go back to data",
         };
         return wizard.refuse(format!("the data is {kind}, and {why}"));
     }

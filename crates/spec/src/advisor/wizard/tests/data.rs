@@ -183,10 +183,7 @@ fn prompts_with_references_keep_the_recipes_steps_and_room_for_answers() {
     assert_eq!(spec.train.max_steps, 500, "the preset's");
     assert_eq!((length.prompts, spec.model.seq_len), (8, 512));
     let yaml = wizard.yaml().unwrap();
-    assert!(
-        yaml.contains("answers of the model's own up to 320"),
-        "{yaml}"
-    );
+    assert!(yaml.contains("completions up to 320"), "{yaml}");
     assert!(!yaml.contains("epochs over your data"), "{yaml}");
 }
 

@@ -85,7 +85,12 @@ fn a_guessed_method_can_be_changed_before_and_after_the_import() {
     assert!(input.placeholder.starts_with("sft, a guess; or sft, dpo"));
     wizard.type_in("nope");
     assert_eq!(wizard.enter(), Outcome::Stay);
-    assert!(wizard.error().unwrap().contains("`nope` is no method"));
+    assert!(
+        wizard
+            .error()
+            .unwrap()
+            .contains("`nope` is not a TRL method")
+    );
     wizard.type_in("DPO");
     look(&mut wizard);
     assert!(!guessed(&wizard));

@@ -48,7 +48,7 @@ fn enter_alone_trains_where_the_advice_is_not_to() {
         none.select(0);
         assert_eq!(none.enter(), Outcome::Stay);
         let why = none.error().unwrap();
-        for word in ["no run to plan", "llmtui chat", "to train all the same"] {
+        for word in ["no run to plan", "llmtui chat", "to train anyway"] {
             assert!(why.contains(word), "{why}");
         }
         until(&mut wizard, Step::Finish);

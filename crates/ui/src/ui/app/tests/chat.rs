@@ -114,7 +114,7 @@ fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     bench.msg(Msg::Checkpoints(rows.clone()));
     let list = bench.picture(120, 30);
     assert!(
-        list.contains("a reward model, which writes nothing"),
+        list.contains("a reward model, which cannot generate"),
         "{list}"
     );
     bench.write("k3qf").press("enter");
@@ -201,7 +201,7 @@ fn the_conversation_is_saved_and_said_where() {
     assert!(bench.picture(100, 30).contains("choose a model first"));
     bench.wait(10_000).press("ctrl-y");
     assert!(bench.effects.is_empty());
-    assert!(bench.picture(100, 30).contains("nothing was answered"));
+    assert!(bench.picture(100, 30).contains("no answers yet"));
     let mut bench = Bench::new();
     side_by_side(&mut bench);
     bench.press("ctrl-y");
@@ -220,10 +220,7 @@ fn the_rendered_prompt_and_the_colours_are_a_key_away() {
     side_by_side(&mut bench);
     bench.press("ctrl-b");
     let picture = bench.picture(160, 48);
-    assert!(
-        picture.contains("what the model reads: 36 tokens"),
-        "{picture}"
-    );
+    assert!(picture.contains("rendered prompt: 36 tokens"), "{picture}");
     assert!(picture.contains("<|im_start|>assistant"), "{picture}");
     bench.press("ctrl-b ctrl-v");
     assert!(bench.picture(160, 48).contains("probability  90 % and up"));

@@ -221,12 +221,16 @@ fn rows_are_walked_searched_and_jumped_to() {
     );
     assert!(!picture.contains('\u{1b}'));
     bench.press("r").write("many").press("enter");
-    assert!(bench.picture(100, 30).contains("`many` is no row number"));
+    assert!(
+        bench
+            .picture(100, 30)
+            .contains("`many` is not a row number")
+    );
     bench.press("/").write("boil an EGG").press("enter");
     let picture = bench.picture(100, 30);
     assert!(picture.contains(" 1 of 1 with “boil an egg”"), "{picture}");
     bench.press("/").write("zzz").press("enter");
-    assert!(bench.picture(100, 30).contains("No row passes"));
+    assert!(bench.picture(100, 30).contains("No row matches"));
     bench.press("esc");
     assert!(bench.picture(100, 30).contains("of 100 "));
 }

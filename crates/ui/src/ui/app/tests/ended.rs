@@ -71,7 +71,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     for size in [(80, 24), (160, 48)] {
         let words = flowing(&bench.picture(size.0, size.1));
         let place = "stage base, 1 of 2, of pipeline follow";
-        let next = "go on with the pipeline llmtui train --resume follow-abcd";
+        let next = "continue the pipeline llmtui train --resume follow-abcd";
         assert!(words.contains(place) && words.contains(next), "{words}");
     }
 }
@@ -187,7 +187,7 @@ fn a_stopped_run_goes_on_before_it_is_given_more_steps() {
     let stopped = finish(Outcome::Stopped, 1_240, "");
     let mut bench = ended(tape::until(5, 1_240), vec![stopped]);
     let picture = bench.press("r").picture(120, 40);
-    assert!(picture.contains("go on from step 1,000"), "{picture}");
+    assert!(picture.contains("resume from step 1,000"), "{picture}");
     assert!(!picture.contains("max_steps="), "{picture}");
 }
 
@@ -350,7 +350,7 @@ fn a_run_with_adapters_is_exported_alone_or_merged() {
         }
     }
     let words = flowing(&ended(log, Vec::new()).press("2 r").picture(108, 44));
-    let alone = "export the adapter alone llmtui export shakespeare-k3qf --format peft --to DIR";
+    let alone = "export only the adapter llmtui export shakespeare-k3qf --format peft --to DIR";
     assert!(words.contains(alone), "{words}");
     assert!(
         words.contains("export it merged llmtui export shakespeare-k3qf --to DIR"),
@@ -401,7 +401,7 @@ fn a_refused_resume_is_told_on_the_last_page_and_below_the_charts() {
             "{picture}"
         );
     }
-    assert!(bench.picture(80, 24).contains("go on from step 1,000"));
+    assert!(bench.picture(80, 24).contains("resume from step 1,000"));
 }
 
 /// Half a command helps nobody: without room for all of it its key is left.
@@ -438,7 +438,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     let mut bench = ended(log, Vec::new());
     let picture = bench.press("2").picture(160, 46);
     assert!(
-        picture.contains("score answers with it: llmtui score"),
+        picture.contains("score completions: llmtui score"),
         "{picture}"
     );
     assert!(!picture.contains("chat with it"), "{picture}");
@@ -451,7 +451,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     // Its chat is one with another model, and says so; or with none.
     let alone = flowing(&bench.press("3").picture(120, 30));
     assert!(
-        alone.contains("is a reward model: it scores answers"),
+        alone.contains("is a reward model: it scores completions"),
         "{alone}"
     );
     let mut rows = checkpoint_rows();
@@ -460,7 +460,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     bench.msg(Msg::Checkpoints(rows));
     let other = flowing(&bench.picture(120, 30));
     assert!(
-        other.contains("which writes nothing: this chat is with"),
+        other.contains("and cannot generate: this chat is with"),
         "{other}"
     );
 }
@@ -474,7 +474,7 @@ fn a_run_whose_engine_was_killed_crashed_and_does_not_go_on() {
         ),
         (
             20,
-            "this run crashed at step 20: no checkpoint was kept, p starts it again",
+            "this run crashed at step 20: no checkpoint was saved, p restarts it",
         ),
     ] {
         let mut bench = ended(tape::until(5, steps), Vec::new());
@@ -483,10 +483,10 @@ fn a_run_whose_engine_was_killed_crashed_and_does_not_go_on() {
         bench.msg(Msg::Incoming { slot, batch });
         let picture = bench.press("2 r").picture(160, 24);
         assert!(picture.contains(words), "{picture}");
-        assert!(!picture.contains("goes on"), "{picture}");
+        assert!(!picture.contains("is live"), "{picture}");
     }
     let mut bench = Bench::new();
     bench.live();
     let picture = bench.press("r").picture(160, 24);
-    assert!(picture.contains("this run goes on"), "{picture}");
+    assert!(picture.contains("this run is live"), "{picture}");
 }

@@ -174,7 +174,7 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     assert_eq!(opened(&bench), both);
     let mut bench = bench_with(vec![base]);
     let picture = bench.write("w").picture(120, 30);
-    assert!(picture.contains("came from another one"), "{picture}");
+    assert!(picture.contains("has a parent"), "{picture}");
     assert!(opened(&bench).is_empty());
 }
 

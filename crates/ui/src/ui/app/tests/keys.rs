@@ -546,7 +546,7 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     let mut bench = Bench::new();
     bench.live();
     bench.press("r");
-    assert!(bench.picture(80, 24).contains("this run goes on"));
+    assert!(bench.picture(80, 24).contains("this run is live"));
 }
 
 #[test]
@@ -662,7 +662,7 @@ run: {filter-charts: f9}";
     assert!(picture.contains("f8 asks for one now"), "{picture}");
     bench.press("2 f9");
     let picture = bench.picture(120, 30);
-    assert!(picture.contains("f4 keeps it, f5 shows all"), "{picture}");
+    assert!(picture.contains("f4 applies it, f5 shows all"), "{picture}");
 }
 
 #[test]

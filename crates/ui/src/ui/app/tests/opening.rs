@@ -21,10 +21,13 @@ fn keys_behind_the_one_that_opens_the_wizard_are_the_wizards() {
     assert_eq!(bench.effects, [Effect::OpenWizard]);
     bench.press("enter");
     assert_eq!(bench.effects, []);
-    assert!(bench.picture(80, 24).contains("looking at this machine"));
+    assert!(bench.picture(80, 24).contains("checking this machine"));
     bench.wizard();
     let picture = bench.picture(100, 30);
-    assert!(picture.contains("What should it learn from?"), "{picture}");
+    assert!(
+        picture.contains("What data should it learn from?"),
+        "{picture}"
+    );
     assert!(bench.app.store.held.is_none(), "nothing trains");
 }
 

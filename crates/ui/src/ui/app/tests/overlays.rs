@@ -124,13 +124,21 @@ fn a_toast_lies_over_no_field_and_goes_with_its_cause() {
     assert!(!bench.picture(80, 24).contains("this value"));
     let batch = vec![Incoming::Closed(Some("reset by peer".into()))];
     bench.msg(Msg::Incoming { slot, batch });
-    assert!(bench.picture(100, 30).contains("the link to the run broke"));
+    assert!(
+        bench
+            .picture(100, 30)
+            .contains("lost the connection to the run")
+    );
     bench.press("p");
     assert!(matches!(
         bench.effects.last(),
         Some(Effect::ResumeRun { .. })
     ));
-    assert!(!bench.picture(100, 30).contains("the link to the run broke"));
+    assert!(
+        !bench
+            .picture(100, 30)
+            .contains("lost the connection to the run")
+    );
 }
 
 #[test]
@@ -166,7 +174,7 @@ fn a_path_is_typed_on_a_line_of_its_own_and_what_it_could_go_on_with_is_listed()
     };
     let picture = completed(&["chats.csv", "chats.jsonl"]);
     assert!(picture.contains("chats.csv  chats.jsonl"), "{picture}");
-    assert!(completed(&[]).contains("no file or folder begins like this"));
+    assert!(completed(&[]).contains("no file or folder starts like this"));
 }
 
 #[test]

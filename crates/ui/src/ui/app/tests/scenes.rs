@@ -300,7 +300,7 @@ fn every_screen_at_80x24_and_160x48() {
 /// With the memory that the wizard plans in f32: where `auto` is bf16, less is kept between matmuls.
 fn steady(picture: &str) -> String {
     let request = crate::plan::target::resolve("quickstart", &[], &Default::default()).unwrap();
-    match request.precision.products() {
+    match request.precision.matmul_dtype() {
         "bf16" => picture
             .replace("fits: 65 MiB of 24 GiB", "fits: 76 MiB of 24 GiB")
             .replace("fits: 70 MiB of 24 GiB", "fits: 81 MiB of 24 GiB"),

@@ -228,12 +228,12 @@ fn origin_words(origin: &Origin) -> String {
 fn about(place: &Place, parent: &str) -> String {
     let mut words = vec![place.node.expected()];
     if place.node.nullable {
-        words.push("empty decides by itself".into());
+        words.push("empty: automatic".into());
     }
     words.push(format!("{parent} says {}", shown(&place.parent)));
     if !place.node.default.is_null() && place.node.children().is_empty() {
         words.push(format!(
-            "the program's default is {}",
+            "default: {}",
             shown(&place.node.default)
         ));
     }

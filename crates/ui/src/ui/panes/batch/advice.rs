@@ -34,7 +34,7 @@ pub fn advice(held: &HeldRun, findings: &[Finding]) -> Vec<Request> {
         }
     }
     if items.is_empty() {
-        return toast("no finding names a setting to change; llmtui diagnose has them all");
+        return toast("no finding suggests a setting; llmtui diagnose shows all findings");
     }
     let picker = Picker::new("follow the advice of a finding", "", items).about(topic("advice"));
     vec![Request::Open(Box::new(picker))]

@@ -111,13 +111,13 @@ impl BatchPane {
             return Some("No run is open: choose one on Home.".into());
         };
         if held.holder == Holder::Foreign {
-            return Some("Another program trains this run: its batches are not known here.".into());
+            return Some("Another program trains this run: its batches are unknown here.".into());
         }
         let Some(step) = self.step else {
-            return Some("The batch of a step can be seen after the first step.".into());
+            return Some("Batches can be shown after the first step.".into());
         };
         if let Some(why) = &self.fault {
-            return Some(format!("The batch of step {} is not there: {why}", grouped(step)));
+            return Some(format!("The batch of step {} is not available: {why}", grouped(step)));
         }
         let there = self.found.as_ref().is_some_and(|found| found.step == step);
         if there {
@@ -126,7 +126,7 @@ impl BatchPane {
         let glyphs = theme.glyphs();
         let frame = store.now.0 as usize / SPIN.as_millis() as usize;
         let spinner = glyphs.spinner[frame % glyphs.spinner.len()];
-        Some(format!("{spinner} computing the batch of step {} again", grouped(step)))
+        Some(format!("{spinner} recomputing the batch of step {}", grouped(step)))
     }
 
     /// `step 1,240   loss 3.21   gradient norm 8.7`, as the log has them: the parts of it.
@@ -157,11 +157,11 @@ impl BatchPane {
         };
         let first = found.rows.iter().find_map(|row| row.scored.as_ref());
         let (Some(scored), Some(mean)) = (first, mean_loss(&found.rows)) else {
-            let words = "no loss per token: this method scores whole answers, or writes its own";
+            let words = "no per-token loss: this method scores whole answers, or samples its own";
             return vec![vec![muted(words)]];
         };
         let by = match scored.weights_of {
-            0 => "by the weights before the first step".to_string(),
+            0 => "with the initial weights".to_string(),
             step => format!("by checkpoint {}", grouped(step)),
         };
         let mut parts = vec![vec![

@@ -22,7 +22,7 @@ impl BatchPane {
             return vec![toast("no run is open: choose one on Home")];
         };
         let (Some(found), Some(step)) = (&self.found, self.step) else {
-            return vec![toast("wait until the rows of the step are there")];
+            return vec![toast("wait until the step's rows are loaded")];
         };
         if held.holder == Holder::Foreign {
             return vec![toast("another program trains this run: it can only be watched")];
@@ -43,9 +43,9 @@ impl BatchPane {
                 .map(|kept| grouped(*kept))
                 .collect();
             let detail = match later.is_empty() {
-                true => "this run goes on from there".to_string(),
+                true => "this run is live from there".to_string(),
                 false => format!(
-                    "deletes checkpoints {}; the run goes on from there",
+                    "deletes checkpoints {}; the run continues from there",
                     later.join(", ")
                 ),
             };
@@ -53,12 +53,12 @@ impl BatchPane {
             items.push(item(title, detail, format!("back {to}")));
         }
         items.extend(before().take(OFFERED).map(|from| {
-            let detail = "a new run with other settings; this one stays";
+            let detail = "a new run with other settings; this one is kept";
             let title = format!("branch from step {}", grouped(*from));
             item(title, detail.into(), format!("branch {from}"))
         }));
         if items.is_empty() {
-            let words = format!("no checkpoint before step {} is kept", grouped(step));
+            let words = format!("no checkpoint before step {} is left", grouped(step));
             return vec![toast(&words)];
         }
         let title = format!("from step {}", grouped(step));
@@ -88,7 +88,7 @@ impl BatchPane {
                 let words = text.split_whitespace();
                 let settings: Vec<String> = words.map(str::to_string).collect();
                 if let Some(odd) = settings.iter().find(|set| !set.contains('=')) {
-                    let words = format!("`{odd}` is no setting: write KEY=VALUE, as in lr=3e-4");
+                    let words = format!("`{odd}` is not a setting: write KEY=VALUE, as in lr=3e-4");
                     return vec![Request::Toast(Level::Warn, words), self.ask_settings()];
                 }
                 let (Some(plan), Some(run_dir)) = (&mut self.branch, self.run.clone()) else {
@@ -144,7 +144,7 @@ impl BatchPane {
         let changes: Vec<String> = changes.map(in_a_row).collect();
         let items = vec![
             item("start it", changes.join("; "), "start"),
-            item("other settings", "change what differs".into(), "again"),
+            item("other settings", "change the settings".into(), "again"),
         ];
         let picker = Picker::new(title, "", items).about(topic("planned"));
         vec![Request::Open(Box::new(picker))]

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "batch",
     title: "Batch",
-    doc: "Go to the batch of a step: its rows with the loss of each token; roll back or branch from there.",
+    doc: "Go to Batch: a step's rows with the loss of each token; roll back or branch from there.",
     contexts: &[Context::Batch, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(BatchPane::default()),
@@ -116,9 +116,9 @@ impl BatchPane {
         let asked = self.go_to(step, store);
         let there = (1..=newest).contains(&step);
         let words = match newest {
-            0 => "no step was made yet".into(),
+            0 => "no steps completed yet".into(),
             newest => format!(
-                "there is no step {}: the run has steps 1 to {}",
+                "no step {}: the run has steps 1 to {}",
                 grouped(step),
                 grouped(newest)
             ),
@@ -261,7 +261,7 @@ impl Pane for BatchPane {
             ("step", Answer::Text(text)) => match text.replace([',', '_', ' '], "").parse() {
                 Ok(step) => self.go_to_typed(step, context.store),
                 Err(_) => {
-                    let words = format!("`{text}` is no step: write a whole number");
+                    let words = format!("`{text}` is not a step number: write a whole number");
                     vec![Request::Toast(Level::Warn, words)]
                 }
             },

@@ -115,7 +115,7 @@ fn whose_weights_read_the_rows_is_told_whole_on_80_columns() {
     pane.worst_first = true;
     for (weights_of, words) in [
         (30, "by checkpoint 30 "),
-        (0, "by the weights before the first step "),
+        (0, "with the initial weights "),
     ] {
         for row in &mut pane.found.as_mut().unwrap().rows {
             row.scored.as_mut().unwrap().weights_of = weights_of;
@@ -172,10 +172,10 @@ fn keys_walk_through_the_steps_and_late_answers_are_dropped() {
         let said = pane.answered("step", Answer::Text(typed.into()), &mut around.context());
         assert_eq!(pane.step, Some(at));
         let said = format!("{said:?}");
-        assert!(said.contains(&format!("there is no step {typed}: the run has steps 1 to 50")), "{said}");
+        assert!(said.contains(&format!("no step {typed}: the run has steps 1 to 50")), "{said}");
     }
     let said = pane.answered("step", Answer::Text("50".into()), &mut around.context());
-    assert!(!format!("{said:?}").contains("there is no step"), "{said:?}");
+    assert!(!format!("{said:?}").contains("no step "), "{said:?}");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     held.state.apply(&checkpoint(20, true));
     held.state.apply(&checkpoint(40, false));
     let none = format!("{:?}", advice(held, &[finding("look at the data")]));
-    assert!(none.contains("no finding names a setting"), "{none}");
+    assert!(none.contains("no finding suggests a setting"), "{none}");
     let opened = format!("{:?}", advice(held, &[finding("-s lr=1e-3 -s clip_norm=1")]));
     for words in ["in this run, now", "from 20 (best)", "from 40 (newest)"] {
         assert!(opened.contains(words), "{words}: {opened}");

@@ -221,7 +221,7 @@ impl Column {
         let download = self.download.take()?;
         let so_far = download.so_far();
         self.engine = Engine::Failed(format!(
-            "The download was stopped at {so_far}; it goes on there when the model is chosen again"
+            "The download stopped at {so_far}; choose the model again to resume it"
         ));
         Some(slot)
     }

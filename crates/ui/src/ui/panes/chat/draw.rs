@@ -210,7 +210,7 @@ impl ChatPane {
                 "turn {} of {said}: {}",
                 turn + 1,
                 context.keymap.fill(
-                    "{send} sends it again, what follows is forgotten; {stop-answer} leaves it"
+                    "{send} resends it and drops what follows; {stop-answer} cancels"
                 )
             ),
             None if self.columns.iter().any(Column::converses) => "your turn".into(),
@@ -232,19 +232,19 @@ impl ChatPane {
         let choose = key(Action::Checkpoints);
         let judges = context.store.held.as_ref().is_some_and(|held| held.state.judges());
         let why = match judges {
-            true => "The run on the screen is a reward model: it scores answers (llmtui score) and writes none. ",
+            true => "The open run is a reward model: it scores completions (llmtui score) and cannot generate. ",
             false => "",
         };
         let words = if !context.store.checkpoints.iter().any(|row| row.writes) {
             format!(
-                "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press {} on \
-                 its screen ({}). A model folder or a .gguf file does as well: {choose}.",
+                "There is no checkpoint to chat with yet. Start a run on Home ({}); a live run saves one when you press {} \
+                 on its screen ({}). Or choose a model folder or a .gguf file: {choose}.",
                 key(Action::Open(&home::ENTRY)),
                 key(Action::Checkpoint),
                 key(Action::Open(&run::ENTRY))
             )
         } else {
-            format!("Choose a model to talk to: {choose}.")
+            format!("Choose a model to chat with: {choose}.")
         };
         paragraph(&format!("{why}{words}"), Meaning::Text, width, context.theme)
     }
@@ -291,13 +291,13 @@ impl Column {
         let (words, meaning) = match &self.engine {
             Engine::Opening(..) => return Vec::new(),
             Engine::Ready(_) if self.converses() => (
-                format!("Say something and press {}.", key(Action::Send)),
+                format!("Type a message and press {}.", key(Action::Send)),
                 Meaning::Text,
             ),
             Engine::Ready(_) => (
                 format!(
-                    "A base model continues your text; it was not taught to answer questions. Write the beginning of one and \
-                     press {}.",
+                    "A base model completes your text; it was not trained to answer questions. Type the beginning of a text \
+                     and press {}.",
                     key(Action::Send)
                 ),
                 Meaning::Text,

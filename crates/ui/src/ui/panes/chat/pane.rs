@@ -26,7 +26,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "chat",
     title: "Chat",
-    doc: "Go to the chat with a checkpoint.",
+    doc: "Go to Chat: talk to a checkpoint.",
     contexts: &[Context::Chat, Context::Global],
     everywhere: &[],
     make: || Box::new(ChatPane::default()),
@@ -62,7 +62,7 @@ impl ChatPane {
         };
         if about.adapters.is_empty() {
             return vec![info(
-                "this model has no adapter beside it: a checkpoint of a run with adapters does, or llmtui chat MODEL --adapter DIR",
+                "this model has no separate adapter: open a checkpoint of a run with adapters, or llmtui chat MODEL --adapter DIR",
             )];
         }
         let name = about.next_adapter().map(String::from);
@@ -100,14 +100,14 @@ impl ChatPane {
         items.extend(files.near.iter().map(|path| file_item(path)));
         items.push(Item {
             title: "another place".into(),
-            detail: "a path, or an id of the hub (org/name)".into(),
+            detail: "a path, or a hub id (org/name)".into(),
             right: String::new(),
             choice: Choice::Answer(topic(MODEL), Answer::Text(String::new())),
         });
         let current = self.focused().map(|c| model(c.model.path.clone()));
         let title = match self.picking {
             Picking::Replace => "talk to a model",
-            Picking::Add => "put a model beside",
+            Picking::Add => "add a model",
         };
         Picker::new(title, "", items)
             .about(topic(MODEL))
@@ -160,7 +160,7 @@ impl ChatPane {
                 self.picking = Picking::Replace;
                 let why = judge.map(|name| {
                     let other = one_line(short_run(&row.run));
-                    info(&format!("{name} is a reward model, which writes nothing: this chat is with {other}"))
+                    info(&format!("{name} is a reward model and cannot generate: this chat is with {other}"))
                 });
                 let mut requests = self.open_row(row, context);
                 requests.extend(why);
@@ -212,7 +212,7 @@ impl ChatPane {
         }
         let name = one_line(short_run(&row.run));
         vec![info(&format!(
-            "{name} is a reward model: it scores answers and writes none; llmtui score {name} FILE scores answers with it"
+            "{name} is a reward model: it scores completions and cannot generate; llmtui score {name} FILE scores completions with it"
         ))]
     }
 
@@ -223,7 +223,7 @@ impl ChatPane {
         let found: Vec<CheckpointRow> = runs.iter().filter_map(best).take(MAX_COLUMNS).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
-            let words = format!("{} of {} runs have a checkpoint to talk to", found.len(), runs.len());
+            let words = format!("{} of {} runs have a checkpoint to chat with", found.len(), runs.len());
             requests.push(info(&words));
         }
         for (at, row) in found.into_iter().enumerate() {
@@ -271,7 +271,7 @@ impl ChatPane {
     fn write(&self) -> Request {
         match self.save() {
             Some(saved) => Request::Do(Effect::SaveChat(Box::new(saved))),
-            None => info("nothing was answered yet: there is nothing to save"),
+            None => info("no answers yet: nothing to save"),
         }
     }
 }
@@ -286,8 +286,8 @@ pub(super) const fn topic(about: &'static str) -> Topic {
 fn place_prompt() -> Prompt {
     Prompt::new(
         topic(PLACE),
-        "model: a folder, a .gguf file, or an id of the hub",
-        "{accept} loads it; org/name is brought from the hub first",
+        "model: a folder, a .gguf file or a hub id",
+        "{accept} loads it; org/name is downloaded from the hub first",
     )
     .needed()
     .path()
@@ -297,10 +297,10 @@ fn written(result: &Result<Vec<PathBuf>, String>) -> Request {
     match result {
         Ok(paths) => {
             let first = paths.first().map(|p| p.display().to_string());
-            let words = format!("saved, with .jsonl beside: {}", first.unwrap_or_default());
+            let words = format!("saved, and as .jsonl: {}", first.unwrap_or_default());
             Request::Toast(Level::Good, words)
         }
-        Err(why) => Request::Toast(Level::Bad, format!("the conversation is not saved: {why}")),
+        Err(why) => Request::Toast(Level::Bad, format!("the conversation could not be saved: {why}")),
     }
 }
 
@@ -345,7 +345,7 @@ fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
         loss,
         row.best.then(|| "best".into()),
         row.live.then(|| "still training".into()),
-        (!row.writes).then(|| "a reward model, which writes nothing".into()),
+        (!row.writes).then(|| "a reward model, which cannot generate".into()),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     let run = one_line(short_run(&row.run));
@@ -424,7 +424,7 @@ impl Pane for ChatPane {
                 return vec![info(&format!("choose a model first: {choose}"))];
             }
             Action::Send if is_command(&self.field().text()) => {
-                let words = "commands are keys here: esc shows them; a blank before the slash sends it as text";
+                let words = "commands are keys here: esc shows them; a space before the slash sends it as text";
                 return vec![info(words)];
             }
             Action::Send => return send(Asked::Generate, self.send(now)),
@@ -433,7 +433,7 @@ impl Pane for ChatPane {
             Action::NewLine => self.field().new_line(),
             Action::Checkpoints => return self.pick(Picking::Replace, context),
             Action::AddModel if self.columns().len() >= MAX_COLUMNS => {
-                return vec![info("three models stand side by side at most")];
+                return vec![info("at most three models side by side")];
             }
             Action::AddModel => return self.pick(Picking::Add, context),
             Action::DropModel => return self.drop_focused().map(detach).into_iter().collect(),

@@ -64,7 +64,7 @@ fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<
     let mut text = Styled::default();
     match (&reply.prompt, column.converses()) {
         (Some((prompt, tokens)), _) if look.shows_prompt => {
-            let title = format!("what the model reads: {} tokens", human::grouped(*tokens));
+            let title = format!("rendered prompt: {} tokens", human::grouped(*tokens));
             rows.extend(note(&title, Meaning::Muted, look));
             text.push(prompt, Meaning::Accent);
             rows.extend(text.rows(look));
@@ -155,7 +155,7 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
         Answer::Failed(why) => {
             let mut why = format!("{} {}", glyphs.bad, one_line(why));
             if reply.left_out() && column.converses() {
-                why.push_str("; later turns go out without this one");
+                why.push_str("; later turns are sent without this one");
             }
             return note(&why, Meaning::Bad, look);
         }
@@ -202,10 +202,10 @@ fn has_read(read: u64, of: u64) -> String {
 
 fn end_of(done: &Done, keymap: &Keymap) -> String {
     let words = match done.reason {
-        StopReason::Length => "length limit; {send} goes on",
+        StopReason::Length => "length limit; {send} continues",
         StopReason::Stop => "end of turn",
-        StopReason::Context => return format!("{}; settings let it roll", one_line(&done.message)),
-        StopReason::Cancelled => "cut short; {send} goes on",
+        StopReason::Context => return format!("{}; set context to roll in the settings", one_line(&done.message)),
+        StopReason::Cancelled => "stopped; {send} continues",
         StopReason::Failed => "failed",
     };
     let words = keymap.fill(words);

@@ -18,31 +18,31 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
     let fields = vec![
         Field::new(
             "temperature",
-            "0 always takes the most likely token; 1 draws as the model says; higher is wilder",
+            "0 always picks the most likely token; 1 samples from the model's distribution; higher is more random",
             &sampling.temperature.to_string(),
             |t| within::<f32>(t, 0.0, 100.0, "from 0 to 100"),
         ),
         Field::new(
             "top-k",
-            "draw only from the k most likely tokens; 0 from all",
+            "sample only from the k most likely tokens; 0: from all",
             &sampling.top_k.to_string(),
             whole,
         ),
         Field::new(
             "top-p",
-            "draw from the smallest set of tokens that reaches this probability; 1 from all",
+            "sample from the smallest set of tokens that reaches this probability; 1: from all",
             &sampling.top_p.to_string(),
             |t| within::<f32>(t, f32::MIN_POSITIVE, 1.0, "above 0, at most 1"),
         ),
         Field::new(
             "min-p",
-            "draw only from tokens at least this fraction as likely as the top-1 token; 0 from all",
+            "sample only from tokens at least this fraction as likely as the top token; 0: from all",
             &sampling.min_p.to_string(),
             |t| within::<f32>(t, 0.0, 1.0, "from 0 to 1"),
         ),
         Field::new(
             "repetition penalty",
-            "above 1 makes tokens that were seen less likely; 1 changes nothing",
+            "above 1 penalizes tokens already in the context; 1 is off",
             &sampling.repetition_penalty.to_string(),
             |t| within::<f32>(t, f32::MIN_POSITIVE, 100.0, "above 0, at most 100"),
         ),
@@ -66,7 +66,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
         ),
         Field::new(
             "full context",
-            "stop: say that the context is full; roll: go on without the beginning; auto: base models roll",
+            "when the context is full, stop: end; roll: drop the oldest tokens; auto: roll for base models",
             match sampling.context {
                 ContextLimit::Roll => "roll",
                 ContextLimit::Stop => "stop",
@@ -74,12 +74,12 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
             },
             |t| match t {
                 "auto" | "stop" | "roll" => None,
-                _ => Some(format!("`{t}` is none of auto, stop, roll")),
+                _ => Some(format!("`{t}` is not auto, stop or roll")),
             },
         ),
         Field::new(
             "system prompt",
-            "the system prompt of chat models; empty for none",
+            "the system prompt for chat models; empty: none",
             system,
             |_| None,
         ),
@@ -128,7 +128,7 @@ fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
 fn whole(text: &str) -> Option<String> {
     text.parse::<u32>()
         .err()
-        .map(|_| format!("`{text}` is no whole number from 0 to 4,294,967,295"))
+        .map(|_| format!("`{text}` is not a whole number from 0 to 4,294,967,295"))
 }
 
 fn within<T: std::str::FromStr + PartialOrd>(

@@ -259,7 +259,7 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
     chat.sent(Slot(1), Ok(4));
     let why = "too long".to_string();
     chat.apply(Slot(1), &Event::Rejected { id: 4, why }, UnixMillis(2));
-    assert!(foot(&chat).contains("later turns go out without this one"));
+    assert!(foot(&chat).contains("later turns are sent without this one"));
     let sent = say(&mut chat, "next");
     assert_eq!(turns(&sent[0]), [pair("user", "a long text\n\nnext")]);
 }

@@ -60,8 +60,8 @@ impl ComparePane {
         }
         if self.paths.is_empty() {
             return Some(keymap.fill(
-                "Nothing is compared yet: on Home, mark runs with {mark-run} and press {compare-runs}; or press {pick-run} \
-                 here to add one. Logs of other programs compare, too: open one with llmtui watch, then {pick-run}.",
+                "Nothing to compare yet: on Home, mark runs with {mark-run} and press {compare-runs}; or press {pick-run} \
+                 here to add one. Logs of other programs can be compared too: open one with llmtui watch, then press {pick-run}.",
             ));
         }
         self.tracks.is_empty().then(|| "reading the runs".into())
@@ -70,7 +70,7 @@ impl ComparePane {
     fn draw_chart(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
         let (head, body) = split_top(area, 1);
         let Some(figure) = self.figures.get(self.metric) else {
-            let words = "None of these runs has a reading yet.";
+            let words = "None of these runs has logged a value yet.";
             text::paragraph(buffer, area, words, Meaning::Muted, theme);
             return;
         };
@@ -216,7 +216,7 @@ impl ComparePane {
             };
             rows.push((setting.path.clone(), setting.values.iter().map(value).collect()));
         }
-        rows.push(("newest reading, * best".into(), Vec::new()));
+        rows.push(("latest value, * best".into(), Vec::new()));
         for figure in &self.figures {
             let winner = figure.winner(&figure.last);
             let cell = |(at, x): (usize, &Option<f64>)| {

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "compare",
     title: "Compare",
-    doc: "Go to the comparison: curves, settings and figures of several runs beside each other.",
+    doc: "Go to Compare: curves, settings and metrics of several runs side by side.",
     contexts: &[Context::Compare, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(ComparePane::default()),
@@ -104,7 +104,7 @@ impl ComparePane {
     fn choose(&mut self, paths: Vec<PathBuf>, store: &Store) -> Vec<Request> {
         let mut requests = Vec::new();
         if paths.len() > MAX_TRACKS {
-            let words = format!("{MAX_TRACKS} runs at most: the first ones are compared");
+            let words = format!("at most {MAX_TRACKS} runs: the first ones are compared");
             requests.push(Request::Toast(Level::Info, words));
         }
         self.paths.clear();
@@ -137,7 +137,7 @@ impl ComparePane {
                 choice: Choice::Answer(topic("add"), Answer::Path(path)),
             });
         }
-        Picker::new("add to the comparison", "no other run is known", items).about(topic("add"))
+        Picker::new("add to the comparison", "there is no other run", items).about(topic("add"))
     }
 
     fn walk(&mut self, forward: bool) {

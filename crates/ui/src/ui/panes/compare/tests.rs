@@ -122,7 +122,7 @@ fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
         pane.act(Action::DropRun, &mut around.context());
         assert_eq!(pane.paths.len(), left);
     }
-    assert!(screen(&mut pane, &mut around, 80, 22).contains("Nothing is compared"));
+    assert!(screen(&mut pane, &mut around, 80, 22).contains("Nothing to compare"));
 }
 
 /// A curve of SFT and one of DPO lie on one axis, and are no match: it is said, as are the methods.

@@ -31,7 +31,7 @@ pub fn health(buffer: &mut Buffer, area: Rect, diagnosis: &Diagnosis, theme: &Th
     let mut rows: Vec<Vec<Word>> = Vec::new();
     if diagnosis.findings.is_empty() {
         rows.push(vec![word(
-            "Readings follow once it trains.",
+            "Readings appear once it trains.",
             Meaning::Muted,
         )]);
     } else {

@@ -50,14 +50,14 @@ pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme)
 
 pub(super) fn opening(state: &RunState) -> &'static str {
     match state.last_seq {
-        0 => "Nothing has arrived yet.",
+        0 => "No data yet.",
         _ if state.is_foreign() && state.step == 0 => {
-            "Another program trains this run: its log has no step with a reading yet."
+            "Another program trains this run: its log has no step with metrics yet."
         }
         _ if state.is_foreign() => {
-            "Another program trains this run: too few readings for a verdict yet."
+            "Another program trains this run: too little data for a verdict yet."
         }
-        _ => "Reads its data, builds the model, checks both; then it trains.",
+        _ => "Reading data, building the model, checking both; then it trains.",
     }
 }
 
@@ -113,7 +113,7 @@ pub fn hardware(
     rows.extend(gpu_row(state));
     rows.extend(ranks_words(state).map(|(words, _)| ("rank", None, words)));
     if rows.is_empty() && area.height > 0 {
-        let words = [word("No reading yet.", Meaning::Muted)];
+        let words = [word("No data yet.", Meaning::Muted)];
         text::draw(
             buffer,
             area.x + 1,
@@ -257,7 +257,7 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
         Some(sample) if area.height >= 3 => (whole(sample), Meaning::Text),
         Some(sample) => (flowing(sample), Meaning::Text),
         None if state.is_foreign() => (
-            "Another program trains this run: its log holds no samples.".into(),
+            "Another program trains this run: its log has no samples.".into(),
             Meaning::Muted,
         ),
         None if state.finished.is_some() => (
@@ -265,7 +265,7 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
             Meaning::Muted,
         ),
         None => (
-            "What the model writes will stand here; ask for a sample at any time.".into(),
+            "Samples appear here; ask for one at any time.".into(),
             Meaning::Muted,
         ),
     };
@@ -553,7 +553,7 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 
 fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static str {
     match outcome {
-        _ if state.is_foreign() => "see what its own program kept",
+        _ if state.is_foreign() => "see the files of its own program",
         // What learned nothing is of no use to anyone: it is trained anew, not used and not trained on.
         _ if state.step > 0 && diagnosis.verdict.status() == Status::Fail => {
             match diagnosis.advised().is_some() {
@@ -562,10 +562,10 @@ fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static s
             }
         }
         // A reward model writes nothing.
-        Outcome::Completed if state.judges() => "score answers with it: llmtui score",
+        Outcome::Completed if state.judges() => "score completions: llmtui score",
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",
-        _ if state.judges() => "resume it, or score answers with it: llmtui score",
+        _ if state.judges() => "resume it, or score completions: llmtui score",
         _ => "resume it, or chat with it",
     }
 }
@@ -577,13 +577,13 @@ mod tests {
     #[test]
     fn a_log_of_another_program_is_told_no_preparation() {
         let mut state = RunState::new();
-        assert_eq!(opening(&state), "Nothing has arrived yet.");
+        assert_eq!(opening(&state), "No data yet.");
         state.last_seq = 5;
-        assert!(opening(&state).starts_with("Reads its data"));
+        assert!(opening(&state).starts_with("Reading data"));
         state.engine = "text".into();
-        assert!(opening(&state).ends_with("no step with a reading yet."));
+        assert!(opening(&state).ends_with("no step with metrics yet."));
         state.step = 1;
-        assert!(opening(&state).ends_with("too few readings for a verdict yet."));
+        assert!(opening(&state).ends_with("too little data for a verdict yet."));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn draw(
             ..inner
         };
         let words = match (pane.filtered(), shown.kept.of) {
-            (true, _) => "No row passes. {cancel} shows all rows again.",
+            (true, _) => "No row matches. {cancel} shows all rows.",
             (_, 0) => "There are no rows.",
             _ => "No row is kept for browsing.",
         };

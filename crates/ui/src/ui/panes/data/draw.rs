@@ -78,7 +78,7 @@ fn nothing_yet(pane: &DataPane, frame: &mut Frame, area: Rect, context: &PaneCon
     let (words, meaning) = match &pane.error {
         Some(why) => (
             format!(
-                "{}\n\n{key} opens something else.",
+                "{}\n\n{key} opens other data.",
                 crate::base::text::sanitize(why)
             ),
             Meaning::Bad,
@@ -86,8 +86,8 @@ fn nothing_yet(pane: &DataPane, frame: &mut Frame, area: Rect, context: &PaneCon
         None => (
             format!(
                 "No dataset open.\n\n{key} asks for a file, a folder or a glob and shows what is in it: rows, lengths, \
-                 duplicates, broken text, and every row as the model sees it.\n\nThe data of a run stand here when the run \
-                 is on the screen."
+                 duplicates, broken text, and every row as the model sees it.\n\nWith a run open, its data are shown \
+                 here."
             ),
             Meaning::Muted,
         ),

@@ -350,7 +350,7 @@ fn findings(
     let area = padded(outline);
     if n == 0 {
         let words = format!(
-            "{} Nothing is wrong: {} checks passed.",
+            "{} No problems: {} checks passed.",
             theme.glyphs().ok,
             report.passed.len()
         );

@@ -175,7 +175,7 @@ impl DataPane {
         let number: u64 = digits
             .trim()
             .parse()
-            .map_err(|_| format!("`{text}` is no row number"))?;
+            .map_err(|_| format!("`{text}` is not a row number"))?;
         let Some(shown) = &self.shown else {
             return Ok(());
         };

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "data",
     title: "Data",
-    doc: "Go to the data: what a set holds, what is wrong with it, every row as the model sees it.",
+    doc: "Go to Data: a dataset's contents, its problems, and every row as the model sees it.",
     contexts: &[Context::Data, Context::List, Context::Global],
     everywhere: &[Action::OpenData],
     make: || Box::new(DataPane::default()),
@@ -85,7 +85,7 @@ impl DataPane {
         let prompt = Prompt::new(
             topic(TOKENIZER),
             "tokenizer: a tokenizer file or a model's folder",
-            "empty learns one from the data themselves",
+            "empty: train one on the data",
         );
         open(prompt.with(subject.tokenizer.as_deref().unwrap_or_default()).path())
     }
@@ -99,7 +99,7 @@ impl DataPane {
         let prompt = Prompt::new(
             topic(SEARCH),
             "show only rows with",
-            "{accept} keeps it; {cancel} leaves it as it was; empty shows all",
+            "{accept} applies it; {cancel} keeps the old one; empty shows all",
         );
         open(prompt.with(&self.search))
     }

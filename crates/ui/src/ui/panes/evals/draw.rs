@@ -54,7 +54,7 @@ impl EvalsPane {
         let title = [
             word("evaluations", Meaning::Title),
             word(
-                "  differences to A; * p < 0.05 by paired bootstrap",
+                "  differences from A; * p < 0.05, paired bootstrap",
                 Meaning::Muted,
             ),
         ];
@@ -92,14 +92,14 @@ impl EvalsPane {
         if self.subjects.is_empty() {
             return Some(keymap.fill(
                 "No model is chosen yet: on Home, mark runs with {mark-run} and press {compare-evals}; or press {evals-add} \
-                 here to add one. What is shown is what llmtui eval kept, and what runs with eval.tasks asked while they trained.",
+                 here to add one. Shows results of llmtui eval, and of runs with eval.tasks.",
             ));
         }
         if self.reading && self.table.rows.is_empty() {
             return Some("reading the answers".into());
         }
         self.table.rows.is_empty().then(|| {
-            "None of these models has answered a whole task yet: llmtui eval MODEL asks one, eval.tasks asks while a run trains."
+            "None of these models has completed a task yet: llmtui eval MODEL evaluates one, eval.tasks evaluates during training."
                 .into()
         })
     }
@@ -117,7 +117,7 @@ impl EvalsPane {
         let mut lines: Vec<Vec<Word>> = vec![Vec::new(), title.to_vec()];
         for (at, cell) in row.cells.iter().enumerate() {
             let Some(cell) = cell else {
-                let words = "  has not answered it";
+                let words = "  has no result for it";
                 lines.push(vec![word(letter(at), Meaning::Text), word(words, Meaning::Muted)]);
                 continue;
             };
@@ -153,7 +153,7 @@ impl EvalsPane {
 /// `+0.0380, 95 % from +0.0100 to +0.0660, p = 0.0090; 23 items won, 4 lost`
 fn against(cell: &TaskCell) -> Vec<Word> {
     if cell.other_rows {
-        return vec![word("asked other rows than A: not comparable", Meaning::Warn)];
+        return vec![word("evaluated on other rows than A: not comparable", Meaning::Warn)];
     }
     let Some(found) = &cell.against else {
         return Vec::new();
@@ -168,7 +168,7 @@ fn against(cell: &TaskCell) -> Vec<Word> {
         ),
     };
     let [low, high] = found.interval;
-    let of = if found.metric == "logp" { " nats an item" } else { "" };
+    let of = if found.metric == "logp" { " nats per item" } else { "" };
     vec![
         word(format!("{:+.4}{of}", found.difference), counts(cell)),
         word(

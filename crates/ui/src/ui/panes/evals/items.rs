@@ -41,9 +41,9 @@ impl Only {
         match self {
             Only::All => "all items",
             Only::Flipped => "items that flipped",
-            Only::Won => "items that A misses and another gets",
-            Only::Lost => "items that A gets and another misses",
-            Only::Missed => "items that nobody gets",
+            Only::Won => "items that A fails and another solves",
+            Only::Lost => "items that A solves and another fails",
+            Only::Missed => "items solved by none",
         }
     }
 
@@ -212,7 +212,7 @@ impl Items {
                     };
                     part(format!("{title} {mark}"), &given.text, meaning);
                 }
-                None => part(title, "was not asked this", Meaning::Muted),
+                None => part(title, "no answer to this item", Meaning::Muted),
             }
         }
         lines

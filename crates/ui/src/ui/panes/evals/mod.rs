@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "evals",
     title: "Evals",
-    doc: "Go to the evaluations: what several models made of the same tasks, and their answers.",
+    doc: "Go to Evaluations: results of several models on the same tasks, and their answers.",
     contexts: &[Context::Evals, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(EvalsPane::default()),
@@ -86,7 +86,7 @@ impl EvalsPane {
     fn choose(&mut self, paths: Vec<PathBuf>) -> Vec<Request> {
         let mut requests = Vec::new();
         if paths.len() > MAX_MODELS {
-            let words = format!("{MAX_MODELS} models at most: the first ones are shown");
+            let words = format!("at most {MAX_MODELS} models: the first ones are shown");
             requests.push(Request::Toast(Level::Info, words));
         }
         self.subjects.clear();
@@ -112,7 +112,7 @@ impl EvalsPane {
             right: String::new(),
             choice: Choice::Answer(topic("add"), Answer::Path(path)),
         });
-        let empty = "no other model has answered anything: llmtui eval asks one";
+        let empty = "no other model was evaluated: llmtui eval evaluates one";
         Picker::new("add a model", empty, items.collect()).about(topic("add"))
     }
 

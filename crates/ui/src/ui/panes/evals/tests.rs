@@ -128,7 +128,7 @@ fn tasks_stand_beside_each_other_and_differences_that_count_are_marked() {
     assert!(text.contains("other rows than A"), "{text}");
     pane.act(Action::Bottom, &mut around.context());
     let text = screen(&mut pane, &mut around, 160, 46);
-    assert!(text.contains("A  has not answered it"), "{text}");
+    assert!(text.contains("A  has no result for it"), "{text}");
     // Read again, the mark stays on its task.
     let msg = Msg::Evals {
         subjects: pane.subjects.clone(),
@@ -168,9 +168,9 @@ fn items_are_listed_by_what_became_of_them_and_read_in_full() {
     }
     for (text, words) in counts.iter().zip([
         "flipped: 3 of 5",
-        "misses and another gets: 2 of 5",
-        "gets and another misses: 1 of 5",
-        "nobody gets: 1 of 5",
+        "fails and another solves: 2 of 5",
+        "solves and another fails: 1 of 5",
+        "solved by none: 1 of 5",
         "all items: 5 of 5",
     ]) {
         assert!(text.contains(words), "{words}:\n{text}");

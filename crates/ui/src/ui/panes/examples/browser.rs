@@ -75,9 +75,9 @@ impl Only {
     pub fn word(self) -> &'static str {
         match self {
             Only::All => "all groups",
-            Only::Teaching => "groups that teach",
+            Only::Teaching => "groups with signal",
             Only::Flat => "groups with equal rewards",
-            Only::Cut => "groups with cut answers",
+            Only::Cut => "groups with truncated answers",
         }
     }
 

@@ -49,9 +49,9 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
         all.push((format!("  {name}"), part, 1.0));
     }
     all.push(("groups with equal rewards".into(), flat, -1.0));
-    all.push(("tokens an answer".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
+    all.push(("tokens per answer".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
     all.push(("cut answers".into(), share(|a| a.cut), -1.0));
-    all.push(("NLL, nats a token".into(), mean(answers().map(Answer::nll)), 0.0));
+    all.push(("NLL, nats per token".into(), mean(answers().map(Answer::nll)), 0.0));
     all
 }
 
@@ -60,7 +60,7 @@ impl Browser {
         let order = self.order();
         self.marked = self.marked.min(order.len().saturating_sub(1));
         let Some(now) = &self.now else {
-            let why = self.fault.as_deref().unwrap_or("Reading the answers.");
+            let why = self.fault.as_deref().unwrap_or("Reading the completions.");
             let words = sanitize(why);
             text::paragraph(buffer, area, &words, Meaning::Muted, look.theme);
             return;
@@ -143,7 +143,7 @@ impl Page<'_> {
         // With the step's mean as baseline they teach, too.
         let idle = |group: &Group| group.answers.iter().all(|answer| answer.advantage.0 == 0.0);
         let nothing = match now.groups.iter().filter(|g| g.is_flat()).all(idle) {
-            true => ": nothing to learn",
+            true => ": no learning signal",
             false => "",
         };
         // A single answer has no others to be compared with.
@@ -203,7 +203,7 @@ impl Page<'_> {
             lines.push(line);
         }
         if self.order.is_empty() {
-            let words = "    no group is like that: {rollout-filter} shows others, {rollout-search} searches";
+            let words = "    no group matches: {rollout-filter} changes the filter, {rollout-search} the search";
             lines.push(vec![muted(keymap.fill(words))]);
         }
         lines.push(Vec::new());
@@ -344,7 +344,7 @@ impl Page<'_> {
         let title = format!("{:<24}  {:>10}  {:>10}  change", "", before, now);
         let mut lines = vec![vec![word(title, Meaning::Title)]];
         if base.step == self.now.step {
-            lines.push(vec![muted("left and right go to the step to compare this one with")]);
+            lines.push(vec![muted("left and right choose the step to compare with")]);
         }
         let others = measures(base);
         for (name, value, better) in measures(self.now) {
@@ -436,7 +436,7 @@ mod tests {
         let mut browser = browser();
         let text = screen(&mut browser, 80, 24);
         assert!(text.contains("answers at step 4  2 of 2 kept"), "{text}");
-        assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: nothing to learn"), "{text}");
+        assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: no learning signal"), "{text}");
         assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  reference: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
         // The best answer comes first.
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(browser.order(), [1]);
         browser.search = "none".into();
         let text = screen(&mut browser, 80, 24);
-        assert!(text.contains("no group is like that"), "{text}");
+        assert!(text.contains("no group matches"), "{text}");
         browser.act(Action::Cancel);
         assert_eq!(browser.order().len(), 2);
     }

@@ -1,5 +1,5 @@
 //! Held-out examples on the screen: tokens in the colour of their probability, margins, and what improved or worsened since
-//! the evaluation before; held-out prompts with the answers of the model.
+//! the evaluation before; held-out prompts with the completions of the model.
 
 use crate::base::human;
 use crate::base::text::one_line;
@@ -18,9 +18,9 @@ pub(super) fn note(words: &str) -> Vec<Vec<Word>> {
 pub(super) fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
     let Some(now) = state.examined.back() else {
         if state.is_foreign() {
-            return note("Another program trains this run: its log holds no examples.");
+            return note("Another program trains this run: its log has no examples.");
         }
-        return note("Examples come with the first evaluation.");
+        return note("Examples appear at the first evaluation.");
     };
     let before = state.examined.iter().rev().nth(1);
     let mut lines = vec![head(now, before)];
@@ -41,7 +41,7 @@ fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
     let written = now.examples.iter().any(is_written);
     let scored = now.examples.iter().any(is_scored);
     let what = match written {
-        true => "answers of the model",
+        true => "completions of the model",
         false if scored => "held-out pairs with their scores",
         false => "held-out examples",
     };
@@ -127,7 +127,7 @@ fn timeline(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
     let mut lines = vec![bar, words];
     lines.extend(cold_start(state));
     if writing > MOST {
-        let advice = "        generation takes most: rollout.epochs=2 learns twice from it; fewer max_new_tokens";
+        let advice = "        generation dominates: rollout.epochs=2 reuses each rollout; or lower max_new_tokens";
         lines.push(vec![word(advice, Meaning::Muted)]);
     }
     lines
@@ -138,7 +138,7 @@ fn cold_start(state: &RunState) -> Option<Vec<Word>> {
     let spec = &state.head.as_ref()?.spec;
     let steps = spec.pointer("/rollout/cold_start_steps")?.as_u64()?;
     let words = format!(
-        "        cold start: the data's answers are learned until step {}, the model's own after it",
+        "        cold start: SFT on the data's answers until step {}, then its own completions",
         human::grouped(steps)
     );
     (state.step < steps).then(|| vec![word(words, Meaning::Muted)])
@@ -314,7 +314,7 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
             let teaches = |s: &ExaminedSequence| s.advantage.is_some_and(|a| a.0 != 0.0);
             words.push(match example.sequences.iter().any(teaches) {
                 true => word("  equal rewards", Meaning::Muted),
-                false => word("  equal rewards: nothing to learn", Meaning::Warn),
+                false => word("  equal rewards: no learning signal", Meaning::Warn),
             });
         }
         return words;
@@ -533,11 +533,11 @@ mod tests {
             step: 70,
             examples: vec![group([1.0, 0.0], 0.71), group([0.0, 0.0], 0.0), group([1.0, 1.0], 0.2), held_out],
         }]);
-        assert!(text.contains("answers of the model at step 70"), "{text}");
+        assert!(text.contains("completions of the model at step 70"), "{text}");
         assert!(text.contains("1  sort 2 1=  reference: 1 2\n"), "{text}");
         assert!(text.contains("+0.71      1  1 2  exact 1, short -0.25"), "{text}");
         assert!(text.contains("\n      two\n      lines"), "{text}");
-        assert_eq!(text.matches("nothing to learn").count(), 1, "{text}");
+        assert_eq!(text.matches("no learning signal").count(), 1, "{text}");
         assert!(text.contains("  held out       0  2 1  exact 0"), "{text}");
     }
 
@@ -581,7 +581,7 @@ mod tests {
             };
             text_of(vec![started.clone(), stepped, examined(step, -8.0)])
         };
-        assert!(at(200).contains("cold start: the data's answers are learned until step 250"));
+        assert!(at(200).contains("cold start: SFT on the data's answers until step 250"));
         assert!(!at(250).contains("cold start"));
     }
 

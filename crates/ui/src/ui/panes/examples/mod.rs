@@ -26,7 +26,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "examples",
     title: "Examples",
-    doc: "Go to examples: what the model says of held-out texts and pairs; the answers that it learns from.",
+    doc: "Go to Examples: scores and samples on held-out texts and pairs; the completions it trains on.",
     contexts: &[Context::Rollouts, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(ExamplesPane::default()),
@@ -58,7 +58,7 @@ impl ExamplesPane {
             pane: &ENTRY,
             about: SEARCH,
         };
-        let hint = "{accept} keeps it, {cancel} shows all";
+        let hint = "{accept} applies it, {cancel} shows all";
         let prompt = Prompt::new(topic, "show only groups with", hint).with(&self.browser.search);
         vec![Request::Open(Box::new(prompt.live()))]
     }

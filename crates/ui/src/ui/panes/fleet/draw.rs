@@ -40,7 +40,7 @@ impl FleetPane {
         };
         let Some(fleet) = &self.fleet else {
             let words = format!(
-                "No other machine is watched. `llmtui fleet` shows the runs of all that a file names (~/.config/llmtui/hosts.yaml):\n\n{EXAMPLE}"
+                "No other machine is watched. `llmtui fleet` shows the runs of all machines listed in a file (~/.config/llmtui/hosts.yaml):\n\n{EXAMPLE}"
             );
             text::paragraph(buffer, inner, &words, Meaning::Muted, theme);
             return Vec::new();
@@ -108,7 +108,7 @@ fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
         Reach::Asking => words.push(muted("  asking")),
         Reach::Gone { since, why } => {
             let ago = human::age(now.since(*since));
-            words.push(word(format!("  gone for {ago}"), Meaning::Bad));
+            words.push(word(format!("  unreachable for {ago}"), Meaning::Bad));
             words.push(muted(format!("  {}", one_line(why))));
         }
         Reach::Up => {

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "fleet",
     title: "Fleet",
-    doc: "Go to the fleet: the runs of several machines in one list (llmtui fleet).",
+    doc: "Go to Fleet: the runs of several machines in one list (llmtui fleet).",
     contexts: &[Context::Fleet, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(FleetPane::default()),
@@ -69,7 +69,7 @@ impl FleetPane {
         };
         let host = &row.host.host;
         if matches!(row.host.reach, Reach::Gone { .. }) {
-            let words = format!("{} is gone: it is tried again and again", host.name);
+            let words = format!("{} is unreachable; retrying", host.name);
             return vec![Request::Toast(Level::Warn, words)];
         }
         vec![match (&host.place, &host.runs_dir) {

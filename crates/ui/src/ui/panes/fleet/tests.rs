@@ -74,7 +74,7 @@ fn machines_and_all_their_runs_stand_in_one_list() {
     pane.incoming(&Msg::Fleet { at: 1, said }, &mut around.context());
     around.store.now = UnixMillis(NOW.0 + 120_000);
     let shown = screen(&mut pane, &mut around);
-    assert!(shown.contains("gone for") && shown.contains("Connection refused"), "{shown}");
+    assert!(shown.contains("unreachable for") && shown.contains("Connection refused"), "{shown}");
     assert!(shown.contains("0 live"), "{shown}");
 }
 

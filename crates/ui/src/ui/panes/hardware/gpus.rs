@@ -68,7 +68,7 @@ pub fn row(buffer: &mut Buffer, area: Rect, gpu: &Gpu, selected: bool, theme: &T
     let left = area.right().saturating_sub(x);
     if let Some(why) = &gpu.lost {
         let words = [word(
-            format!("does not answer: {}", one_line(why)),
+            format!("does not respond: {}", one_line(why)),
             Meaning::Bad,
         )];
         text::draw(buffer, x, area.y, left, &words, theme);
@@ -167,9 +167,9 @@ pub fn absence(machine: &Machine) -> (String, Meaning) {
             "The NVIDIA driver and its library differ in version: the GPU cannot be used until a reboot.".into(),
             Meaning::Bad,
         ),
-        DriverState::Failed(why) => (format!("The NVIDIA driver does not answer: {}", one_line(why)), Meaning::Bad),
+        DriverState::Failed(why) => (format!("The NVIDIA driver does not respond: {}", one_line(why)), Meaning::Bad),
         _ if there => (
-            "There is an NVIDIA GPU, but no driver that answers: the doctor says why.".into(),
+            "There is an NVIDIA GPU, but its driver does not respond: see the doctor's findings.".into(),
             Meaning::Warn,
         ),
         _ => (format!("No GPU: training runs on the CPU ({cpu})."), Meaning::Text),

@@ -131,7 +131,7 @@ pub fn draw(buffer: &mut Buffer, outline: Rect, track: &Track, view: &MachineVie
         .chain(line(&track.id, Meaning::Series))
         .collect();
     if lines.is_empty() {
-        let words = [word("No reading yet.", Meaning::Muted)];
+        let words = [word("No data yet.", Meaning::Muted)];
         text::draw(
             buffer,
             inner.x + 1,

@@ -30,7 +30,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "hardware",
     title: "Hardware",
-    doc: "Go to the machine: GPUs, memory, disks, what the doctor found.",
+    doc: "Go to Hardware: GPUs, memory, disks, findings of the doctor.",
     contexts: &[Context::Hardware, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(HardwarePane::default()),
@@ -107,7 +107,7 @@ impl HardwarePane {
         let Some(machine) = &view.machine else {
             let words = match run {
                 Some(_) => "This run's log does not describe its machine.",
-                None => "Looking at this machine …",
+                None => "Inspecting this machine …",
             };
             let inner = Rect {
                 x: area.x + 2,
@@ -225,7 +225,7 @@ impl HardwarePane {
         title(buffer, outline, &[word(words, Meaning::Title)], theme);
         let inner = padded(outline);
         if gpu.processes.is_empty() {
-            text::paragraph(buffer, inner, "Nobody uses it.", Meaning::Muted, theme);
+            text::paragraph(buffer, inner, "No processes.", Meaning::Muted, theme);
         }
         for (process, y) in gpu.processes.iter().zip(inner.y..inner.bottom()) {
             let place = Rect {

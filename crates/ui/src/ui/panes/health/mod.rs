@@ -28,7 +28,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "health",
     title: "Health",
-    doc: "Go to the health of the model: what probes saw of each block, what is normal, what to do.",
+    doc: "Go to Health: probe readings of each block, normal ranges, what to do.",
     contexts: &[Context::List, Context::Chart, Context::Global],
     everywhere: &[],
     make: || Box::new(HealthPane::default()),
@@ -130,13 +130,13 @@ impl Pane for HealthPane {
                 return;
             }
             let words = if unborn {
-                "This run ended before its first step, so nothing was measured. Its error stands on Run."
+                "This run ended before its first step, so nothing was measured. The Run pane shows its error."
             } else if held.state.is_foreign() {
-                "Another program trains this run: its log holds no readings of probes."
+                "Another program trains this run: its log has no probe readings."
             } else if held.state.metrics.is_empty() || held.live() {
-                "Probes report with the first logged step. Without any: health.enabled is false in this run."
+                "Probes report from the first logged step. If none appear, health.enabled is false in this run."
             } else {
-                "This run's log has no readings of probes: it was trained with health.enabled=false, or by an older program."
+                "This run's log has no probe readings: it was trained with health.enabled=false, or by an older version."
             };
             return note(frame, words);
         }

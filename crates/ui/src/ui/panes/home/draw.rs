@@ -24,11 +24,11 @@ use unicode_width::UnicodeWidthStr;
 /// The row behind the presets.
 const WIZARD: (&str, &str) = (
     "new run",
-    "The wizard asks for goal and data, explains, plans, and makes the spec.",
+    "The wizard asks for goal and data, explains, plans and writes the spec.",
 );
 
 /// About the runs that failed before their first step.
-const GC: &str = "llmtui gc names those that can be deleted";
+const GC: &str = "llmtui gc lists those that can be deleted";
 
 /// One line of the upper list.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl HomePane {
         let (head, area) = split_top(area, 1);
         let title = match store.runs.as_deref() {
             Some([]) => context.keymap.fill(
-                " Start your first run: {accept} trains the selected one, here, on this machine",
+                " Start your first run: {accept} trains the selected preset on this machine",
             ),
             _ => " Start a run".into(),
         };
@@ -166,7 +166,7 @@ impl HomePane {
                     theme.glyphs().separator,
                     shown_path(&store.runs_dir)
                 ),
-                Some(_) => context.keymap.fill("no run fits the filter; {cancel} clears it"),
+                Some(_) => context.keymap.fill("no run matches the filter; {cancel} clears it"),
             };
             let line = Line::styled(format!("   {words}"), theme.style(Meaning::Muted));
             frame.render_widget(line, split_top(area, 1).0);

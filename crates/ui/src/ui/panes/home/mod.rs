@@ -28,7 +28,7 @@ use std::time::Duration;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "home",
     title: "Home",
-    doc: "Go to the home screen: start a run, open a run.",
+    doc: "Go to Home: start a run, open a run.",
     contexts: &[Context::Home, Context::List, Context::Global],
     everywhere: &[Action::NewRun],
     make: || Box::new(HomePane::default()),
@@ -182,7 +182,7 @@ impl HomePane {
             // Started as it is it would train on made-up rows, which is not what it was chosen for.
             Some(HomeRow::Preset(name)) if is_template(store, &name) => vec![
                 info(&keymap.fill(
-                    "name your model in train.from and your rows in data.path, then {start-spec} trains",
+                    "set train.from to your model and data.path to your rows, then {start-spec} starts training",
                 )),
                 Request::Do(Effect::OpenEditor(name)),
             ],
@@ -200,7 +200,7 @@ impl HomePane {
     fn edit(&self, store: &Store) -> Vec<Request> {
         match self.current(store) {
             Some(HomeRow::Preset(name)) if is_pipeline(store, &name) => {
-                let words = format!("llmtui presets eject {name} writes the file of its stages");
+                let words = format!("llmtui presets eject {name} writes its file for editing");
                 vec![info(&words)]
             }
             Some(HomeRow::Preset(name)) => vec![Request::Do(Effect::OpenEditor(name))],
@@ -240,7 +240,7 @@ impl HomePane {
     fn compare(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.chosen(store) {
             paths if paths.len() < 2 => {
-                vec![info(&keymap.fill("mark two runs or more with {mark-run}, then compare them"))]
+                vec![info(&keymap.fill("mark at least two runs with {mark-run}, then compare them"))]
             }
             paths => vec![
                 Request::Show(&compare::ENTRY),
@@ -283,7 +283,7 @@ impl HomePane {
     fn chat_beside(&self, store: &Store) -> Vec<Request> {
         match self.chosen(store) {
             paths if paths.len() < 2 => {
-                vec![info("select a run that came from another one, to chat with both")]
+                vec![info("select a run that has a parent, to chat with both")]
             }
             paths => vec![
                 Request::Show(&chat::ENTRY),
@@ -300,7 +300,7 @@ impl HomePane {
         vec![match selected.map(|run| (run.status, run)) {
             None => info("select a run that was stopped"),
             Some((RunStatus::Live, _)) => info(&keymap.fill("this run is live; {accept} opens it")),
-            Some((RunStatus::Finished, _)) => info("this run did all its steps"),
+            Some((RunStatus::Finished, _)) => info("this run has completed all its steps"),
             Some((_, run)) => Request::ResumeRun(run.path.clone()),
         }]
     }
@@ -330,7 +330,7 @@ impl Pane for HomePane {
         use Action as A;
         if self.filtering {
             return Hints {
-                own: vec![(A::Accept, "keep the filter")],
+                own: vec![(A::Accept, "apply the filter")],
                 kept: vec![(A::Cancel, "clear it")],
             };
         }

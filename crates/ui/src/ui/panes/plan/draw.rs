@@ -257,7 +257,7 @@ fn draw_right(
         at.line(buffer, &measured_words(plan, found), theme);
     }
     if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
-        let words = format!("{} as earlier runs on this machine went", binary(bytes));
+        let words = format!("{} from earlier runs on this machine", binary(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
     let lines = fact_lines(&all_facts(shown), usize::from(area.width), theme);
@@ -455,7 +455,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     ));
     match r.extras.rows {
         RowLengths::Full => {}
-        RowLengths::Assumed => facts.push(("rows", "all full: they were not read".into())),
+        RowLengths::Assumed => facts.push(("rows", "all full length: rows were not read".into())),
         RowLengths::Read(rows) => facts.push((
             "rows",
             format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places),
@@ -471,17 +471,17 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "time",
         match work.hours {
             Some(hours) if r.mfu_said == Said::Learned => {
-                format!("{at_most}{}, as fast as earlier runs here", hours_words(hours))
+                format!("{at_most}{}, at the speed of earlier runs here", hours_words(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {
-                format!("{} {}, by a measured matmul", r.about(), hours_words(hours))
+                format!("{} {}, from a matmul benchmark", r.about(), hours_words(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",
                 hours_words(hours),
                 100.0 * r.mfu
             ),
-            None if r.estimator == Estimator::Engine => "not known before a first run here".into(),
+            None if r.estimator == Estimator::Engine => "unknown until a first run here".into(),
             None => "choose a GPU".into(),
         },
     ));
@@ -512,17 +512,17 @@ fn engine_words(choice: &EngineChoice) -> String {
         return choice.why.clone();
     }
     if choice.engine == "candle" {
-        return format!("candle, on the processor: {}", choice.why);
+        return format!("candle, on the CPU: {}", choice.why);
     }
     let again = match choice.recomputes {
         true => ", activations recomputed",
         false => "",
     };
     match (choice.gpus, choice.shard) {
-        (_, Some("fsdp2")) if !choice.fits => "torch, but not even 64 GPUs hold it".into(),
+        (_, Some("fsdp2")) if !choice.fits => "torch, but it does not fit even on 64 GPUs".into(),
         (1, _) => format!("torch, one GPU{again}"),
-        (n, Some("fsdp2")) => format!("torch, {n} GPUs that share the model (fsdp2){again}"),
-        (n, _) => format!("torch, {n} GPUs that share the rows (ddp){again}"),
+        (n, Some("fsdp2")) => format!("torch, {n} GPUs, model sharded (fsdp2){again}"),
+        (n, _) => format!("torch, {n} GPUs, data parallel (ddp){again}"),
     }
 }
 
@@ -587,7 +587,7 @@ impl Below {
             fits.extend(cost.map(|line| vec![word(" ".repeat(LEAD), Meaning::Muted), word(line, Meaning::Muted)]));
         }
         if !shown.ladder.fits {
-            let words = "even all of these are not enough: more or larger GPUs, or a smaller model";
+            let words = "even all of these together are not enough: use more or larger GPUs, or a smaller model";
             let lines = wrap(words, 0).into_iter();
             fits.extend(lines.map(|line| vec![word(line, Meaning::Warn)]));
         }
@@ -658,8 +658,8 @@ fn draw_below(frame: &mut Frame, area: Rect, lines: &Below, theme: &Theme) {
     }
     if shown < all.len() {
         let words = match all.len() - shown {
-            1 => format!("1 more line on a taller screen, or: {}", lines.command),
-            n => format!("{n} more lines on a taller screen, or: {}", lines.command),
+            1 => format!("1 more line: enlarge the screen, or {}", lines.command),
+            n => format!("{n} more lines: enlarge the screen, or {}", lines.command),
         };
         let room = usize::from(area.width).saturating_sub(2);
         let words = cut(&words, room, theme.glyphs().ellipsis);
@@ -670,7 +670,7 @@ fn draw_below(frame: &mut Frame, area: Rect, lines: &Below, theme: &Theme) {
 fn fit_words(shown: &Shown) -> Vec<Word> {
     let Some(fits) = &shown.fits else {
         return vec![word(
-            "set `memory`, or choose a device, and the largest batch, length and model stand here",
+            "set `memory` or choose a device to see the largest batch, length and model here",
             Meaning::Muted,
         )];
     };

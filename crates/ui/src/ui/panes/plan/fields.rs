@@ -111,40 +111,40 @@ impl Field {
     pub fn hint(self) -> &'static str {
         match self {
             Field::Target => "A preset, a run, or a reference model by name; {accept} shows the list.",
-            Field::Device => "This machine, or a GPU of the table; {accept} shows the list.",
-            Field::Limit => "What one device has: 24GB, 80GiB.",
+            Field::Device => "This machine, or a GPU from the table; {accept} shows the list.",
+            Field::Limit => "Memory per device: 24GB, 80GiB.",
             Field::Gpus => "Devices that share the batch; ZeRO shards states over them.",
-            Field::Zero => "0 none, 1 optimizer, 2 and gradients, 3 and weights.",
+            Field::Zero => "0 none, 1 optimizer states, 2 also gradients, 3 also weights.",
             Field::Method => {
-                "What is trained decides which models and how many sequences are held."
+                "The method decides how many models and sequences are in memory."
             }
-            Field::Adapters => "0 trains all weights; 8 to 64 are usual ranks.",
-            Field::Base => "A frozen base in 8 or 4 bits, for adapters.",
+            Field::Adapters => "0 trains all weights; typical ranks are 8 to 64.",
+            Field::Base => "Quantize the frozen base to 8 or 4 bits; for adapters.",
             Field::Batch => {
-                "Sequences that pass at once: the first thing to lower when memory is short."
+                "Sequences per forward pass: the first thing to lower when memory is short."
             }
             Field::Accumulate => {
-                "Micro-batches summed into one step: a large batch in little memory."
+                "Micro-batches accumulated per step: a large batch in little memory."
             }
             Field::Length => {
-                "Tokens of one sequence: activations grow with it, attention scores by its square."
+                "Tokens per sequence: activations grow linearly, attention scores quadratically."
             }
             Field::Tokens => {
-                "Tokens of the whole run: 20B, 300M. Chinchilla says 20 for each parameter."
+                "Tokens in the whole run: 20B, 300M. Chinchilla-optimal is 20 per parameter."
             }
-            Field::Precision => "mixed: 16 bytes a parameter, with f32 gradients 18; pure bf16: 8.",
-            Field::Optimizer => "How many moments are kept, and in how many bytes.",
+            Field::Precision => "mixed: 16 bytes per parameter, 18 with f32 gradients; pure bf16: 8.",
+            Field::Optimizer => "Decides the number of moments and their bytes.",
             Field::Checkpointing => {
-                "Keep the input of each block, or of every few, and compute the rest again: up to 30 % more time."
+                "Store only the input of each block, or of every few, and recompute the rest: up to 30 % more time."
             }
-            Field::Loss => "Logits of all tokens at once, or of 1,024 at a time.",
-            Field::Layers => "Blocks of the model.",
-            Field::Heads => "Attention heads; the width is heads × the width of one.",
+            Field::Loss => "Compute logits of all tokens at once, or of 1,024 at a time.",
+            Field::Layers => "Number of transformer blocks.",
+            Field::Heads => "Attention heads; model width = heads × head width.",
             Field::Mfu => {
-                "Share of the device's peak that is reached; 30 to 40 % is usual on one GPU."
+                "Fraction of the device's peak (MFU); 30 to 40 % is typical on one GPU."
             }
             Field::Price => {
-                "US dollars for one device and hour; the table's are rough, of spring 2026: type yours."
+                "US dollars per device-hour; the table's prices are rough, of spring 2026: enter yours."
             }
         }
     }

@@ -153,9 +153,9 @@ impl PlanPane {
         };
         if shown.ladder.changes.is_empty() {
             let words = match shown.plan.verdict() {
-                None => keymap.fill("no limit of memory is known: {plan-device} chooses a device"),
-                Some(Verdict::Fits) => "it fits as it is: nothing to change".into(),
-                Some(_) => "no change of the list makes it smaller".into(),
+                None => keymap.fill("no memory limit is set: {plan-device} chooses a device"),
+                Some(Verdict::Fits) => "it fits: nothing to change".into(),
+                Some(_) => "none of the listed changes makes it smaller".into(),
             };
             self.shown = Some(shown);
             return vec![Act::Toast(Level::Info, words)];

@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "plan",
     title: "Plan",
-    doc: "Go to the plan: what a run needs, takes and costs, and what fits.",
+    doc: "Go to Plan: memory, time and cost of a run, and what fits.",
     contexts: &[Context::Plan, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(PlanPane::default()),
@@ -153,7 +153,7 @@ fn targets(store: &Store) -> Request {
 fn devices() -> Request {
     let mut items = vec![Item {
         title: "this machine".into(),
-        detail: "this program's own engine, on its CPU".into(),
+        detail: "llmtui's own engine, on the CPU".into(),
         right: String::new(),
         choice: answer(DEVICE, HERE),
     }];
@@ -170,7 +170,7 @@ fn devices() -> Request {
         }),
         choice: answer(DEVICE, gpu.name),
     }));
-    let picker = Picker::new("plan on what", "", items).about(topic(DEVICE));
+    let picker = Picker::new("choose a device", "", items).about(topic(DEVICE));
     Request::Open(Box::new(picker))
 }
 

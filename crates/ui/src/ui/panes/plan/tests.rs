@@ -92,7 +92,7 @@ fn one_key_makes_it_fit() {
     let [Request::Toast(_, words)] = said.as_slice() else {
         panic!("{said:?}");
     };
-    assert!(words.contains("fits as it is"), "{words}");
+    assert!(words.contains("it fits: nothing"), "{words}");
 }
 
 /// What is chosen from a list has no smaller and no larger one, and the bar offered both.
@@ -203,6 +203,6 @@ fn on_a_small_screen_fields_come_first_and_the_rest_of_the_advice_has_a_command(
     // All rows but the heading, a row of help and four of what fits.
     let standing = labels.iter().filter(stands).count();
     assert!(standing >= labels.len().min(16), "{picture}");
-    let more = "more lines on a taller screen, or: llmtui plan llama-3.1-8b";
+    let more = "more lines: enlarge the screen, or llmtui plan llama-3.1-8b";
     assert!(picture.contains(more), "{picture}");
 }

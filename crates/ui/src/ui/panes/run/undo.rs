@@ -20,8 +20,8 @@ pub fn ask(held: &HeldRun) -> Request {
         None => {
             let words = match rescue {
                 None => "this run was not rescued",
-                Some(rescue) if rescue.undone => "the newest rescue is undone already",
-                Some(_) => "this rescue cannot be undone: nothing of before it is kept",
+                Some(rescue) if rescue.undone => "the latest rescue is already undone",
+                Some(_) => "this rescue cannot be undone: the state before it was not kept",
             };
             Request::Toast(Level::Info, words.into())
         }

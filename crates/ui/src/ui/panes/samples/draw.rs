@@ -70,19 +70,19 @@ pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
         Some(every.steps(head.max_steps))
     });
     if state.is_foreign() {
-        return "Another program trains this run: its log holds no samples.".into();
+        return "Another program trains this run: its log has no samples.".into();
     }
     match (every, &state.finished) {
         _ if state.judges() => {
-            "A reward model scores answers and writes none: llmtui score RUN FILE.".into()
+            "A reward model scores completions and cannot generate: llmtui score RUN FILE.".into()
         }
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(
-            "The first sample comes at step {}; {}",
+            "The first sample is due at step {}; {}",
             human::grouped(every),
             keymap.fill("{ask-sample} asks for one now.")
         ),
-        (None, None) => "Samples come with training.".into(),
+        (None, None) => "Samples appear during training.".into(),
         (Some(0), None) => keymap.fill("No samples are planned (sample.every is 0); {ask-sample} asks for one now."),
     }
 }

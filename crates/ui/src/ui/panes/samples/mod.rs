@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "samples",
     title: "Samples",
-    doc: "Go to the samples: what the model writes at several steps, side by side under its loss.",
+    doc: "Go to Samples: samples from several steps, side by side under the loss.",
     contexts: &[Context::Samples, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(SamplesPane::fresh(None)),
@@ -156,7 +156,7 @@ impl Pane for SamplesPane {
         let prompts = prompts(&held.state);
         let prompt = prompts.get(self.prompt.min(prompts.len().saturating_sub(1)));
         let n = prompt.map_or(0, |prompt| samples_of(&held.state, prompt).len());
-        // The most useful first: on a narrow screen the last ones have no room. Keys without an effect are left out.
+        // The most useful first: on a narrow screen the last ones have no room. Keys without an effect are skipped.
         let mut own = Vec::new();
         if n > 0 {
             let full = match self.full {

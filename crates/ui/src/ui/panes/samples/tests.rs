@@ -111,7 +111,7 @@ fn each_prompt_has_its_own_page_and_long_texts_scroll() {
 fn before_the_first_sample_it_says_when_one_comes() {
     let (mut pane, mut around) = (SamplesPane::fresh(None), around(&[]));
     let text = screen(&mut pane, &mut around, 80, 22);
-    assert!(text.contains("The first sample comes at step"), "{text}");
+    assert!(text.contains("The first sample is due at step"), "{text}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn no_samples_are_promised_of_a_run_that_another_program_trains() {
     let held = around.store.held.as_mut().unwrap();
     (held.state.pid, held.state.engine) = (0, "csv".into());
     let shown = screen(&mut SamplesPane::default(), &mut around, 100, 20);
-    assert!(shown.contains("its log holds no samples"), "{shown}");
+    assert!(shown.contains("its log has no samples"), "{shown}");
 }
 
 /// A cold start leaves a loss that says nothing of the answers after it.
