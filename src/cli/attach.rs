@@ -61,7 +61,8 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
             Incoming::Closed(None) => break,
         }
     }
-    if !json {
+    // Of a run that was deleted there is nothing to come back to.
+    if !json && run.path().exists() {
         for line in progress.next_steps(run.path(), &cx.runs_dir) {
             writeln!(out, "{line}")?;
         }

@@ -136,8 +136,11 @@ fn print_lines(
             Incoming::Closed(Some(why)) => return Err(lost(why, place)),
         }
     }
-    for line in progress.next_steps(place.0, place.1) {
-        writeln!(out, "{line}")?;
+    // Of a run that was deleted there is nothing to come back to.
+    if place.0.exists() {
+        for line in progress.next_steps(place.0, place.1) {
+            writeln!(out, "{line}")?;
+        }
     }
     Ok(())
 }

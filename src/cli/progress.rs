@@ -234,10 +234,6 @@ impl Progress {
 
     /// Where the run is and what to type next.
     pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
-        // Of a deleted one there is nothing to come back to.
-        if !run.exists() {
-            return Vec::new();
-        }
         let command = |verb: &str| command(verb, run, runs_dir);
         let mut lines = vec![format!("run {}", shown(run))];
         if !self.state.checkpoints.is_empty() {
