@@ -79,6 +79,7 @@ mod tests {
                 step,
                 path: String::new(),
                 bytes: 1,
+                by: None,
                 seconds: 0.0,
                 best: false,
                 val_loss: None,

@@ -84,7 +84,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         predicted_bytes: plan(&request).memory.steady(),
         measured_bytes: most as u64,
         flops_per_second: median(&speeds).map(|speed| speed * per_token),
-        products: request.precision.products().into(),
+        products: request.precision.matmul_dtype().into(),
         method: request.method.word().into(),
     })
 }
@@ -229,7 +229,7 @@ impl Machine {
         if request.mfu_said == Said::Stated {
             return;
         }
-        let products = request.precision.products();
+        let products = request.precision.matmul_dtype();
         if let Some(speed) =
             self.flops_per_second(request.arch.n_params(), products, request.method)
         {
