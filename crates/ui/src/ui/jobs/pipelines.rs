@@ -40,7 +40,7 @@ impl Workplace {
 }
 
 fn said(error: &pipeline::PipelineError) -> String {
-    message::line(&error.to_string(), &error.hint())
+    message::line(&error.to_string(), error.hint())
 }
 
 /// The pipeline's stage that a run is of.
