@@ -137,7 +137,7 @@ fn a_file_that_is_not_there_or_is_wrong_is_shown_how_to_write() {
     assert_eq!(absent.status.code(), Some(2));
     let errors = text(&absent.stderr);
     assert!(
-        errors.contains("hosts.yaml is not there") && errors.contains("me@gpu-box"),
+        errors.contains("hosts.yaml does not exist") && errors.contains("me@gpu-box"),
         "{errors}"
     );
     std::fs::write(

@@ -483,7 +483,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
     let out = bench.llmtui(&sky);
     let said = text(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{said}");
-    assert!(said.contains("mine.txt lies outside of"), "{said}");
+    assert!(said.contains("mine.txt is outside"), "{said}");
     // What SLURM would not heed is refused, not passed over.
     for extra in [
         &["--bucket", "s3://a/b"][..],

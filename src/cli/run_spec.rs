@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 /// The resolved spec the run was created with.
 pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     let path = run.spec_path();
-    let copy = "bring the file back from a copy of the run";
+    let copy = "restore the file from a copy of the run";
     let text = read_plain_text(&path).map_err(|e| {
         let (what, fix) = not_read(&path, &e);
         let of_the_file = is_of_the_name(&e) || e.kind() == ErrorKind::InvalidData;
@@ -59,7 +59,7 @@ fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failur
             run.word(),
             file = quoted(&one_line(&path.to_string_lossy()))
         ),
-        false => "bring the file back from a copy of the run".into(),
+        false => "restore the file from a copy of the run".into(),
     };
     Failure::yours(what, hint)
 }

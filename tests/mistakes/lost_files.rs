@@ -72,7 +72,7 @@ fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
     // Nothing of the log is left either.
     std::fs::write(run.spec_path(), cut).unwrap();
     std::fs::write(run.events_path(), "").unwrap();
-    let copy = "bring the file back from a copy";
+    let copy = "restore the file from a copy";
     fails(dir.path(), &resume(&[]), 2, &["it lacks optimizer", copy]);
 }
 

@@ -77,6 +77,7 @@ fn probes_see_what_pytorch_sees() {
         clip_norm: 0.0,
     };
     apply(&mut model, &mut *rule, found.norm, rates).unwrap();
+    probes.step(found.loss, found.norm);
     probes.update(&model, &*rule).unwrap();
     let report = probes.report();
     for (id, known) in &known {

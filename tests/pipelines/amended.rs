@@ -72,7 +72,7 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
                 "-s",
                 "bad.lr=1e-4",
             ],
-            "stage bad is left out",
+            "stage bad is skipped",
         ),
     ] {
         for extra in ["--headless", "--dry-run"] {

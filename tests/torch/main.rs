@@ -468,7 +468,7 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
     let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
     let weights = std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap();
     assert!(spec.contains("torch"));
-    // The same spec without the section: its default is this program.
+    // The same spec with this program in the section.
     let at = spec.find("engine:").unwrap();
     let end = spec[at + 1..]
         .lines()
@@ -477,7 +477,8 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
         .map(|line| line.len() + 1)
         .sum::<usize>();
     let first = spec[at..].find('\n').unwrap() + 1;
-    let candle = format!("{}{}", &spec[..at], &spec[at + first + end..]);
+    let rest = &spec[at + first + end..];
+    let candle = format!("{}engine:\n  candle: {{}}\n{rest}", &spec[..at]);
     std::fs::write(run.join("spec.yaml"), candle).unwrap();
     let out = bench.llmtui(&["train", "--resume", run.to_str().unwrap(), "--headless"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));

@@ -166,7 +166,7 @@ mod tests {
             row: 1,
         };
         let fault = judged.unfit(Unit::Pair, &place);
-        let what = "rows.jsonl:1: an answer with its label, good or bad, where the method needs a prompt with a chosen and a rejected answer";
+        let what = "rows.jsonl:1: an answer with its label, good or bad, but the method needs a prompt with a chosen and a rejected answer";
         assert_eq!(fault.to_string(), what);
         assert!(fault.fix.starts_with("use method kto, "), "{}", fault.fix);
         let fault = pair.unfit(Unit::Judged, &place);

@@ -231,7 +231,7 @@ mod tests {
         assert!(
             fault
                 .to_string()
-                .starts_with("a.jsonl:2: text: found the number 7"),
+                .starts_with("a.jsonl:2: text: expected a text, found the number 7"),
             "{fault}"
         );
 
@@ -261,9 +261,7 @@ mod tests {
             .err()
             .unwrap();
         assert!(
-            error
-                .to_string()
-                .contains("a.jsonl:1: half of a JSON value"),
+            error.to_string().contains("a.jsonl:1: incomplete JSON"),
             "{error}"
         );
     }

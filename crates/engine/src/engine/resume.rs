@@ -110,7 +110,7 @@ fn newest_or_fresh(
     }
     match last_told(job) {
         Some(step) if !job.force => Err(EngineError::Setup(format!(
-            "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
+            "the log lists a checkpoint of step {step}, but {} has none: restore the folder, or restart from step 0 with \
              --force",
             job.run_dir.checkpoints_path().display()
         ))),
@@ -206,7 +206,7 @@ fn misfit(
              old values back, or start a new run with these"
         )),
         None => EngineError::Setup(format!(
-            "the checkpoint of step {step} does not fit the run's spec: {error}; bring spec.yaml back as it was"
+            "the checkpoint of step {step} does not fit the run: {error}"
         )),
     }
 }

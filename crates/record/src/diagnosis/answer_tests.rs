@@ -303,7 +303,7 @@ fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
             ..healthy(step)
         }
     };
-    for (grows, words) in [(0.1, "completions grow"), (0.0, "does not end")] {
+    for (grows, words) in [(0.1, "answers grow"), (0.0, "does not end")] {
         let diagnosis = history(at(grows));
         assert_eq!(faults(&diagnosis), [("answer_length", Status::Warn)]);
         let found = diagnosis.findings.iter().find(|f| f.id == "answer_length");

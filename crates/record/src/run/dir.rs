@@ -56,7 +56,7 @@ impl RunError {
         match self {
             RunError::Io { doing, path, error } => doing.failed(path, error).1,
             RunError::Damaged { .. } => {
-                "bring run.json back from a copy of the run; its log, which would tell the same, is lost too".into()
+                "restore run.json from a copy of the run; its log, which holds the same, is lost too".into()
             }
             _ => "llmtui runs".into(),
         }

@@ -544,7 +544,7 @@ mod tests {
                 .finished
                 .unwrap()
                 .message
-                .contains("nothing was written")
+                .contains("nothing was logged")
         );
         events.extend(
             translator.translate(vec![reading(2, &[("loss", 1.0)])], UnixMillis(9_000_000)),
@@ -613,7 +613,7 @@ mod tests {
             let said = state
                 .marks
                 .iter()
-                .filter(|mark| mark.text.contains("left out"));
+                .filter(|mark| mark.text.contains("are skipped"));
             let said: Vec<&str> = said.map(|mark| mark.text.as_str()).collect();
             assert_eq!((said.len(), state.n_warnings), (1, 1));
             assert!(said[0].contains("403 metrics: 144 of them"), "{said:?}");

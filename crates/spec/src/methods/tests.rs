@@ -378,7 +378,7 @@ fn kto_knows_its_known_values_and_its_baseline() {
         1.0,
         &mut Readings::default(),
     );
-    assert!(error.unwrap_err().to_string().contains("desirable"));
+    assert!(error.unwrap_err().to_string().contains("desirability"));
 }
 
 #[test]

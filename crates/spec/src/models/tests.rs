@@ -108,7 +108,7 @@ fn what_is_no_model_is_named_with_what_was_looked_for_and_the_fix() {
         ("young", ["is a run, not a model", "once there is one"]),
         (
             "model.safetensors",
-            ["without a config.json", "name the folder"],
+            ["has weights but no config.json", "name the folder"],
         ),
         (
             "chats.jsonl",

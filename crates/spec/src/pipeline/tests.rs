@@ -84,7 +84,7 @@ fn what_is_wrong_is_said_with_its_stage() {
         ),
         (
             "stages: [{name: x, train: a}, {name: y, export: {model: z}}]",
-            "\"z\" is neither an earlier training stage",
+            "\"z\" is not an earlier training stage",
         ),
         (
             "stages: [{name: x, train: a}, {name: y, report: {format: pdf}}]",
@@ -326,7 +326,7 @@ fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
         json!({"format": 2, "id": "x", "name": "x", "about": "", "created": 0, "stages": []});
     dir.write("state.json", newer.to_string().as_bytes())
         .unwrap();
-    assert!(dir.state().unwrap_err().to_string().contains("layout 2"));
+    assert!(dir.state().unwrap_err().to_string().contains("format 2"));
 }
 
 fn judged(stages: &str) -> Result<Pipeline, PipelineError> {
@@ -433,7 +433,7 @@ fn a_reward_model_that_no_earlier_stage_trains_is_refused_with_the_stage() {
         ),
         (
             "stages: [{name: rm, train: reward-demo}, {name: a, train: grpo-sort, set: {rewards: [{model: {path: mr}}]}}]",
-            "stage 2 (a): its reward model: \"mr\" is not an earlier training stage",
+            "stage 2 (a): its reward model: \"mr\" is neither an earlier training stage",
         ),
         (
             "stages: [{name: a, train: grpo-sort, set: {rewards: [{model: {path: a}}]}}]",

@@ -323,7 +323,7 @@ mod tests {
             ("none", 0, false)
         );
         assert!(
-            choice.why.contains("have no quantized bases yet"),
+            choice.why.contains("do not support quantized bases yet"),
             "{}",
             choice.why
         );
@@ -352,7 +352,7 @@ mod tests {
         )
         .unwrap();
         assert!(
-            narrow.why.contains("train.micro_batch_size is 2"),
+            narrow.why.contains("train.micro_batch_size 2 is split"),
             "{}",
             narrow.why
         );

@@ -73,7 +73,7 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
     let error = reward(serde_json::json!("number"))
         .reward
         .score(&answer("7", "seven"));
-    assert!(error.unwrap_err().contains("not a number"));
+    assert!(error.unwrap_err().contains("holds no number"));
     for right in ["\\boxed{5\\sqrt{2}}", "\\boxed{(3, 4)}", "2^{10}\\pi"] {
         let error = reward(serde_json::json!("number"))
             .reward

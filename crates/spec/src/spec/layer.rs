@@ -224,7 +224,7 @@ impl Reader<'_> {
                     },
                     _ => "remove the key, or indent what belongs to it".into(),
                 };
-                self.issue(said, &dotted, "there is no value here", hint);
+                self.issue(said, &dotted, "the value is missing", hint);
             }
             (Kind::Object(_) | Kind::Registry(_), value) => self.issue(
                 said,

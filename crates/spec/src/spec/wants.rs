@@ -47,7 +47,7 @@ mod tests {
         };
         let words = of("ppo-demo", &[]).unwrap();
         let begins =
-            "references are written last digit first; reward exact: 1 where the answer equals";
+            "references are written last digit first; reward exact: 1 if the answer equals";
         assert!(words.starts_with(begins), "{words}");
         let words = of("grpo-sort", &[]).unwrap();
         assert!(words.starts_with("reward "), "{words}");

@@ -160,7 +160,7 @@ mod tests {
         for n in [7, 1] {
             let error = template.render(&row(n)).unwrap_err().to_string();
             assert!(
-                error.contains("256 MiB") && error.contains("harm"),
+                error.contains("256 MiB") && error.contains("malicious"),
                 "{error}"
             );
         }

@@ -176,7 +176,7 @@ fn rows_that_are_too_long_ask_for_longer_rows() {
     let pair = format!(r#"{{"prompt": "{long}", "chosen": "yes", "rejected": "no"}}"#);
     let text = emptied(Unit::Ranked, &pair, 32);
     assert!(
-        text.contains("all 6 pairs are longer than a row and are dropped"),
+        text.contains("all 6 pairs are longer than a row and are left out"),
         "{text}"
     );
     let text = emptied(Unit::Pair, &pair, 32);

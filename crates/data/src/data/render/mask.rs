@@ -168,7 +168,7 @@ mod tests {
         let forgetful = "{% for m in messages %}{{ m.role }}:{% if m.role == 'user' or loop.last %}{{ m.content }}{% else %}…{% endif %}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
         let error = grown(forgetful, "x").unwrap_err();
         assert!(
-            error.contains("turn 2") && error.contains("otherwise"),
+            error.contains("turn 2") && error.contains("differently"),
             "{error}"
         );
         let moving = "{% for m in messages %}{{ m.content }};{% endfor %}{{ messages | length }}";

@@ -383,7 +383,7 @@ mod tests {
         assert!(
             read(json!("a | b | much"))
                 .unwrap_err()
-                .contains("`much` is no weight")
+                .contains("`much` is not a weight")
         );
         assert!(
             read(json!({"path": "a", "weight": 0}))
@@ -457,7 +457,10 @@ mod tests {
             (json!({"synthetic": "arithmetik"}), "arithmetik"),
             (json!({"synthetic": {"arithmetic": {"digit": 1}}}), "digit"),
             (json!({"synthetic": "copy", "path": "a"}), "one of"),
-            (json!({"synthetic": "copy", "revision": "a"}), "of the hub"),
+            (
+                json!({"synthetic": "copy", "revision": "a"}),
+                "hub datasets",
+            ),
         ] {
             let error = read(wrong).unwrap_err();
             assert!(error.contains(told), "{error}");

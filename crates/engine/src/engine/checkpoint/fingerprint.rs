@@ -164,7 +164,7 @@ mod tests {
         let Match::Different(why) = then.compare(&split) else {
             panic!("other rows are held out")
         };
-        assert!(why.contains("val_fraction is 0.3 and was 0.1"), "{why}");
+        assert!(why.contains("val_fraction is 0.3 but was 0.1"), "{why}");
         let unsaid = Fingerprint {
             val_fraction: None,
             ..then.clone()

@@ -229,7 +229,7 @@ fn another_file_under_the_adapters_is_found_out() {
     std::fs::write(&path, bytes).unwrap();
     let events = run.resumed();
     let said = format!("{:?}", finished(&events));
-    assert!(said.contains("other weights"), "{said}");
+    assert!(said.contains("weights differ"), "{said}");
     // In f32 there is a copy of the base in every checkpoint.
     let words = [
         words,

@@ -377,7 +377,7 @@ fn a_resume_tells_of_settings_that_were_lost() {
     let (now, told) = settings(&events);
     assert_eq!(now[0], run.job.spec.optimizer.lr());
     assert_eq!(told, [3, 2].map(|step| (step, "lr".to_string())));
-    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("are lost"));
+    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("is lost"));
     assert!(events.iter().any(lost));
 }
 

@@ -67,7 +67,7 @@ fn without_its_optimizers_state_it_goes_on_as_from_fresh_moments() {
     let steps = |fresh| {
         let events = to_step(&run, 12, fresh).resumed();
         let told = notes(&events).join("\n");
-        assert_eq!(told.contains("optimizer is reset"), fresh, "{told}");
+        assert_eq!(told.contains("optimizer begins afresh"), fresh, "{told}");
         let weights = std::fs::read(run.checkpoint(12).join("model.safetensors")).unwrap();
         for step in [11, 12] {
             std::fs::remove_dir_all(run.checkpoint(step)).unwrap();

@@ -220,7 +220,7 @@ fn a_run_whose_end_cannot_be_saved_has_not_completed_and_a_resume_completes_it()
     let (outcome, step, message) = finished(&first);
     assert_eq!((outcome, step), (Outcome::Starved, 20));
     assert!(
-        message.contains("step 20 could not be saved") && message.contains("is of step 15"),
+        message.contains("step 20 could not be saved") && message.contains("is at step 15"),
         "{message}"
     );
     std::fs::remove_file(blocked).unwrap();

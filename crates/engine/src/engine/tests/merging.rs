@@ -254,7 +254,7 @@ fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
     config["base_model_name_or_path"] = alone.to_str().unwrap().into();
     std::fs::write(alone.join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
     let circle = go(&alone, None, false, "never").unwrap_err().to_string();
-    assert!(circle.contains("circle"), "{circle}");
+    assert!(circle.contains("cycle"), "{circle}");
     assert!(!dir.path().join("never").exists());
 }
 

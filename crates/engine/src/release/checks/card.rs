@@ -4,6 +4,7 @@ use super::super::card::{Card, NAME};
 use super::super::subject::{Form, Subject};
 use super::{Check, several};
 use crate::base::finding::Finding;
+use crate::base::human;
 use crate::hf::{ADAPTER_CONFIG, Peft};
 use crate::hub::is_repo_id;
 use crate::models::ModelSource;
@@ -230,7 +231,7 @@ fn blanks(card: &Card) -> Option<Finding> {
     let n: usize = BLANKS.iter().map(|blank| card.text.matches(blank).count()).sum();
     if n > 0 {
         return Some(Finding::warn(
-            format!("{n} placeholders are left"),
+            format!("left to fill in: {}", human::counted(n as u64, "placeholder")),
             "only you know the intended use, limitations and origin of the data",
             "fill them in, or remove them",
         ));

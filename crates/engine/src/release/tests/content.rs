@@ -206,6 +206,6 @@ fn a_card_is_held_against_what_the_hub_takes() {
         ),
         "card",
         Warn,
-        &["1 places"],
+        &["1 placeholder"],
     );
 }

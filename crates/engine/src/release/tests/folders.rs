@@ -69,7 +69,7 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
         .collect();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(
-        found[0].contains("SHA256SUMS:2") && found[0].contains("README.md has another"),
+        found[0].contains("SHA256SUMS:2") && found[0].contains("README.md does not match"),
         "{found:?}"
     );
     assert!(found[1].contains("also.json is not there"), "{found:?}");

@@ -485,7 +485,7 @@ impl RunState {
     pub fn best_evaluation(&self) -> Option<&Evaluation> {
         let said = self.finished.as_ref().and_then(|f| f.best.as_ref());
         if let Some(best) = said
-            .filter(|best| best.metric == crate::metrics::id::VAL_LOSS)
+            .filter(|best| best.metric == "val/loss")
             // Older engines told no step.
             .filter(|best| best.step > 0)
             && let Some(found) = self.evaluations.iter().rev().find(|e| e.step == best.step)

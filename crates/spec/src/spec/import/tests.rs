@@ -247,7 +247,7 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert!(
         fate(&trl, "lr_scheduler_type")
             .words
-            .contains("no reduce_lr_on_plateau")
+            .contains("reduce_lr_on_plateau is not supported")
     );
     let method = trl.lines.iter().find(|l| l.theirs.contains("mean dpo"));
     assert!(method.is_some(), "{:#?}", trl.lines);

@@ -137,9 +137,24 @@ fn kto_weights_are_held_against_the_numbers_of_answers() {
             .any(|f| f.place == "method.kto.desirable_weight")
     };
     let heavy = ["method.kto.desirable_weight=5"];
-    mends("kto-demo", &heavy, of(1_000, 1_000), "together 5.00 to 1");
-    mends("kto-demo", &[], of(9_000, 1_000), "together 9.00 to 1");
-    mends("kto-demo", &[], of(1_000, 9_000), "together 0.11 to 1");
+    mends(
+        "kto-demo",
+        &heavy,
+        of(1_000, 1_000),
+        "a weighted ratio of 5.00",
+    );
+    mends(
+        "kto-demo",
+        &[],
+        of(9_000, 1_000),
+        "a weighted ratio of 9.00",
+    );
+    mends(
+        "kto-demo",
+        &[],
+        of(1_000, 9_000),
+        "a weighted ratio of 0.11",
+    );
     // A fifth of them desirable, at five times the weight.
     assert!(!told(&heavy, of(1_000, 4_500)));
     assert!(!told(&[], of(980, 1_020)) && !told(&heavy, Sizes::default()));
@@ -272,7 +287,7 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     );
     mends("quickstart", &["eval.every=0"], none, "only at the end");
     mends("quickstart", &["clip_norm=0"], none, "not clipped");
-    mends("quickstart", &["n_head=32"], none, "too small to attend");
+    mends("quickstart", &["n_head=32"], none, "too narrow to attend");
     mends(
         "quickstart",
         &["max_steps=5000", "checkpoint.every=0"],
@@ -627,7 +642,7 @@ fn a_source_that_a_mix_reads_again_and_again_is_named() {
     assert_eq!(found.len(), 1);
     let seen = found[0].evidence.to_string();
     assert!(
-        seen.starts_with("book.txt is read for 157.0 epochs"),
+        seen.starts_with("book.txt is repeated for 157.0 epochs"),
         "{seen}"
     );
     assert_eq!(found[0].changes(), ["data.mix=concatenate"]);

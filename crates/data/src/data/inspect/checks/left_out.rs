@@ -31,6 +31,6 @@ mod tests {
         let mut row = testing::text("a");
         assert_eq!(check.row(&row), None);
         row.left_out = Some("get_weather".into());
-        assert_eq!(check.row(&row).unwrap(), "nothing of `get_weather` is written");
+        assert_eq!(check.row(&row).unwrap(), "`get_weather` is not rendered");
     }
 }

@@ -427,25 +427,21 @@ mod tests {
     fn other_values_and_stray_bytes_are_faults_with_their_line() {
         let found = read("[1,\n{\"a\": 1},\n\"x\", null]");
         assert!(
-            found[0]
-                .as_ref()
-                .unwrap_err()
-                .starts_with("a.json:1: found a plain")
+            found[0].as_ref().unwrap_err().starts_with(
+                "a.json:1: expected a row (an object with named columns), found a plain"
+            )
         );
         assert!(found[1].is_ok());
-        assert!(
-            found[2]
-                .as_ref()
-                .unwrap_err()
-                .starts_with("a.json:3: found a string")
-        );
+        assert!(found[2].as_ref().unwrap_err().starts_with(
+            "a.json:3: expected a row (an object with named columns), found a string"
+        ));
         assert!(found[3].as_ref().unwrap_err().contains("found null"));
         let found = read("[{}]\n}");
         assert!(
             found[1]
                 .as_ref()
                 .unwrap_err()
-                .starts_with("a.json:2: `}` where")
+                .starts_with("a.json:2: expected a row or `,`, found `}`")
         );
     }
 }

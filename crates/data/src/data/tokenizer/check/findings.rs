@@ -334,7 +334,7 @@ mod tests {
     fn a_difference_is_shown_from_its_place_on() {
         assert_eq!(
             difference("abcdefg\nxyz", "abcdefg xyz"),
-            "\"defg\\nxyz\" comes back as \"defg xyz\""
+            "\"defg\\nxyz\" decodes to \"defg xyz\""
         );
     }
 }

@@ -162,10 +162,20 @@ fn leave(wizard: &mut Wizard) -> Outcome {
         && wizard.answers.data == Some(DataAnswer::Path)
         && !list.iter().any(open)
     {
-        let kind = facts.kind.title();
+        let kind = match facts.checkable {
+            true => "prompts with reference answers",
+            false => facts.kind.title(),
+        };
+        let prompts = facts.kind == choose::DataKind::Prompts;
         let why = match wizard.answers.start {
-            Some(choose::Start::Scratch) => "random weights cannot learn from them: name a model",
-            _ => "no method here trains on them: go back to data",
+            Some(choose::Start::Scratch) => {
+                "random weights cannot learn from them: name a model".into()
+            }
+            _ if prompts && wizard.answers.goal != Some(choose::Goal::Reasoning) => format!(
+                "only methods with rewards train on them: choose the goal \"{}\", or name the column of answers `completion` for SFT",
+                choose::Goal::Reasoning.title()
+            ),
+            _ => "no method here trains on them: go back to data".into(),
         };
         return wizard.refuse(format!("the data is {kind}, and {why}"));
     }

@@ -57,6 +57,26 @@ fn enter_alone_trains_where_the_advice_is_not_to() {
     }
 }
 
+/// "Prompts without answers, and no method learns from them" was said of rows that GRPO trains on.
+#[test]
+fn prompts_with_reference_answers_are_told_the_goal_that_trains_on_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"prompt": "1+2=", "answer": "3"}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Instructions);
+    until(&mut wizard, Step::Start);
+    wizard.select(1);
+    wizard.type_in(&model_folder(dir.path()));
+    if let Outcome::Look(look) = wizard.enter() {
+        wizard.seen(look.now(None));
+    }
+    wizard.enter();
+    let why = wizard.error().unwrap();
+    for word in ["reference answers", Goal::Reasoning.title(), "`completion`"] {
+        assert!(why.contains(word), "{why}");
+    }
+}
+
 #[test]
 fn a_path_that_was_refused_is_not_remembered() {
     let dir = tempfile::tempdir().unwrap();
