@@ -26,7 +26,7 @@ pub struct Estimate {
 
 impl Squares {
     /// `gns_simple` in units of micro-batches of the mean size; `None` of fewer than two. With S/n_i the noise of a micro-batch of
-    /// n_i tokens, E[parts] = ‖G‖² Σ w_i² + S/N and E[sum] = ‖G‖² + S/N.
+    /// n_i tokens, the mean of `parts` is ‖G‖² Σ w_i² + S/N and that of `sum` ‖G‖² + S/N.
     pub fn estimate(self) -> Option<Estimate> {
         (self.k > 1 && self.weights < 1.0).then(|| {
             let signal = (self.sum - self.parts) / (1.0 - self.weights);
