@@ -225,7 +225,18 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         Some(_) => furthest(of_one_run)?.1,
         None => path,
     };
-    let mut others: BTreeSet<_> = others.iter().filter_map(|log| folder_of(&log.2)).collect();
+    let apart: BTreeSet<_> = others.iter().filter_map(|log| folder_of(&log.2)).collect();
+    // Which log is the newest may not decide whether folders within a run are runs.
+    let nested = |inner: &&Path| {
+        apart
+            .iter()
+            .any(|outer| *inner != *outer && inner.starts_with(outer))
+    };
+    let mut others: BTreeSet<_> = apart
+        .iter()
+        .copied()
+        .filter(|inner| !nested(inner))
+        .collect();
     // A program may write logs of several formats, in folders within its own.
     for other in logs.iter().filter_map(|log| folder_of(&log.2)) {
         let within = |known: &&Path| known.starts_with(other) || other.starts_with(known);
@@ -496,7 +507,13 @@ mod tests {
         let found = find(&dir.path().join("x"), None).unwrap();
         assert_eq!(found.path, dir.path().join("x/events.out.tfevents.1"));
         assert_eq!(found.others, 0, "{found:?}");
-        assert_eq!(find(dir.path(), None).unwrap().others, 1);
+        for newest in ["x", "y"] {
+            let path = dir.path().join(newest).join("events.out.tfevents.1");
+            let file = std::fs::File::options().append(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::now() + Duration::from_secs(9))
+                .unwrap();
+            assert_eq!(find(dir.path(), None).unwrap().others, 1, "{newest}");
+        }
     }
 
     #[test]
