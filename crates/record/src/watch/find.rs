@@ -507,10 +507,10 @@ mod tests {
         let found = find(&dir.path().join("x"), None).unwrap();
         assert_eq!(found.path, dir.path().join("x/events.out.tfevents.1"));
         assert_eq!(found.others, 0, "{found:?}");
-        for newest in ["x", "y"] {
+        for (newest, at) in [("x", 2_000_000_000), ("y", 2_000_000_009)] {
             let path = dir.path().join(newest).join("events.out.tfevents.1");
             let file = std::fs::File::options().append(true).open(path).unwrap();
-            file.set_modified(std::time::SystemTime::now() + Duration::from_secs(9))
+            file.set_modified(UNIX_EPOCH + Duration::from_secs(at))
                 .unwrap();
             assert_eq!(find(dir.path(), None).unwrap().others, 1, "{newest}");
         }
