@@ -151,7 +151,7 @@ fn metrics() -> String {
         "\n## Probes\n\nMeasured where `health.enabled` is true, on logged steps only, about once in `health.every` steps (five times as often up to\n\
          step 100). They change no bit of the training. The first micro-batch of a step is looked at.\n\n\
          A resumed run reads what one that never stopped would have read, except where what a probe looks back on is too large for a\n\
-         checkpoint: `spectral_norm/layer` and `spectral_scale/layer` begin their power iteration anew, so that the first looks can\n\
+         checkpoint: `spectral_norm/layer` and `spectral_scale/layer` restart their power iteration, so that the first looks can\n\
          differ in their digits, and `spike_score/element/layer` has no value for its first 20 looks.\n",
     );
     for probe in PROBES {

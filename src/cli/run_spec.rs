@@ -1,4 +1,4 @@
-//! The spec of a run as its folder holds it: read whole or not at all, and made anew from the log where it is gone.
+//! The spec of a run as its folder holds it: read whole or not at all, and restored from the log where it is gone.
 
 use super::exit::Failure;
 use crate::base::files::{is_of_the_name, not_read, read_plain_text, write_atomic};
@@ -76,7 +76,7 @@ fn logged_spec(run: &RunDir) -> Option<serde_json::Value> {
     last.filter(serde_json::Value::is_object)
 }
 
-/// Makes what is lost of a run's small files anew from its log, and says so: `spec.yaml` where it is gone. What `run.json` said is
+/// Restores what is lost of a run's small files from its log, and says so: `spec.yaml` where it is gone. What `run.json` said is
 /// read from the log anyway, and written when an engine takes the run.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
     }
     if run.lost_its_header() {
         tell!(
-            "note: run.json of {} was lost or damaged; it is made anew from the log",
+            "note: run.json of {} was missing or damaged; restored from the log",
             one_line(&run.folder())
         );
     }
@@ -100,7 +100,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
     let spec = RunSpec::from_yaml(&spec.to_string())?;
     write_atomic(&path, spec.to_yaml().as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
     tell!(
-        "note: {} was gone; it is made anew from the spec that the run trained by last, which its log holds",
+        "note: {} was missing; restored from the last spec in the run's log",
         shown(&path)
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! A run whose small files were lost or cut: nothing is trained by defaults, and what the log still tells is made anew from it.
+//! A run whose small files were lost or cut: nothing is trained by defaults, and what the log still holds is restored from it.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
     .unwrap();
     let (code, out, said) = llmtui(dir.path(), &resume(&["--stop-after", "6"]));
     assert_eq!(code, 0, "{out}{said}");
-    assert!(said.contains("made anew from the spec"), "{said}");
+    assert!(said.contains("restored from the last spec"), "{said}");
     assert!(!out.contains("was changed"), "{out}");
     assert_eq!(std::fs::read_to_string(run.spec_path()).unwrap(), whole);
     // Nothing of the log is left either.
