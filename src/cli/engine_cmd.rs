@@ -11,7 +11,7 @@ use crate::engine::infer::{self, HeldModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
-use crate::link::{self, ConnectError, Door, EngineIo, Host};
+use crate::link::{self, ConnectError, Door, EngineIo, Host, OnPanic};
 use crate::models::Parts;
 use crate::plan::learn;
 use crate::run::RunDir;
@@ -142,7 +142,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let signals = signals::listen(Hangup::Ignore);
     let logged = run_ref::logged(&run);
     let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
-    let _last_words = super::last_words::of_run(&host);
+    let _end = OnPanic::of_main_thread(host.last_word());
     signals.attach(host.stop_flag(), host.commands());
     let outcome = host.wait()?;
     learn_from(&run, logged, cx);
@@ -155,7 +155,10 @@ pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
         mut emitter,
         commands,
         stop,
+        last_word,
     } = io;
+    // Before the first event: a log that began has an end, wherever memory runs out.
+    let _last_words = super::last_words::of_run(last_word);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let mut emit = |event: Event| emitter.emit(event);
     engine::run(job, &mut emit, commands, stop, clock)

@@ -4,7 +4,7 @@
 use super::exit::{Exit, Failure};
 use crate::base::human;
 use crate::kernels::allocations::failure::{self, Words};
-use crate::link::{Host, message};
+use crate::link::{LastWord, message};
 use rustix::process::{Resource, getrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,8 +65,7 @@ pub fn of_child(words: &str) -> Option<Failure> {
 }
 
 /// The same for the log of a run, while it is held.
-pub fn of_run<T: Send + 'static>(host: &Host<T>) -> Words {
-    let word = host.last_word();
+pub fn of_run(word: LastWord) -> Words {
     Words::new(move |bytes| {
         word.say(&message::line(&what_failed(bytes as u64), FIX));
     })

@@ -4,7 +4,7 @@
 use super::address::AddressError;
 use super::alarm::{Alarm, STALLED};
 use super::bound::Socket;
-use super::last_word::{LastWord, ThreadStart, Whereabouts};
+use super::last_word::{LastWord, OnPanic, Whereabouts};
 use super::route::EngineEnd;
 use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
@@ -50,6 +50,8 @@ pub struct EngineIo {
     pub commands: Receiver<Request>,
     /// Set from outside: checkpoint and stop.
     pub stop: Arc<AtomicBool>,
+    /// For what ends the process while the engine runs.
+    pub last_word: LastWord,
 }
 
 /// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested;
@@ -196,7 +198,14 @@ impl<T: Send + 'static> Host<T> {
         let stop = Arc::new(AtomicBool::new(false));
         let (raise, _) = watch::channel(None);
         let whereabouts = Whereabouts::of(sender.spare());
+        let started = SystemClock::new();
+        let last_word = LastWord {
+            engine: Arc::clone(&whereabouts),
+            events: run.events_path(),
+            started,
+        };
         let io = EngineIo {
+            last_word,
             emitter: Emitter {
                 log: sender,
                 stop: Arc::clone(&stop),
@@ -222,7 +231,7 @@ impl<T: Send + 'static> Host<T> {
             server: None,
             claim,
             whereabouts,
-            started: SystemClock::new(),
+            started,
         };
         if let Some(door) = door {
             host.serve_at(door)?;
@@ -236,7 +245,7 @@ impl<T: Send + 'static> Host<T> {
     }
 
     fn serve_at(&mut self, door: Door) -> Result<(), HostError> {
-        let _end = ThreadStart(self.last_word());
+        let _end = OnPanic::of_thread_start(self.last_word());
         let served = Served {
             run: self.run.clone(),
             env: door.env,
@@ -263,7 +272,7 @@ impl<T: Send + 'static> Host<T> {
 
     /// A viewer's end in this process.
     pub fn link(&self) -> Link {
-        let _end = ThreadStart(self.last_word());
+        let _end = OnPanic::of_thread_start(self.last_word());
         thread::link(&self.run.events_path(), self.growth.clone(), self.end())
     }
 

@@ -63,15 +63,31 @@ pub struct LastWord {
     pub(super) started: SystemClock,
 }
 
-/// Says in the log that no thread can be started where starting one panics: the process ends then, and with it the engine.
-pub(super) struct ThreadStart(pub LastWord);
+/// Logs the run's end where the thread that holds it panics: the process ends then, and with it the engine.
+#[derive(Debug)]
+pub struct OnPanic {
+    word: LastWord,
+    what: &'static str,
+}
 
-impl Drop for ThreadStart {
+impl OnPanic {
+    /// Where a thread is started: the runtime panics if none can be had.
+    pub(super) fn of_thread_start(word: LastWord) -> OnPanic {
+        let what = "no thread can be started; raise the limit on processes or address space (ulimit -u, ulimit -v)";
+        OnPanic { word, what }
+    }
+
+    /// On the thread that waits for the engine.
+    pub fn of_main_thread(word: LastWord) -> OnPanic {
+        let what = "the program's main thread panicked; its standard error says where";
+        OnPanic { word, what }
+    }
+}
+
+impl Drop for OnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.say(
-                "no thread can be started; raise the limit on processes or address space (ulimit -u, ulimit -v)",
-            );
+            self.word.say(self.what);
         }
     }
 }

@@ -28,7 +28,7 @@ mod watchman;
 pub use address::{AddressError, socket_path};
 pub use foreign::foreign;
 pub use host::{Door, Emitter, EngineIo, Host, HostError};
-pub use last_word::LastWord;
+pub use last_word::{LastWord, OnPanic};
 pub use open::{OpenError, open};
 pub use replay::replay;
 pub use socket::{ConnectError, answers, connect, relay};
