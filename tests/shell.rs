@@ -206,3 +206,36 @@ fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
     assert!(done.status.success(), "{done:?}");
     assert!(told(|e| matches!(e, Event::RescueUndone { .. })));
 }
+
+#[test]
+fn the_command_in_llmtui_notify_hears_how_a_run_ended() {
+    let place = Place::new(&["max_steps=3", "save_every=0"]);
+    let news = place.run.path().join("news");
+    let child = place
+        .program(&["engine"])
+        .arg(place.run.path())
+        .env(
+            "LLMTUI_NOTIFY",
+            format!(
+                "echo \"$LLMTUI_EVENT $LLMTUI_RUN $LLMTUI_MESSAGE\" >> '{}'; exit 7",
+                news.display()
+            ),
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = wait_output(child);
+    assert!(said.status.success(), "{said:?}");
+    let heard = std::fs::read_to_string(news).unwrap();
+    let begin = format!("completed {} ", place.run.id());
+    assert!(heard.starts_with(&begin), "{heard}");
+    assert!(heard.contains("completed at step 3"), "{heard}");
+    assert_eq!(heard.lines().count(), 1, "{heard}");
+    let errors = String::from_utf8(said.stderr).unwrap();
+    assert!(
+        errors.contains("the command in LLMTUI_NOTIFY failed: exit status: 7"),
+        "{errors}"
+    );
+}

@@ -3,7 +3,9 @@
 use super::{
     Context,
     exit::{Exit, Failure},
-    model_ref, run_ref,
+    model_ref,
+    notify::Notifier,
+    run_ref,
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::shown;
@@ -141,7 +143,10 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let door = Door::open(&env, &run)?;
     let signals = signals::listen(Hangup::Ignore);
     let logged = run_ref::logged(&run);
-    let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
+    let host = {
+        let notifier = Notifier::new(&env, &run, |why| tell!("warning: {why}"));
+        Host::start(&run, claim, Some(door), move |io| drive(&job, notifier, io))?
+    };
     let _end = OnPanic::of_main_thread(host.last_word());
     signals.attach(host.stop_flag(), host.commands());
     let outcome = host.wait()?;
@@ -150,7 +155,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Runs the engine on its own thread, writing to the log.
-pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
+pub fn drive(job: &EngineJob, mut notifier: Notifier, io: EngineIo) -> Outcome {
     let EngineIo {
         mut emitter,
         commands,
@@ -160,7 +165,10 @@ pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
     // Before the first event: a log that began has an end, wherever memory runs out.
     let _last_words = super::last_words::of_run(last_word);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let mut emit = |event: Event| emitter.emit(event);
+    let mut emit = |event: Event| {
+        notifier.hear(&event);
+        emitter.emit(event)
+    };
     engine::run(job, &mut emit, commands, stop, clock)
 }
 

@@ -7,6 +7,7 @@ use super::progress::Progress;
 use super::run_ref;
 use super::run_ref::command;
 use super::{Context, out as door};
+use super::notify::Notifier;
 use super::workbench;
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
@@ -36,7 +37,13 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     // The engine's first event may bring somebody to stop it: signals are heard before.
     let signals = signals::listen(Hangup::Stop);
     let logged = run_ref::logged(&run);
-    let host = start(job, claim, cx)?;
+    let complain = match viewer {
+        // The screen is the workbench's.
+        Viewer::Workbench => |_: &str| {},
+        _ => |why: &str| tell!("warning: {why}"),
+    };
+    let notifier = Notifier::new(&cx.env, &run, complain);
+    let host = start(job, notifier, claim, cx)?;
     let _end = OnPanic::of_main_thread(host.last_word());
     let stop = host.stop_flag();
     signals.attach(stop.clone(), host.commands());
@@ -76,6 +83,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
 /// The engine with its socket; if none can be had, the run just cannot be watched from elsewhere.
 fn start(
     job: EngineJob,
+    notifier: Notifier,
     claim: crate::base::files::Lock,
     cx: &Context,
 ) -> anyhow::Result<Host<Outcome>> {
@@ -89,7 +97,7 @@ fn start(
         }
     };
     Ok(Host::start(&run, claim, Some(door), move |io| {
-        drive(&job, io)
+        drive(&job, notifier, io)
     })?)
 }
 

@@ -43,6 +43,7 @@ mod model;
 mod model_ref;
 mod new;
 mod no_verb;
+mod notify;
 mod open_files;
 mod parse_child;
 mod pause;

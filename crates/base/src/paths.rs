@@ -32,6 +32,8 @@ pub struct Env {
     pub cuda_device_order: Option<String>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
+    /// `LLMTUI_NOTIFY`: a shell command that tells a person of a run's end.
+    pub notify: Option<String>,
     /// The Hugging Face hub's variables.
     pub hub: HubEnv,
     /// What is known of other machines.
@@ -146,6 +148,7 @@ impl Env {
             cuda_visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             cuda_device_order: var("CUDA_DEVICE_ORDER"),
             path: var("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
+            notify: var("LLMTUI_NOTIFY"),
             hub: HubEnv::read(&var, {
                 use etcetera::BaseStrategy;
                 etcetera::base_strategy::Xdg::new()

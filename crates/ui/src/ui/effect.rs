@@ -77,6 +77,8 @@ pub enum Effect {
     RememberTheme(String),
     /// This model was talked to: offer it first from now on.
     RememberModel(PathBuf),
+    /// Ring the terminal's bell: tmux marks the window, a terminal in the background asks for attention.
+    Ring,
     /// Look at this machine, for plans.
     LookAtMachine,
     /// Read a preset, a spec file or a reference model for the plan.

@@ -92,6 +92,12 @@ impl Guard {
         self.terminal.draw(draw)?;
         self.frames.commit(&mut io::stdout())
     }
+
+    /// Rings the bell (BEL). A terminal that is gone is noticed at the next frame.
+    pub fn ring(&self) {
+        let mut out = io::stdout();
+        let _ = out.write_all(b"\x07").and_then(|()| out.flush());
+    }
 }
 
 impl Drop for Guard {

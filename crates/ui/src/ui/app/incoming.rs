@@ -1,7 +1,9 @@
 //! What links and jobs bring.
 
 use super::{App, Leaving, MAX_PENDING, title_of};
+use crate::base::finding::Status;
 use crate::base::text::one_line;
+use crate::diagnosis::VERDICT;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
@@ -10,7 +12,7 @@ use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
 use crate::ui::panes::{home, run};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::toasts::About;
-use crate::wire::{CommandId, Envelope, Event};
+use crate::wire::{CommandId, Envelope, Event, Outcome};
 use std::path::Path;
 
 impl App {
@@ -123,7 +125,9 @@ impl App {
         match item {
             Incoming::Event(envelope) => {
                 self.run_event(envelope);
-                self.leave_if_stopped()
+                let mut effects = self.leave_if_stopped();
+                effects.extend(self.is_live().then(|| ring(&envelope.event)).flatten());
+                effects
             }
             Incoming::CaughtUp => {
                 if let Some(held) = &mut self.store.held {
@@ -182,6 +186,11 @@ impl App {
             }
             _ => {}
         }
+    }
+
+    fn is_live(&self) -> bool {
+        let held = self.store.held.as_ref();
+        held.is_some_and(|held| held.link == LinkState::Live)
     }
 
     fn answered(&mut self, id: CommandId, refused: Option<&str>) {
@@ -319,4 +328,14 @@ impl App {
             self.data_moved();
         }
     }
+}
+
+/// What somebody who looks elsewhere wants to be called for: an end that nobody asked for, and a verdict that fails.
+fn ring(event: &Event) -> Option<Effect> {
+    let calls = match event {
+        Event::Finished { outcome, .. } => *outcome != Outcome::Stopped,
+        Event::Diagnosed { finding, .. } => finding.id == VERDICT && finding.status == Status::Fail,
+        _ => false,
+    };
+    calls.then_some(Effect::Ring)
 }

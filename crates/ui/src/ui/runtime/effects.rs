@@ -84,6 +84,7 @@ impl Shell {
                     asked,
                     command,
                 } => effects.extend(self.send(slot, asked, command)),
+                Effect::Ring => self.guard.ring(),
                 Effect::LookAtMachine => {
                     self.job(|place| Done::Msg(Msg::Machine(Box::new(place.machine()))));
                 }
