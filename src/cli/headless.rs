@@ -3,12 +3,12 @@
 
 use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
+use super::notify::Notifier;
 use super::progress::Progress;
 use super::run_ref;
 use super::run_ref::command;
-use super::{Context, out as door};
-use super::notify::Notifier;
 use super::workbench;
+use super::{Context, out as door};
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
 use crate::link::{AddressError, Door, Host, Incoming, Link, OnPanic};

@@ -15,7 +15,8 @@ use crate::data::chat::{AUTO, Template};
 use crate::data::formats::{Columns, FormatId};
 use crate::data::render::TrainOn;
 use crate::data::source::{self, ReadContext, SourceConfig};
-use crate::data::tokenizer::{self, TokenizerConfig};
+use crate::data::tokenizer::{self, ChatMarkers, TokenizerConfig};
+use crate::data::vocabulary::has_turns;
 use crate::data::{
     DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit, vocabulary,
 };
@@ -320,14 +321,31 @@ impl Subject {
             };
             let n = grouped(tokenizer.vocab_size() as u64);
             let name = format!("{path} ({n} tokens), template {}", template.name());
-            return Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto));
+            let train_on = match &self.what {
+                What::Spec(config) => config.train_on,
+                What::Path(_) => TrainOn::Auto,
+            };
+            return Ok(Reader::new(&name, tokenizer, Some(template), train_on));
         }
         let text = text_of(beginning);
         match &self.what {
             What::Spec(config) => {
                 let tokenizer = match config.tokenizer {
                     TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
-                    _ => config.tokenizer.build(&text, &text)?,
+                    _ => {
+                        // As the run does: the marks of its template are tokens, and the ends of answers with them.
+                        let template = if said == AUTO { usual } else { said };
+                        let marks = match beginning
+                            .iter()
+                            .flat_map(|item| &item.example)
+                            .any(|e| has_turns(&e.content))
+                        {
+                            true => ChatMarkers::of_template(template),
+                            false => ChatMarkers::None,
+                        };
+                        let kind = config.tokenizer.with_chat_markers(marks);
+                        kind.build(&text, &text)?
+                    }
                 };
                 let template = match Template::choose(said, &tokenizer, &child)? {
                     Some(template) => template,
@@ -514,6 +532,26 @@ mod tests {
         let prompts = format(Some(Unit::Prompt)).unwrap();
         assert!(prompts.starts_with("prompt_only"), "{prompts}");
         assert!(format(None).is_err());
+    }
+
+    /// Every answer ends with a token that is learned, as in the run.
+    #[test]
+    fn a_trained_tokenizer_knows_the_marks_of_the_chat() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        let rows: String = (0..40)
+            .map(|i| {
+                let messages = json!([
+                    {"role": "user", "content": format!("What is {i}?")},
+                    {"role": "assistant", "content": format!("It is {i}.")},
+                ]);
+                format!("{}\n", json!({"messages": messages}))
+            })
+            .collect();
+        std::fs::write(&path, rows).unwrap();
+        let found = inspected(json!({"path": path, "tokenizer": {"bpe": {"vocab_size": 300}}}));
+        let report = serde_json::to_string(&found.report).unwrap();
+        assert!(!report.contains("not supervised"), "{report}");
     }
 
     #[test]

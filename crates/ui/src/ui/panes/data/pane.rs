@@ -15,7 +15,7 @@ use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, Store};
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "data",
@@ -25,6 +25,15 @@ pub static ENTRY: PaneEntry = PaneEntry {
     everywhere: &[Action::OpenData],
     make: || Box::new(DataPane::default()),
 };
+
+/// The run's own tokenizer, of the newest checkpoint that is there; one of its spec would be made anew from the beginning of the
+/// data.
+fn tokenizer_of(held: &HeldRun, run: &Path) -> Option<String> {
+    let checkpoints = held.state.checkpoints.iter().rev();
+    let mut files = checkpoints.map(|mark| run.join(&mark.path).join("tokenizer.json"));
+    let file = files.find(|file| file.is_file())?;
+    Some(file.display().to_string())
+}
 
 const PATH: &str = "path";
 const TOKENIZER: &str = "tokenizer";
@@ -51,6 +60,7 @@ impl DataPane {
         let spec = RunSpec::from_yaml(&head.spec.to_string());
         let mut subject = Subject::of_spec(&name, config, seq_len);
         subject.unit = spec.ok().map(|spec| spec.method.needs().unit);
+        subject.tokenizer = tokenizer_of(held, &run);
         self.inspect(subject, Some(run))
     }
 
