@@ -144,7 +144,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let signals = signals::listen(Hangup::Ignore);
     let logged = run_ref::logged(&run);
     let host = {
-        let notifier = Notifier::new(&env, &run, |why| tell!("warning: {why}"));
+        let notifier = Notifier::new(&env, run.id(), |why| tell!("warning: {why}"));
         Host::start(&run, claim, Some(door), move |io| drive(&job, notifier, io))?
     };
     let _end = OnPanic::of_main_thread(host.last_word());

@@ -42,7 +42,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         Viewer::Workbench => |_: &str| {},
         _ => |why: &str| tell!("warning: {why}"),
     };
-    let notifier = Notifier::new(&cx.env, &run, complain);
+    let notifier = Notifier::new(&cx.env, run.id(), complain);
     let host = start(job, notifier, claim, cx)?;
     let _end = OnPanic::of_main_thread(host.last_word());
     let stop = host.stop_flag();

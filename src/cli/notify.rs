@@ -7,7 +7,6 @@ use crate::base::human;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::diagnosis::VERDICT;
-use crate::run::RunDir;
 use crate::wire::{Event, Outcome};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -40,13 +39,12 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    pub fn new(env: &Env, run: &RunDir, complain: fn(&str)) -> Notifier {
-        let id = run.path().file_name().unwrap_or_default();
-        let id = id.to_string_lossy().into_owned();
+    /// `run`: its id.
+    pub fn new(env: &Env, run: &str, complain: fn(&str)) -> Notifier {
         Notifier {
             command: env.notify.clone(),
-            name: id.clone(),
-            run: id,
+            name: run.into(),
+            run: run.into(),
             verdict: String::new(),
             running: Vec::new(),
             complain,
@@ -184,14 +182,14 @@ mod tests {
     use super::*;
     use crate::wire::Num;
 
-    fn notifier(folder: &std::path::Path, command: &str) -> Notifier {
+    const ID: &str = "2026-01-01-000000-tiny-abcd";
+
+    fn notifier(command: &str) -> Notifier {
         let env = Env {
             notify: Some(command.into()),
             ..Env::default()
         };
-        let run = folder.join("2026-01-01-000000-tiny-abcd");
-        std::fs::create_dir(&run).unwrap();
-        Notifier::new(&env, &RunDir::open(&run).unwrap(), |why| panic!("{why}"))
+        Notifier::new(&env, ID, |why| panic!("{why}"))
     }
 
     fn finished(outcome: Outcome, message: &str) -> Event {
@@ -226,7 +224,7 @@ mod tests {
             r#"echo "$LLMTUI_RUN $LLMTUI_EVENT: $LLMTUI_MESSAGE" >> '{}'"#,
             out.display()
         );
-        let mut notifier = notifier(dir.path(), &command);
+        let mut notifier = notifier(&command);
         let said = || std::fs::read_to_string(&out).unwrap_or_default();
         let wait = |lines: usize| {
             while said().lines().count() < lines {
@@ -240,7 +238,7 @@ mod tests {
         notifier.hear(&diverged());
         notifier.hear(&finished(Outcome::Completed, ""));
         drop(notifier);
-        let id = "2026-01-01-000000-tiny-abcd";
+        let id = ID;
         assert_eq!(
             said(),
             format!(
@@ -255,7 +253,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("news");
         let command = format!(r#"printf %s "$LLMTUI_MESSAGE" > '{}'"#, out.display());
-        let mut notifier = notifier(dir.path(), &command);
+        let mut notifier = notifier(&command);
         let trap = "$(touch gone) `touch gone`; 'x' \"y\"";
         notifier.hear(&finished(Outcome::Failed, trap));
         drop(notifier);

@@ -550,7 +550,14 @@ impl Documents {
     /// where documents run together.
     pub fn repeated(&self) -> Option<(u64, u64)> {
         let hashes = |portions: &[Portion]| {
-            let hash = |portion: &Portion| portion.hashes();
+            // Both sides of a pair: another rejected answer makes another example.
+            let hash = |portion: &Portion| {
+                let sides = portion.store.unit.sequences();
+                let whole =
+                    |hashes: &[u64]| hashes.iter().fold(0, |all: u64, h| all.rotate_left(1) ^ h);
+                let hashes = portion.hashes()?;
+                Some(hashes.chunks(sides).map(whole).collect::<Vec<u64>>())
+            };
             portions.iter().map(hash).collect::<Option<Vec<_>>>()
         };
         let train: HashSet<u64> = hashes(&self.train)?.concat().into_iter().collect();

@@ -156,7 +156,7 @@ pub(super) fn prepare<'a, 'p>(
         data,
         extras,
         state,
-        best_by: BestBy::of_method(&*spec.method),
+        best_by: BestBy::of_spec(spec),
         best_by_whole: None,
         lacks_best: false,
     };

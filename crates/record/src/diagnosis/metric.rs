@@ -13,6 +13,8 @@ pub const CLIPPED: &str = "clipped";
 pub const DATA_WAIT: &str = "data_wait";
 pub const ENTROPY: &str = "entropy";
 pub const PASS: &str = "eval/pass@1";
+/// Of held-out prompts.
+pub const EVAL_REWARD: &str = "eval/reward";
 pub const REWARD: &str = "reward";
 pub const REWARD_SPREAD: &str = "reward_std";
 pub const SAME_REWARDS: &str = "frac_reward_zero_std";

@@ -100,6 +100,13 @@ impl Verdict {
                 _ => Verdict::Stable,
             };
         }
+        if let Some((first, last)) = rewards(view) {
+            return match last > first {
+                _ if view.state.step < view.patience() => Verdict::TooEarly,
+                true => Verdict::Learning,
+                false => Verdict::Stable,
+            };
+        }
         let Some(loss) = view.loss() else {
             return Verdict::TooEarly;
         };
@@ -133,6 +140,13 @@ impl Verdict {
                 );
             }
             return text;
+        }
+        if let Some((first, last)) = rewards(view) {
+            return format!(
+                "reward of held-out prompts {} → {}",
+                human::number(first),
+                human::number(last)
+            );
         }
         let Some(loss) = view.loss() else {
             return "too few steps for a verdict".into();
@@ -178,6 +192,16 @@ impl Pass {
 fn gains(view: &View<'_>) -> bool {
     view.first_and_last_third(metric::REWARD)
         .is_some_and(|(first, last)| last > first)
+}
+
+/// Of answers that no verifier judges: the mean reward of held-out prompts at the first and the newest evaluation.
+fn rewards(view: &View<'_>) -> Option<(f64, f64)> {
+    let found = |e: &crate::run::state::Evaluation| e.values.get(metric::EVAL_REWARD).copied();
+    let means: Vec<f64> = view.state.evaluations.iter().filter_map(found).collect();
+    match *means {
+        [first, .., last] => Some((first, last)),
+        _ => None,
+    }
 }
 
 /// Of a model that is evaluated by its answers: the first and the newest evaluation.

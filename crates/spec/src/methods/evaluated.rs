@@ -4,14 +4,17 @@ use super::MethodConfig;
 use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
 use crate::metrics::{Direction, id, validation_id};
 
-/// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured; `extra`:
-/// names of further validation sets.
+/// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured, none where no
+/// reward is a verifier; `extra`: names of further validation sets.
 pub fn evaluated<'a>(
     method: &MethodConfig,
-    ks: &[usize],
+    ks: Option<&[usize]>,
     extra: impl Iterator<Item = &'a str>,
 ) -> Vec<String> {
     if method.on_policy().is_some() {
+        let Some(ks) = ks else {
+            return vec![EVAL_REWARD.to_string()];
+        };
         let of_answers = [PASS_AT_1, EVAL_REWARD].map(String::from).into_iter();
         let more = ks.iter().filter(|k| **k > 1).map(|k| pass_at(*k));
         return of_answers.chain(more).collect();

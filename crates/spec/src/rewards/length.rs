@@ -31,6 +31,10 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    fn is_verifier(&self) -> bool {
+        false
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let over = answer.tokens.saturating_sub(self.free) as f64;
         Ok(-(over / (self.limit - self.free) as f64).min(1.0))

@@ -18,6 +18,13 @@ pub struct WeightedReward {
     pub name: String,
 }
 
+/// The reward that decides whether an answer passes, as an index; none where all give scores without a scale.
+pub fn verifier(rewards: &[WeightedReward]) -> Option<usize> {
+    rewards
+        .iter()
+        .position(|reward| reward.reward.is_verifier())
+}
+
 impl WeightedReward {
     /// Reads `exact`, or a map: `{number: {tolerance: 0.01}, weight: 0.5, name: sum}`.
     fn parse(value: Value) -> Result<WeightedReward, String> {

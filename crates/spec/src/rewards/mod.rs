@@ -19,7 +19,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use list::{Judge, RewardError, Scores, WeightedReward};
+pub use list::{Judge, RewardError, Scores, WeightedReward, verifier};
 
 use serde_json::{Map, Value};
 
@@ -70,6 +70,11 @@ pub trait Reward: Send + Sync {
     /// Whether the answer holds what is scored: a number, JSON, a program. `None` where any text can be scored.
     fn reads(&self, _answer: &Answer) -> Option<bool> {
         None
+    }
+
+    /// Whether 1 means that the answer is right: pass@k counts those. A score without a scale and a penalty say no such thing.
+    fn is_verifier(&self) -> bool {
+        true
     }
 
     /// A program that scores instead.

@@ -40,6 +40,10 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    fn is_verifier(&self) -> bool {
+        false
+    }
+
     fn score(&self, _answer: &Answer) -> Result<f64, String> {
         Err("a model scores this reward".into())
     }

@@ -36,6 +36,10 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    fn is_verifier(&self) -> bool {
+        false
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         // Not −0 where nothing repeats.
         Ok(match repeated(&answer.text, self.words) {

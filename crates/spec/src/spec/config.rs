@@ -42,7 +42,7 @@ pub struct RunConfig {
     /// Sampling of the completions that grpo, rloo and ppo train on.
     pub rollout: RolloutConfig,
     /// How completions are scored: a list of rewards by name, or maps with their settings, `weight` and `name`. The first
-    /// decides whether a completion passes (`eval/pass@1`); its weight may be 0.
+    /// verifier (not `model`, `length` or `repetition`) decides whether a completion passes (`eval/pass@1`); its weight may be 0.
     pub rewards: Vec<WeightedReward>,
     /// Training length, batch size and precision.
     pub train: TrainConfig,

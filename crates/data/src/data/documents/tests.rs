@@ -314,6 +314,8 @@ fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
         bytes_per_token: None,
     };
     assert_eq!((data.val_rows(), data.train[0].draws(3)), (4, 2));
+    // Whole pairs are compared: one of the same answer beside another one is another example.
+    assert_eq!(data.repeated(), Some((4, 4)));
     let mut starts = Vec::new();
     for micro_step in 0..2 {
         let mut batch = Batch::default();

@@ -2,7 +2,9 @@
 
 use crate::base::text::one_line;
 use crate::engine::EngineError;
-use crate::methods::Method;
+use crate::methods::policy::{EVAL_REWARD, PASS_AT_1};
+use crate::rewards::verifier;
+use crate::spec::RunSpec;
 use crate::wire::{Direction, MetricInfo};
 
 /// The reading that decides which checkpoint is the best.
@@ -13,11 +15,15 @@ pub(in crate::engine) struct BestBy {
 }
 
 impl BestBy {
-    /// That of the method.
-    pub fn of_method(method: &dyn Method) -> BestBy {
-        let criterion = method.best();
+    /// That of the method; the mean reward where no reward is a verifier.
+    pub fn of_spec(spec: &RunSpec) -> BestBy {
+        let criterion = spec.method.best();
+        let metric = match criterion.metric {
+            PASS_AT_1 if verifier(&spec.rewards).is_none() => EVAL_REWARD,
+            metric => metric,
+        };
         BestBy {
-            metric: criterion.metric.into(),
+            metric: metric.into(),
             direction: criterion.direction,
         }
     }

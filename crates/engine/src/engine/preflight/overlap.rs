@@ -1,6 +1,8 @@
 //! No passage of the validation split stands in the training split: otherwise validation measures memory.
 
 use super::{Check, Finding, Subject};
+use crate::base::ssh::quoted;
+use crate::base::text::shown;
 use crate::data::DataConfig;
 use crate::engine::EngineError;
 use std::collections::HashMap;
@@ -28,7 +30,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let data = subject.data;
     if let Some((found, of)) = data.repeated() {
         let evidence = format!(
-            "{found} of {of} validation documents are also in the training split, word for word"
+            "{found} of {of} validation examples are also in the training split, word for word"
         );
         let fix = repair(&subject.spec.data);
         return Ok(rate(found, of, evidence, &fix));
@@ -62,7 +64,7 @@ fn repair(data: &DataConfig) -> String {
     match (&data.path, &data.val_path) {
         (Some(path), None) => format!(
             "`llmtui data clean {} --drop duplicates --out FILE`, then train on that file",
-            path.display()
+            quoted(&shown(path))
         ),
         (_, Some(_)) => "remove the rows of the validation file from the training file".into(),
         _ => "remove duplicates with `llmtui data clean FILE --drop duplicates --out FILE`".into(),
@@ -153,6 +155,11 @@ mod tests {
         assert!(
             one.contains("llmtui data clean a.jsonl --drop duplicates --out FILE"),
             "{one}"
+        );
+        let spaces = repair(&config(serde_json::json!({"path": "my data/a.jsonl"})));
+        assert!(
+            spaces.contains("clean 'my data/a.jsonl' --drop"),
+            "{spaces}"
         );
         let two = repair(&config(
             serde_json::json!({"path": "a.jsonl", "val_path": "b.jsonl"}),

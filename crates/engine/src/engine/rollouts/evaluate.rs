@@ -1,4 +1,4 @@
-//! How well held-out prompts are answered: judged by the first of the rewards.
+//! How well held-out prompts are answered: judged by the first verifier among the rewards.
 
 use super::{Asked, Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};
@@ -7,6 +7,7 @@ use crate::engine::eval::measure::Extent;
 use crate::engine::roles::Models;
 use crate::metrics::Readings;
 use crate::rewards::Answer;
+use crate::rewards::verifier;
 use crate::wire::ExaminedExample;
 
 /// What an evaluation by answers found.
@@ -54,7 +55,8 @@ impl Rollouts {
         };
         let each = self.config().eval_answers;
         let k = std::iter::once(1).chain(self.config().pass_at.iter().copied().filter(|k| *k > 1));
-        let mut passes: Vec<(usize, f64)> = k.map(|k| (k, 0.0)).collect();
+        let judges = verifier(&self.spec.rewards).is_some();
+        let mut passes: Vec<(usize, f64)> = k.filter(|_| judges).map(|k| (k, 0.0)).collect();
         let (mut readings, mut examples, mut seen) = (Readings::default(), Vec::new(), 0);
         for i in 0..batches {
             let batch = match extent {
@@ -74,7 +76,8 @@ impl Rollouts {
             let scores = self.judge.score(&answers)?;
             let n = answers.len() as f64;
             seen += answers.len() / each;
-            for answers in scores.first().iter().flat_map(|s| s.values.chunks(each)) {
+            let judged = verifier(&self.spec.rewards).and_then(|i| scores.get(i));
+            for answers in judged.iter().flat_map(|s| s.values.chunks(each)) {
                 let right = answers.iter().filter(|score| **score >= 1.0).count();
                 passes
                     .iter_mut()

@@ -5,8 +5,8 @@ use super::{Rollout, Written, mean};
 pub use crate::methods::policy::{EVAL_REWARD, pass_at};
 use crate::methods::policy::{PASS_AT_1, sample_std};
 use crate::metrics::{Metric, Repeatable, metric};
-use crate::rewards::Scores;
 use crate::rewards::repetition::repeated;
+use crate::rewards::{Scores, verifier};
 use crate::spec::RunSpec;
 use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
 use Direction::{Higher, Lower, Neutral};
@@ -38,7 +38,7 @@ const CHARACTERS: usize = 240;
 /// Every metric of answers but those of single rewards. Names are TRL's where it has one.
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
-    metric(PASS, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first reward gives 1"),
+    metric(PASS, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
     metric(REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
     metric(EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
     metric(REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of rewards in a group, mean over groups (TRL)"),
@@ -59,8 +59,14 @@ pub const OF_ANSWERS: &[Metric] = &[
 
 /// Of answers and rewards of a spec.
 pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
-    let mut all: Vec<MetricInfo> = OF_ANSWERS.iter().map(Metric::info).collect();
-    let k = spec.rollout.pass_at.iter().filter(|k| **k > 1);
+    let judges = verifier(&spec.rewards).is_some();
+    let measured = |metric: &&Metric| judges || metric.id != PASS;
+    let mut all: Vec<MetricInfo> = OF_ANSWERS
+        .iter()
+        .filter(measured)
+        .map(Metric::info)
+        .collect();
+    let k = spec.rollout.pass_at.iter().filter(|k| judges && **k > 1);
     all.extend(k.map(|k| pass_at_k(&k.to_string())));
     for reward in &spec.rewards {
         all.extend(of_reward(&reward.name, reward.reward.program().is_some()));

@@ -5,6 +5,7 @@ use super::Judge;
 use crate::base::paths::is_yaml;
 use crate::base::text::one_line;
 use crate::methods;
+use crate::rewards::verifier;
 use crate::spec::{RunConfig, nearest};
 
 const PATH: &str = "eval.best_by";
@@ -40,7 +41,8 @@ pub(super) fn best_by(config: &RunConfig, judge: &mut Judge) {
 fn evaluated(config: &RunConfig) -> Vec<String> {
     let extra = config.eval.extra.iter().map(|set| set.name.as_str());
     let tasks = config.eval.tasks.iter().filter(|task| !is_yaml(task));
-    let mut all = methods::evaluated(&config.method, &config.rollout.pass_at, extra);
+    let ks = verifier(&config.rewards).map(|_| &*config.rollout.pass_at);
+    let mut all = methods::evaluated(&config.method, ks, extra);
     all.extend(tasks.map(|task| format!("eval/{task}")));
     all
 }
@@ -100,5 +102,9 @@ mod tests {
             loaded("ppo-demo", &[&word]).unwrap();
         }
         loaded("ppo-demo", &["eval.best_by=val/loss"]).unwrap_err();
+        // A score without a scale passes nobody.
+        let scores = "rewards=[{length: {}}]";
+        loaded("ppo-demo", &[scores, "eval.best_by=eval/pass@1"]).unwrap_err();
+        loaded("ppo-demo", &[scores, "eval.best_by=eval/reward"]).unwrap();
     }
 }

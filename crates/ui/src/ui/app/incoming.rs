@@ -273,6 +273,7 @@ impl App {
         };
         match result {
             Ok(opened) => {
+                self.making = None;
                 held.path = Some(opened.path.clone());
                 held.holder = opened.holder;
                 held.stage.clone_from(&opened.stage);
@@ -284,6 +285,7 @@ impl App {
             }
             Err(why) => {
                 held.link = LinkState::Ended(Some(why.clone()));
+                self.start_refused(slot, why);
                 Vec::new()
             }
         }

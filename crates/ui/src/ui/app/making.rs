@@ -2,9 +2,11 @@
 
 use super::App;
 use crate::advisor::wizard::{Answers, Context, Wizard};
+use crate::base::text::one_line;
 use crate::run::state::Level;
 use crate::spec::Draft;
 use crate::ui::effect::Effect;
+use crate::ui::msg::Slot;
 use crate::ui::overlays::{Editor, WizardScreen};
 
 impl App {
@@ -25,8 +27,9 @@ impl App {
 
     pub(super) fn start_spec(&mut self, name: String, yaml: String, force: bool) -> Vec<Effect> {
         // The editor may lie over the wizard that opened it; the run takes the screen from both.
-        self.overlays.clear();
+        let overlays = std::mem::take(&mut self.overlays);
         let (slot, mut effects) = self.hold(name.clone());
+        self.making = Some((slot, overlays));
         effects.push(Effect::StartSpec {
             slot,
             name,
@@ -34,5 +37,18 @@ impl App {
             force,
         });
         effects
+    }
+
+    /// What was being made is on the screen again: nothing that was typed is lost.
+    pub(super) fn start_refused(&mut self, slot: Slot, why: &str) {
+        let Some((_, overlays)) = self.making.take_if(|(made, _)| *made == slot) else {
+            return;
+        };
+        self.overlays.extend(overlays);
+        match self.overlays.last_mut() {
+            Some(overlay) => overlay.start_refused(why),
+            None => return,
+        }
+        self.toast(Level::Bad, &format!("not started: {}", one_line(why)));
     }
 }

@@ -96,6 +96,8 @@ pub struct App {
     /// The pane on the screen, as an index into `panes`.
     front: usize,
     overlays: Vec<Box<dyn Overlay>>,
+    /// The wizard or the editor whose run is being started: back on the screen if that is refused.
+    making: Option<(Slot, Vec<Box<dyn Overlay>>)>,
     /// What has the keyboard before it is there.
     opening: Option<Opening>,
     toasts: Toasts,
@@ -137,6 +139,7 @@ impl App {
             slots: Slots::default(),
             pending: Vec::new(),
             noticed: 0,
+            making: None,
             leaving: Leaving::No,
         };
         let mut effects = app.refresh();

@@ -151,6 +151,9 @@ pub trait Overlay: Debug {
         Reply::Stay
     }
 
+    /// The run that it started was refused: it is on the screen again.
+    fn start_refused(&mut self, _why: &str) {}
+
     /// A message that is not a key's or the mouse's; `None` where the overlay did not wait for it.
     fn incoming(&mut self, _msg: &Msg) -> Option<Reply> {
         None

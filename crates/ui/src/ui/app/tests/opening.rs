@@ -83,3 +83,34 @@ fn keys_for_an_editor_that_does_not_open_are_dropped() {
     assert_eq!(bench.effects, []);
     assert!(bench.picture(80, 24).contains("no such file"));
 }
+
+/// A start that is refused threw every edit away.
+#[test]
+fn a_start_that_is_refused_leads_back_to_the_editor_with_its_edits() {
+    let mut bench = Bench::new();
+    bench.app.ask(Effect::OpenEditor("quickstart".into()));
+    bench.msg(draft("quickstart"));
+    bench.press("/").write("max_steps").press("enter enter");
+    bench.press("ctrl-u").write("77").press("enter t");
+    let Some(Effect::StartSpec { slot, yaml, .. }) = bench.effects.last().cloned() else {
+        panic!("{:?}", bench.effects);
+    };
+    assert!(yaml.contains("77"), "{yaml}");
+    assert!(bench.app.overlays.is_empty());
+    bench.msg(Msg::Opened {
+        slot,
+        result: Err("train.from m does not exist".into()),
+    });
+    let picture = bench.picture(100, 30);
+    assert!(
+        picture.contains("not started: train.from m does not exist"),
+        "{picture}"
+    );
+    assert!(picture.contains("77"), "{picture}");
+    // Once: a run that is opened later and fails brings nothing back.
+    bench.press("esc esc esc").msg(Msg::Opened {
+        slot,
+        result: Err("gone".into()),
+    });
+    assert!(bench.app.overlays.is_empty());
+}

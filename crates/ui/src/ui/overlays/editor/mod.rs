@@ -351,6 +351,10 @@ fn closeness(place: &Place, query: &str) -> u8 {
 }
 
 impl Overlay for Editor {
+    fn start_refused(&mut self, why: &str) {
+        self.error = Some(format!("not started: {}", crate::base::text::one_line(why)));
+    }
+
     fn contexts(&self) -> &'static [Context] {
         match self.mode {
             Mode::SaveAs => PATH,
