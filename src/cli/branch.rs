@@ -7,6 +7,7 @@ use super::exit::Failure;
 use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
+use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
@@ -20,6 +21,8 @@ use std::path::Path;
 
 /// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
 const SHAPES: [&str; 5] = ["model", "adapter", "data.tokenizer", "method", "train.from"];
+/// What stands among these and shapes nothing.
+const SHAPELESS: &str = ".dropout";
 
 /// A branch that can be made.
 #[derive(Debug)]
@@ -92,15 +95,17 @@ impl Branch {
             // Another member, as a whole, not one of its settings.
             let optimizer = path.strip_prefix("optimizer.");
             let optimizer = optimizer.is_some_and(|member| !member.contains('.'));
-            SHAPES.iter().any(under) || optimizer
+            let shapes = SHAPES.iter().any(under) && !path.ends_with(SHAPELESS);
+            shapes || optimizer
         };
         let first = self.changes.iter().find(|(path, ..)| shaped(path));
         if let Some((path, was, is)) = first {
             let what =
                 format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
             let hint = format!(
-                "start a new run from its weights: llmtui train SPEC -s train.from={}",
-                shown(&from.path)
+                "start a new run from its weights: llmtui train {} -s {path}={is} -s train.from={}",
+                quoted(&shown(&self.parent.spec_path())),
+                quoted(&shown(&from.path))
             );
             return Err(Failure::yours(what, hint).into());
         }

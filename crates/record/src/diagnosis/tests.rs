@@ -346,7 +346,9 @@ fn overfitting_needs_both_signals_and_patience() {
     let found = over.found("overfitting").unwrap();
     assert_eq!(found.status, Status::Warn);
     assert!(
-        found.fix.contains("checkpoint near step 300"),
+        found
+            .fix
+            .starts_with("stop; -s eval.patience=3 saves each new best"),
         "{}",
         found.fix
     );

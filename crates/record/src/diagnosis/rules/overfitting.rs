@@ -58,15 +58,42 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Finding::warn(
                 signals,
                 "the model memorizes: gains on the training split no longer generalize",
-                format!(
-                    "stop and use the checkpoint near step {}; add data, or <dropout=0.1>",
-                    human::grouped(best)
-                ),
+                format!("{}; {}", kept(view, best), regularize(view)),
             )
             .at(format!("after step {}", human::grouped(best)))
         }
         None => Finding::pass(signal),
     })
+}
+
+/// The saved checkpoint nearest to the best evaluation; old ones are pruned, the best saved one is kept.
+fn kept(view: &View<'_>, best: u64) -> String {
+    let saved = view.state.checkpoints.iter().rev().find(|mark| mark.best);
+    match saved.map(|mark| mark.step) {
+        Some(step) if step == best => {
+            format!(
+                "stop and use the checkpoint of step {}",
+                human::grouped(step)
+            )
+        }
+        Some(step) => format!(
+            "stop and use the checkpoint of step {}, the best one that was saved (<eval.patience=3> saves each new best and stops by itself)",
+            human::grouped(step)
+        ),
+        None => "stop; <eval.patience=3> saves each new best and stops by itself".into(),
+    }
+}
+
+/// More of what the run has of it already; dropout above 0.3 hurts small models more than it helps.
+fn regularize(view: &View<'_>) -> String {
+    const MOST: f64 = 0.3;
+    let head = view.state.head.as_ref();
+    let now = head.and_then(|head| head.spec["model"]["dropout"].as_f64());
+    let now = now.unwrap_or(0.0);
+    match now < MOST - 1e-9 {
+        true => format!("add data, or <dropout={:.1}>", (now + 0.1).min(MOST)),
+        false => format!("add data, or train fewer steps: dropout is {now} already"),
+    }
 }
 
 /// The evaluations of the kind that was made most often.

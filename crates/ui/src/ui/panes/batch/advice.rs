@@ -4,7 +4,7 @@
 use super::{BatchPane, topic};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::grouped;
-use crate::run::state::Level;
+use crate::run::state::{CheckpointMark, Level};
 use crate::ui::effect::{BranchPlan, Effect};
 use crate::ui::msg::{Asked, Holder};
 use crate::ui::overlays::{Choice, Item, Picker};
@@ -15,6 +15,18 @@ use crate::wire::Command;
 
 /// What can change while a run trains.
 const LIVE: [&str; 2] = ["lr", "clip_norm"];
+
+/// Keys, or beginnings of them, of which a checkpoint holds what they were: a branch that begins at one cannot change them.
+const FROM_THE_START: [&str; 8] = [
+    "data.",
+    "model.",
+    "adapter.",
+    "method",
+    "seed",
+    "seq_len",
+    "tokenizer",
+    "train.from",
+];
 
 /// The list of what findings advise for the run on the screen.
 pub fn advice(held: &HeldRun, findings: &[Finding]) -> Vec<Request> {
@@ -51,7 +63,7 @@ fn add(items: &mut Vec<Item>, item: Item) {
 fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {
     let item = |title: String, word: String| Item {
         title,
-        detail: format!("{}: {}", finding.title, finding.cause),
+        detail: reason(finding),
         right: String::new(),
         choice: Choice::Answer(topic("advice"), Answer::Text(word)),
     };
@@ -70,11 +82,36 @@ fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {
     items
 }
 
+/// Why it is advised: its cause, or what was measured.
+fn reason(finding: &Finding) -> String {
+    let why = match finding.cause.is_empty() {
+        true => finding.evidence.to_string(),
+        false => finding.cause.clone(),
+    };
+    match why.is_empty() {
+        true => finding.title.clone(),
+        false => format!("{}: {why}", finding.title),
+    }
+}
+
+/// Whether a branch from a checkpoint could not take a setting, or would not feel it: a warm-up is over by then.
+fn needs_the_start(setting: &str) -> bool {
+    let key = setting.split('=').next().unwrap_or(setting);
+    let fixed = FROM_THE_START.iter().any(|begin| key.starts_with(begin));
+    key.contains("warmup") || fixed && !key.ends_with("dropout")
+}
+
 /// The steps that a branch with other settings can begin at, the likeliest first: the newest checkpoint from before what the
 /// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
 /// what a finding calls broken, or asks for from the first step on, begins anew.
 pub fn starts(held: &HeldRun, finding: &Finding) -> Vec<(&'static str, u64)> {
-    let marks = &held.state.checkpoints;
+    if finding.changes().iter().any(|setting| needs_the_start(setting)) {
+        return vec![("start", 0)];
+    }
+    // Old checkpoints are pruned: the log does not say when.
+    let folder = held.path.as_ref().filter(|path| path.is_dir());
+    let there = |mark: &CheckpointMark| folder.is_none_or(|run| run.join(&mark.path).is_dir());
+    let marks: Vec<&CheckpointMark> = held.state.checkpoints.iter().filter(|m| there(m)).collect();
     let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
     let open = || marks.iter().rev().filter(|mark| last == 0 || mark.step < last);
     // It may have seen only the end.

@@ -271,6 +271,10 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     // Dropout is fixed while a run trains.
     let opened = format!("{:?}", advice(held, &[finding("-s dropout=0.1")]));
     assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");
+    // Other data or another warm-up change nothing in the middle of a run.
+    for setting in ["-s data.val_fraction=0.2", "-s schedule.cosine.warmup_steps=12"] {
+        assert_eq!(starts(held, &finding(setting)), [("start", 0)], "{setting}");
+    }
     // The checkpoint of the last step leaves nothing to train, and what failed begins anew.
     held.state.head = Some(crate::run::state::Head {
         name: "x".into(),
