@@ -20,8 +20,9 @@ pub const CAUSE: Cause = Cause {
     run,
 };
 
-/// Times the run's rate.
-const FACTORS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
+/// Times the run's rate; those after the first [`USUAL`] only while no rate has moved the loss.
+const FACTORS: [f64; 8] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+const USUAL: usize = 5;
 /// Steps of each copy, at most, and those that it takes to say anything.
 const STEPS: u64 = 20;
 const ENOUGH: u64 = 4;
@@ -82,10 +83,13 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     if rate <= 0.0 {
         return Ok(Finding::not_applicable("the learning rate is 0"));
     }
-    let share = subject.budget / FACTORS.len() as u32;
+    let share = subject.budget / USUAL as u32;
     let mut steps = None;
     let mut after = Vec::new();
     for (at, factor) in FACTORS.iter().enumerate() {
+        if at >= USUAL && moved(mean(&before), &after) {
+            break;
+        }
         if at > 0 {
             state = begun(subject, from)?;
         }
@@ -226,6 +230,14 @@ fn gain(a: &[f64], b: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0).max(1.0) / n.max(1.0)).sqrt())
 }
 
+/// Whether some rate changed the held-out loss, for better or worse.
+fn moved(before: f64, after: &[Vec<f64>]) -> bool {
+    after.iter().any(|losses| {
+        let change = (mean(losses) - before).abs();
+        !change.is_finite() || change >= SHARE * before.abs()
+    })
+}
+
 fn judge(outcome: &Outcome) -> Finding {
     let means: Vec<f64> = outcome.after.iter().map(|losses| mean(losses)).collect();
     let told = FACTORS.iter().zip(&means).map(|(factor, loss)| {
@@ -253,7 +265,7 @@ fn judge(outcome: &Outcome) -> Finding {
         let broken = !mean(from).is_finite() && mean(to).is_finite();
         broken || gained > (ERRORS * error).max(SHARE * outcome.before.abs())
     };
-    let best = (0..FACTORS.len())
+    let best = (0..means.len())
         .filter(|at| means[*at].is_finite())
         .min_by(|a, b| means[*a].total_cmp(&means[*b]));
     let Some(best) = best else {
@@ -261,12 +273,19 @@ fn judge(outcome: &Outcome) -> Finding {
         return Finding::fail(evidence, cause, "check the data and train.precision");
     };
     if outcome.random && outcome.before - means[best] < SHARE * outcome.before {
-        let cause = "even ten times the learning rate changes nothing: it is far too low";
+        let most = FACTORS[means.len() - 1];
+        let cause =
+            format!("even {most} times the learning rate changes nothing: it is far too low");
         return Finding::warn(
             evidence,
             cause,
             "use the learning rate of a preset of this size, such as lr=1e-3",
         );
+    }
+    if !moved(outcome.before, &outcome.after) {
+        let words = format!("{evidence}: no rate moves it");
+        let fix = "look for more data, or other data: these weights have learned what they can from these";
+        return Finding::unknown(words, fix);
     }
     let better = clearly(&outcome.after[own], &outcome.after[best]);
     let suggested = human::number(FACTORS[best] * outcome.rate);

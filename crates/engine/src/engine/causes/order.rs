@@ -38,6 +38,12 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
             places.push(all.iter().sum::<f64>() / all.len() as f64);
         }
     }
+    // Rows that are packed of several texts do not say where these stood.
+    if places.is_empty() && n > 0 {
+        return Ok(Finding::not_applicable(
+            "rows are packed of several texts, which do not tell their places",
+        ));
+    }
     Ok(judge(&places))
 }
 

@@ -55,6 +55,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         second,
     ];
     let cause = "inputs of these units moved into the flat part of the activation: too large a step, or a disconnected block";
-    let fix = "lower the learning rate or lengthen the warm-up and restart from an earlier checkpoint; use an activation without a flat side (gelu, silu)";
+    let mut fix =
+        "lower the learning rate or lengthen the warm-up and restart from an earlier checkpoint"
+            .to_string();
+    let head = view.state.head.as_ref();
+    if head.is_some_and(|head| head.spec["model"]["mlp"].to_string().contains("relu")) {
+        fix.push_str("; use an activation without a flat side (gelu, silu)");
+    }
     Some(Finding::warn(signals, cause, fix))
 }

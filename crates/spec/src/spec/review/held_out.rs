@@ -26,7 +26,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     let few = subject.sizes.val_tokens.filter(|n| *n < FEW);
-    if let Some(tokens) = few.filter(|_| spec.method.on_policy().is_none()) {
+    // Losses over pairs and scores are means over examples.
+    if let Some(tokens) = few.filter(|_| spec.method.is_likelihood()) {
         let noise = 1.5 / (tokens.max(1) as f64).sqrt();
         // The split grows with its share, whatever the size of the data.
         let wanted = (share * 2.0 * FEW as f64 / tokens.max(1) as f64).min(MOST_SHARE);
