@@ -33,6 +33,9 @@ pub struct Branch {
     pub loaded: Loaded,
     /// What differs from the parent: path, its value, the new one.
     changes: Vec<(String, String, String)>,
+    /// Settings that `-s` names and that were changed by hand while the parent ran, with the value that its checkpoint keeps: the
+    /// branch takes its own.
+    by_hand: Vec<(&'static str, f64)>,
 }
 
 impl Branch {
@@ -76,11 +79,16 @@ impl Branch {
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
         loaded.asked = format!("{BRANCH_OF}{place}{sets}\n{body}");
         let changes = differences(&was, &loaded.spec.to_value());
+        let by_hand = match &from {
+            Some(from) => by_hand(from, &args.set)?,
+            None => Vec::new(),
+        };
         let branch = Branch {
             parent,
             from,
             loaded,
             changes,
+            by_hand,
         };
         branch.check()?;
         Ok(branch)
@@ -120,22 +128,6 @@ impl Branch {
             );
             let hint = format!("-s max_steps={}", from.step + max_steps.max(100));
             return Err(Failure::yours(what, hint).into());
-        }
-        // What was changed by hand while the parent ran lives on in its checkpoints.
-        let state = checkpoint::read_state(&from.path)
-            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
-        let by_hand = state.progress.adjustments;
-        for (key, value) in [("lr", by_hand.lr), ("clip_norm", by_hand.clip_norm)] {
-            let end = format!(".{key}");
-            if let Some(value) = value
-                && self.changes.iter().any(|(path, ..)| path.ends_with(&end))
-            {
-                let what =
-                    format!("{key} was tuned live to {value}, and the checkpoint keeps that");
-                let hint =
-                    format!("branch without -s {key}=…, then set it with t on the run's screen");
-                return Err(Failure::yours(what, hint).into());
-            }
         }
         Ok(())
     }
@@ -193,7 +185,12 @@ impl Branch {
             Some(from) => format!("branch of {parent} at step {}", grouped(from.step)),
             None => format!("{parent} again, from the start"),
         }];
-        if self.changes.is_empty() {
+        for (key, value) in &self.by_hand {
+            lines.push(format!(
+                "  {key} was set to {value} while {parent} ran; this branch takes that of -s"
+            ));
+        }
+        if self.changes.is_empty() && self.by_hand.is_empty() {
             lines.push("  no setting differs: it repeats its parent from there".into());
         }
         let width = self
@@ -224,9 +221,34 @@ impl Branch {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
+            if !self.by_hand.is_empty() {
+                let keys: Vec<&str> = self.by_hand.iter().map(|(key, _)| *key).collect();
+                checkpoint::forget_adjustments(&to, &keys).map_err(|e| disk(e.to_string()))?;
+            }
         }
         Ok(run)
     }
+}
+
+/// What was changed by hand while a run trained lives on in its checkpoints, unless the branch says otherwise.
+fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'static str, f64)>> {
+    let state = checkpoint::read_state(&from.path)
+        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+    let kept = state.progress.adjustments;
+    let all = [("lr", kept.lr), ("clip_norm", kept.clip_norm)];
+    let named = |key: &str| {
+        let keys = set.iter().filter_map(|word| word.split_once('='));
+        keys.map(|(path, _)| path.trim()).any(|path| {
+            path == key
+                || path
+                    .strip_suffix(key)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        })
+    };
+    let known = all
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
+    Ok(known.filter(|(key, _)| named(key)).collect())
 }
 
 /// The step that a run began at: that of the checkpoint it was branched from, else 0.

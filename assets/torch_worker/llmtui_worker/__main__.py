@@ -19,7 +19,8 @@ def classify(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}".lower()
     if of_the_compiler(error):
         return "version"
-    if "out of memory" in text or isinstance(error, MemoryError):
+    # The allocator of the processor says "can't allocate memory".
+    if "out of memory" in text or "allocate memory" in text or isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, (ImportError, AttributeError)):
         return "version"

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Consecutive connection failures without a single byte in between.
 const BREAKS: u32 = 5;
-/// Rounds of waiting for another process that downloads the same file.
+/// Rounds of waiting for another process that downloads the same file, and in which nothing arrives.
 const ROUNDS_FOR_OTHERS: u32 = 600;
 const CHUNK: usize = 1 << 18;
 
@@ -55,11 +55,17 @@ fn wait_for_lock(
     cache: &RepoCache,
     blob: &str,
 ) -> Result<Option<crate::base::files::Lock>, HubError> {
-    for _ in 0..ROUNDS_FOR_OTHERS {
+    let (_, partial) = cache.blob_paths(blob);
+    let arrived = || fs::metadata(&partial).map_or(0, |m| m.len());
+    let (mut idle, mut bytes) = (0, arrived());
+    while idle < ROUNDS_FOR_OTHERS {
         if let Some(lock) = cache.lock(blob)? {
             return Ok(Some(lock));
         }
         http.wait(0, None);
+        let now = arrived();
+        idle = if now == bytes { idle + 1 } else { 0 };
+        bytes = now;
     }
     // The lock holder is stuck. Writing anyway would interleave two downloads.
     Err(HubError::NotCached {

@@ -62,7 +62,9 @@ impl LostKind {
             LostKind::Killed => {
                 "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"
             }
-            LostKind::Hang => "the ranks' stacks are in their logs in the run's torch folder",
+            LostKind::Hang => {
+                "the ranks' stacks are in their logs in the run's torch folder; where they are only slow: engine.torch.patience=SECONDS"
+            }
             LostKind::Peers => "the logs in the run's torch folder show which rank failed first",
             LostKind::Bug => "the full error is in the rank's log in the run's torch folder",
             LostKind::Stopped => "",

@@ -17,12 +17,14 @@ pub mod fingerprint;
 pub mod flat;
 pub mod manifest;
 mod needed;
+mod readjust;
 pub mod store;
 
 pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
 pub use needed::{by_other_runs, is_needed, named_by};
+pub use readjust::forget_adjustments;
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;

@@ -169,6 +169,31 @@ fn adjustments_take_effect_at_the_next_step() {
     assert!(!clipped(&after(adjust("clip_norm", 0.0), &words)));
 }
 
+/// A branch with a rate of its own took that of its parent's hand.
+#[test]
+fn a_copy_of_a_checkpoint_forgets_what_was_changed_by_hand_and_stays_whole() {
+    let run = Run::new(&["checkpoint.every=4"]);
+    run.go_with(&mut |event, send, _| {
+        if let Event::Stepped { step: 2, .. } = event {
+            for (id, key) in [(1, "lr"), (2, "clip_norm")] {
+                let command = adjust(key, 0.5);
+                send.send(Request { id, command }).unwrap();
+            }
+        }
+    });
+    let folder = run.checkpoint(*run.kept().last().unwrap());
+    let kept = || {
+        checkpoint::read_state(&folder)
+            .unwrap()
+            .progress
+            .adjustments
+    };
+    assert_eq!((kept().lr, kept().clip_norm), (Some(0.5), Some(0.5)));
+    checkpoint::forget_adjustments(&folder, &["lr"]).unwrap();
+    assert_eq!((kept().lr, kept().clip_norm), (None, Some(0.5)));
+    checkpoint::Manifest::verify(&folder).unwrap();
+}
+
 #[test]
 fn an_empty_prompt_of_a_run_that_learns_texts_is_a_line_break() {
     let written = |prompt: &str| {
