@@ -28,15 +28,22 @@ pub struct Controlled {
 pub fn not_running(run: &RunDir, runs_dir: &Path) -> Failure {
     let command = |verb: &str| run_ref::command(verb, run.path(), runs_dir);
     let summary = index::summarize(run);
-    match summary.is_ok_and(|summary| summary.status == RunStatus::Finished) {
-        true => Failure::yours(
+    let finished = summary
+        .ok()
+        .filter(|summary| summary.status == RunStatus::Finished);
+    match finished.map(|summary| summary.has_steps_left()) {
+        Some(true) => Failure::yours(
+            format!("{} ended early, by eval.patience", run.folder()),
+            format!("go on: {}", command("train --resume")),
+        ),
+        Some(false) => Failure::yours(
             format!("{} has completed all its steps", run.folder()),
             format!(
                 "train it longer: {} -s max_steps=N",
                 command("train --resume")
             ),
         ),
-        false => Failure::yours(
+        None => Failure::yours(
             format!("{} is not running", run.folder()),
             command("resume"),
         ),

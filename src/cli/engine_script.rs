@@ -219,7 +219,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "train it longer: {} -s max_steps=N",
             command("train --resume")
         );
-        return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
+        return Err(Failure::yours(format!("{id} is complete"), hint).into());
     }
     Ok(Some(run))
 }

@@ -36,7 +36,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if run.is_alive() {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;
     } else {
-        if index::summarize(&run)?.status == RunStatus::Finished {
+        let summary = index::summarize(&run)?;
+        if summary.status == RunStatus::Finished && !summary.has_steps_left() {
             return Err(not_running(&run, &cx.runs_dir).into());
         }
         let options = EngineOptions {

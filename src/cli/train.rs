@@ -13,7 +13,7 @@ use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
 use crate::plan::start::new_run;
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus};
+use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::RunSpec;
 use crate::ui::What;
 
@@ -300,7 +300,11 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
     run_ref::restore(&run)?;
     let extension = Extension::plan(&run, &asked, cx)?;
-    let finished = || index::summarize(&run).is_ok_and(|run| run.status == RunStatus::Finished);
+    // One that ended early by its patience goes on where somebody asks for it by name.
+    let finished = || {
+        let over = |run: RunSummary| run.status == RunStatus::Finished && !run.has_steps_left();
+        index::summarize(&run).is_ok_and(over)
+    };
     if extension.is_none() && finished() {
         return Err(not_running(&run, &cx.runs_dir).into());
     }

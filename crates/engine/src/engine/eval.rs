@@ -52,7 +52,7 @@ impl RunContext<'_, '_> {
     pub(super) fn evaluate_now(
         &mut self,
         experience: &mut dyn Experience,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Option<NonFinite>, EngineError> {
         let step = self.step();
         let (extent, usual) = (self.extent(), self.usual_extent());
         self.port.enter(Phase::Evaluating, step);
@@ -63,28 +63,28 @@ impl RunContext<'_, '_> {
             let broken_off = &mut || port.stop_is_waiting();
             let mut pass = |extent| rollouts.evaluate(&mut self.state.models, extent, broken_off);
             let Some(found) = pass(extent)? else {
-                return Ok(());
+                return Ok(None);
             };
             let compared = match extent == usual {
                 true => found.values.clone(),
                 false => match pass(usual)? {
                     Some(compared) => compared.values,
-                    None => return Ok(()),
+                    None => return Ok(None),
                 },
             };
             let examples = rollouts.examples();
             self.answered(found, &compared, examples, begun);
-            return Ok(());
+            return Ok(None);
         }
         let Some((found, values)) = self.measured(extent)? else {
-            return Ok(());
+            return Ok(None);
         };
         // Other rows have another loss: the last evaluation competes on those that the ones before it read.
         let compared = match extent == usual {
             true => values.clone(),
             false => match self.measured(usual)? {
                 Some((_, compared)) => compared,
-                None => return Ok(()),
+                None => return Ok(None),
             },
         };
         self.state.progress.val_loss = Some(Num(found.loss));
@@ -103,14 +103,14 @@ impl RunContext<'_, '_> {
         if !found.loss.is_finite() {
             let lr = self.state.lr(self.spec);
             let (what, value) = ("the validation loss", found.loss);
-            return Err(self.fail_non_finite(&NonFinite {
+            return Ok(Some(NonFinite {
                 what,
                 value,
                 step,
                 lr,
             }));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The losses and readings of the validation split, and of the sets beside it; `None` where a stop broke it off.
@@ -230,26 +230,23 @@ impl RunContext<'_, '_> {
         progress.measured = Some(found);
     }
 
-    /// Says whether evaluations got no better for as long as the spec has patience for; asked after each.
-    pub(super) fn out_of_patience(&mut self) -> bool {
-        let (stale, step) = (self.state.progress.stale, self.step());
-        let out = self.spec.eval.patience.is_some_and(|most| stale >= most);
-        if out {
-            let best = self.state.progress.best.as_ref();
-            let best = best.map_or(String::new(), |b| {
-                let by = b.not_by_loss();
-                let by = by.map_or(String::new(), |words| format!(", {words}"));
-                format!("; the best is of step {}{by}", b.step)
-            });
-            let evaluations = match stale {
-                1 => "the last evaluation".to_string(),
-                n => format!("{n} evaluations in a row"),
-            };
-            let what = format!("{evaluations} brought no improvement{best}");
-            let hint = "a resume goes on, and asks again after its next evaluation; eval.patience says how many";
-            self.port.warn(step, "early_stop", what, hint);
-        }
-        out
+    /// Says that evaluations got no better for as long as the spec has patience for; asked after each.
+    pub(super) fn out_of_patience(&self) -> Option<String> {
+        let stale = self.state.progress.stale;
+        self.spec.eval.patience.filter(|most| stale >= *most)?;
+        let best = self.state.progress.best.as_ref();
+        let best = best.map_or(String::new(), |b| {
+            let by = b.not_by_loss();
+            let by = by.map_or(String::new(), |words| format!(", {words}"));
+            format!("; the best is of step {}{by}", b.step)
+        });
+        let evaluations = match stale {
+            1 => "the last evaluation".to_string(),
+            n => format!("{n} evaluations in a row"),
+        };
+        Some(format!(
+            "early stopping: {evaluations} brought no improvement{best}"
+        ))
     }
 
     /// The readings of an evaluation that its method has.

@@ -145,6 +145,8 @@ struct Summary {
     final_val_loss: Option<Num>,
     /// The best evaluation, its value over the whole split where that was measured at its step.
     best: Option<Best>,
+    /// Why the run is complete before its last step.
+    early: String,
 }
 
 /// Does the whole run on the calling thread: `Hello` is the first event and `Finished` the last, whatever happens in
@@ -175,7 +177,7 @@ pub fn run(
         in_pool(job, || train::begin(job, &mut port, &mut summary))
     }));
     let (outcome, message) = match result {
-        Ok(Ok(outcome)) => (outcome, String::new()),
+        Ok(Ok(outcome)) => (outcome, std::mem::take(&mut summary.early)),
         Ok(Err(error)) => (error.outcome(), error.to_string()),
         Err(panic) => match broken::starved(&*panic) {
             Some(why) => (Outcome::Starved, why),

@@ -11,7 +11,7 @@ use crate::data::Dataset;
 use crate::run::compare::settings;
 use crate::run::index::scan_events;
 use crate::spec::RunSpec;
-use crate::wire::Event;
+use crate::wire::{Best, Event};
 use serde_json::Value;
 use std::path::Path;
 
@@ -68,6 +68,14 @@ pub(super) fn resume(
         )),
         None => misfit(step, e, was, &job.spec),
     })?;
+    let stands = |best: &Best| store.stands(best.step);
+    let progress = &mut state.progress;
+    progress.best_saved = progress.best_saved.take().filter(stands);
+    if before.is_none() {
+        // Another run's checkpoint: what that run measured best is kept there, if anywhere.
+        progress.best = progress.best.take().filter(stands);
+        progress.stale = 0;
+    }
     if let Some(why) = other {
         port.warn(step, "data_changed", why, "continued because of --force");
     }

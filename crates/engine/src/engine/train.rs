@@ -157,7 +157,10 @@ impl Trainer<'_, '_> {
                     done.evaluated_at,
                 )
             {
-                self.cx.evaluate_now(self.stepper.experience())?;
+                if let Some(broken) = self.cx.evaluate_now(self.stepper.experience())? {
+                    self.rescue_or_fail(&broken)?;
+                    continue;
+                }
                 let broken_off = self.cx.state.progress.evaluated_at != Some(step);
                 if broken_off && self.cx.port.stop_is_waiting() {
                     // Done again at a resume.
@@ -166,8 +169,10 @@ impl Trainer<'_, '_> {
                     }
                     continue;
                 }
-                if step < max_steps && !broken_off && self.cx.out_of_patience() {
-                    return self.save_and_stop();
+                if step < max_steps && !broken_off && self.out_of_patience() {
+                    self.save_and_stop()?;
+                    self.forget_what_was_given_up();
+                    return Ok(Outcome::Completed);
                 }
             }
             if is_due(
@@ -184,7 +189,7 @@ impl Trainer<'_, '_> {
                 self.cx.spec.checkpoint.every.steps(max_steps),
                 max_steps,
                 saved_at,
-            ) || self.is_chosen() && saved_at != Some(step)
+            ) || self.is_chosen() && !self.checkpoints.knows_best(step)
             {
                 if let Some(broken) = self.cx.broken_weights()? {
                     self.rescue_or_fail(&broken)?;
@@ -222,6 +227,14 @@ impl Trainer<'_, '_> {
             self.spectra.emit(&mut self.cx);
             self.summarize();
         }
+    }
+
+    /// Whether the spec's patience is over: what is trained is complete, and `Finished` says why.
+    fn out_of_patience(&mut self) -> bool {
+        let why = self.cx.out_of_patience();
+        let over = why.is_some();
+        self.summary.early = why.unwrap_or_default();
+        over
     }
 
     /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.

@@ -38,6 +38,7 @@ pub const WEIGHT_STD: &str = "weight_std/layer";
 pub const ACT_RMS: &str = "act_rms/layer";
 pub const MARGINS: &str = "rewards/margins";
 pub const CHOSEN: &str = "rewards/chosen";
+pub const LOGPS_CHOSEN: &str = "logps/chosen";
 pub const REJECTED: &str = "rewards/rejected";
 pub const ACCURACIES: &str = "rewards/accuracies";
 pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";

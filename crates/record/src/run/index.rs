@@ -129,6 +129,11 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// Whether it ended before its last step: stopped, or early by `eval.patience`.
+    pub fn has_steps_left(&self) -> bool {
+        self.step < self.max_steps
+    }
+
     /// Its checks, its data, its spec or the machine ended it before it learned anything. One that lost its steps to a
     /// resume has readings all the same.
     pub fn failed_before_its_first_step(&self) -> bool {

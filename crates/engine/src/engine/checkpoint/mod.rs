@@ -250,6 +250,15 @@ impl Checkpoints {
         self.saved_at
     }
 
+    /// Whether the newest checkpoint is of this step and says that it is the best: an evaluation may have come after the save.
+    pub fn knows_best(&self, step: u64) -> bool {
+        let best = self
+            .saved
+            .as_ref()
+            .and_then(|saved| saved.best_saved.as_ref());
+        self.saved_at == Some(step) && best.is_some_and(|best| best.step == step)
+    }
+
     /// Saves and reports it; the run goes on where the disk does not take it, and the next checkpoint tries again.
     ///
     /// # Errors
@@ -423,6 +432,10 @@ impl Checkpoints {
             .map_err(|fault| EngineError::Setup(fault.to_string()))?;
         let folder = self.store.folder().join(name_of(step));
         load(&folder, &mut cx.state)?;
+        // The best of then may have been pruned since.
+        let stands = |best: &crate::wire::Best| self.store.stands(best.step);
+        let progress = &mut cx.state.progress;
+        progress.best_saved = progress.best_saved.take().filter(stands);
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
         if let Err(error) = self.store.discard_after(step) {

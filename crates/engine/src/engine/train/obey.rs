@@ -108,7 +108,9 @@ impl Trainer<'_, '_> {
     /// Patience counts scheduled evaluations: one in between can find a new best, and costs nothing where it finds none.
     fn obey_evaluate(&mut self) -> Result<(), EngineError> {
         let (step, spec, stale) = (self.cx.step(), self.cx.spec, self.cx.state.progress.stale);
-        self.cx.evaluate_now(self.stepper.experience())?;
+        if let Some(broken) = self.cx.evaluate_now(self.stepper.experience())? {
+            return self.rescue_or_fail(&broken);
+        }
         let max_steps = spec.train.max_steps;
         if !is_due(step, spec.eval.every.steps(max_steps), max_steps, None) {
             let progress = &mut self.cx.state.progress;

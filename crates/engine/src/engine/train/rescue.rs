@@ -27,7 +27,9 @@ impl Trainer<'_, '_> {
             broken.value,
             human::grouped(broken.step)
         );
-        if self.rescue(&why)? {
+        // Weights and evaluations show what the step before them did.
+        let done = broken.step <= self.cx.step();
+        if self.rescue(&why, done)? {
             return Ok(());
         }
         Err(self.cx.fail_non_finite(broken))
@@ -35,7 +37,7 @@ impl Trainer<'_, '_> {
 
     /// After a spike: a rescue, or on as before with a new idea of what is usual.
     pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
-        if !self.rescue(why)? {
+        if !self.rescue(why, false)? {
             self.cx.state.progress.guard.forget();
             let hint =
                 "no checkpoint before it is readable: checkpoint.every sets how often one is saved";
@@ -46,8 +48,8 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Whether it could be done.
-    fn rescue(&mut self, why: &str) -> Result<bool, EngineError> {
+    /// Whether it could be done. `done`: the last step is what broke, not the one that was begun.
+    fn rescue(&mut self, why: &str, done: bool) -> Result<bool, EngineError> {
         let (rescue, train) = (&self.cx.spec.rescue, &self.cx.spec.train);
         let left = self.cx.state.progress.clone();
         let settings = self.cx.state.settings(self.cx.spec);
@@ -59,9 +61,19 @@ impl Trainer<'_, '_> {
             self.forget_what_was_given_up();
             return Ok(false);
         };
-        let here = (left.step + 1, left.micro_step);
+        let (here, end) = match done && left.step > 0 {
+            true => {
+                let taken = train.accum(left.step) as u64;
+                let begun = left.micro_step.saturating_sub(taken);
+                ((left.step, begun), left.micro_step)
+            }
+            false => {
+                let end = left.micro_step + train.accum(left.step + 1) as u64;
+                ((left.step + 1, left.micro_step), end)
+            }
+        };
         let (from, first) = left.guard.since().unwrap_or(here);
-        let skipped = (first, left.micro_step + train.accum(left.step + 1) as u64);
+        let skipped = (first, end);
         let of_spec = self.cx.spec.optimizer.lr();
         let state = &mut self.cx.state;
         // A rate that was raised since the checkpoint is not what to halve; one that a rescue lowered is.
@@ -70,6 +82,8 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
+            // Of an average and the weights behind it, the weights go on.
+            state.show_average(false)?;
             state.reset_optimizer(self.cx.spec)?;
         }
         let progress = &mut state.progress;

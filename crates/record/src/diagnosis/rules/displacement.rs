@@ -11,12 +11,16 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "displacement",
         title: "chosen answers",
-        summary: "While margins rise, the reward of chosen answers stays above −3, or sinks by less than a twentieth in 100 steps.",
+        summary: "While margins rise, the reward of chosen answers stays above −3, or sinks by less than a twentieth in 100 steps; their log-probability is not five times lower than at the start.",
         source: "likelihood displacement: Razin et al. 2024, arXiv 2410.08847; the margin is a rule of thumb",
     },
     needs: &[metric::CHOSEN, metric::MARGINS],
     judge,
 };
+
+const CAUSE: &str = "likelihood displacement: chosen answers become less likely as well";
+const FIX: &str =
+    "a lower learning rate, a higher <beta>, or <rpo_alpha=1>, which holds on to chosen answers";
 
 const LOW: f64 = -3.0;
 /// Readings that count as "now", and steps before them that they are held against.
@@ -24,6 +28,10 @@ const NEWEST: usize = 20;
 const BEFORE: u64 = 100;
 /// A reward that sank by less than this share has settled.
 const SINKS: f64 = 0.05;
+/// Answers that cost so many times the nats of the start, and so many nats more, are lost, whatever beta and length are, and also
+/// after the fall.
+const TIMES: f64 = 5.0;
+const NATS: f64 = 10.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     view.state
@@ -35,7 +43,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         view.typical_of_last(metric::MARGINS, NEWEST)?,
     );
     let begun = view.opening(metric::MARGINS)?;
-    if chosen > LOW || margin <= begun || margin <= 0.0 {
+    if margin <= begun || margin <= 0.0 {
+        return None;
+    }
+    if let Some(signal) = lost(view) {
+        return Some(Finding::warn(vec![signal], CAUSE, FIX));
+    }
+    if chosen > LOW {
         return None;
     }
     // Where the run is younger than that, it came from nothing.
@@ -66,10 +80,21 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             format!("margin {}: rejected ones drop faster", number(margin)),
         ),
     ];
-    let cause = "likelihood displacement: chosen answers become less likely as well";
-    Some(Finding::warn(
-        signals,
-        cause,
-        "a lower learning rate, a higher <beta>, or <rpo_alpha=1>, which holds on to chosen answers",
-    ))
+    Some(Finding::warn(signals, CAUSE, FIX))
+}
+
+/// Log-probabilities of chosen answers then and now, where they fell by far.
+fn lost(view: &View<'_>) -> Option<Signal> {
+    let begun = view.opening(metric::LOGPS_CHOSEN)?;
+    let now = view.typical_of_last(metric::LOGPS_CHOSEN, NEWEST)?;
+    let fell = begun < 0.0 && now < TIMES * begun && now < begun - NATS;
+    fell.then(|| {
+        let number = human::number;
+        let text = format!(
+            "log-probability of chosen answers {} → {} nats",
+            number(begun),
+            number(now)
+        );
+        Signal::of(metric::LOGPS_CHOSEN, now, text).at(view.state.step)
+    })
 }

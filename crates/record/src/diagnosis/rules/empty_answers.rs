@@ -19,6 +19,7 @@ pub const RULE: Rule = Rule {
 
 /// Tokens, on average.
 const NOTHING: f64 = 1.5;
+const EMPTY: f64 = 1.05;
 const MOST: f64 = 0.5;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -29,13 +30,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let text = format!("mean length {length:.1} tokens");
     let signal = Signal::of(metric::ANSWER_LENGTH, length, text).at(view.state.step);
-    if length > NOTHING || spread.iter().any(|point| point.value > 0.0) {
+    // One answer of the last ones may differ; nothing at all is said where the mean is the end token alone.
+    let varies = spread.iter().any(|point| point.value > 0.0);
+    if length > NOTHING || varies && length > EMPTY {
         return Some(Finding::pass(vec![signal]));
     }
+    let of_last =
+        spread.iter().filter(|point| point.value > 0.0).count() as f64 / spread.len() as f64;
     let same = Signal::of(
         metric::REWARD_SPREAD,
-        0.0,
-        "rewards vary in 0 % of the last steps",
+        of_last,
+        format!("rewards vary in {:.0} % of the last steps", 100.0 * of_last),
     );
     let signals = vec![signal, same];
     let cut = view.typical(metric::CUT_ANSWERS).unwrap_or(0.0);

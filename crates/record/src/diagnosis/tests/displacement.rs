@@ -4,18 +4,24 @@ use super::*;
 
 /// Rewards of a DPO run whose chosen answers sink towards −3.5 within a hundred steps.
 fn sinking(to: u64) -> Tape {
+    with_logps(to, None)
+}
+
+/// The same with log-probabilities of chosen answers that fall by so many nats from −25.
+fn with_logps(to: u64, nats: Option<f64>) -> Tape {
     let mut tape = fresh();
     tape.begin("dpo", serde_json::json!({"method": {"dpo": {"beta": 0.1}}}));
     for step in 1..=to {
         let sunk = 1.0 - (-(step as f64 - 1.0) / 20.0).exp();
         let chosen = -3.5 * sunk + noise(step);
         let rejected = -5.0 * sunk;
-        let values = [
+        let mut values = vec![
             ("train/loss", 0.69 - 0.3 * sunk),
             ("rewards/chosen", chosen),
             ("rewards/rejected", rejected),
             ("rewards/margins", chosen - rejected),
         ];
+        values.extend(nats.map(|nats| ("logps/chosen", -25.0 - nats * sunk)));
         tape.step(step, &values);
     }
     tape
@@ -33,4 +39,13 @@ fn chosen_answers_that_sink_warn_until_they_have_settled() {
         "{fix}"
     );
     assert_eq!(sinking(400).found("displacement"), None);
+}
+
+/// Answers of a few tokens that lost all their sense: no rest makes that good.
+#[test]
+fn chosen_answers_that_are_lost_warn_also_after_they_have_settled() {
+    assert_eq!(with_logps(400, Some(60.0)).found("displacement"), None);
+    let found = with_logps(400, Some(200.0)).found("displacement").unwrap();
+    let said = found.evidence.to_string();
+    assert!(said.contains("log-probability of chosen answers"), "{said}");
 }

@@ -300,7 +300,9 @@ impl HomePane {
         vec![match selected.map(|run| (run.status, run)) {
             None => info("select a run that was stopped"),
             Some((RunStatus::Live, _)) => info(&keymap.fill("this run is live; {accept} opens it")),
-            Some((RunStatus::Finished, _)) => info("this run has completed all its steps"),
+            Some((RunStatus::Finished, run)) if !run.has_steps_left() => {
+                info("this run has completed all its steps")
+            }
             Some((_, run)) => Request::ResumeRun(run.path.clone()),
         }]
     }
