@@ -214,7 +214,9 @@ mod tests {
     fn fleet() -> Fleet {
         let host = |name: &str| Host {
             name: name.into(),
-            ..Host::here(Path::new("runs"))
+            place: Place::Here,
+            program: "llmtui".into(),
+            runs_dir: Some("runs".into()),
         };
         let mut fleet = Fleet::new(vec![host("a"), host("b")], UnixMillis(0));
         let said = [

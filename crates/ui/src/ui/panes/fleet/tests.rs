@@ -15,7 +15,8 @@ fn pane(around: &mut Around) -> FleetPane {
     let host = |name: &str, place: Place| Host {
         name: name.into(),
         place,
-        ..Host::here(Path::new("runs"))
+        program: "llmtui".into(),
+        runs_dir: Some("runs".into()),
     };
     let hosts = vec![host("here", Place::Here), host("lab", Place::Ssh("lab".into()))];
     let mut pane = FleetPane::default();
