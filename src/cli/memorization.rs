@@ -245,7 +245,10 @@ mod tests {
     #[test]
     fn what_lies_outside_its_band_is_told_with_what_to_do() {
         let normal = table(&set(0.4, 0.3), None);
-        assert!(normal.contains("no sign of training on the set"), "{normal}");
+        assert!(
+            normal.contains("no sign of training on the set"),
+            "{normal}"
+        );
         assert!(!normal.contains(texts::CODEC.advice), "{normal}");
         assert!(!normal.contains(texts::ZLIB.advice), "{normal}");
         let unsure = table(&set(0.7, 0.3), None);

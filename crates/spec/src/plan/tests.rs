@@ -201,13 +201,7 @@ enum Recompute {
 }
 
 /// `s·b·h·L·(10 + 24/t + 5·n_head·s/(h·t))`, the score term gone under selective recomputation, `2·s·b·h·L` under full.
-fn korthikanti_bytes(
-    arch: &Arch,
-    batch: u64,
-    seq_len: u64,
-    t: u64,
-    recompute: Recompute,
-) -> f64 {
+fn korthikanti_bytes(arch: &Arch, batch: u64, seq_len: u64, t: u64, recompute: Recompute) -> f64 {
     let sbhl = (seq_len * batch * arch.d_model() * arch.n_layer()) as f64;
     let t = t as f64;
     let scores = 5.0 * (arch.n_head() * seq_len) as f64 / (arch.d_model() as f64 * t);

@@ -8,6 +8,7 @@ use super::programs::Tester;
 use super::record::Record as Judged;
 use super::rewarded::{self, Rewarder};
 use super::summary;
+use crate::base::digest::hex;
 use crate::base::paths::expand_home;
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{Origin, ReadContext, SourceConfig, is_data_file, rows};
@@ -70,11 +71,6 @@ pub struct Prepared {
     pub(super) rewarder: Option<Rewarder>,
     /// Of everything that is asked: prompts, continuations, targets.
     pub digest: String,
-}
-
-/// SHA-256 in hex.
-pub(super) fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Task {
@@ -204,7 +200,7 @@ impl Task {
                 .iter()
                 .map(|p| pattern(p))
                 .collect::<Result<_, _>>()?,
-            digest: hex(hash),
+            digest: hex(&hash.finalize()),
             file: None,
             config,
         })
@@ -303,7 +299,7 @@ impl Task {
             hash.update(serde_json::to_string(item).unwrap_or_default());
         }
         Ok(Prepared {
-            digest: hex(hash),
+            digest: hex(&hash.finalize()),
             task: self,
             items,
             tester,
