@@ -187,7 +187,7 @@ impl HostState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use crate::fleet::Place;
 
     fn run(id: &str, status: &str, loss: f64, created: u64) -> News {
         News::Run {

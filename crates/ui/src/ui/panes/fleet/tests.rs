@@ -6,7 +6,6 @@ use crate::fleet::{Host, News, Run, Said};
 use crate::ui::panes::bench::Around;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use std::path::Path;
 
 const NOW: UnixMillis = UnixMillis(10_000_000);
 
