@@ -140,7 +140,8 @@ fn facts_of_a_run_come_from_its_log() {
     for line in text.lines() {
         state.apply(&llmtui::wire::decode_envelope(line).unwrap());
     }
-    let page = llmtui::guide::of_rule("diverged").unwrap();
+    let mut pages = llmtui::guide::pages().into_iter();
+    let page = pages.find(|p| p.rules.contains(&"diverged")).unwrap();
     let subject = Subject {
         run: Some(&state),
         ..Subject::default()

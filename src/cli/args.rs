@@ -1,6 +1,7 @@
 //! Arguments shared by several subcommands.
 
 use super::{Context, exit::Failure, run_ref};
+use crate::base::near::nearest;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::pipeline;
@@ -72,7 +73,7 @@ fn mistyped_pipeline(word: &str, sources: &SpecSources) -> Option<Failure> {
     let presets = spec::presets(sources);
     let presets = presets.iter().map(|preset| preset.name.as_str());
     // Of equals the first: a preset.
-    let near = spec::nearest(word, presets.chain(pipelines.keys().map(String::as_str)))?;
+    let near = nearest(word, presets.chain(pipelines.keys().map(String::as_str)))?;
     let is_pipeline = pipelines.contains_key(near) && spec::preset_text(near, sources).is_none();
     is_pipeline.then(|| {
         let what = format!("no preset and no pipeline is called `{}`", one_line(word));

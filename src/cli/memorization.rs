@@ -6,6 +6,7 @@ use crate::base::stats::median;
 use crate::base::text::{one_line, shown};
 use crate::engine::export::Source;
 use crate::engine::memorization::{Known, Text, auc, codec, measure};
+use crate::metrics::{Metric, texts};
 use crate::models::Parts;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -138,56 +139,123 @@ fn value(args: &Args, set: &Set, control: Option<&Set>) -> serde_json::Value {
     })
 }
 
-fn table(set: &Set, control: Option<&Set>) -> String {
-    let mut text = String::new();
+/// A row of the table.
+struct Row {
+    metric: &'static Metric,
+    value: Option<f64>,
+    /// The value with its error.
+    shown: String,
+    /// What it says.
+    words: String,
+}
+
+fn rows(set: &Set, control: Option<&Set>) -> Vec<Row> {
     let (zlib_auc, min_k_auc) = separation(set, control);
-    let shown = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.3}"));
-    let said = |auc: Option<f64>| match auc {
-        None => "add --control FILE for a comparison".to_string(),
-        Some(x) if x > 0.8 => {
+    let number = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.3}"));
+    let row = |metric: &&'static Metric| {
+        let (value, shown, words) = match metric.id {
+            id if id == texts::CODEC.id => {
+                let (share, error) = set.codec?;
+                let words = match share {
+                    x if metric.judge(x).is_some() => "outside its band: see below".into(),
+                    x if x > texts::CODEC_UNSURE => {
+                        "0.6 to 0.8: compare with other models and other sets".into()
+                    }
+                    _ => "context helps, or has no effect: no sign of training on the set".into(),
+                };
+                (Some(share), format!("{share:.2} ± {error:.2}"), words)
+            }
+            id if id == texts::ZLIB.id => {
+                let words = match set.zlib.is_empty() {
+                    true => "needs texts of at least 500 bytes".into(),
+                    false => separated(zlib_auc),
+                };
+                (median(&set.zlib), number(median(&set.zlib)), words)
+            }
+            _ => {
+                let value = median(&set.min_k);
+                (value, number(value), separated(min_k_auc))
+            }
+        };
+        Some(Row {
+            metric,
+            value,
+            shown,
+            words,
+        })
+    };
+    texts::OF_TEXTS.iter().filter_map(row).collect()
+}
+
+/// What the separation from the control says.
+fn separated(auc: Option<f64>) -> String {
+    match auc {
+        None => "add --control FILE for a comparison".into(),
+        Some(x) if x > texts::AUC_MANY => {
             format!("AUC {x:.2} against the control: strong memorization (above 0.8)")
         }
-        Some(x) if x > 0.6 => {
+        Some(x) if x > texts::AUC_SOME => {
             format!("AUC {x:.2} against the control: some memorization (above 0.6)")
         }
         Some(x) => format!("AUC {x:.2} against the control: no better than chance"),
-    };
+    }
+}
+
+fn table(set: &Set, control: Option<&Set>) -> String {
+    let mut text = String::new();
     let n = set.known.len();
     let _ = writeln!(
         text,
         "{n} texts{}\n",
         control.map_or(String::new(), |c| format!(", {} of control", c.known.len()))
     );
-    if let Some((share, error)) = set.codec {
-        let words = match share {
-            x if x > 0.8 => "above 0.8: the model was trained on this set or on very similar texts",
-            x if x > 0.6 => "0.6 to 0.8: compare with other models and other sets",
-            _ => "context helps, or has no effect: no sign of training on the set",
-        };
-        let _ = writeln!(text, "CoDeC score        {share:.2} ± {error:.2}  {words}");
+    let rows = rows(set, control);
+    let width = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let title = width(&|row| row.metric.title.chars().count());
+    let shown = width(&|row| row.shown.chars().count());
+    for row in &rows {
+        let _ = writeln!(
+            text,
+            "{:<title$}  {:<shown$}  {}",
+            row.metric.title, row.shown, row.words
+        );
     }
-    match set.zlib.is_empty() {
-        true => {
-            let _ = writeln!(
-                text,
-                "zlib ratio         –            needs texts of at least 500 bytes"
-            );
-        }
-        false => {
-            let _ = writeln!(
-                text,
-                "zlib ratio         {}        {}",
-                shown(median(&set.zlib)),
-                said(zlib_auc)
-            );
+    for row in &rows {
+        if let Some(advice) = row.value.and_then(|x| row.metric.judge(x)) {
+            let _ = writeln!(text, "\n{}: {advice}", row.metric.title);
         }
     }
-    let _ = writeln!(
-        text,
-        "Min-20 % prob      {}       {}",
-        shown(median(&set.min_k)),
-        said(min_k_auc)
-    );
     text.push_str("\nDefinitions, bands and sources: docs/metrics.md\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(codec: f64, zlib: f64) -> Set {
+        Set {
+            known: Vec::new(),
+            codec: Some((codec, 0.01)),
+            zlib: vec![zlib],
+            min_k: vec![-2.0],
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_its_band_is_told_with_what_to_do() {
+        let normal = table(&set(0.4, 0.3), None);
+        assert!(
+            normal.contains("no sign of training on the set"),
+            "{normal}"
+        );
+        assert!(!normal.contains(texts::CODEC.advice), "{normal}");
+        assert!(!normal.contains(texts::ZLIB.advice), "{normal}");
+        let unsure = table(&set(0.7, 0.3), None);
+        assert!(unsure.contains("0.6 to 0.8: compare"), "{unsure}");
+        let known = table(&set(0.9, 0.04), Some(&set(0.4, 0.3)));
+        assert!(known.contains(texts::CODEC.advice), "{known}");
+        assert!(known.contains(texts::ZLIB.advice), "{known}");
+        assert!(known.contains("strong memorization"), "{known}");
+    }
 }

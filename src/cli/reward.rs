@@ -4,6 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::out::json_line;
 use crate::base::files::read_plain_text;
+use crate::base::stats;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::rewards::{Answer, Judge, NO_REFERENCE, Reference, Scores, WeightedReward};
@@ -170,14 +171,11 @@ fn three(x: f64) -> String {
 
 /// (mean, standard deviation, share of zeros)
 fn summary(values: &[f64]) -> (f64, f64, f64) {
-    let n = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / n;
     let zeros = values.iter().filter(|x| **x == 0.0).count();
-    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
     (
-        plain(mean),
-        (squares / (n - 1.0).max(1.0)).sqrt(),
-        zeros as f64 / n,
+        plain(stats::mean(values.iter().copied()).unwrap_or_default()),
+        stats::sample_std(values),
+        zeros as f64 / values.len().max(1) as f64,
     )
 }
 

@@ -21,6 +21,7 @@ use crate::engine::memorization::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -327,7 +328,8 @@ fn first_token(renderer: &Renderer) -> Option<String> {
     (plain.first() != Some(&first)).then(|| renderer.tokenizer().token(first))?
 }
 
-/// How often the first of two answers is more probable: as a whole, and per token; and how often it is the longer one.
+/// How often the first of two answers is more probable: as a whole, and per token; and how often it is the longer one, ties
+/// counting half.
 fn ranked(scored: &[ScoredText]) -> Option<[f64; 3]> {
     let pairs: Vec<&[ScoredText]> = scored.chunks_exact(2).collect();
     if scored.iter().all(|text| text.label != "chosen") || pairs.is_empty() {
@@ -344,8 +346,24 @@ fn ranked(scored: &[ScoredText]) -> Option<[f64; 3]> {
     Some([
         share(&|a, b| a.logp() > b.logp()),
         share(&|a, b| per_token(a) > per_token(b)),
-        share(&|a, b| a.logps.len() > b.logps.len()),
+        longer_share(
+            pairs
+                .iter()
+                .map(|pair| (pair[0].logps.len(), pair[1].logps.len())),
+        ),
     ])
+}
+
+/// The share of pairs whose first answer has more tokens than the second, ties counting half, as in the metric
+/// `rewards/length_accuracies`.
+fn longer_share(lengths: impl ExactSizeIterator<Item = (usize, usize)>) -> f64 {
+    let n = lengths.len().max(1) as f64;
+    let points = lengths.map(|(first, second)| match first.cmp(&second) {
+        Ordering::Greater => 1.0,
+        Ordering::Equal => 0.5,
+        Ordering::Less => 0.0,
+    });
+    points.sum::<f64>() / n
 }
 
 fn total(scored: &[ScoredText]) -> (usize, usize, f64) {
@@ -456,6 +474,15 @@ mod tests {
                 "vocab": vocab, "merges": [["▁", "a"], ["▁", "b"]]},
         });
         Tokenizer::from_json(&json.to_string()).unwrap()
+    }
+
+    #[test]
+    fn answers_of_one_length_count_half() {
+        assert_eq!(
+            longer_share([(3, 2), (2, 2), (1, 2), (2, 2)].into_iter()),
+            0.5
+        );
+        assert_eq!(longer_share([(2, 2)].into_iter()), 0.5);
     }
 
     #[test]

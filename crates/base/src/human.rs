@@ -59,6 +59,37 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
+/// Eight heights of a [`sparkline`], lowest first.
+pub const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// One row of marks for all `values`, neighbours averaged where there are more than `width`, scaled to their own range: a flat
+/// curve has middle height, what is not finite is a blank.
+pub fn sparkline(values: &[f64], width: usize, levels: &[&str; 8]) -> String {
+    let n = values.len().min(width);
+    let part = |i: usize| &values[i * values.len() / n..(i + 1) * values.len() / n];
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let shown: Vec<f64> = (0..n).map(|i| mean(part(i))).collect();
+    let finite = || shown.iter().copied().filter(|x| x.is_finite());
+    let (low, high) = finite().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+    let span = high - low;
+    shown
+        .iter()
+        .map(|x| match x {
+            x if !x.is_finite() => " ",
+            _ if span <= 0.0 => levels[3],
+            x => levels[(((x - low) / span) * 7.0).round().clamp(0.0, 7.0) as usize],
+        })
+        .collect()
+}
+
+/// A reward in few characters: most are 0 or 1. Without the sign of a negative zero.
+pub fn reward(x: f64) -> String {
+    match x.fract() == 0.0 {
+        true => format!("{:.0}", x + 0.0),
+        false => format!("{x:.2}"),
+    }
+}
+
 /// `0:38`, `12:05`, `3:20:00`, `2d 4h`
 pub fn duration(d: Duration) -> String {
     let s = d.as_secs();
@@ -179,6 +210,25 @@ pub fn with_error(value: f64, stderr: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sparklines_scale_and_keep_gaps() {
+        let line = |values: &[f64], width| sparkline(values, width, &BARS);
+        assert_eq!(line(&[4.0, f64::NAN, 3.0, 2.0], 4), "█ ▅▁");
+        assert_eq!(line(&[1.0, 1.0], 9), "▄▄");
+        assert_eq!(line(&[], 9), "");
+        // The whole of a curve in few columns, not its end.
+        assert_eq!(line(&[9.0, 9.0, 2.0, 2.0, 1.0, 1.0], 3), "█▂▁");
+        assert_eq!(line(&[1.0], 0), "");
+    }
+
+    #[test]
+    fn rewards_are_short() {
+        assert_eq!(
+            (reward(1.0), reward(-0.0), reward(-0.25)),
+            ("1".into(), "0".into(), "-0.25".into())
+        );
+    }
 
     #[test]
     fn shapes() {

@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod digest;
 pub mod every;
 pub mod files;
 pub mod finding;
@@ -9,6 +10,7 @@ pub mod human;
 pub mod json;
 pub mod last_words;
 pub mod mapped;
+pub mod near;
 pub mod num;
 pub mod paths;
 pub mod place;

@@ -3,6 +3,14 @@
 //! A draw is a pure function of (seed, stream, step, lane, position), so a resumed run needs no saved generator state
 //! and streams never interfere.
 
+/// The finaliser of SplitMix64 (Steele et al. 2014): a bijection of 64-bit numbers that hides every pattern. A hash, no
+/// generator: random numbers come from [`Rng`].
+pub fn mix64(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 /// The purpose of the numbers. The discriminants are part of the checkpoint contract: never renumber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -177,6 +185,14 @@ mod tests {
     use super::*;
 
     /// Known answers of the Random123 distribution (kat_vectors, philox4x32 10 rounds).
+    #[test]
+    fn mix64_finishes_splitmix64() {
+        // The first numbers of SplitMix64 with seed 0.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        assert_eq!(mix64(STEP), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix64(STEP.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
+    }
+
     #[test]
     fn philox_known_answers() {
         assert_eq!(

@@ -36,6 +36,39 @@ impl Ema {
     }
 }
 
+/// The arithmetic mean; `None` of nothing. What is not finite makes it so.
+pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values
+        .into_iter()
+        .fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
+    (n > 0.0).then(|| sum / n)
+}
+
+/// Sum of squared deviations from the mean of `values`.
+fn squares(values: &[f64]) -> f64 {
+    let mean = mean(values.iter().copied()).unwrap_or(0.0);
+    values.iter().map(|x| (x - mean).powi(2)).sum()
+}
+
+/// Standard deviation of a sample, n − 1 below; 0 for fewer than two.
+pub fn sample_std(values: &[f64]) -> f64 {
+    match values.len() {
+        0 | 1 => 0.0,
+        n => (squares(values) / (n as f64 - 1.0)).sqrt(),
+    }
+}
+
+/// Standard error of the mean of a sample: its deviation over √n; `None` for fewer than two.
+pub fn stderr_of_mean(values: &[f64]) -> Option<f64> {
+    let n = values.len() as f64;
+    (values.len() > 1).then(|| (squares(values) / (n - 1.0) / n).sqrt())
+}
+
+/// Standard deviation of a whole population, √(1/n Σ (x − x̄)²); `None` for fewer than two.
+pub fn population_std(values: &[f64]) -> Option<f64> {
+    (values.len() > 1).then(|| (squares(values) / values.len() as f64).sqrt())
+}
+
 /// The median; `None` if there is no finite value.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
@@ -119,6 +152,24 @@ fn bends(points: &[Weighted]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn means_and_deviations_by_hand() {
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert_eq!(mean(values), Some(5.0));
+        assert_eq!(mean([]), None);
+        assert_eq!(population_std(&values), Some(2.0));
+        assert_eq!(sample_std(&values), (32.0f64 / 7.0).sqrt());
+        assert_eq!(stderr_of_mean(&values), Some((32.0f64 / 7.0 / 8.0).sqrt()));
+        assert_eq!(
+            (
+                sample_std(&[3.0]),
+                stderr_of_mean(&[3.0]),
+                population_std(&[3.0])
+            ),
+            (0.0, None, None)
+        );
+    }
 
     #[test]
     fn ema_is_unbiased_from_the_first_value() {

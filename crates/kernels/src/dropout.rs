@@ -137,17 +137,6 @@ pub fn draw_mask(drop: &Dropout, width: usize, mask: &mut [f32]) {
     });
 }
 
-/// `x` (rows, `width`) ← `x` with the dropout whose mask was drawn: to the bit what [`apply`] gives.
-pub fn apply_mask(drop: &Dropout, width: usize, mask: &[f32], x: &mut [f32]) {
-    let words = mask_words(width);
-    threads::rows1(x, width, width, |first, x| {
-        let masks = mask[first * words..].chunks_exact(words);
-        for (x, mask) in x.chunks_exact_mut(width).zip(masks) {
-            multiply(mask, drop.scale(), x);
-        }
-    });
-}
-
 /// `y` (rows, `width`) = dropout(`x`) by its mask.
 pub fn copy_masked(drop: &Dropout, width: usize, mask: &[f32], x: &[f32], y: &mut [f32]) {
     let words = mask_words(width);
@@ -258,18 +247,6 @@ fn factor(bits: u32, i: usize, scale: u32) -> f32 {
 }
 
 multiversion! {
-    fn multiply(mask: &[f32], scale: f32, x: &mut [f32]) {
-        let scale = scale.to_bits();
-        for (x, word) in x.chunks_mut(WORD).zip(mask) {
-            let bits = word.to_bits();
-            for (i, x) in x.iter_mut().enumerate() {
-                *x *= factor(bits, i, scale);
-            }
-        }
-    }
-}
-
-multiversion! {
     fn copy_multiplied(mask: &[f32], scale: f32, x: &[f32], y: &mut [f32]) {
         let scale = scale.to_bits();
         for ((y, x), word) in y.chunks_mut(WORD).zip(x.chunks(WORD)).zip(mask) {
@@ -372,10 +349,8 @@ mod tests {
             let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             let mut mask = vec![0.0; rows * mask_words(width)];
             draw_mask(&DROPOUT, width, &mut mask);
-            let (mut again, mut drawn) = (x.clone(), x.clone());
+            let mut again = x.clone();
             apply(&DROPOUT, width, &mut again);
-            apply_mask(&DROPOUT, width, &mask, &mut drawn);
-            assert_eq!(bits(&drawn), bits(&again), "{rows} x {width}");
             let mut copied = vec![9.0; x.len()];
             copy_masked(&DROPOUT, width, &mask, &x, &mut copied);
             assert_eq!(bits(&copied), bits(&again), "{rows} x {width}");

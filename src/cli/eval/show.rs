@@ -100,82 +100,18 @@ fn usual(metric: &str) -> &'static str {
 }
 
 pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> String {
-    let mut out = String::new();
+    let mut out = heading(args, models);
     let all: Vec<Vec<Summary>> = models
         .iter()
         .map(|model| summaries(model, prepared))
         .collect();
-    for (letter, model) in ('A'..).zip(models) {
-        let mark = match models.len() {
-            1 => String::new(),
-            _ => format!("{letter}  "),
-        };
-        let _ = write!(out, "{mark}{}  {}", model.name, &model.fingerprint[..8]);
-        let _ = match &model.begins_with {
-            Some(words) => writeln!(out, "  ({})", one_line(words)),
-            None if args.answers.is_some() => writeln!(out, "  (answers of a file)"),
-            None => writeln!(out, "  (all from an earlier evaluation)"),
-        };
-    }
     let mut metrics: Vec<String> = Vec::new();
-    for (at, first) in all[0].iter().enumerate() {
-        let shots = match first.shots {
-            0 => String::new(),
-            n => format!(", {n} worked examples"),
-        };
-        let _ = writeln!(
-            out,
-            "\n{} v{}  {}{shots}",
-            first.task,
-            first.version,
-            human::counted(first.items as u64, "item")
-        );
-        let shown = first
-            .readings
-            .iter()
-            .filter(|r| args.groups || r.group.is_none());
-        for reading in shown {
+    for at in 0..all[0].len() {
+        out += &task_table(args, models, &all, at);
+        for reading in shown_readings(args, &all[0][at]) {
             if !metrics.contains(&reading.metric) {
                 metrics.push(reading.metric.clone());
             }
-            let group = reading
-                .group
-                .as_deref()
-                .map_or(String::new(), |g| format!(" {}", one_line(g)));
-            let stands = reading.metric == first.headline && reading.group.is_none();
-            let mark = if stands { "*" } else { " " };
-            let width = if args.groups { 48 } else { 24 };
-            let _ = write!(
-                out,
-                " {mark} {:<width$}",
-                format!("{}{group}", reading.metric)
-            );
-            for summaries in &all {
-                let same = |r: &&Reading| r.metric == reading.metric && r.group == reading.group;
-                let found = summaries[at].readings.iter().find(same);
-                let _ = write!(
-                    out,
-                    "  {:>18}",
-                    found.map_or_else(|| "–".into(), |r| human::with_error(r.value, r.stderr))
-                );
-            }
-            out.push('\n');
-        }
-        for (letter, found) in ('B'..).zip(comparisons(models, first, at)) {
-            if let Some(found) = found {
-                out += &difference(letter, &found);
-            }
-        }
-        let cut = all
-            .iter()
-            .map(|summaries| summaries[at].cut)
-            .max()
-            .unwrap_or(0);
-        if cut > 0 {
-            let _ = writeln!(
-                out,
-                "   {cut} prompts exceeded the context and were truncated at the start"
-            );
         }
     }
     out.push('\n');
@@ -190,6 +126,88 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
             None => folder(models),
         }
     );
+    out
+}
+
+/// The models, each with how its prompts begin.
+fn heading(args: &Args, models: &[Asked]) -> String {
+    let mut out = String::new();
+    for (letter, model) in ('A'..).zip(models) {
+        let mark = match models.len() {
+            1 => String::new(),
+            _ => format!("{letter}  "),
+        };
+        let _ = write!(out, "{mark}{}  {}", model.name, &model.fingerprint[..8]);
+        let _ = match &model.begins_with {
+            Some(words) => writeln!(out, "  ({})", one_line(words)),
+            None if args.answers.is_some() => writeln!(out, "  (answers of a file)"),
+            None => writeln!(out, "  (all from an earlier evaluation)"),
+        };
+    }
+    out
+}
+
+fn shown_readings<'a>(args: &Args, summary: &'a Summary) -> impl Iterator<Item = &'a Reading> {
+    let groups = args.groups;
+    let readings = summary.readings.iter();
+    readings.filter(move |r| groups || r.group.is_none())
+}
+
+/// The task at this place: a row a reading with a column a model, the differences from the first model, and what was cut.
+fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) -> String {
+    let mut out = String::new();
+    let first = &all[0][at];
+    let shots = match first.shots {
+        0 => String::new(),
+        n => format!(", {n} worked examples"),
+    };
+    let _ = writeln!(
+        out,
+        "\n{} v{}  {}{shots}",
+        first.task,
+        first.version,
+        human::counted(first.items as u64, "item")
+    );
+    for reading in shown_readings(args, first) {
+        let group = reading
+            .group
+            .as_deref()
+            .map_or(String::new(), |g| format!(" {}", one_line(g)));
+        let stands = reading.metric == first.headline && reading.group.is_none();
+        let mark = if stands { "*" } else { " " };
+        let width = if args.groups { 48 } else { 24 };
+        let _ = write!(
+            out,
+            " {mark} {:<width$}",
+            format!("{}{group}", reading.metric)
+        );
+        for summaries in all {
+            let same = |r: &&Reading| r.metric == reading.metric && r.group == reading.group;
+            let found = summaries[at].readings.iter().find(same);
+            let _ = write!(
+                out,
+                "  {:>18}",
+                found.map_or_else(|| "–".into(), |r| human::with_error(r.value, r.stderr))
+            );
+        }
+        out.push('\n');
+    }
+    for (letter, found) in ('B'..).zip(comparisons(models, first, at)) {
+        if let Some(found) = found {
+            out += &difference(letter, &found);
+        }
+    }
+    let cut = all
+        .iter()
+        .map(|summaries| summaries[at].cut)
+        .max()
+        .unwrap_or(0);
+    if cut > 0 {
+        let _ = writeln!(
+            out,
+            "   {cut} prompts exceeded the context and were truncated at the start"
+        );
+    }
     out
 }
 

@@ -1,12 +1,13 @@
 //! Stages that do not train, checked before the first one begins: their subcommands would refuse the same values after hours.
 
+use crate::base::near::nearest;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export};
 use crate::engine::export::{ExportError, PEFT};
 use crate::pipeline::{Export, Pipeline, TrainTokenizer, Work};
-use crate::spec::{self, nearest};
+use crate::spec;
 use crate::tasks;
 use std::collections::HashMap;
 

@@ -8,6 +8,7 @@ use super::{
     model_ref, run_ref,
 };
 use crate::base::clock::Clock;
+use crate::base::near::nearest;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::methods::ReferenceChoice;
@@ -25,7 +26,6 @@ use crate::plan::solve::what_fits;
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
 use crate::run::{RunDir, index};
-use crate::spec::nearest;
 use crate::wire::Event;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -240,7 +240,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         },
         human::seconds(run.seconds),
         human::age(now.since(run.created)),
-        sparkline(&run.curve, utf8),
+        curve(&run.curve, utf8),
         changed(run),
     ]
 }
@@ -248,22 +248,10 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
 /// Columns of a curve.
 const CURVE: usize = 12;
 
-/// A sparkline of eight heights between the minimum and the maximum of the whole curve; longer curves are averaged. In ASCII the
-/// heights are marks of more and more ink.
-fn sparkline(curve: &[f64], utf8: bool) -> String {
-    let part = curve.len().div_ceil(CURVE).max(1);
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let curve: Vec<f64> = curve.chunks(part).map(mean).collect();
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    const INK: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
-    let bars = if utf8 { BARS } else { INK };
-    let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let span = (high - low).max(f64::MIN_POSITIVE);
-    curve
-        .iter()
-        .map(|x| bars[(((x - low) / span * 7.0).round() as usize).min(7)])
-        .collect()
+/// A curve in one row; in ASCII the heights are marks of more and more ink.
+fn curve(values: &[f64], utf8: bool) -> String {
+    const INK: [&str; 8] = [".", ":", "-", "=", "+", "*", "%", "#"];
+    human::sparkline(values, CURVE, if utf8 { &human::BARS } else { &INK })
 }
 
 #[cfg(test)]
@@ -417,11 +405,11 @@ mod tests {
 
     #[test]
     fn flat_and_empty_curves_draw() {
-        assert_eq!(sparkline(&[], true), "");
-        assert_eq!(sparkline(&[2.0, 2.0], true), "▁▁");
-        assert_eq!(sparkline(&[1.0, 2.0, 3.0], false), ".+#");
+        assert_eq!(curve(&[], true), "");
+        assert_eq!(curve(&[2.0, 2.0], true), "▄▄");
+        assert_eq!(curve(&[1.0, 2.0, 3.0], false), ".+#");
         let long: Vec<f64> = (0..24).map(|i| f64::from(24 - i)).collect();
-        assert_eq!(sparkline(&long, true).chars().count(), 12);
-        assert!(sparkline(&long, true).starts_with('█') && sparkline(&long, true).ends_with('▁'));
+        assert_eq!(curve(&long, true).chars().count(), 12);
+        assert!(curve(&long, true).starts_with('█') && curve(&long, true).ends_with('▁'));
     }
 }

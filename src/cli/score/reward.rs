@@ -1,6 +1,6 @@
 //! `llmtui score` with a reward model: one number for each text or answer, and how pairs come out.
 
-use super::{Args, Labelled};
+use super::{Args, Labelled, longer_share};
 use crate::base::text::{one_line, shown};
 use crate::cli::exit::Failure;
 use crate::engine::checkpoint::{Fault, Manifest};
@@ -72,7 +72,7 @@ fn ranked(judged: &[Judged]) -> Option<[f64; 3]> {
     Some([
         mean(&|a, b| flag(a.score > b.score)),
         mean(&|a, b| f64::from(a.score) - f64::from(b.score)),
-        mean(&|a, b| (flag(a.tokens > b.tokens) + flag(a.tokens >= b.tokens)) / 2.0),
+        longer_share(pairs.iter().map(|pair| (pair[0].tokens, pair[1].tokens))),
     ])
 }
 

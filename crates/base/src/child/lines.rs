@@ -104,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// The child's process id, while it runs.
+    /// The child's process id, while it runs; for tests.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.child.id())
     }

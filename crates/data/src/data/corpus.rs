@@ -6,6 +6,7 @@ use super::permute::Permutation;
 use super::source;
 use super::tokenizer::Tokenizer;
 use super::{Batch, DataConfig, DataError, Order};
+use crate::base::digest::hex;
 use crate::base::rng::{Rng, Stream};
 use sha2::{Digest, Sha256};
 
@@ -206,10 +207,7 @@ fn split(text: &str, val_fraction: f64) -> (&str, &str) {
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

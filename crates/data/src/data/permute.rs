@@ -1,7 +1,7 @@
 //! A random order of 0..n of which any element can be computed at once: a Feistel network over the smallest even number
 //! of bits that holds n, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 
-use crate::base::rng::{Rng, Stream};
+use crate::base::rng::{Rng, Stream, mix64};
 
 /// Enough to look random; this is an order, not a secret.
 const ROUNDS: usize = 6;
@@ -46,17 +46,10 @@ impl Permutation {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (x >> self.half_bits, x & mask);
         for key in self.keys {
-            (left, right) = (right, left ^ (mix(right ^ key) & mask));
+            (left, right) = (right, left ^ (mix64(right ^ key) & mask));
         }
         (left << self.half_bits) | right
     }
-}
-
-/// The finaliser of SplitMix64 (Steele et al. 2014).
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::export::{self, ExportError, Options, Source, Written};
 use crate::base::child::Child;
+use crate::base::digest::hex;
 use crate::base::files::{read_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::data::tokenizer;
@@ -374,7 +375,7 @@ fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<Digests>, MergeError> {
         let bytes = read_plain(&path).map_err(|source| HfError::Io { path, source })?;
         let hash = Sha256::digest(&bytes);
         Ok(Digests {
-            file: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            file: hex(&hash),
             values: adapter.digest()?,
         })
     };

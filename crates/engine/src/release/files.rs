@@ -1,6 +1,7 @@
 //! The files of a folder: names, sizes, where links lead, first bytes, checksums.
 
 use super::error::SubjectError;
+use crate::base::digest::hex;
 use crate::base::files::open_plain;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -181,6 +182,5 @@ pub fn sha256_of(path: &Path) -> io::Result<(String, u64)> {
             }
         }
     }
-    let hex = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-    Ok((hex, bytes))
+    Ok((hex(&hash.finalize()), bytes))
 }

@@ -345,7 +345,7 @@ impl Params {
         flat::read(self.grads()?, read)
     }
 
-    /// Changes gradients in place; on an accelerator through a copy.
+    /// Changes gradients in place; on an accelerator through a copy. For tests: training changes them in its passes.
     pub fn write_grads<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         flat::write(self.grads()?, write)
     }

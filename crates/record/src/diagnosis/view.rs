@@ -276,10 +276,6 @@ fn finite(points: &[Point]) -> Vec<f64> {
     values.filter(|x| x.is_finite()).collect()
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 fn read(series: &Series) -> Option<Loss> {
     let recent = finite(&newest(series));
     let (first, last) = series.steps()?;
@@ -303,7 +299,7 @@ fn read(series: &Series) -> Option<Loss> {
     let sigma = spread(&recent);
     let windows = windows(series, first, last + 1);
     let newest = &recent[recent.len() - tail..];
-    let now = mean(newest);
+    let now = stats::mean(newest.iter().copied())?;
     let floor = newest.iter().copied().fold(f64::INFINITY, f64::min);
     let newest = Window {
         first: series

@@ -6,7 +6,7 @@
 //! twice as many looks to be cleared.
 
 use super::metric;
-use super::rules::READ;
+use super::rules::is_read;
 use super::{RULES, diagnose};
 use crate::base::clock::UnixMillis;
 use crate::base::finding::{Finding, Status};
@@ -45,7 +45,7 @@ impl Watch {
     pub fn hear(&mut self, event: &Event) {
         let read = |values: &Values| -> Values {
             // How fast it goes depends on what else the machine does: viewers judge that.
-            let needed = |id: &str| READ.contains(&id) && id != metric::SPEED;
+            let needed = |id: &str| is_read(id) && id != metric::SPEED;
             let kept = values.iter().filter(|(id, _)| needed(id));
             kept.map(|(id, x)| (id.clone(), *x)).collect()
         };
@@ -60,7 +60,7 @@ impl Watch {
                 values: read(values),
             },
             Event::Probed { step, layers } => {
-                let needed = layers.iter().filter(|(id, _)| READ.contains(&id.as_str()));
+                let needed = layers.iter().filter(|(id, _)| is_read(id));
                 Event::Probed {
                     step: *step,
                     layers: needed

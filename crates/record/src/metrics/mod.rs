@@ -136,6 +136,14 @@ impl Metric {
             ..self
         }
     }
+
+    /// What to do about a value outside of the band; `None` within it, and where there is none.
+    pub fn judge(&self, value: f64) -> Option<&'static str> {
+        let band = self.band?;
+        let low = band.low.is_some_and(|low| value < low);
+        let high = band.high.is_some_and(|high| value > high);
+        (low || high).then_some(self.advice)
+    }
 }
 
 pub const fn metric(

@@ -3,6 +3,7 @@
 //! log itself holds is the summary (rewards, lengths, shares) and the first groups at each evaluation.
 
 use crate::base::files::open_plain;
+use crate::base::stats;
 use crate::wire::Num;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
@@ -94,8 +95,7 @@ impl Group {
 
 /// Mean of some values, 0 of none.
 pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
-    if n > 0.0 { sum / n } else { 0.0 }
+    stats::mean(values).unwrap_or_default()
 }
 
 /// What someone wants to see.

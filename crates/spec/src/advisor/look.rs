@@ -656,7 +656,6 @@ mod tests {
         let gpu = GpuSummary {
             name: "NVIDIA L4".into(),
             memory_bytes: 24 << 30,
-            memory_used_bytes: 0,
         };
         let summary = Summary {
             cpu: "AMD EPYC 9654".into(),

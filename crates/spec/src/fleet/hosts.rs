@@ -69,16 +69,6 @@ struct Named {
 }
 
 impl Host {
-    /// This machine alone, where there is no file.
-    pub fn here(runs_dir: &Path) -> Host {
-        Host {
-            name: "here".into(),
-            place: Place::Here,
-            program: "llmtui".into(),
-            runs_dir: Some(runs_dir.display().to_string()),
-        }
-    }
-
     /// Reads a file of hosts.
     ///
     /// # Errors
@@ -241,7 +231,12 @@ mod tests {
             line.last().unwrap(),
             r"~/'bin/my llmtui' --runs-dir '/d/it'\''s' attach 'a; rm -rf ~'"
         );
-        let here = Host::here(Path::new("runs"));
+        let here = Host {
+            name: "here".into(),
+            place: Place::Here,
+            program: "llmtui".into(),
+            runs_dir: Some("runs".into()),
+        };
         let line = here.command(Path::new("/own"), None, &["runs"], false);
         assert_eq!(line, ["/own", "--runs-dir", "runs", "runs"]);
     }

@@ -187,7 +187,7 @@ impl HostState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use crate::fleet::Place;
 
     fn run(id: &str, status: &str, loss: f64, created: u64) -> News {
         News::Run {
@@ -214,7 +214,9 @@ mod tests {
     fn fleet() -> Fleet {
         let host = |name: &str| Host {
             name: name.into(),
-            ..Host::here(Path::new("runs"))
+            place: Place::Here,
+            program: "llmtui".into(),
+            runs_dir: Some("runs".into()),
         };
         let mut fleet = Fleet::new(vec![host("a"), host("b")], UnixMillis(0));
         let said = [

@@ -6,10 +6,11 @@
 
 use super::policy::{
     self, ADVANTAGE, ANSWER_LIMIT, Aggregation, Kl, OLD_LOGP, OnPolicy, RatioLevel,
-    TOKEN_REFERENCE, centred, of_row, sample_std, scale_rows,
+    TOKEN_REFERENCE, centred, of_row, scale_rows,
 };
 use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scored};
 use crate::base::registry::Entry;
+use crate::base::stats::sample_std;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings};
 use candle_core::{Result, Tensor};

@@ -266,14 +266,3 @@ pub fn centred(rewards: &[f64], group_size: usize, spread: impl Fn(&[f64]) -> f6
     };
     groups.flat_map(group).collect()
 }
-
-/// Standard deviation of a sample, n − 1 below; 0 for fewer than two.
-pub fn sample_std(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    if n < 2.0 {
-        return 0.0;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-    (squares / (n - 1.0)).sqrt()
-}

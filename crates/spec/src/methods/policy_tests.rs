@@ -2,6 +2,7 @@
 
 use super::policy::*;
 use super::*;
+use crate::base::stats::sample_std;
 use crate::data::{Column, Origin};
 
 #[derive(serde::Deserialize)]

@@ -7,6 +7,7 @@
 use super::policy::{self, ADVANTAGE, OLD_LOGP, OnPolicy, centred, of_row, scale_rows};
 use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scored};
 use crate::base::registry::Entry;
+use crate::base::stats::sample_std;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings};
 use candle_core::{Result, Tensor};
@@ -50,7 +51,7 @@ impl OnPolicy for Config {
         let k = group_size as f64;
         let mut advantages = centred(rewards, group_size, |_| (k - 1.0) / k);
         if self.normalize {
-            let spread = policy::sample_std(&advantages) + 1e-4;
+            let spread = sample_std(&advantages) + 1e-4;
             let mean = advantages.iter().sum::<f64>() / advantages.len().max(1) as f64;
             advantages
                 .iter_mut()

@@ -438,7 +438,6 @@ mod tests {
         let gpu = |name: &str, gb: u64| GpuSummary {
             name: name.into(),
             memory_bytes: gb << 30,
-            memory_used_bytes: 0,
         };
         let seen = Gpus::of(&[gpu("A", 80), gpu("B", 24)]).unwrap();
         assert_eq!((seen.memory, seen.count), (24 << 30, Some(2)));

@@ -1,7 +1,6 @@
 //! What is known about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each, for
 //! advice and for plans. Of a method that this build trains, its own `needs` say what it learns from.
 
-use crate::data::Unit;
 use crate::methods::MethodConfig;
 
 /// A method that advice can name, trainable here or not.
@@ -20,6 +19,7 @@ pub enum MethodId {
     Rloo,
     Ppo,
     RewardModel,
+    /// The last one: it counts the rows.
     NoTraining,
 }
 
@@ -34,9 +34,7 @@ pub struct Facts {
     pub needs: &'static str,
     /// Typical amount.
     pub typical: &'static str,
-    /// An example is two answers.
-    pub pairs: bool,
-    /// It compares with a frozen copy of the starting weights.
+    /// One of `forwards` is that of a frozen copy of the starting weights.
     pub reference: bool,
     /// A second frozen model scores answers.
     pub reward_model: bool,
@@ -62,6 +60,23 @@ pub struct Facts {
     pub adapters: bool,
 }
 
+impl MethodId {
+    /// Its row of the table.
+    pub fn facts(self) -> &'static Facts {
+        &FACTS[self as usize]
+    }
+}
+
+// A method without a row, or a row at another's place, does not compile.
+const _: () = {
+    assert!(FACTS.len() == MethodId::NoTraining as usize + 1);
+    let mut at = 0;
+    while at < FACTS.len() {
+        assert!(FACTS[at].id as usize == at);
+        at += 1;
+    }
+};
+
 impl Facts {
     /// The method as this build trains it, with its defaults; `None` where it does not.
     pub fn trained(&self) -> Option<MethodConfig> {
@@ -72,17 +87,14 @@ impl Facts {
     pub fn sequences(&self) -> u64 {
         match self.trained() {
             Some(method) => method.needs().unit.sequences() as u64,
-            None if self.pairs => Unit::Pair.sequences() as u64,
             None => 1,
         }
     }
 
     /// Whether it needs a frozen reference model.
     pub fn has_reference(&self) -> bool {
-        match self.trained() {
-            Some(method) => method.needs().reference.is_some(),
-            None => self.reference,
-        }
+        let trained = self.trained();
+        trained.is_some_and(|method| method.needs().reference.is_some())
     }
 
     /// Copies with gradients and moments.
@@ -110,7 +122,7 @@ impl Facts {
 
 use MethodId as M;
 
-/// Every method, the plain ones first: the order decides between equals.
+/// Every method, the plain ones first: the order decides between equals, and is that of [`MethodId`].
 pub const FACTS: &[Facts] = &[
     Facts {
         id: M::Pretrain,
@@ -118,7 +130,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text, about 20 tokens per parameter",
         typical: "1 MB for a toy, 2 B tokens for 100M parameters",
-        pairs: false,
         reference: false,
         reward_model: false,
         critic: false,
@@ -143,7 +154,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text of the domain, with 10 to 20 % general text mixed in",
         typical: "at least 50M tokens, 1 to 20 B for a whole domain",
-        pairs: false,
         reference: false,
         reward_model: false,
         critic: false,
@@ -167,7 +177,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "sft",
         needs: "prompts with good answers, or conversations",
         typical: "500 to 2,000 for one task, 1k to 10k curated for general use",
-        pairs: false,
         reference: false,
         reward_model: false,
         critic: false,
@@ -192,7 +201,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "dpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "5k to 60k pairs",
-        pairs: true,
         reference: true,
         reward_model: false,
         critic: false,
@@ -217,7 +225,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "kto",
         needs: "single answers labelled good or bad",
         typical: "5k to 50k labels, not all on one side",
-        pairs: false,
         reference: true,
         reward_model: false,
         critic: false,
@@ -241,7 +248,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "orpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        pairs: true,
         reference: false,
         reward_model: false,
         critic: false,
@@ -262,7 +268,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "simpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        pairs: true,
         reference: false,
         reward_model: false,
         critic: false,
@@ -286,7 +291,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "cpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        pairs: true,
         reference: false,
         reward_model: false,
         critic: false,
@@ -307,7 +311,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "grpo",
         needs: "prompts and a program that scores answers; pass rate between 10 and 90 %",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        pairs: false,
         reference: true,
         reward_model: false,
         critic: false,
@@ -332,7 +335,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "rloo",
         needs: "prompts and a reward function",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        pairs: false,
         reference: true,
         reward_model: false,
         critic: false,
@@ -356,7 +358,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "ppo",
         needs: "prompts and a reward model",
         typical: "10k to 50k prompts",
-        pairs: false,
         reference: true,
         reward_model: true,
         critic: true,
@@ -381,7 +382,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "reward",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k pairs for something narrow, 100k to 1M for general use",
-        pairs: true,
         reference: false,
         reward_model: false,
         critic: false,
@@ -405,7 +405,6 @@ pub const FACTS: &[Facts] = &[
         spec_word: "",
         needs: "nothing but the documents or a few examples",
         typical: "any amount",
-        pairs: false,
         reference: false,
         reward_model: false,
         critic: false,
@@ -459,8 +458,6 @@ mod tests {
             let facts = FACTS.iter().find(|f| f.spec_word == entry.id);
             let facts = facts.unwrap_or_else(|| panic!("no row for {}", entry.id));
             let needs = facts.trained().unwrap().needs();
-            let pairs = matches!(needs.unit, Unit::Pair | Unit::Ranked);
-            assert_eq!(pairs, facts.pairs, "{}", entry.id);
             assert!(facts.reference || needs.reference.is_none(), "{}", entry.id);
         }
     }

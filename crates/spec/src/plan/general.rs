@@ -69,34 +69,6 @@ pub fn activation_bytes(
     }
 }
 
-/// Activations of a GPT block under tensor parallelism and recomputation (Korthikanti et al., arXiv 2205.05198):
-/// bytes of the whole model for one sequence in 16 bits with dropout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recompute {
-    None,
-    /// Recompute attention scores only, or use flash attention.
-    Selective,
-    Full,
-}
-
-/// `s·b·h·L·(10 + 24/t + 5·n_head·s/(h·t))`, the score term gone under selective recomputation, `2·s·b·h·L` under full.
-pub fn korthikanti_bytes(
-    arch: &Arch,
-    batch: u64,
-    seq_len: u64,
-    t: u64,
-    recompute: Recompute,
-) -> f64 {
-    let sbhl = (seq_len * batch * arch.d_model() * arch.n_layer()) as f64;
-    let t = t as f64;
-    let scores = 5.0 * (arch.n_head() * seq_len) as f64 / (arch.d_model() as f64 * t);
-    sbhl * match recompute {
-        Recompute::None => 10.0 + 24.0 / t + scores,
-        Recompute::Selective => 10.0 + 24.0 / t,
-        Recompute::Full => 2.0,
-    }
-}
-
 /// The memory of one GPU.
 pub fn ledger(request: &Request) -> Ledger {
     let mut ledger = Ledger::default();

@@ -74,7 +74,6 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
             let one = GpuSummary {
                 name: gpu.name.into(),
                 memory_bytes: device.memory.unwrap_or(0),
-                memory_used_bytes: 0,
             };
             let mut request = on_ranks(request, &vec![one; count.max(1) as usize]);
             request.device = device;
@@ -136,7 +135,6 @@ mod tests {
         let gpu = GpuSummary {
             name: "NVIDIA H100 80GB HBM3".into(),
             memory_bytes: 85_520_809_984,
-            memory_used_bytes: 0,
         };
         vec![gpu; n]
     }

@@ -3,18 +3,18 @@
 mod answers;
 
 use super::arch::Arch;
-use super::facts::{FACTS, Facts};
+use super::facts::{Facts, MethodId};
 use super::gpus::{Gpu, Price};
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
-use crate::methods::ReferenceChoice;
+use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
 pub use answers::{Answers, RewardModels};
 
-/// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
-/// [`FACTS`].
+/// The training method, as far as cost is concerned; what each needs stands in
+/// [`FACTS`](super::facts::FACTS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Pretrain,
@@ -46,11 +46,26 @@ impl Method {
         ("rloo", Method::Rloo),
     ];
 
+    /// That of a spec. A method that planning does not know does not compile.
+    pub fn of(method: &MethodConfig) -> Method {
+        match method {
+            MethodConfig::Pretrain(_) => Method::Pretrain,
+            MethodConfig::Sft(_) => Method::Sft,
+            MethodConfig::Reward(_) => Method::Reward,
+            MethodConfig::Dpo(_) => Method::Dpo,
+            MethodConfig::Kto(_) => Method::Kto,
+            MethodConfig::Orpo(_) => Method::Orpo,
+            MethodConfig::Simpo(_) => Method::SimPo,
+            MethodConfig::Cpo(_) => Method::Cpo,
+            MethodConfig::Ppo(_) => Method::Ppo,
+            MethodConfig::Grpo(_) => Method::Grpo,
+            MethodConfig::Rloo(_) => Method::Rloo,
+        }
+    }
+
+    /// Its id in a spec's `method`.
     pub fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(_, m)| *m == self)
-            .map_or("", |(word, _)| word)
+        self.facts().spec_word
     }
 
     pub fn by_word(word: &str) -> Option<Method> {
@@ -65,8 +80,20 @@ impl Method {
 
     /// Its row of the table.
     pub fn facts(self) -> &'static Facts {
-        let row = FACTS.iter().find(|row| row.spec_word == self.word());
-        row.unwrap_or(&FACTS[0])
+        let id = match self {
+            Method::Pretrain => MethodId::Pretrain,
+            Method::Sft => MethodId::Sft,
+            Method::Reward => MethodId::RewardModel,
+            Method::Dpo => MethodId::Dpo,
+            Method::Kto => MethodId::Kto,
+            Method::Orpo => MethodId::Orpo,
+            Method::SimPo => MethodId::SimPo,
+            Method::Cpo => MethodId::Cpo,
+            Method::Ppo => MethodId::Ppo,
+            Method::Grpo => MethodId::Grpo,
+            Method::Rloo => MethodId::Rloo,
+        };
+        id.facts()
     }
 
     /// Whether the loss is linear in log-probabilities, so that the head never holds all logits.

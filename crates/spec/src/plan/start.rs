@@ -182,7 +182,6 @@ mod tests {
         let one = GpuSummary {
             name: "H100".into(),
             memory_bytes: bytes,
-            memory_used_bytes: 0,
         };
         vec![one; count]
     }

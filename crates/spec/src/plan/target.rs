@@ -274,7 +274,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let arch = Arch::of(&spec.model, data.vocab_size);
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
     let seq_len = spec.model.seq_len as u64;
-    let method = Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain);
+    let method = Method::of(&spec.method);
     let mut request = Request {
         name: spec.name.clone(),
         arch,

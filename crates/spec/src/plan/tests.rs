@@ -1,6 +1,6 @@
 //! Reference points of the literature, with the promised tolerance: ±10 % on states, ±25 % on totals.
 
-use super::general::{Recompute, activation_bytes, elements_per_token, korthikanti_bytes};
+use super::general::{activation_bytes, elements_per_token};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
 use super::scheme::Precision;
 use super::*;
@@ -188,6 +188,28 @@ fn the_494m_model_takes_11_7_gigabytes() {
     within(plan.p50_bytes() as f64 / GB, 11.7, 0.05);
     (request.checkpointing, request.logits) = (Checkpointing::Full, Logits::Chunked(256));
     within(super::plan(&request).p50_bytes() as f64 / GB, 9.1, 0.10);
+}
+
+/// Activations of a GPT block under tensor parallelism and recomputation (Korthikanti et al., arXiv 2205.05198):
+/// bytes of the whole model for one sequence in 16 bits with dropout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recompute {
+    None,
+    /// Recompute attention scores only, or use flash attention.
+    Selective,
+    Full,
+}
+
+/// `s·b·h·L·(10 + 24/t + 5·n_head·s/(h·t))`, the score term gone under selective recomputation, `2·s·b·h·L` under full.
+fn korthikanti_bytes(arch: &Arch, batch: u64, seq_len: u64, t: u64, recompute: Recompute) -> f64 {
+    let sbhl = (seq_len * batch * arch.d_model() * arch.n_layer()) as f64;
+    let t = t as f64;
+    let scores = 5.0 * (arch.n_head() * seq_len) as f64 / (arch.d_model() as f64 * t);
+    sbhl * match recompute {
+        Recompute::None => 10.0 + 24.0 / t + scores,
+        Recompute::Selective => 10.0 + 24.0 / t,
+        Recompute::Full => 2.0,
+    }
 }
 
 #[test]

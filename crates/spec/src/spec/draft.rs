@@ -112,7 +112,8 @@ impl Draft {
         draft
     }
 
-    /// Base folder for relative paths.
+    /// Base folder for relative paths, which an imported draft has not.
+    #[cfg(test)]
     pub fn set_project(&mut self, folder: &std::path::Path) {
         self.project_dir = folder.to_path_buf();
     }

@@ -2,9 +2,10 @@
 //! `merge`, where the selected registry members are known.
 
 use super::import::equivalent;
-use super::issue::{Issue, Origin, likely, nearest};
+use super::issue::{Issue, Origin};
 use super::schema::{Kind, Node, root};
 use super::{alias, yaml};
+use crate::base::near::{nearest, nearest_path};
 use serde_json::Value;
 
 /// One value to set, or (if `path` ends at a registry member and the value is an empty map) one member to select.
@@ -406,7 +407,7 @@ fn hint_for(path: &str) -> String {
         root().at(section)
     };
     let siblings = here.map(Node::children).unwrap_or_default();
-    if let Some(near) = likely(key, siblings.iter().map(|(n, _)| n.as_str())) {
+    if let Some(near) = nearest_path(key, siblings.iter().map(|(n, _)| n.as_str())) {
         return format!("did you mean {near}?");
     }
     let mut paths = Vec::new();
@@ -436,14 +437,14 @@ fn hint_for(path: &str) -> String {
         return hint;
     }
     let near_name = || {
-        let near = likely(
+        let near = nearest_path(
             key,
             whole.iter().filter(|p| related(p)).map(|p| last_part(p)),
         )?;
         let mut like = whole.iter().filter(|p| related(p));
         like.find(|p| last_part(p) == near).copied()
     };
-    let near = likely(path, whole.iter().copied()).or_else(near_name);
+    let near = nearest_path(path, whole.iter().copied()).or_else(near_name);
     let registry = here.filter(|node| matches!(node.kind, Kind::Registry(_)));
     match (near, registry) {
         (Some(near), _) => format!("did you mean {near}?"),
@@ -506,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_get_a_suggestion_only_where_one_is_likely() {
+    fn unknown_keys_get_a_suggestion_only_where_one_is_nearest_path() {
         for (key, wanted) in [
             ("lora.rank", "did you mean adapter.lora.rank?"),
             ("train.max_step", "did you mean max_steps?"),

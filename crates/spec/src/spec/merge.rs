@@ -199,7 +199,7 @@ fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
     other.or(only).map(String::as_str).or_else(|| {
         // Of three letters two are no slip.
         let slips = (word.chars().count() / 3).clamp(1, 3);
-        super::issue::within(slips, &word, words.iter().map(String::as_str))
+        crate::base::near::within(slips, &word, words.iter().map(String::as_str))
     })
 }
 

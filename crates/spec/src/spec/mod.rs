@@ -42,7 +42,7 @@ pub use draft::{Change, Draft, Place, SaveError, free_path, save_new, shown};
 pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
-pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
+pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_text_with};

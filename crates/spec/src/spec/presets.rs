@@ -5,9 +5,10 @@
 
 use super::PresetGroup;
 use super::import;
-use super::issue::{Issue, Origin, nearest};
+use super::issue::{Issue, Origin};
 use super::yaml;
 use crate::base::files::read_plain_text;
+use crate::base::near::nearest;
 use crate::base::paths::{expand_home, is_yaml};
 use crate::data::source::is_data_file;
 use crate::embed;

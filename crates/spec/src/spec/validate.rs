@@ -5,9 +5,10 @@ mod best_by;
 mod epsilon;
 mod length;
 
-use super::issue::{Issue, Origin, Origins, nearest, within};
+use super::issue::{Issue, Origin, Origins};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
+use crate::base::near::{nearest, within};
 use crate::base::paths::{astray, is_yaml};
 use crate::base::text::one_line;
 use crate::base::{human, ssh};

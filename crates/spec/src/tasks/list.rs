@@ -5,10 +5,11 @@ use super::error::TaskError;
 use super::task::Task;
 use crate::base::files::read_small_text;
 use crate::base::json::read;
+use crate::base::near::nearest;
 use crate::base::paths::{Env, expand_home, is_yaml};
 use crate::base::text::one_line;
 use crate::embed;
-use crate::spec::{self, yaml};
+use crate::spec::yaml;
 use std::path::{Path, PathBuf};
 
 /// Largest task file.
@@ -74,7 +75,7 @@ pub fn load(word: &str, env: &Env) -> Result<Task, TaskError> {
         }
         None => Err(TaskError::Unknown {
             said: one_line(word),
-            near: spec::nearest(word, listed.iter().map(|l| l.name.as_str())).map(one_line),
+            near: nearest(word, listed.iter().map(|l| l.name.as_str())).map(one_line),
             known: listed
                 .iter()
                 .map(|listed| one_line(&listed.name))

@@ -8,7 +8,8 @@ use super::items::Item;
 use super::record::{Header, Keeper, Record};
 use super::score::{self, Work};
 use super::subject::Subject;
-use super::task::{Prepared, hex};
+use super::task::Prepared;
+use crate::base::digest::hex;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -68,7 +69,7 @@ impl Request<'_> {
         hash.update(self.fingerprint);
         let name = &self.prepared.task.config().name;
         self.folder
-            .join(format!("{name}-{}.jsonl", &hex(hash)[..12]))
+            .join(format!("{name}-{}.jsonl", &hex(&hash.finalize())[..12]))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::TaskError;
 use super::model::AskedModel;
-use super::task::hex;
+use crate::base::digest::hex;
 use crate::base::files::open_plain;
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
@@ -132,7 +132,7 @@ pub fn fingerprint(path: &Path) -> Result<String, TaskError> {
     for place in source.flatten().map_or(vec![path.into()], parts) {
         add(&mut hash, &place)?;
     }
-    Ok(hex(hash))
+    Ok(hex(&hash.finalize()))
 }
 
 /// The folder of a model and, of an adapter alone, what it stands on.

@@ -5,6 +5,7 @@ use super::config::{Check, Kind, TaskConfig};
 use super::programs::PASS;
 use super::record::Record;
 use super::rewarded;
+use crate::base::stats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
@@ -47,11 +48,8 @@ impl Summary {
 
 /// A mean and its standard error, the sample's deviation over √n.
 pub(super) fn mean(values: &[f64]) -> (f64, Option<f64>) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-    let stderr = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
-    (mean, stderr)
+    let mean = stats::mean(values.iter().copied()).unwrap_or_default();
+    (mean, stats::stderr_of_mean(values))
 }
 
 /// Σ a / Σ b and the standard error of a ratio (Cochran 1977, 2.11).

@@ -8,6 +8,7 @@ use super::programs::Tester;
 use super::record::Record as Judged;
 use super::rewarded::{self, Rewarder};
 use super::summary;
+use crate::base::digest::hex;
 use crate::base::paths::expand_home;
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{Origin, ReadContext, SourceConfig, is_data_file, rows};
@@ -72,139 +73,157 @@ pub struct Prepared {
     pub digest: String,
 }
 
-/// SHA-256 in hex.
-pub(super) fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
-}
+/// Compiles the texts of the task of this name.
+struct Compiler<'a>(&'a str);
 
-impl Task {
-    /// # Errors
-    /// What is wrong with the file, in one sentence.
-    pub(super) fn new(config: TaskConfig, text: &str) -> Result<Task, String> {
-        let named = |what: &str| format!("{}, {what}", config.name);
-        let template = |name: &str, source: &str| {
-            RowTemplate::new(&named(name), source).map_err(|e| e.to_string())
-        };
-        let formula = |name: &str, source: &Option<String>| -> Result<Option<Formula>, String> {
-            let made = source.as_ref().map(|s| Formula::new(&named(name), s));
-            made.transpose().map_err(|e| e.to_string())
-        };
-        let pattern = |source: &str| Regex::new(source).map_err(|e| format!("{source}: {e}"));
-        let plain = config
-            .name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
-        if config.name.is_empty() || !plain || config.name.starts_with('.') {
-            return Err("`name` may have letters, digits, `_`, `-` and `.`".into());
-        }
-        let need = |there: bool, what: &str| match there {
-            true => Ok(()),
-            false => Err(format!("a task of this kind needs {what}")),
-        };
-        match config.kind {
-            Kind::Choice => {
-                need(config.gold.is_some(), "`gold`")?;
-                match config.prompts {
-                    Some(_) => need(config.target.is_some(), "`target` beside `prompts`")?,
-                    None => need(config.choices.is_some(), "`choices` (or `prompts`)")?,
-                }
-            }
-            Kind::Continuation => need(config.target.is_some(), "`target`")?,
-            Kind::Answer => {
-                let how = &config.answer;
-                let judged = config.target.is_some()
-                    || !how.counts.is_empty()
-                    || how.check.is_some()
-                    || how.python.is_some()
-                    || !how.rewards.is_empty();
-                need(
-                    judged,
-                    "`target`, `answer.counts`, `answer.check`, `answer.python` or `answer.rewards`",
-                )?;
-                rewarded::fault(how).map_or(Ok(()), Err)?;
-                let python = how.python.as_ref();
-                need(
-                    python.is_none_or(|python| python.run.contains("completion")),
-                    "`{{ completion }}` in `answer.python.run`",
-                )?;
-            }
-            Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
-        }
-        if config.measured.is_some() && config.kind != Kind::Text {
-            return Err("`measured` is for tasks of kind `text`".into());
-        }
-        if config.chat && config.kind != Kind::Answer {
-            return Err(
-                "`chat` is only for tasks of kind `answer`: others score texts as they are".into(),
-            );
-        }
-        if let Some(headline) = &config.headline {
-            let known = summary::metrics(&config);
-            if !known.contains(headline) {
-                return Err(format!(
-                    "`headline`: {headline:?} is not a metric of this task; it has {}",
-                    known.join(", ")
-                ));
-            }
-        }
+impl Compiler<'_> {
+    fn template(&self, what: &str, source: &str) -> Result<RowTemplate, String> {
+        RowTemplate::new(&self.named(what), source).map_err(|e| e.to_string())
+    }
+
+    fn optional(&self, what: &str, source: Option<&String>) -> Result<Option<RowTemplate>, String> {
+        source.map(|source| self.template(what, source)).transpose()
+    }
+
+    fn formula(&self, what: &str, source: Option<&String>) -> Result<Option<Formula>, String> {
+        let made = source.map(|source| Formula::new(&self.named(what), source));
+        made.transpose().map_err(|e| e.to_string())
+    }
+
+    fn counters(&self, config: &TaskConfig) -> Result<Vec<Counter>, String> {
         let counters = config.answer.counts.iter().map(|count| {
             let template = match count.pattern.contains("{{") {
-                true => Some(template(&count.name, &count.pattern)?),
+                true => Some(self.template(&count.name, &count.pattern)?),
                 false => pattern(&count.pattern).map(|_| None)?,
             };
-            Ok::<_, String>(Counter {
+            Ok(Counter {
                 name: count.name.clone(),
                 absent: count.absent,
                 template,
                 pattern: count.pattern.clone(),
             })
         });
-        let counters = counters.collect::<Result<Vec<_>, _>>()?;
-        let compared = config.answer.extract.iter();
-        let finders = compared.filter(|_| config.target.is_some()).map(|extract| {
-            Ok::<_, String>(Finder {
-                name: extract.name.clone(),
-                pattern: extract.pattern.as_deref().map(pattern).transpose()?,
-                last: extract.take == super::config::Take::Last,
-            })
-        });
-        let mut hash = Sha256::new();
-        hash.update(text.as_bytes());
-        let same = config.shots.as_ref().and_then(|shots| shots.same.clone());
+        counters.collect()
+    }
+
+    fn named(&self, what: &str) -> String {
+        format!("{}, {what}", self.0)
+    }
+}
+
+fn pattern(source: &str) -> Result<Regex, String> {
+    Regex::new(source).map_err(|e| format!("{source}: {e}"))
+}
+
+fn finders(config: &TaskConfig) -> Result<Vec<Finder>, String> {
+    let compared = config.answer.extract.iter();
+    let finders = compared.filter(|_| config.target.is_some()).map(|extract| {
+        Ok(Finder {
+            name: extract.name.clone(),
+            pattern: extract.pattern.as_deref().map(pattern).transpose()?,
+            last: extract.take == super::config::Take::Last,
+        })
+    });
+    finders.collect()
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    match name.is_empty() || !plain || name.starts_with('.') {
+        true => Err("`name` may have letters, digits, `_`, `-` and `.`".into()),
+        false => Ok(()),
+    }
+}
+
+/// Each kind has what it needs, and nothing that is another's.
+fn check_kind(config: &TaskConfig) -> Result<(), String> {
+    let need = |there: bool, what: &str| match there {
+        true => Ok(()),
+        false => Err(format!("a task of this kind needs {what}")),
+    };
+    match config.kind {
+        Kind::Choice => {
+            need(config.gold.is_some(), "`gold`")?;
+            match config.prompts {
+                Some(_) => need(config.target.is_some(), "`target` beside `prompts`")?,
+                None => need(config.choices.is_some(), "`choices` (or `prompts`)")?,
+            }
+        }
+        Kind::Continuation => need(config.target.is_some(), "`target`")?,
+        Kind::Answer => {
+            let how = &config.answer;
+            let judged = config.target.is_some()
+                || !how.counts.is_empty()
+                || how.check.is_some()
+                || how.python.is_some()
+                || !how.rewards.is_empty();
+            need(
+                judged,
+                "`target`, `answer.counts`, `answer.check`, `answer.python` or `answer.rewards`",
+            )?;
+            rewarded::fault(how).map_or(Ok(()), Err)?;
+            let python = how.python.as_ref();
+            need(
+                python.is_none_or(|python| python.run.contains("completion")),
+                "`{{ completion }}` in `answer.python.run`",
+            )?;
+        }
+        Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
+    }
+    if config.measured.is_some() && config.kind != Kind::Text {
+        return Err("`measured` is for tasks of kind `text`".into());
+    }
+    if config.chat && config.kind != Kind::Answer {
+        return Err(
+            "`chat` is only for tasks of kind `answer`: others score texts as they are".into(),
+        );
+    }
+    Ok(())
+}
+
+fn check_headline(config: &TaskConfig) -> Result<(), String> {
+    if let Some(headline) = &config.headline {
+        let known = summary::metrics(config);
+        if !known.contains(headline) {
+            return Err(format!(
+                "`headline`: {headline:?} is not a metric of this task; it has {}",
+                known.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Task {
+    /// # Errors
+    /// What is wrong with the file, in one sentence.
+    pub(super) fn new(config: TaskConfig, text: &str) -> Result<Task, String> {
+        check_name(&config.name)?;
+        check_kind(&config)?;
+        check_headline(&config)?;
+        let of = Compiler(&config.name);
+        let same = config.shots.as_ref().and_then(|shots| shots.same.as_ref());
+        let how = &config.answer;
+        let python = how.python.as_ref().map(|python| &python.run);
+        let ignore = how.ignore.iter().map(|source| pattern(source));
         Ok(Task {
-            description: template("description", &config.description)?,
-            prompt: template("prompt", &config.prompt)?,
-            measured: config
-                .measured
-                .as_deref()
-                .map(|measured| template("measured", measured))
-                .transpose()?,
-            target: config
-                .target
-                .as_deref()
-                .map(|t| template("target", t))
-                .transpose()?,
-            prompts: formula("prompts", &config.prompts)?,
-            choices: formula("choices", &config.choices)?,
-            gold: formula("gold", &config.gold)?,
-            labels: formula("labels", &config.labels)?,
-            group: formula("group", &config.group)?,
-            same: formula("shots.same", &same)?,
-            finders: finders.collect::<Result<_, _>>()?,
-            counters,
-            program: config
-                .answer
-                .python
-                .as_ref()
-                .map(|python| template("answer.python.run", &python.run))
-                .transpose()?,
-            ignore: config
-                .answer
-                .ignore
-                .iter()
-                .map(|p| pattern(p))
-                .collect::<Result<_, _>>()?,
-            digest: hex(hash),
+            description: of.template("description", &config.description)?,
+            prompt: of.template("prompt", &config.prompt)?,
+            measured: of.optional("measured", config.measured.as_ref())?,
+            target: of.optional("target", config.target.as_ref())?,
+            prompts: of.formula("prompts", config.prompts.as_ref())?,
+            choices: of.formula("choices", config.choices.as_ref())?,
+            gold: of.formula("gold", config.gold.as_ref())?,
+            labels: of.formula("labels", config.labels.as_ref())?,
+            group: of.formula("group", config.group.as_ref())?,
+            same: of.formula("shots.same", same)?,
+            finders: finders(&config)?,
+            counters: of.counters(&config)?,
+            program: of.optional("answer.python.run", python)?,
+            ignore: ignore.collect::<Result<_, _>>()?,
+            digest: hex(&Sha256::digest(text.as_bytes())),
             file: None,
             config,
         })
@@ -303,7 +322,7 @@ impl Task {
             hash.update(serde_json::to_string(item).unwrap_or_default());
         }
         Ok(Prepared {
-            digest: hex(hash),
+            digest: hex(&hash.finalize()),
             task: self,
             items,
             tester,

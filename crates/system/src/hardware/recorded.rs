@@ -12,6 +12,7 @@
 use super::machine::Machine;
 use super::{Provider, sampler::id};
 use crate::base::files::read_plain_text;
+use crate::base::near::nearest;
 use crate::wire::{Num, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -102,9 +103,7 @@ fn unknown_key(
                 place => format!("{place}.{key}"),
             };
             let Some(found) = known.get(key) else {
-                let near = known
-                    .keys()
-                    .min_by_key(|k| strsim::damerau_levenshtein(k, key));
+                let near = nearest(key, known.keys().map(String::as_str));
                 let hint = near.map_or(String::new(), |k| format!("; did you mean `{k}`?"));
                 return Some((here, format!("no such key{hint}")));
             };
@@ -187,6 +186,10 @@ mod tests {
         assert_eq!(
             misspelt,
             "box.json: machine.gpus[0].temprature: no such key; did you mean `temperature`?"
+        );
+        assert!(
+            error(r#"{"machine": {"zebra": 1}}"#).ends_with("zebra: no such key"),
+            "nothing here is like it"
         );
         assert!(
             error(r#"{"machine": {"cpu": {"logical": "two"}}}"#).contains("machine.cpu.logical")

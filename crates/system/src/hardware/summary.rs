@@ -21,7 +21,6 @@ pub struct Summary {
 pub struct GpuSummary {
     pub name: String,
     pub memory_bytes: u64,
-    pub memory_used_bytes: u64,
 }
 
 impl Machine {
@@ -36,7 +35,6 @@ impl Machine {
                 .map(|device| GpuSummary {
                     name: device.name,
                     memory_bytes: device.memory_total,
-                    memory_used_bytes: device.memory_used,
                 })
                 .collect(),
         }

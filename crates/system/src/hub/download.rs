@@ -3,6 +3,7 @@
 use super::cache::{RepoCache, make_parent};
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, OnProgress, RemoteFile, Repo, RepoKind};
+use crate::base::digest::hex;
 use crate::base::files::open_plain;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
@@ -188,7 +189,7 @@ fn verify(file: &RemoteFile, partial: &Path) -> Result<(), HubError> {
             n => hash.update(&chunk[..n]),
         }
     }
-    let got: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    let got = hex(&hash.finalize());
     if got.eq_ignore_ascii_case(expected) {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! The worker's Python package, which is part of this program: written where Python finds it.
 
+use crate::base::digest::hex;
 use crate::base::files::{read_plain, write_atomic};
 use crate::embed;
 use sha2::{Digest, Sha256};
@@ -32,11 +33,7 @@ pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize()
-        .iter()
-        .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&hash.finalize()[..4])
 }
 
 /// A number for names that need not be told, only told apart.

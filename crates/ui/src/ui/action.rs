@@ -266,12 +266,6 @@ actions! {
     }
 }
 
-impl Action {
-    pub fn by_id(id: &str) -> Option<Action> {
-        actions().find(|a| a.id == id).map(|a| a.action)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +287,6 @@ mod tests {
                 "{}",
                 info.id
             );
-            assert_eq!(Action::by_id(info.id), Some(info.action));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The few marks that the workbench draws besides letters, in Unicode and in ASCII. Charts have theirs in `widgets`.
 
+use crate::base::human;
 use ratatui::symbols::border;
 
 /// One set of marks; every mark is one column wide.
@@ -49,7 +50,7 @@ static UNICODE: Glyphs = Glyphs {
     bar: "━",
     bar_head: "╺",
     track: "━",
-    levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    levels: human::BARS,
     spinner: &["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"],
     caret: "▌",
     border: border::PLAIN,
@@ -105,24 +106,9 @@ impl Glyphs {
         }
     }
 
-    /// One row of bars for all `values`, neighbours averaged where there are more than `width`, scaled to their own range; NaN
-    /// is a blank.
+    /// One row of bars for all `values`: [`sparkline`](human::sparkline) in these marks.
     pub fn sparkline(&self, values: &[f64], width: usize) -> String {
-        let n = values.len().min(width);
-        let part = |i: usize| &values[i * values.len() / n..(i + 1) * values.len() / n];
-        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-        let shown: Vec<f64> = (0..n).map(|i| mean(part(i))).collect();
-        let finite = || shown.iter().copied().filter(|x| x.is_finite());
-        let (low, high) = finite().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
-        let span = high - low;
-        shown
-            .iter()
-            .map(|x| match x {
-                x if !x.is_finite() => " ",
-                _ if span <= 0.0 => self.levels[3],
-                x => self.levels[(((x - low) / span) * 7.0).round().clamp(0.0, 7.0) as usize],
-            })
-            .collect()
+        human::sparkline(values, width, &self.levels)
     }
 }
 
@@ -182,16 +168,5 @@ mod tests {
             );
         }
         assert_eq!(UNICODE.beside_numbers(UNICODE.ok), "✓");
-    }
-
-    #[test]
-    fn sparklines_scale_and_keep_gaps() {
-        let glyphs = Glyphs::of(false);
-        assert_eq!(glyphs.sparkline(&[4.0, f64::NAN, 3.0, 2.0], 4), "█ ▅▁");
-        assert_eq!(glyphs.sparkline(&[1.0, 1.0], 9), "▄▄");
-        assert_eq!(glyphs.sparkline(&[], 9), "");
-        // The whole of a curve in few columns, not its end.
-        assert_eq!(glyphs.sparkline(&[9.0, 9.0, 2.0, 2.0, 1.0, 1.0], 3), "█▂▁");
-        assert_eq!(glyphs.sparkline(&[1.0], 0), "");
     }
 }

@@ -4,6 +4,7 @@ use super::action::{Action, Context, actions};
 use super::field::KILL_LINE;
 use super::overlays;
 use super::panes::PANES;
+use crate::base::near::nearest;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
@@ -302,12 +303,7 @@ fn key_of(value: &Value) -> Result<Key, String> {
 }
 
 fn closest(id: &str, context: Context) -> Option<&'static str> {
-    actions()
-        .filter(|a| a.context == context)
-        .map(|a| (strsim::damerau_levenshtein(a.id, id), a.id))
-        .min()
-        .filter(|(distance, _)| *distance <= 3)
-        .map(|(_, id)| id)
+    nearest(id, actions().filter(|a| a.context == context).map(|a| a.id))
 }
 
 #[cfg(test)]
@@ -403,6 +399,12 @@ mod tests {
         let mut ids: Vec<&str> = actions().map(|info| info.id).collect();
         ids.sort_unstable();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn a_word_that_is_no_slip_has_no_suggestion() {
+        assert_eq!(closest("pu", Context::List), Some("up"));
+        assert_eq!(closest("xyz", Context::List), None);
     }
 
     #[test]

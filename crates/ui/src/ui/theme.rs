@@ -116,7 +116,7 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// The terminal's own sixteen colours.
+    /// The terminal's own sixteen colours, for tests.
     pub fn ansi() -> Self {
         Themes::embedded().get("ansi", ColorDepth::Ansi16, false)
     }

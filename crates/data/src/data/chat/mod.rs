@@ -19,6 +19,7 @@ pub use row::{Formula, RowTemplate};
 pub(super) use vet::PARSER;
 
 use super::{DataError, Message};
+use crate::base::digest::hex;
 use crate::base::text::one_line;
 use crate::kernels::allocations::budget::Overdrawn;
 use bounded::{Broken, Engine};
@@ -171,8 +172,7 @@ impl Template {
             hash.update([0]);
             hash.update(format!("{name}={}", self.variables[name]));
         }
-        let digest = hash.finalize();
-        digest.iter().map(|b| format!("{b:02x}")).collect()
+        hex(&hash.finalize())
     }
 
     /// Turns to text, as transformers' `apply_chat_template(tokenize=False)`.

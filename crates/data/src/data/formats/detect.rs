@@ -285,49 +285,82 @@ fn turns_as_text(first: &Record) -> Option<&str> {
     })
 }
 
-/// No format fits: the one for which most columns look right, and the mapping that it would take.
+/// No format fits: what is wrong with the mapping or the row, else the format for which most columns look right, and the
+/// mapping that it would take.
 fn no_format(first: &Record, columns: &Columns) -> DataError {
-    let names = column_names(first.fields.keys());
-    // An unknown part in the mapping shuts every format out.
-    let fault = FormatId::ALL.iter().map(|f| columns.check(*f));
-    let faults: Vec<DataError> = fault.filter_map(Result::err).collect();
-    if faults.len() == FormatId::ALL.len()
-        && let Some(fault) = faults.into_iter().next()
-    {
+    let fault = mapping_fault(columns)
+        .or_else(|| missing_column(first, columns))
+        .or_else(|| text_turns(first))
+        .or_else(|| null_column(first));
+    if let Some(fault) = fault {
         return fault;
     }
-    if let Some((part, gone)) = columns.iter().find(|(_, c)| !first.fields.contains_key(*c)) {
-        let what = format!(
-            "has no column {}, which is mapped to the part `{part}`; it has {names}",
-            one_line(gone)
-        );
-        let fix = match nearest(gone, first.fields.keys().map(String::as_str)) {
-            Some(near) => format!("data.columns: {{{part}: {}}}", one_line(near)),
-            None => format!(
-                "name a column that it has; for one of several sources in data.sources: {{path: FILE, columns: {{{part}: COLUMN}}}}"
-            ),
-        };
-        return DataError::source(&first.place, what, fix);
-    }
-    if let Some(column) = turns_as_text(first) {
-        let what = format!(
-            "has text in the column {}, but turns are a list of objects",
-            one_line(column)
-        );
-        let fix = "a text table can only hold text: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
-        return DataError::source(&first.place, what, fix);
-    }
+    let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
+    let fix = best_guess(first, columns).unwrap_or_else(|| {
+        format!(
+            "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
+            all.join(", ")
+        )
+    });
+    let names = column_names(first.fields.keys());
+    let what = format!("columns match no known format: {names}");
+    DataError::source(&first.place, what, fix)
+}
+
+/// An unknown part in the mapping shuts every format out.
+fn mapping_fault(columns: &Columns) -> Option<DataError> {
+    let fault = FormatId::ALL.iter().map(|f| columns.check(*f));
+    let faults: Vec<DataError> = fault.filter_map(Result::err).collect();
+    let everywhere = faults.len() == FormatId::ALL.len();
+    faults.into_iter().next().filter(|_| everywhere)
+}
+
+/// A column of the mapping that the row lacks.
+fn missing_column(first: &Record, columns: &Columns) -> Option<DataError> {
+    let (part, gone) = columns
+        .iter()
+        .find(|(_, c)| !first.fields.contains_key(*c))?;
+    let names = column_names(first.fields.keys());
+    let what = format!(
+        "has no column {}, which is mapped to the part `{part}`; it has {names}",
+        one_line(gone)
+    );
+    let fix = match nearest(gone, first.fields.keys().map(String::as_str)) {
+        Some(near) => format!("data.columns: {{{part}: {}}}", one_line(near)),
+        None => format!(
+            "name a column that it has; for one of several sources in data.sources: {{path: FILE, columns: {{{part}: COLUMN}}}}"
+        ),
+    };
+    Some(DataError::source(&first.place, what, fix))
+}
+
+/// Turns in a column of text.
+fn text_turns(first: &Record) -> Option<DataError> {
+    let column = turns_as_text(first)?;
+    let what = format!(
+        "has text in the column {}, but turns are a list of objects",
+        one_line(column)
+    );
+    let fix = "a text table can only hold text: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
+    Some(DataError::source(&first.place, what, fix))
+}
+
+/// A column of a known name that holds nothing.
+fn null_column(first: &Record) -> Option<DataError> {
     let known = |name: &str| {
         let mut parts = FormatId::ALL.iter().flat_map(|f| f.format().parts);
         parts.any(|part| part.columns.contains(&name))
     };
     let empty = |(name, value): &(&String, &Value)| value.is_null() && known(name);
-    if let Some((name, _)) = first.fields.iter().find(empty) {
-        let what = format!("has only null in the column {}", one_line(name));
-        let fix = "drop such rows: llmtui data clean FILE --out COPY.jsonl";
-        return DataError::source(&first.place, what, fix);
-    }
-    let mut best: Option<(usize, FormatId, String)> = None;
+    let (name, _) = first.fields.iter().find(empty)?;
+    let what = format!("has only null in the column {}", one_line(name));
+    let fix = "drop such rows: llmtui data clean FILE --out COPY.jsonl";
+    Some(DataError::source(&first.place, what, fix))
+}
+
+/// The format for which most columns look right, in the words of a spec.
+fn best_guess(first: &Record, columns: &Columns) -> Option<String> {
+    let mut best: Option<(usize, String)> = None;
     for format in FormatId::ALL {
         let row = Row::new(first, format.format(), columns);
         let mut mapping = Vec::new();
@@ -361,22 +394,13 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
                 None => mapping.push(format!("{}: COLUMN", part.name)),
             }
         }
-        if hits > 0 && best.as_ref().is_none_or(|(most, ..)| hits > *most) {
+        if hits > 0 && best.as_ref().is_none_or(|(most, _)| hits > *most) {
             let words = format!(
                 "data.format: {format} with data.columns: {{{}}}",
                 mapping.join(", ")
             );
-            best = Some((hits, *format, words));
+            best = Some((hits, words));
         }
     }
-    let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
-    let fix = match best {
-        Some((_, _, mapping)) => mapping,
-        None => format!(
-            "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
-            all.join(", ")
-        ),
-    };
-    let what = format!("columns match no known format: {names}");
-    DataError::source(&first.place, what, fix)
+    best.map(|(_, mapping)| mapping)
 }

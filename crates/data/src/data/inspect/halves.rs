@@ -2,7 +2,7 @@
 //! are added or removed move no others.
 
 use super::row::key;
-use super::words::mix;
+use crate::base::rng::mix64;
 use crate::data::Example;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Halves {
 
     /// The same of a row's fingerprint.
     pub fn side_of(&self, key: u128) -> Side {
-        let draw = mix(mix(self.seed ^ (key >> 64) as u64) ^ key as u64);
+        let draw = mix64(mix64(self.seed ^ (key >> 64) as u64) ^ key as u64);
         // 53 bits, uniform in [0, 1).
         match ((draw >> 11) as f64 / (1_u64 << 53) as f64) < self.below {
             true => Side::Val,

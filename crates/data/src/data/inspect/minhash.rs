@@ -2,7 +2,8 @@
 //! 1997, "On the resemblance and containment of documents"; Leskovec, Rajaraman and Ullman, "Mining of massive datasets",
 //! ch. 3) find candidates; a sketch of each row's smallest shingles decides: exact for rows of up to 512 shingles.
 
-use super::words::{STEP, grams, mix};
+use super::words::{STEP, grams};
+use crate::base::rng::mix64;
 use std::collections::HashMap;
 
 /// Words in a shingle.
@@ -40,8 +41,8 @@ impl Signature {
             for r in 0..ROWS_OF_A_BAND {
                 // Counter-based: the n-th permutation is the mix of the shingle and n steps.
                 let step = STEP.wrapping_mul((b * ROWS_OF_A_BAND + r + 1) as u64);
-                let least = shingles.iter().map(|s| mix(s.wrapping_add(step))).min();
-                key = mix(key.wrapping_mul(STEP) ^ least.unwrap_or(0));
+                let least = shingles.iter().map(|s| mix64(s.wrapping_add(step))).min();
+                key = mix64(key.wrapping_mul(STEP) ^ least.unwrap_or(0));
             }
             *band = key;
         }

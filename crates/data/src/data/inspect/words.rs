@@ -1,12 +1,7 @@
 //! Texts as sequences of word hashes, and the n-grams of them: what duplicates, overlap and contamination are looked for
 //! with. Case and punctuation do not count; scripts without spaces have a word a character.
 
-/// The finaliser of SplitMix64 (Steele et al. 2014): a bijection of 64-bit numbers that hides every pattern.
-pub(super) fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+use crate::base::rng::mix64;
 
 /// 2⁶⁴ divided by the golden ratio, odd: the step of SplitMix64.
 pub(super) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -16,23 +11,23 @@ pub(super) fn push_words(text: &str, words: &mut Vec<u64>) {
     let mut word: Option<u64> = None;
     for c in text.chars() {
         if !c.is_alphanumeric() {
-            words.extend(word.take().map(mix));
+            words.extend(word.take().map(mix64));
             continue;
         }
         if stands_alone(c) {
-            words.extend(word.take().map(mix));
-            words.push(mix(grow(STEP, c)));
+            words.extend(word.take().map(mix64));
+            words.push(mix64(grow(STEP, c)));
             continue;
         }
         for c in c.to_lowercase() {
             word = Some(grow(word.unwrap_or(STEP), c));
         }
     }
-    words.extend(word.map(mix));
+    words.extend(word.map(mix64));
 }
 
 fn grow(hash: u64, c: char) -> u64 {
-    // FNV-1a over code points; `mix` spreads the result.
+    // FNV-1a over code points; `mix64` spreads the result.
     (hash ^ u64::from(u32::from(c))).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
@@ -47,7 +42,7 @@ pub(super) fn grams(words: &[u64], n: usize) -> impl Iterator<Item = u64> + '_ {
     let n = n.min(words.len());
     let windows = (n > 0).then(|| words.windows(n));
     windows.into_iter().flatten().map(|gram| {
-        mix(gram.iter().fold(0, |hash: u64, word| {
+        mix64(gram.iter().fold(0, |hash: u64, word| {
             hash.wrapping_mul(STEP).wrapping_add(*word)
         }))
     })

@@ -95,3 +95,16 @@ fn wrong_settings_are_the_first_row() {
         assert!(rows[0].is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_page_on_data_lists_every_generator() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/data.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for entry in SyntheticConfig::ENTRIES {
+        assert!(
+            page.contains(&format!("| `{}` |", entry.id)),
+            "{}",
+            entry.id
+        );
+    }
+}

@@ -4,6 +4,7 @@
 use super::{Cause, Subject};
 use crate::base::finding::Finding;
 use crate::base::human;
+use crate::base::stats;
 use crate::data::Batch;
 use crate::engine::checkpoint;
 use crate::engine::eval::measure::{Extent, evaluate};
@@ -219,15 +220,14 @@ fn held_out(subject: &Subject<'_>, models: &mut Models) -> Result<Vec<f64>, Engi
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    stats::mean(values.iter().copied()).unwrap_or_default()
 }
 
 /// How much lower `b` is than `a` on the same batches, and the standard error of that.
 fn gain(a: &[f64], b: &[f64]) -> (f64, f64) {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
-    let (mean, n) = (mean(&differences), differences.len() as f64);
-    let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0).max(1.0) / n.max(1.0)).sqrt())
+    let error = stats::stderr_of_mean(&differences).unwrap_or_default();
+    (mean(&differences), error)
 }
 
 /// Whether some rate changed the held-out loss, for better or worse.

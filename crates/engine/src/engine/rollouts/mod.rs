@@ -27,7 +27,6 @@ use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, KL, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
-use crate::metrics::Readings;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
 use crate::wire::{ExaminedExample, MetricInfo};
@@ -410,11 +409,4 @@ impl Experience for Rollouts {
     fn rollouts(&mut self) -> Option<&mut Rollouts> {
         Some(self)
     }
-}
-
-/// Adds a mean over answers to a list of readings.
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let mut readings = Readings::default();
-    values.for_each(|x| readings.add("mean", x, 1.0));
-    readings.mean("mean").unwrap_or_default()
 }

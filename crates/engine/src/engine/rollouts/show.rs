@@ -1,12 +1,14 @@
 //! What people see of a rollout: readings of every step, and groups of answers to look at.
 
 use super::parts::{COMPARING, SCORING, WRITING};
-use super::{Rollout, Written, mean};
+use super::{Rollout, Written};
+use crate::base::stats::sample_std;
+use crate::methods::policy::PASS_AT_1;
 pub use crate::methods::policy::{EVAL_REWARD, pass_at};
-use crate::methods::policy::{PASS_AT_1, sample_std};
 use crate::metrics::{Metric, Repeatable, metric};
 use crate::rewards::repetition::repeated;
 use crate::rewards::{Scores, verifier};
+use crate::run::rollouts::mean;
 use crate::spec::RunSpec;
 use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
 use Direction::{Higher, Lower, Neutral};

@@ -32,7 +32,7 @@ const KNOWN: &[&str] = &[
 pub fn is_listed(id: &str) -> Result<(), Option<&'static str>> {
     match id == "other" || KNOWN.contains(&id) {
         true => Ok(()),
-        false => Err(crate::spec::nearest(id, KNOWN.iter().copied())),
+        false => Err(crate::base::near::nearest(id, KNOWN.iter().copied())),
     }
 }
 

@@ -7,6 +7,7 @@ use super::description::MAX_BYTES;
 use super::join::{Join, Joins};
 use super::peft::{HEAD, TABLES};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft, part_of};
+use crate::base::digest::hex;
 use crate::base::files::read_small;
 use crate::base::text::one_line;
 use crate::nn::module_name;
@@ -168,8 +169,7 @@ impl Peft {
                 Ok(())
             })?;
         }
-        let bytes = hash.finalize();
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(&hash.finalize()))
     }
 
     /// Every value of a tensor, some at a time.

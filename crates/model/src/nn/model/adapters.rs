@@ -1,6 +1,7 @@
 //! A model with adapters: frozen weights, and small matrices beside them that train.
 
 use super::Model;
+use crate::base::digest::hex;
 use crate::kernels::flat;
 use crate::nn::layout::{Layout, Parts};
 use crate::nn::weights::{StoredPart, Table, Weights};
@@ -215,8 +216,5 @@ fn digest(layout: &Layout, weights: Weights) -> String {
             values.iter().for_each(|x| hash.update(x.to_le_bytes()));
         }
     }
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&hash.finalize())
 }

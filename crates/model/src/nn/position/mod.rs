@@ -18,10 +18,6 @@ pub trait Position {
     fn rope(&self) -> Option<&RopeConfig> {
         None
     }
-    /// Base of the rotary angles, when queries and keys are rotated.
-    fn rotary_theta(&self) -> Option<f64> {
-        self.rope().map(|rope| rope.theta)
-    }
     /// True when a learned table of seq_len × d_model is added to the embeddings.
     fn has_table(&self) -> bool {
         false

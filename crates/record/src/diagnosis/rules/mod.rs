@@ -51,50 +51,6 @@ mod weight_decay;
 use super::{Rule, metric};
 pub(super) use train_loss::direction;
 
-/// All of them: what a watch beside an engine keeps.
-pub(super) const READ: &[&str] = &[
-    metric::LOSS,
-    metric::VAL_LOSS,
-    metric::GRAD_NORM,
-    metric::UPDATE_RATIO,
-    metric::CLIPPED,
-    metric::DATA_WAIT,
-    metric::ENTROPY,
-    metric::PASS,
-    metric::REWARD,
-    metric::REWARD_SPREAD,
-    metric::SAME_REWARDS,
-    metric::ANSWER_LENGTH,
-    metric::CUT_ANSWERS,
-    metric::REPETITION,
-    metric::UNREAD,
-    metric::KL,
-    metric::PPO_CLIPPED,
-    metric::APPROX_KL,
-    metric::EXPLAINED,
-    metric::VALUE_LOSS,
-    metric::DISPERSION,
-    metric::CONSISTENCY,
-    metric::NOISE_SCALE,
-    metric::DEAD_UNITS,
-    metric::GRAD_BY_LAYER,
-    metric::UPDATE_BY_LAYER,
-    metric::ATTENTION_ENTROPY,
-    metric::ATTENTION_LARGEST,
-    metric::WEIGHT_STD,
-    metric::ACT_RMS,
-    metric::MARGINS,
-    metric::CHOSEN,
-    metric::REJECTED,
-    metric::ACCURACIES,
-    metric::VAL_ACCURACIES,
-    metric::SPEED,
-    metric::STEP_MS,
-    metric::RSS,
-    metric::GPU_UTIL,
-    metric::GPU_MEMORY,
-];
-
 macro_rules! rules {
     ($($name:ident)+) => { &[$($name::RULE,)+] };
 }
@@ -106,6 +62,14 @@ pub const RULES: &[Rule] = rules! {
     attention_collapse noise_limited preference_start displacement swapped_pairs empty_answers constant_reward reward_hacking
     same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu memory_growth warnings events
 };
+
+/// Beside what a rule needs, what one reads where it is there.
+const READ_IF_THERE: &[&str] = &[metric::ACT_RMS];
+
+/// Whether a rule reads this metric: what a watch beside an engine keeps.
+pub(super) fn is_read(id: &str) -> bool {
+    READ_IF_THERE.contains(&id) || RULES.iter().any(|rule| rule.needs.contains(&id))
+}
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.
 fn lost(view: &super::View<'_>) -> bool {

@@ -51,12 +51,6 @@ pub fn hill_mid(ascending: &[f64]) -> Option<Fit> {
     fit(ascending.get(ascending.len() / 2..)?)
 }
 
-/// `hill_top10`: the largest tenth.
-pub fn hill_top10(ascending: &[f64]) -> Option<Fit> {
-    let n = (ascending.len() / 10).max(2);
-    fit(ascending.get(ascending.len().checked_sub(n)?..)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::close;
@@ -102,7 +96,7 @@ mod tests {
     fn scale_does_not_matter_and_a_flat_spectrum_has_no_exponent() {
         let values: Vec<f64> = (1..=200).map(|i| (f64::from(i) / 40.0).exp()).collect();
         let scaled: Vec<f64> = values.iter().map(|x| 49.0 * x).collect();
-        for estimator in [ks, hill_mid, hill_top10] {
+        for estimator in [ks, hill_mid] {
             let (a, b) = (estimator(&values).unwrap(), estimator(&scaled).unwrap());
             close(a.alpha, b.alpha, 1e-9);
             assert_eq!(a.n, b.n);

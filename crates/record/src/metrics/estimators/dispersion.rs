@@ -1,12 +1,6 @@
 //! How far the losses of a step's micro-batches lie apart (Li et al. 2026, arXiv 2602.14462), and mean and spread of weights.
 
-/// Population standard deviation, √(1/K Σ (x − x̄)²); `None` of fewer than two values.
-pub fn population_std(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-    (values.len() > 1).then(|| (squares / n).sqrt())
-}
+pub use crate::base::stats::population_std;
 
 /// Count, mean and squared deviations of values that come in parts (Welford; Chan et al. 1983 for parts).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -2,7 +2,6 @@
 //! Who measures stands in `probes`; the table of definitions is docs/metrics.md.
 
 pub mod alpha;
-pub mod collapse;
 pub mod dispersion;
 pub mod entropy;
 pub mod memory;

@@ -55,15 +55,6 @@ impl Estimate {
     }
 }
 
-/// Signal and noise by Adam's bias-corrected moments: Σ m̂² and Σ v̂ (`adam_proxy`). Pure noise leaves (1 − β1)/(1 + β1) of v̂
-/// in m̂²: that much is taken off.
-pub fn adam_gsnr(mean_squares: f64, squares: f64, beta1: f64) -> Option<f64> {
-    let floor = (1.0 - beta1) / (1.0 + beta1);
-    let signal = (mean_squares - floor * squares) / (1.0 - floor);
-    let noise = squares - signal;
-    (noise > 0.0).then(|| signal.max(0.0) / noise)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::close;
@@ -163,17 +154,5 @@ mod tests {
         close(signal, 1.0, 0.1);
         // 100 elements of variance 0.25 a token, five tokens on average.
         close(noise, 5.0, 0.3);
-    }
-
-    #[test]
-    fn pure_noise_has_no_signal_in_adams_moments() {
-        let floor = 0.1 / 1.9;
-        close(adam_gsnr(floor, 1.0, 0.9).unwrap(), 0.0, 1e-12);
-        close(
-            adam_gsnr(floor + 0.5 * (1.0 - floor), 1.0, 0.9).unwrap(),
-            1.0,
-            1e-12,
-        );
-        assert_eq!(adam_gsnr(1.0, 1.0, 0.9), None);
     }
 }

@@ -79,22 +79,8 @@ impl NormRatio {
     }
 }
 
-/// θ of SPAM's code: an element whose square is above so many times its moving mean stands out.
+/// θ of SPAM's code: an element is a spike where its square exceeds so many times the moving mean of its squares.
 pub const THETA: f64 = 5000.0;
-
-/// SPAM's score of the newest of several gradients of one element: its size over the mean of all of them, itself included.
-/// Above 50 it is a spike. `None` where all are 0.
-pub fn spam_score(history: &[f64]) -> Option<f64> {
-    let newest = history.last()?.abs();
-    let mean = history.iter().map(|g| g.abs()).sum::<f64>() / history.len() as f64;
-    (mean > 0.0).then(|| newest / mean)
-}
-
-/// The same from Adam's moving mean of squares after the step, `spam_adam`: g² over v, a spike above 5,000 (θ of the paper's
-/// code).
-pub fn spam_square(gradient: f64, square: f64) -> Option<f64> {
-    (square > 0.0).then(|| gradient * gradient / square)
-}
 
 /// What SPAM (arXiv 2501.06842) clips an element to: beyond g² > θ v it is sign(g) √(θ v). `None` where it is no spike.
 pub fn spam_clip(gradient: f64, square: f64) -> Option<f64> {
@@ -147,16 +133,6 @@ mod tests {
             score.push(1.2 + noise(i));
         });
         assert_eq!(score.spikes, before);
-    }
-
-    #[test]
-    fn spam_counts_the_newest_among_them() {
-        let mut history = vec![1.0; 9];
-        history.push(-10.0);
-        close(spam_score(&history).unwrap(), 10.0 / 1.9, 1e-12);
-        assert_eq!(spam_score(&[0.0, 0.0]), None);
-        close(spam_square(1.0, 1e-4).unwrap(), 1e4, 1e-9);
-        assert_eq!(spam_square(1.0, 0.0), None);
     }
 
     #[test]

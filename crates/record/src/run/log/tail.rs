@@ -160,7 +160,7 @@ impl Tail {
     }
 }
 
-/// Every readable event of a log, in order. Holds them all: for tests and small logs; viewers fold a [`Tail`].
+/// Every readable event of a log, in order. Holds them all: for tests; viewers fold a [`Tail`].
 pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
     let mut tail = Tail::open(path)?;
     let mut events = Vec::new();

@@ -129,7 +129,7 @@ impl RunState {
         Self::default()
     }
 
-    /// Folds a whole log.
+    /// Folds a whole log that is held in memory: for tests and benchmarks. Programs take events in one by one.
     pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Self {
         let mut state = Self::new();
         for envelope in events {

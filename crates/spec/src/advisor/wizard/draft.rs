@@ -82,7 +82,7 @@ impl Wizard {
         draft
     }
 
-    /// Values required by the data and the base model.
+    /// Values required by the data, the method and the base model, in the order in which they are told.
     fn recommended(&self, preset: &Draft) -> Vec<Recommended> {
         let mut list = Vec::new();
         let name = self.run_name(preset);
@@ -92,31 +92,7 @@ impl Wizard {
         if self.answers.data == Some(DataAnswer::Path)
             && let Some(Ok(facts)) = self.data_facts()
         {
-            let path = self.answers.data_path.trim();
-            let file = short_name(path);
-            list.push(rec("about", format!("A model trained on {file}."), ""));
-            let facts = self.chosen_data().unwrap_or(facts);
-            if !facts.columns.is_empty() {
-                let columns: serde_json::Map<_, _> = facts
-                    .columns
-                    .iter()
-                    .map(|(ours, theirs)| ((*ours).to_string(), Value::from(theirs.as_str())))
-                    .collect();
-                let source =
-                    json!([{"path": path, "format": facts.format_word, "columns": columns}]);
-                list.push(rec("data.sources", source.to_string(), facts.summary()));
-            } else {
-                list.push(rec("data.path", path, facts.summary()));
-            }
-            if let Some(word) = facts.format_word.filter(|_| facts.columns.is_empty()) {
-                let why = "other formats fit these columns too; this one reads every row inspected";
-                list.push(rec("data.format", word, why));
-            }
-            if self.start_model().is_none() {
-                list.extend(tokenizer(preset, facts));
-            }
-            let context = self.start_model().map(ModelFacts::seq_len);
-            list.extend(for_size(preset, facts, context));
+            self.for_data(preset, self.chosen_data().unwrap_or(facts), &mut list);
         }
         if let Some(advice) = self.chosen_advice()
             && preset.value("method") != advice.facts.spec_word
@@ -130,88 +106,110 @@ impl Wizard {
                 short_path(Path::new(folder))
             );
             list.push(rec("train.from", folder, words));
-            for (path, text) in &model.settings {
-                let length = text.parse::<u64>().ok().filter(|n| *n > LONG_CONTEXT);
-                let chosen = list.iter().any(|r| r.path == *path);
-                match (path.as_str(), length) {
-                    _ if chosen => {}
-                    ("model.seq_len", Some(length)) => {
-                        let why = format!(
-                            "the base model's context is {}; shorter rows cost less",
-                            human::grouped(length)
-                        );
-                        list.push(rec(path, LONG_CONTEXT.to_string(), why));
-                    }
-                    ("data.tokenizer.file.path", _) => {
-                        let why = "the base model's own: its weights are tied to it";
-                        list.push(rec(path, text.clone(), why));
-                    }
-                    _ => list.push(rec(path, text.clone(), "")),
+            inherited(model, &mut list);
+            self.template_of(model, &mut list);
+            self.adapter_of(preset, model, &mut list);
+            self.rate_of(preset, &mut list);
+        }
+        list
+    }
+
+    /// Where the rows are, how they are read, and what their number and lengths make of the preset.
+    fn for_data(&self, preset: &Draft, facts: &DataFacts, list: &mut Vec<Recommended>) {
+        let path = self.answers.data_path.trim();
+        let file = short_name(path);
+        list.push(rec("about", format!("A model trained on {file}."), ""));
+        if !facts.columns.is_empty() {
+            let columns: serde_json::Map<_, _> = facts
+                .columns
+                .iter()
+                .map(|(ours, theirs)| ((*ours).to_string(), Value::from(theirs.as_str())))
+                .collect();
+            let source = json!([{"path": path, "format": facts.format_word, "columns": columns}]);
+            list.push(rec("data.sources", source.to_string(), facts.summary()));
+        } else {
+            list.push(rec("data.path", path, facts.summary()));
+        }
+        if let Some(word) = facts.format_word.filter(|_| facts.columns.is_empty()) {
+            let why = "other formats fit these columns too; this one reads every row inspected";
+            list.push(rec("data.format", word, why));
+        }
+        if self.start_model().is_none() {
+            list.extend(tokenizer(preset, facts));
+        }
+        let context = self.start_model().map(ModelFacts::seq_len);
+        list.extend(for_size(preset, facts, context));
+    }
+
+    /// A template for conversations, where the model has none.
+    fn template_of(&self, model: &ModelFacts, list: &mut Vec<Recommended>) {
+        let turns = |facts: &DataFacts| facts.rows.is_some() && facts.messages > 0.0;
+        if !model.chat_template && self.chosen_data().is_some_and(turns) {
+            let why = match model.suits {
+                PLAIN => {
+                    "the base model has no template and no ChatML tokens: turns end with its EOS token"
                 }
+                _ => "the base model has no template: conversations are rendered with this one",
+            };
+            list.push(rec("data.template", model.suits, why));
+        }
+    }
+
+    /// The adapter, and whether the weights of a quantized file become f32.
+    fn adapter_of(&self, preset: &Draft, model: &ModelFacts, list: &mut Vec<Recommended>) {
+        let form = self.chosen_advice().map(|a| a.adapter);
+        if self.adapts() && preset.value("adapter").is_null() {
+            let about = preset.value("about");
+            let about = about.as_str().unwrap_or_default();
+            if about.contains(ALL_WEIGHTS) && list.iter().all(|r| r.path != "about") {
+                list.push(rec("about", self.about_recipe(about), ""));
             }
-            let turns = |facts: &DataFacts| facts.rows.is_some() && facts.messages > 0.0;
-            if !model.chat_template && self.chosen_data().is_some_and(turns) {
-                let why = match model.suits {
-                    PLAIN => {
-                        "the base model has no template and no ChatML tokens: turns end with its EOS token"
-                    }
-                    _ => "the base model has no template: conversations are rendered with this one",
-                };
-                list.push(rec("data.template", model.suits, why));
-            }
-            let form = self.chosen_advice().map(|a| a.adapter);
-            let lora = self.adapts();
-            let is_template = preset.value("group") == "template";
-            let has_adapter = !preset.value("adapter").is_null();
-            if lora && !has_adapter {
-                let about = preset.value("about");
-                let about = about.as_str().unwrap_or_default();
-                if about.contains(ALL_WEIGHTS) && list.iter().all(|r| r.path != "about") {
-                    list.push(rec("about", self.about_recipe(about), ""));
+            let why = match form {
+                Some(Adapter::QLora) => {
+                    "QLoRA: the weights of a GGUF file stay quantized, and small matrices beside them are trained"
                 }
-                let why = match form {
-                    Some(Adapter::QLora) => {
-                        "QLoRA: the weights of a GGUF file stay quantized, and small matrices beside them are trained"
-                    }
-                    _ => "LoRA: the model is frozen, and small matrices beside it are trained",
-                };
-                let rank = self.lora_rank(model).to_string();
-                list.push(rec("adapter.lora.rank", rank, why));
-            }
-            let is_ppo = self.answers.method == Some(MethodId::Ppo);
-            if model.packed_bytes.is_some() && (form == Some(Adapter::Lora) || is_ppo) {
-                let why = "the weights of the file become f32: four bytes each";
-                list.push(rec("train.dequantize", "true", why));
-            }
-            if let Some(path) = preset.settle("optimizer.*.lr")
-                && let Some(lr) = preset.value(&path).as_f64()
-            {
-                let share = match (is_template, lora) {
-                    // A template's rate is that of its method and form.
-                    (true, false) => None,
-                    (true, true) if has_adapter => None,
-                    (true, true) => Some((
-                        TEMPLATE_LORA_LR,
-                        "ten times the template's, which trains all weights: typical for adapters",
-                    )),
-                    (false, true) => {
-                        Some((LORA_LR, "a fifth of the preset's: typical for adapters"))
-                    }
-                    (false, false) => Some((
-                        CONTINUE_LR,
-                        "a tenth of the preset's: a pretrained model would forget at a higher rate",
-                    )),
-                };
-                if let Some((share, why)) = share {
-                    let lr = crate::spec::shown(&Value::from(round(lr * share)));
-                    list.push(rec(&path, lr, why));
-                    if let Some(path) = preset.settle("schedule.*.min_lr") {
-                        list.push(rec(&path, "null", ""));
-                    }
+                _ => "LoRA: the model is frozen, and small matrices beside it are trained",
+            };
+            let rank = self.lora_rank(model).to_string();
+            list.push(rec("adapter.lora.rank", rank, why));
+        }
+        let is_ppo = self.answers.method == Some(MethodId::Ppo);
+        if model.packed_bytes.is_some() && (form == Some(Adapter::Lora) || is_ppo) {
+            let why = "the weights of the file become f32: four bytes each";
+            list.push(rec("train.dequantize", "true", why));
+        }
+    }
+
+    /// The learning rate of a model that goes on: a share of the preset's.
+    fn rate_of(&self, preset: &Draft, list: &mut Vec<Recommended>) {
+        let lora = self.adapts();
+        let is_template = preset.value("group") == "template";
+        let has_adapter = !preset.value("adapter").is_null();
+        if let Some(path) = preset.settle("optimizer.*.lr")
+            && let Some(lr) = preset.value(&path).as_f64()
+        {
+            let share = match (is_template, lora) {
+                // A template's rate is that of its method and form.
+                (true, false) => None,
+                (true, true) if has_adapter => None,
+                (true, true) => Some((
+                    TEMPLATE_LORA_LR,
+                    "ten times the template's, which trains all weights: typical for adapters",
+                )),
+                (false, true) => Some((LORA_LR, "a fifth of the preset's: typical for adapters")),
+                (false, false) => Some((
+                    CONTINUE_LR,
+                    "a tenth of the preset's: a pretrained model would forget at a higher rate",
+                )),
+            };
+            if let Some((share, why)) = share {
+                let lr = crate::spec::shown(&Value::from(round(lr * share)));
+                list.push(rec(&path, lr, why));
+                if let Some(path) = preset.settle("schedule.*.min_lr") {
+                    list.push(rec(&path, "null", ""));
                 }
             }
         }
-        list
     }
 
     /// Much new text takes adapters of a high rank, though no higher than half of the model's width.
@@ -288,6 +286,29 @@ impl Wizard {
             lines.extend(crate::base::text::wrap(&words, 98, "", "  "));
         }
         lines
+    }
+}
+
+/// The settings of the base model, but for a context that costs more than it gives.
+fn inherited(model: &ModelFacts, list: &mut Vec<Recommended>) {
+    for (path, text) in &model.settings {
+        let length = text.parse::<u64>().ok().filter(|n| *n > LONG_CONTEXT);
+        let chosen = list.iter().any(|r| r.path == *path);
+        match (path.as_str(), length) {
+            _ if chosen => {}
+            ("model.seq_len", Some(length)) => {
+                let why = format!(
+                    "the base model's context is {}; shorter rows cost less",
+                    human::grouped(length)
+                );
+                list.push(rec(path, LONG_CONTEXT.to_string(), why));
+            }
+            ("data.tokenizer.file.path", _) => {
+                let why = "the base model's own: its weights are tied to it";
+                list.push(rec(path, text.clone(), why));
+            }
+            _ => list.push(rec(path, text.clone(), "")),
+        }
     }
 }
 

@@ -423,7 +423,6 @@ mod tests {
         machine.gpus = vec![crate::hardware::GpuSummary {
             name: "NVIDIA H100 80GB HBM3".into(),
             memory_bytes: 80 << 30,
-            memory_used_bytes: 0,
         }];
         assert_eq!(labels(&machine), without + 1);
         let engine = line(&machine, "Engine");

@@ -77,12 +77,12 @@ fn adapters_of_a_spec_change_in_what_is_named_alone() {
     assert_eq!(quantized.n_trainable(), before.n_trainable());
 }
 
-/// A method of a spec that no list here has would be planned as pretraining.
 #[test]
 fn every_method_of_a_spec_is_planned_as_itself() {
     for entry in crate::methods::MethodConfig::ENTRIES {
-        let method = Method::by_word(entry.id);
-        let method = method.unwrap_or_else(|| panic!("{} is planned as another", entry.id));
+        let usual = crate::methods::MethodConfig::usual(entry.id).unwrap();
+        let method = Method::of(&usual);
+        assert_eq!(Method::by_word(entry.id), Some(method), "{}", entry.id);
         assert_eq!(
             (method.word(), method.facts().spec_word),
             (entry.id, entry.id)

@@ -2,11 +2,12 @@
 //! chooses no checkpoint and stops no run.
 
 use super::Judge;
+use crate::base::near::nearest;
 use crate::base::paths::is_yaml;
 use crate::base::text::one_line;
 use crate::methods;
 use crate::rewards::verifier;
-use crate::spec::{RunConfig, nearest};
+use crate::spec::RunConfig;
 
 const PATH: &str = "eval.best_by";
 

@@ -18,6 +18,7 @@ use crate::ui::panes::batch::starts;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
 use crate::ui::store::HeldRun;
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::frame::inside;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{Lattice, finding};
 use crate::wire::Outcome;
@@ -591,13 +592,4 @@ impl<'a> Ending<'a> {
 /// It did not end as it should.
 fn lost(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Completed | Outcome::Stopped)
-}
-
-fn inside(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 1,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(2),
-        height: outline.height.saturating_sub(2),
-    }
 }

@@ -227,7 +227,8 @@ mod tests {
         let mut words = BTreeSet::new();
         for pane in PANES {
             assert!(words.insert(pane.id), "{pane:?} twice");
-            assert_eq!(Action::by_id(pane.id), Some(Action::Open(pane)));
+            let named = crate::ui::action::actions().find(|a| a.id == pane.id).map(|a| a.action);
+            assert_eq!(named, Some(Action::Open(pane)));
             assert!(
                 pane.doc.ends_with('.') && pane.title.len() <= 12,
                 "{pane:?}"

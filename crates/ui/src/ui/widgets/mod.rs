@@ -5,6 +5,7 @@ pub mod axis;
 pub mod bar;
 pub mod dots;
 pub mod finding;
+pub mod frame;
 pub mod hints;
 pub mod lattice;
 pub mod line_chart;

@@ -22,6 +22,16 @@ pub fn word(text: impl Into<String>, meaning: Meaning) -> Word {
     }
 }
 
+/// A word beside what matters.
+pub fn muted(text: impl Into<String>) -> Word {
+    word(text, Meaning::Muted)
+}
+
+/// What tells things of a list apart: `A`, `B`, …
+pub fn letter(at: usize) -> String {
+    char::from(b'A' + u8::try_from(at).unwrap_or(25).min(25)).to_string()
+}
+
 /// Columns that the words take.
 pub fn width(words: &[Word]) -> usize {
     words.iter().map(|w| w.text.width()).sum()

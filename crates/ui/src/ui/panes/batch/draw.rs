@@ -11,7 +11,7 @@ use crate::ui::panes::SPIN;
 use crate::ui::panes::chat::heat;
 use crate::ui::store::{HeldRun, Store};
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, muted, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -25,10 +25,6 @@ const READINGS: [(&str, &str); 3] = [
 const LIST_SHARE: u16 = 3;
 /// Columns of the bar of a row's loss.
 const BAR: usize = 12;
-
-fn muted(text: impl Into<String>) -> Word {
-    word(text, Meaning::Muted)
-}
 
 impl BatchPane {
     /// Draws everything; the places of the rows on the screen.

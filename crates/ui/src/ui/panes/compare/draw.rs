@@ -1,5 +1,6 @@
 //! The comparison on the screen: the chart above, each curve with its run's letter at its end, the table below.
 
+use crate::ui::widgets::frame;
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
@@ -14,7 +15,7 @@ use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Scale;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, letter, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -28,22 +29,13 @@ const COLOURS: [Meaning; 6] = [
     Meaning::Bad,
 ];
 
-/// `A`, `B`, …
-fn letter(at: usize) -> String {
-    char::from(b'A' + u8::try_from(at).unwrap_or(25).min(25)).to_string()
-}
-
 /// A cell of the table: its words, and whether it is the best of its row.
 type Cell = (String, bool);
 
 impl ComparePane {
     pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, context: &PaneContext) {
         let theme = context.theme;
-        let area = Rect {
-            x: area.x + 1,
-            width: area.width.saturating_sub(2),
-            ..area
-        };
+        let area = frame::aired(area);
         if let Some(words) = self.note(context.keymap) {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return;

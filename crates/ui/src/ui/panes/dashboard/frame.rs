@@ -10,6 +10,7 @@ use crate::run::state::Mark;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{Axis, Scale};
+use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::Phase;
@@ -78,7 +79,7 @@ impl Dashboard {
         ];
         for (outline, title) in titles {
             if let Some(outline) = outline {
-                box_title(
+                frame::title(
                     buffer,
                     outline,
                     &[word(format!(" {title} "), Meaning::Title)],
@@ -136,7 +137,7 @@ impl Dashboard {
         index: usize,
         canvas: &Canvas,
     ) {
-        let inner = inside(outline);
+        let inner = frame::inside(outline);
         let state = canvas.state;
         let mut title = self.title(chart, slot, index, canvas.theme);
         let wide = |title: &[Word]| text::width(title) + 2 > usize::from(outline.width);
@@ -146,7 +147,7 @@ impl Dashboard {
         if wide(&title) {
             title.retain(|word| word.meaning != Meaning::Cursor);
         }
-        box_title(buffer, outline, &title, canvas.theme);
+        frame::title(buffer, outline, &title, canvas.theme);
         let main = state.series.get(&chart.id);
         let look = match chart {
             c if c.points_only() => Look::Joined,
@@ -253,26 +254,31 @@ impl Dashboard {
             match &state.finished {
                 Some(finish) => strips::result(
                     buffer,
-                    inside(outline),
+                    frame::inside(outline),
                     state,
                     finish,
                     &self.glance.diagnosis,
                     theme,
                 ),
-                None => health::health(buffer, inside(outline), &self.glance.diagnosis, theme),
+                None => health::health(
+                    buffer,
+                    frame::inside(outline),
+                    &self.glance.diagnosis,
+                    theme,
+                ),
             }
         }
         if let Some(outline) = plan.hardware {
             let planned = self.planned.map(|(_, bytes)| bytes);
-            strips::hardware(buffer, inside(outline), state, planned, theme);
+            strips::hardware(buffer, frame::inside(outline), state, planned, theme);
         }
         if let Some(outline) = plan.sample {
-            strips::sample(buffer, inside(outline), state, theme);
+            strips::sample(buffer, frame::inside(outline), state, theme);
         }
         if let Some(outline) = plan.log {
             strips::log(
                 buffer,
-                inside(outline),
+                frame::inside(outline),
                 state,
                 self.log_back,
                 self.utc_offset,
@@ -302,36 +308,16 @@ impl Dashboard {
                 false => " preflight ",
             };
             let title = [word(title, Meaning::Title)];
-            box_title(buffer, *outline, &title, canvas.theme);
-            strips::checks(buffer, inside(*outline), canvas.state, canvas.theme);
+            frame::title(buffer, *outline, &title, canvas.theme);
+            strips::checks(buffer, frame::inside(*outline), canvas.state, canvas.theme);
             return;
         }
         let sentence = format!("No chart has \u{201c}{}\u{201d} in its name.", self.filter);
         let words = [word(sentence, Meaning::Muted)];
-        let inner = inside(*outline);
+        let inner = frame::inside(*outline);
         let width = inner.width.saturating_sub(2);
         text::draw(buffer, inner.x + 1, inner.y, width, &words, canvas.theme);
     }
-}
-
-fn inside(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 1,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(2),
-        height: outline.height.saturating_sub(2),
-    }
-}
-
-fn box_title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) {
-    text::draw(
-        buffer,
-        outline.x + 1,
-        outline.y,
-        outline.width.saturating_sub(2),
-        words,
-        theme,
-    );
 }
 
 /// All that a very small terminal can hold.

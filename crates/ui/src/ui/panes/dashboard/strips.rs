@@ -15,6 +15,7 @@ use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
 use crate::ui::layout::{cut, split_top};
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
 use crate::wire::Outcome;
@@ -238,11 +239,7 @@ fn host_words(state: &RunState) -> String {
 
 /// The newest sample, its line breaks kept where there is room for them.
 pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
-    let inner = Rect {
-        x: area.x + 1,
-        width: area.width.saturating_sub(2),
-        ..area
-    };
+    let inner = frame::aired(area);
     if let Some((asked, answer)) = state.samples.back().and_then(answered)
         && area.height >= 2
     {
@@ -414,11 +411,7 @@ pub fn result(
     diagnosis: &Diagnosis,
     theme: &Theme,
 ) {
-    let inner = Rect {
-        x: area.x + 1,
-        width: area.width.saturating_sub(2),
-        ..area
-    };
+    let inner = frame::aired(area);
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
     let outcome = format!("{glyph} {} ", outcome_word(finish.outcome));

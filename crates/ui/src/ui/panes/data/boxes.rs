@@ -3,26 +3,8 @@
 use super::DataPane;
 use crate::base::human::grouped;
 use crate::base::text::one_line;
-use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-/// The words of a box, in its upper border.
-pub(super) fn title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) {
-    let room = outline.width.saturating_sub(2);
-    text::draw(buffer, outline.x + 1, outline.y, room, words, theme);
-}
-
-/// Inside the borders, a column of air on both sides.
-pub(super) fn padded(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 2,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(4),
-        height: outline.height.saturating_sub(2),
-    }
-}
+use crate::ui::theme::Meaning;
+use crate::ui::widgets::text::{Word, word};
 
 /// How far the reading is: a bar where the end is known, a count of rows always.
 pub(super) fn progress_words(pane: &DataPane) -> Option<Vec<Word>> {

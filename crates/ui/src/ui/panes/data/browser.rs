@@ -1,6 +1,6 @@
 //! The right side: one row, as the model sees it.
 
-use super::boxes::title;
+use crate::ui::widgets::frame::{self, inside, title};
 use super::flow::{self, Line};
 use super::{DataPane, Mode};
 use crate::base::human::grouped;
@@ -21,19 +21,10 @@ pub(super) fn draw(
     context: &mut PaneContext,
 ) {
     let theme = context.theme;
-    let inner = Rect {
-        x: outline.x + 1,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(2),
-        height: outline.height.saturating_sub(2),
-    };
+    let inner = inside(outline);
     head(pane, buffer, outline, theme);
     let Some(row) = pane.row().cloned() else {
-        let area = Rect {
-            x: inner.x + 1,
-            width: inner.width.saturating_sub(2),
-            ..inner
-        };
+        let area = frame::aired(inner);
         let words = match (pane.filtered(), shown.kept.of) {
             (true, _) => "No row matches. {cancel} shows all rows.",
             (_, 0) => "There are no rows.",

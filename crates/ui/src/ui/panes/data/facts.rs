@@ -1,7 +1,7 @@
 //! The left side: numbers, the histogram of lengths, sources, tokens, findings.
 
 use super::DataPane;
-use super::boxes::{padded, progress_words, title};
+use super::boxes::progress_words;
 use crate::base::human::{grouped, short};
 use crate::base::text::one_line;
 use crate::data::inspect::{Report, RowsFinding, Severity, Spread};
@@ -10,6 +10,7 @@ use crate::ui::layout::scroll_to;
 use crate::ui::panes::PaneContext;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::bar;
+use crate::ui::widgets::frame::{padded, title};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

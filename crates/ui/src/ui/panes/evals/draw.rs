@@ -9,7 +9,7 @@ use crate::ui::layout::{cut, fill, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, letter, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -20,11 +20,6 @@ const WITH_DIFFERENCE: usize = 16;
 const WITH_ERROR: usize = 26;
 /// Columns of the marked task's text from which on a model takes one line.
 const ONE_LINE: u16 = 120;
-
-/// `A`, `B`, …
-pub(super) fn letter(at: usize) -> String {
-    char::from(b'A' + u8::try_from(at).unwrap_or(25).min(25)).to_string()
-}
 
 /// A run's name without its date.
 pub(super) fn model_name(name: &str) -> String {

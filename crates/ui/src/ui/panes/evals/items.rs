@@ -1,13 +1,13 @@
 //! The items of one task: a list with each model's mark, and the marked item in full, prompt and answers.
 
-use super::draw::{letter, model_name};
+use super::draw::model_name;
 use crate::base::text::{one_line, sanitize};
 use crate::tasks::{Question, TaskRow};
 use crate::ui::action::Action;
 use crate::ui::layout::{scroll_to, split_top, wrap};
 use crate::ui::glyphs::Glyphs;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, letter, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

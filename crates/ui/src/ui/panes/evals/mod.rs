@@ -16,6 +16,7 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
+use crate::ui::widgets::frame;
 use items::Items;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -234,11 +235,7 @@ impl Pane for EvalsPane {
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let buffer = frame.buffer_mut();
-        let inner = Rect {
-            x: area.x + 1,
-            width: area.width.saturating_sub(2),
-            ..area
-        };
+        let inner = frame::aired(area);
         let rows = match &mut self.items {
             Some(items) => items.draw(buffer, inner, context.theme),
             None => self.draw_table(buffer, inner, context),

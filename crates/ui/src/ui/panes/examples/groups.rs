@@ -8,7 +8,7 @@ use crate::run::rollouts::{Answer, Group, Rollout, Token, mean};
 use crate::ui::keymap::Keymap;
 use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, muted, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -31,10 +31,6 @@ pub struct Look<'a> {
 }
 
 type Lines = Vec<Vec<Word>>;
-
-fn muted(text: impl Into<String>) -> Word {
-    word(text, Meaning::Muted)
-}
 
 /// What a step is measured by, each with what is better: more (1), less (−1), or neither.
 fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
@@ -249,9 +245,9 @@ impl Page<'_> {
         };
         let mut first = vec![
             word(format!("{advantage:>+9.2}"), meaning),
-            word(format!("  {:>6}", worth(answer.reward.0)), Meaning::Text),
+            word(format!("  {:>6}", human::reward(answer.reward.0)), Meaning::Text),
         ];
-        let parts = answer.rewards.iter().map(|(_, x)| worth(x.0));
+        let parts = answer.rewards.iter().map(|(_, x)| human::reward(x.0));
         let parts: Vec<String> = parts.collect();
         if !parts.is_empty() {
             first.push(muted(format!("  [{}]", parts.join(", "))));
@@ -364,14 +360,6 @@ impl Page<'_> {
         }
         lines.push(Vec::new());
         lines
-    }
-}
-
-/// A reward in few characters: most are 0 or 1.
-fn worth(reward: f64) -> String {
-    match reward.fract() == 0.0 {
-        true => format!("{reward:.0}"),
-        false => format!("{reward:.2}"),
     }
 }
 

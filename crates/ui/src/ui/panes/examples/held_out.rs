@@ -274,10 +274,10 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     };
     let mut line = vec![
         word(first, meaning),
-        word(format!("  {:>5}", worth(reward)), Meaning::Text),
+        word(format!("  {:>5}", human::reward(reward)), Meaning::Text),
     ];
     let parts = sequence.rewards.iter();
-    let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", worth(x.0))).collect();
+    let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", human::reward(x.0))).collect();
     let parts = format!("  {} · {} tokens", parts.join(", "), sequence.tokens);
     let answer = sequence.answer.trim_end();
     let room = width.saturating_sub(20 + parts.chars().count());
@@ -290,15 +290,6 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     let rows = text::wrap(answer, width.saturating_sub(6), ANSWER, theme.ascii);
     let rows = rows.into_iter().map(|row| vec![word(format!("      {row}"), Meaning::Text)]);
     std::iter::once(line).chain(rows).collect()
-}
-
-/// A reward in few characters: most are 0 or 1.
-fn worth(reward: f64) -> String {
-    match reward.fract() == 0.0 {
-        // Without the sign of a negative zero.
-        true => format!("{:.0}", reward + 0.0),
-        false => format!("{reward:.2}"),
-    }
 }
 
 fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExample>) -> Vec<Word> {

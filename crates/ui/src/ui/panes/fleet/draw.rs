@@ -7,7 +7,7 @@ use crate::base::text::one_line;
 use crate::fleet::{EXAMPLE, HostState, Reach, Row};
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text::{self, Word, muted, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
@@ -19,10 +19,6 @@ const HOST: usize = 14;
 const RUN: usize = 28;
 /// Columns of a curve.
 const CURVE: usize = 12;
-
-fn muted(text: impl Into<String>) -> Word {
-    word(text, Meaning::Muted)
-}
 
 impl FleetPane {
     /// Draws everything; the places of the rows.
@@ -177,7 +173,7 @@ fn run_line(
         words.push(word(format!("{value:<7.3}  "), Meaning::Text));
     }
     if !theme.ascii {
-        words.push(word(format!("{:<CURVE$}  ", sparkline(&run.curve)), Meaning::Train));
+        words.push(word(format!("{:<CURVE$}  ", theme.glyphs().sparkline(&run.curve, CURVE)), Meaning::Train));
     }
     if let Some(verdict) = &run.verdict {
         let meaning = match verdict.as_str() {
@@ -188,18 +184,5 @@ fn run_line(
         words.push(word(cut(verdict, 16), meaning));
     }
     words
-}
-
-/// Eight heights between the least and the greatest of the curve.
-fn sparkline(curve: &[f64]) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let part = curve.len().div_ceil(CURVE).max(1);
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let curve: Vec<f64> = curve.chunks(part).map(mean).filter(|x| x.is_finite()).collect();
-    let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let span = (high - low).max(f64::MIN_POSITIVE);
-    let bar = |x: &f64| BARS[(((x - low) / span * 7.0).round() as usize).min(7)];
-    curve.iter().map(bar).collect()
 }
 

@@ -6,7 +6,6 @@ use crate::fleet::{Host, News, Run, Said};
 use crate::ui::panes::bench::Around;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use std::path::Path;
 
 const NOW: UnixMillis = UnixMillis(10_000_000);
 
@@ -15,7 +14,8 @@ fn pane(around: &mut Around) -> FleetPane {
     let host = |name: &str, place: Place| Host {
         name: name.into(),
         place,
-        ..Host::here(Path::new("runs"))
+        program: "llmtui".into(),
+        runs_dir: Some("runs".into()),
     };
     let hosts = vec![host("here", Place::Here), host("lab", Place::Ssh("lab".into()))];
     let mut pane = FleetPane::default();

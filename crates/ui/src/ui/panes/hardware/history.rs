@@ -5,6 +5,7 @@ use crate::hardware::sampler::id;
 use crate::ui::machine_view::MachineView;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Scale;
+use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, word};
 use ratatui::buffer::Buffer;
@@ -111,12 +112,7 @@ pub fn draw(buffer: &mut Buffer, outline: Rect, track: &Track, view: &MachineVie
         &title,
         theme,
     );
-    let inner = Rect {
-        x: outline.x + 1,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(2),
-        height: outline.height.saturating_sub(2),
-    };
+    let inner = frame::inside(outline);
     let line = |id: &str, meaning| {
         let series = view.history(id).filter(|series| !series.is_empty())?;
         Some(Line {

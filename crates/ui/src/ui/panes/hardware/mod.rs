@@ -21,7 +21,8 @@ use crate::ui::request::{Hints, Request};
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::frame::{padded, title};
+use crate::ui::widgets::text::{self, word};
 use plan::{Counts, Plan};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -329,19 +330,4 @@ fn borders(buffer: &mut Buffer, area: Rect, plan: &Plan, theme: &Theme) {
         lattice.outline(*outline);
     }
     lattice.draw(buffer, theme);
-}
-
-fn title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) {
-    let room = outline.width.saturating_sub(2);
-    text::draw(buffer, outline.x + 1, outline.y, room, words, theme);
-}
-
-/// Inside the borders, a column of air on both sides.
-fn padded(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 2,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(4),
-        height: outline.height.saturating_sub(2),
-    }
 }

@@ -1,6 +1,6 @@
 //! The rows of the list: a metric, its newest value, whether it lies within its band, a small curve.
 
-use super::map::level;
+use super::map::{level, mean};
 use crate::base::human;
 use crate::run::RunState;
 use crate::ui::theme::{Meaning, Theme};
@@ -66,7 +66,7 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
         let all = || last.values.iter().map(|x| f64::from(*x)).filter(|x| x.is_finite());
         let outside = all().find(|x| holds(*x) == Some(false));
         let value = outside.or_else(|| all().reduce(f64::max))?;
-        let curve = map.rows().iter().map(|row| mean(&row.values)).collect();
+        let curve = map.rows().iter().map(|row| mean(row.values.iter().copied())).collect();
         return Some(Row {
             info,
             value,
@@ -97,12 +97,6 @@ fn series_mean(series: &crate::run::Series) -> f64 {
     const NEWEST: usize = 300;
     let values: Vec<f64> = series.recent().rev().take(NEWEST).map(|p| p.value).collect();
     values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-fn mean(values: &[f32]) -> f64 {
-    let finite: Vec<f64> =
-        values.iter().filter(|x| x.is_finite()).map(|x| f64::from(*x)).collect();
-    finite.iter().sum::<f64>() / finite.len().max(1) as f64
 }
 
 /// At most so many points, means of their neighbours.

@@ -1,6 +1,7 @@
 //! A metric by block over time: a row for each block, a column for each look, the newest value and its bar at the right. The
 //! height of a mark says the value, so that colour is not needed to read it; what lies outside its band has another one.
 
+use crate::base::stats;
 use crate::base::human;
 use crate::run::layers::{LayerMap, LayerRow};
 use crate::ui::theme::{Meaning, Theme};
@@ -87,13 +88,10 @@ fn columns_of(rows: &[LayerRow], columns: usize) -> Vec<LayerRow> {
     rows.chunks(size).map(part).collect()
 }
 
-fn mean(values: impl Iterator<Item = f32>) -> f64 {
-    let (mut sum, mut n) = (0.0, 0.0);
-    for x in values.filter(|x| x.is_finite()) {
-        sum += f64::from(x);
-        n += 1.0;
-    }
-    if n > 0.0 { sum / n } else { f64::NAN }
+/// Of those that are finite; NaN of none.
+pub(super) fn mean(values: impl Iterator<Item = f32>) -> f64 {
+    let finite = values.filter(|x| x.is_finite()).map(f64::from);
+    stats::mean(finite).unwrap_or(f64::NAN)
 }
 
 /// What the lowest and the highest mark stand for.

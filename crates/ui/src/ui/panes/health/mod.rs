@@ -17,6 +17,7 @@ use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::finding;
 use crate::ui::widgets::axis::Scale;
+use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Band, MetricInfo};
@@ -108,11 +109,7 @@ impl Pane for HealthPane {
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         self.picture = Rect::default();
         let theme = context.theme;
-        let inner = Rect {
-            x: area.x + 1,
-            width: area.width.saturating_sub(2),
-            ..area
-        };
+        let inner = frame::aired(area);
         let note = |frame: &mut Frame, words: &str| {
             text::paragraph(frame.buffer_mut(), inner, words, Meaning::Muted, theme);
         };

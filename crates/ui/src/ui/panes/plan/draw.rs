@@ -14,6 +14,7 @@ use crate::ui::hit::Target;
 use crate::ui::layout::{rule, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
 use ratatui::Frame;
@@ -170,11 +171,7 @@ fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut P
         (None, Some(why)) => (why.as_str(), Meaning::Bad),
         (None, None) => (hint.as_str(), Meaning::Muted),
     };
-    let foot = Rect {
-        x: foot.x + 1,
-        width: foot.width.saturating_sub(2),
-        ..foot
-    };
+    let foot = frame::aired(foot);
     text::paragraph(frame.buffer_mut(), foot, words, meaning, theme);
 }
 

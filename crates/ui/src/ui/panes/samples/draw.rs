@@ -1,5 +1,6 @@
 //! The page of samples: the loss with a letter at each sample's step, and under it the texts with the same letters.
 
+use crate::ui::widgets::frame::inside;
 use crate::base::every::Every;
 use crate::base::human;
 use crate::base::turns::question;
@@ -12,6 +13,7 @@ use crate::ui::panes::dashboard::catalog::begins_at_zero;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{self, Scale};
+use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
@@ -206,11 +208,7 @@ impl Page<'_> {
         let room = outline.width.saturating_sub(2);
         text::draw(buffer, outline.x + 1, outline.y, room, &title, theme);
         let inner = inside(outline);
-        let inner = Rect {
-            x: inner.x + 1,
-            width: inner.width.saturating_sub(2),
-            ..inner
-        };
+        let inner = frame::aired(inner);
         let lines = lines(sample, inner.width);
         let shown = lines.iter().skip(self.scroll);
         for (y, words) in (inner.y..inner.bottom()).zip(shown) {
@@ -302,15 +300,6 @@ fn flag(buffer: &mut Buffer, plot: &Plot, mark: char, step: u64, theme: &Theme) 
         } else if matches!(cell.symbol(), " " | "\u{2800}") {
             cell.set_char(line).set_style(theme.style(Meaning::Muted));
         }
-    }
-}
-
-fn inside(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 1,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(2),
-        height: outline.height.saturating_sub(2),
     }
 }
 

@@ -1,0 +1,20 @@
+//! Digests in the words of files and logs. Which algorithm made one is its owner's matter.
+
+/// Lower-case hexadecimal digits, two a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_byte_has_two_digits() {
+        assert_eq!(super::hex(&[0, 15, 160, 255]), "000fa0ff");
+        assert_eq!(super::hex(&[]), "");
+    }
+}
