@@ -8,6 +8,7 @@ mod init_loss;
 mod longest;
 mod overfit;
 mod overlap;
+mod rewards;
 mod round_trip;
 mod same_seed;
 mod samples;
@@ -68,6 +69,7 @@ pub const CHECKS: &[Check] = &[
     answers_end::CHECK,
     longest::CHECK,
     overlap::CHECK,
+    rewards::CHECK,
     settings::CHECK,
     disk_room::CHECK,
     init_loss::CHECK,
