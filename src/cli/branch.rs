@@ -15,7 +15,7 @@ use crate::engine::checkpoint::{self, Fingerprint, Manifest};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
-use crate::spec::{self, Loaded};
+use crate::spec::{self, Loaded, RunSpec};
 use serde_json::Value;
 use std::path::Path;
 
@@ -36,6 +36,8 @@ pub struct Branch {
     /// Settings that `-s` names and that were changed by hand while the parent ran, with the value that its checkpoint keeps: the
     /// branch takes its own.
     by_hand: Vec<(&'static str, f64)>,
+    /// Rows of the parent's micro-batches.
+    rows: usize,
 }
 
 impl Branch {
@@ -64,7 +66,8 @@ impl Branch {
         if let Some(from) = &from {
             Manifest::verify(&from.path).map_err(broken)?;
         }
-        let was = spec_of(&parent)?.to_value();
+        let of_parent = spec_of(&parent)?;
+        let (was, rows) = (of_parent.to_value(), of_parent.train.micro_batch_size);
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
@@ -89,8 +92,10 @@ impl Branch {
             loaded,
             changes,
             by_hand,
+            rows,
         };
         branch.check()?;
+        branch.check_batch(&of_parent)?;
         Ok(branch)
     }
 
@@ -130,6 +135,37 @@ impl Branch {
             return Err(Failure::yours(what, hint).into());
         }
         Ok(())
+    }
+
+    /// A branch goes on at its checkpoint's place in the data, which is counted in micro-batches. With another number of rows in a
+    /// step, passes over the data and the prompts of rollouts would be counted from a beginning that never was.
+    fn check_batch(&self, was: &RunSpec) -> anyhow::Result<()> {
+        let Some(from) = &self.from else {
+            return Ok(());
+        };
+        let rows = |spec: &RunSpec| spec.train.micro_batch_size * spec.train.grad_accum_steps;
+        let now = &self.loaded.spec;
+        let other = rows(was) != rows(now) || was.train.batch_ramp != now.train.batch_ramp;
+        let counts = match (now.train.epochs, now.method.on_policy()) {
+            (Some(_), _) => "train.epochs counts passes",
+            (None, Some(_)) => "rollouts count their prompts",
+            (None, None) => return Ok(()),
+        };
+        if !other {
+            return Ok(());
+        }
+        let what = format!(
+            "a branch with {} rows in a step instead of {}: {counts} over steps of one size",
+            grouped(rows(now) as u64),
+            grouped(rows(was) as u64)
+        );
+        let hint = format!(
+            "keep micro_batch_size · grad_accum_steps at {}, or start a new run from its weights: llmtui train {} -s train.from={}",
+            rows(was),
+            quoted(&shown(&self.parent.spec_path())),
+            quoted(&shown(&from.path))
+        );
+        Err(Failure::yours(what, hint).into())
     }
 
     /// Refuses other data than those of the checkpoint, as the engine would behind a run that is made already. They are read
@@ -221,6 +257,10 @@ impl Branch {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
+            let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
+            if rows.0 != rows.1 {
+                checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;
+            }
             if !self.by_hand.is_empty() {
                 let keys: Vec<&str> = self.by_hand.iter().map(|(key, _)| *key).collect();
                 checkpoint::forget_adjustments(&to, &keys).map_err(|e| disk(e.to_string()))?;

@@ -8,7 +8,7 @@ use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, r
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
-use crate::engine::checkpoint::{is_needed, named_by};
+use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
@@ -230,8 +230,11 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     }
     let all = run.checkpoints();
     let (best, newest) = (run.best_checkpoint(), all.last().cloned());
+    // The run may lie in another folder than the runs that are listed: those beside it count.
+    let beside = by_other_runs(run);
     let kept = |entry: &CheckpointEntry| {
         Some(entry) == best.as_ref()
+            || beside.contains(&entry.step)
             || Some(entry) == newest.as_ref()
             || is_needed(&entry.path, needed)
     };

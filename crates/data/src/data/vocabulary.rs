@@ -103,6 +103,11 @@ fn name(
             "template",
             template.map(Template::fingerprint).unwrap_or_default(),
         );
+    // What is read of a row depends on these, too.
+    key = key
+        .with("format", format!("{:?}", config.format))
+        .with("unit", format!("{:?}", read.unit))
+        .with("on_bad_row", format!("{:?}", config.on_bad_row));
     if let Some(rows) = config.max_rows {
         key = key.with("max_rows", rows.to_string());
     }

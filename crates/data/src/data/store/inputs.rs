@@ -13,6 +13,12 @@ use std::time::UNIX_EPOCH;
 const WHOLE: u64 = 32 << 20;
 const ENDS: u64 = 1 << 20;
 
+/// Whether the time of a change counts for one of the files: a copy of it has another digest.
+pub(crate) fn by_time(files: &[PathBuf]) -> bool {
+    let large = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.len() > WHOLE);
+    files.iter().any(large)
+}
+
 /// SHA-256 in hex over the files, in their order. Names do not count.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ pub use build::Progress;
 pub(super) use build::{Feed, Piece, in_memory, text_bytes};
 pub use cache::{Cached, clear, list};
 pub(super) use cache::{Entry, Feeding, Key, open_or_build};
-pub(super) use inputs::digest;
+pub(super) use inputs::{by_time, digest};
 pub use shard::Tally;
 
 use super::Unit;
@@ -29,6 +29,12 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// What tells its tokens from others, whatever files they were made of.
+    pub fn identity(&self) -> String {
+        let shards: Vec<String> = self.shards.iter().map(Shard::identity).collect();
+        shards.join(" ")
+    }
+
     fn new(shards: Vec<Shard>) -> Store {
         let mut tokens = 0;
         let before = shards.iter().map(|shard| {

@@ -229,6 +229,14 @@ impl Shard {
         })
     }
 
+    /// What tells these tokens from others: their number and checksum.
+    pub fn identity(&self) -> String {
+        format!(
+            "{}:{}:{:08x}",
+            self.head.documents, self.head.tokens, self.head.crc
+        )
+    }
+
     /// Reads everything once and holds it against the checksum.
     pub fn verify(&self) -> Result<(), String> {
         let found = crc(&self.bytes.get()[self.ids..]);

@@ -24,7 +24,7 @@ pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
 pub use needed::{by_other_runs, is_needed, named_by};
-pub use readjust::forget_adjustments;
+pub use readjust::{forget_adjustments, recount};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;

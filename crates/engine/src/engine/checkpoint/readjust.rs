@@ -1,9 +1,11 @@
-//! A branch's own copy of a checkpoint, without what was changed by hand while its parent ran.
+//! A branch's own copy of a checkpoint: without what was changed by hand while its parent ran, its place counted in the branch's
+//! micro-batches.
 
 use super::disk::record_of;
 use super::manifest::{self, Manifest};
 use super::{CheckpointError, STATE, read_state};
 use crate::base::files::write_atomic;
+use crate::engine::state::Progress;
 use std::path::Path;
 
 /// Drops live changes of the settings in `keys` (`lr`, `clip_norm`) from a checkpoint's state. The folder is a copy that nothing
@@ -12,15 +14,36 @@ use std::path::Path;
 /// # Errors
 /// The state or the manifest cannot be read or written.
 pub fn forget_adjustments(folder: &Path, keys: &[&str]) -> Result<(), CheckpointError> {
-    let mut saved = read_state(folder)?;
-    let adjustments = &mut saved.progress.adjustments;
-    for key in keys {
-        match *key {
-            "lr" => adjustments.lr = None,
-            "clip_norm" => adjustments.clip_norm = None,
-            _ => {}
+    rewrite(folder, |progress| {
+        for key in keys {
+            match *key {
+                "lr" => progress.adjustments.lr = None,
+                "clip_norm" => progress.adjustments.clip_norm = None,
+                _ => {}
+            }
         }
-    }
+    })
+}
+
+/// Counts the place in the data in micro-batches of another number of rows, `(before, now)`, of a copy as above: the next one begins
+/// with the same row, or with the first of a micro-batch that some of its rows were left of.
+///
+/// # Errors
+/// As there.
+pub fn recount(folder: &Path, (before, now): (usize, usize)) -> Result<(), CheckpointError> {
+    let (before, now) = (before as u64, now.max(1) as u64);
+    rewrite(folder, |progress| {
+        progress.micro_step = progress.micro_step * before / now;
+        for (first, end) in &mut progress.skips {
+            // All of the rows that were passed over.
+            (*first, *end) = (*first * before / now, (*end * before).div_ceil(now));
+        }
+    })
+}
+
+fn rewrite(folder: &Path, change: impl FnOnce(&mut Progress)) -> Result<(), CheckpointError> {
+    let mut saved = read_state(folder)?;
+    change(&mut saved.progress);
     let path = folder.join(STATE);
     let wrong = |what: String| CheckpointError::State {
         path: path.clone(),

@@ -191,6 +191,11 @@ fn a_copy_of_a_checkpoint_forgets_what_was_changed_by_hand_and_stays_whole() {
     assert_eq!((kept().lr, kept().clip_norm), (Some(0.5), Some(0.5)));
     checkpoint::forget_adjustments(&folder, &["lr"]).unwrap();
     assert_eq!((kept().lr, kept().clip_norm), (None, Some(0.5)));
+    let place =
+        |folder: &std::path::Path| checkpoint::read_state(folder).unwrap().progress.micro_step;
+    let before = place(&folder);
+    checkpoint::recount(&folder, (4, 2)).unwrap();
+    assert_eq!(place(&folder), 2 * before);
     checkpoint::Manifest::verify(&folder).unwrap();
 }
 
