@@ -1,9 +1,9 @@
 //! `llmtui train --resume RUN -s max_steps=N`, or `-s epochs=N`: a run that goes on to another last step, over which the schedule is
 //! recomputed; or by another engine, on other machines (`-s engine.…`, `--nodes`). Its spec says so from then on.
 
-use super::Context;
 use super::exit::Failure;
 use super::run_ref::spec_of;
+use super::{Context, memory};
 use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
@@ -145,6 +145,7 @@ impl Extension {
         }
         let target = run.spec_path().display().to_string();
         let loaded = spec::load(&target, &words, &cx.spec_sources())?;
+        let loaded = memory::decided(loaded, cx);
         let changed = loaded.spec != was;
         Ok(changed.then_some(Extension {
             loaded,

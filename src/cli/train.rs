@@ -335,7 +335,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         (None, Some(loaded)) => {
             note();
             tell!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
-            Ok(Target::New(Box::new(loaded)))
+            Ok(Target::New(Box::new(memory::decided(loaded, cx))))
         }
         (None, None) => {
             let none = format!("no run in {} can be resumed", shown(&cx.runs_dir));

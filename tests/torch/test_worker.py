@@ -161,14 +161,14 @@ class Reading(unittest.TestCase):
 class Updates(unittest.TestCase):
     """What is kept of weights in another format, or side by side, is what the weights are after an update."""
 
-    def rank(self, *, lora: bool) -> Rank:
+    def rank(self, *, lora: bool, **changes: Any) -> Rank:
         wire: Any = None
         rank, model = Rank(wire, Meeting(0, 1, "127.0.0.1")), launches.described(1, lora)
         offset = 0
         for info in model["params"]:
             info |= {"offset": offset, "decay": 0.1, "lr_scale": 1.0}
             offset += math.prod(info["shape"])
-        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp", "model": model}
+        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp", "model": model} | changes
         rank.build(ask | {"optimizer": {"kind": "adamw", "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}}, bytearray())
         return rank
 
@@ -197,6 +197,22 @@ class Updates(unittest.TestCase):
                         to.copy_(of)
                 self.assertGreater((self.said(rank) - before).abs().max().item(), 0.1)
                 self.assertTrue(torch.equal(self.said(rank), self.said(fresh)))
+
+    def test_shards_of_gradients_are_summed_at_every_micro_batch(self) -> None:
+        rank = self.rank(lora=False, shard="fsdp2", offload=True)
+        torch.manual_seed(1)
+        for parameter in rank.decoder.parameters():
+            parameter.detach().to_local().normal_(0.0, 0.3)
+        ids = torch.arange(8)[None]
+        norms = []
+        for micro in range(2):
+            rank._sync(micro == 1)
+            *_, total = rank.decoder.train()(ids, ids, None, True, None, torch.ones(1, 8))
+            total.backward()
+            self.assertTrue(all(p.grad is not None for _, p in rank.trained), f"micro-batch {micro}")
+            norms.append(float(rank.norm({}, bytearray())["norm"]))
+        self.assertGreater(norms[0], 0.01)
+        self.assertAlmostEqual(norms[1] / norms[0], 2.0, places=3)
 
 
 class Meetings(unittest.TestCase):

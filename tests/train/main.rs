@@ -258,6 +258,23 @@ fn a_requeued_job_goes_on_with_its_run_whatever_engine_the_start_chose() {
 }
 
 #[test]
+fn an_engine_left_open_is_chosen_whichever_way_a_run_begins() {
+    let place = Place::new();
+    let spec = || std::fs::read_to_string(place.run().path().join("spec.yaml")).unwrap();
+    let begins = ["--headless", "--resume", "auto", "--stop-after", "5"];
+    let output = place.train(&["engine=auto"], &begins);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("engine auto is"), "{}", err(&output));
+    assert!(!spec().contains("engine: auto"), "{}", spec());
+    let run = place.run().id().to_string();
+    let goes_on = ["train", "--headless", "--resume", &run, "-s", "engine=auto"];
+    let output = place.go(&goes_on);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("engine auto is"), "{}", err(&output));
+    assert!(!spec().contains("engine: auto"), "{}", spec());
+}
+
+#[test]
 fn a_run_starts_from_another_by_its_name_or_folder() {
     let place = Place::new();
     let output = place.train(&["name=first"], &["--json"]);

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -352,10 +352,9 @@ class Rank:
             self.texts = self.graphs = None
 
     def _sync(self, last: bool) -> None:
-        """Gradients are summed over ranks once a step, behind the last micro-batch."""
-        if isinstance(self.decoder, FSDPModule):
-            self.decoder.set_requires_gradient_sync(last)
-        elif self.world > 1 and not last:
+        """Whole gradients are summed over ranks once a step, behind the last micro-batch. Shards are summed at each: until then a rank
+        would hold the gradient of every weight, 4 bytes of each on its GPU."""
+        if isinstance(self.model, DistributedDataParallel) and not last:
             self.stack.enter_context(self.model.no_sync())
 
     def _synced(self) -> None:
