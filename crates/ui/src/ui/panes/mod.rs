@@ -227,7 +227,9 @@ mod tests {
         let mut words = BTreeSet::new();
         for pane in PANES {
             assert!(words.insert(pane.id), "{pane:?} twice");
-            let named = crate::ui::action::actions().find(|a| a.id == pane.id).map(|a| a.action);
+            let named = crate::ui::action::actions()
+                .find(|a| a.id == pane.id)
+                .map(|a| a.action);
             assert_eq!(named, Some(Action::Open(pane)));
             assert!(
                 pane.doc.ends_with('.') && pane.title.len() <= 12,
