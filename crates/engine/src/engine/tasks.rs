@@ -14,7 +14,9 @@ use crate::data::source::ReadContext;
 use crate::data::tokenizer::Tokenizer;
 use crate::hub::HubConfig;
 use crate::spec::EvalConfig;
-use crate::tasks::{self, AskedModel, Kind, Prepared, Request, Run, Subject, TaskError};
+use crate::tasks::{
+    self, AskedModel, Kind, Prepared, Request, Run, Subject, TaskError, compared_by,
+};
 use crate::wire::{ChartPlace, Direction, Event, MetricInfo, Num, Phase, Values};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -188,9 +190,22 @@ impl Tasks {
 fn declared(task: &Prepared) -> [MetricInfo; 2] {
     let config = task.task.config();
     let name = one_line(&config.name);
-    let (unit, direction) = match config.kind {
-        Kind::Text => (String::new(), Direction::Lower),
-        _ => ("share".into(), Direction::Higher),
+    let headline = config.headline.as_deref().unwrap_or_default();
+    // Perplexities and bits are better where they are lower; counts and rewards are no shares.
+    let lower = config.kind == Kind::Text || compared_by(headline) != headline;
+    let shares = [
+        "acc",
+        "exact",
+        "pass",
+        "refus",
+        "inst_level",
+        "prompt_level",
+    ];
+    let share = headline.is_empty() || shares.iter().any(|begin| headline.starts_with(begin));
+    let (unit, direction) = match (lower, share) {
+        (true, _) => (String::new(), Direction::Lower),
+        (false, true) => ("share".into(), Direction::Higher),
+        (false, false) => (String::new(), Direction::Higher),
     };
     let rows = format!("the first {} rows", task.items.len());
     let score = MetricInfo {

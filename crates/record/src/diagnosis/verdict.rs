@@ -3,7 +3,8 @@
 use super::metric;
 use super::view::View;
 use crate::base::finding::{Finding, Status};
-use crate::base::human;
+use crate::base::{human, stats};
+use crate::run::state::Evaluation;
 
 /// How a training stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,10 @@ impl Verdict {
         if let Some(fault) = faults.into_iter().find(said) {
             return fault;
         }
-        if let Some((first, last)) = passes(view) {
+        if let Some((first, best, last)) = passes(view) {
+            if last.lost(first, best.0) {
+                return Verdict::NotLearning;
+            }
             return match (last.exceeds(first), last.exceeds(Pass::NONE)) {
                 (true, _) => Verdict::Learning,
                 _ if view.state.step < view.patience() => Verdict::TooEarly,
@@ -100,11 +104,12 @@ impl Verdict {
                 _ => Verdict::Stable,
             };
         }
-        if let Some((first, last)) = rewards(view) {
-            return match last > first {
+        if let Some(rewards) = Rewards::of(view) {
+            return match rewards.gained() {
                 _ if view.state.step < view.patience() => Verdict::TooEarly,
-                true => Verdict::Learning,
-                false => Verdict::Stable,
+                Some(true) => Verdict::Learning,
+                Some(false) => Verdict::NotLearning,
+                None => Verdict::Stable,
             };
         }
         let Some(loss) = view.loss() else {
@@ -126,7 +131,16 @@ impl Verdict {
         if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
             return format!("{}; {}", finding.evidence, finding.fix);
         }
-        if let Some((first, last)) = passes(view) {
+        if let Some((first, best, last)) = passes(view) {
+            if last.lost(first, best.0) {
+                return format!(
+                    "pass@1 {:.2} → {:.2} at step {}, now {:.2} on held-out prompts; {AGAIN}",
+                    first.share,
+                    best.0.share,
+                    human::grouped(best.1),
+                    last.share
+                );
+            }
             let mut text = format!(
                 "pass@1 {:.2} → {:.2} on held-out prompts",
                 first.share, last.share
@@ -141,12 +155,16 @@ impl Verdict {
             }
             return text;
         }
-        if let Some((first, last)) = rewards(view) {
-            return format!(
-                "reward of held-out prompts {} → {}",
-                human::number(first),
-                human::number(last)
-            );
+        if let Some(rewards) = Rewards::of(view) {
+            let [first, best, last] =
+                [rewards.first, rewards.best.0, rewards.last].map(human::number);
+            return match self {
+                Verdict::NotLearning => format!(
+                    "reward of held-out prompts {first} → {best} at step {}, now {last}; {AGAIN}",
+                    human::grouped(rewards.best.1)
+                ),
+                _ => format!("reward of held-out prompts {first} → {last}"),
+            };
         }
         let Some(loss) = view.loss() else {
             return "too few steps for a verdict".into();
@@ -176,6 +194,11 @@ impl Pass {
         prompts: f64::INFINITY,
     };
 
+    /// Whether more than half of what was gained since `first` is lost again, beyond doubt.
+    fn lost(self, first: Pass, best: Pass) -> bool {
+        best.exceeds(self) && best.share - self.share > 0.5 * (best.share - first.share)
+    }
+
     /// Beyond two standard errors of the difference of two proportions, pooled.
     fn exceeds(self, other: Pass) -> bool {
         let (a, b) = (1.0 / self.prompts, 1.0 / other.prompts);
@@ -194,27 +217,78 @@ fn gains(view: &View<'_>) -> bool {
         .is_some_and(|(first, last)| last > first)
 }
 
-/// Of answers that no verifier judges: the mean reward of held-out prompts at the first and the newest evaluation.
-fn rewards(view: &View<'_>) -> Option<(f64, f64)> {
-    let found = |e: &crate::run::state::Evaluation| e.values.get(metric::EVAL_REWARD).copied();
-    let means: Vec<f64> = view.state.evaluations.iter().filter_map(found).collect();
-    match *means {
-        [first, .., last] => Some((first, last)),
-        _ => None,
+/// What helps a policy that has lost what it gained.
+const AGAIN: &str =
+    "go on from the best checkpoint (train --branch) with a lower learning rate or a higher beta";
+
+/// Of answers that no verifier judges: the mean rewards of held-out prompts.
+struct Rewards {
+    first: f64,
+    /// And its step.
+    best: (f64, u64),
+    last: f64,
+    /// Differences up to this are noise: three times the usual one between neighbours; not known of few evaluations.
+    noise: f64,
+}
+
+impl Rewards {
+    fn of(view: &View<'_>) -> Option<Rewards> {
+        let found = |e: &Evaluation| Some((*e.values.get(metric::EVAL_REWARD)?, e.step));
+        let means: Vec<(f64, u64)> = alike(view, metric::EVAL_REWARD)
+            .into_iter()
+            .filter_map(found)
+            .collect();
+        let [first, .., last] = *means else {
+            return None;
+        };
+        let best = means.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let differences: Vec<f64> = means.windows(2).map(|m| (m[1].0 - m[0].0).abs()).collect();
+        let usual = stats::median(&differences).filter(|_| differences.len() >= 4);
+        Some(Rewards {
+            first: first.0,
+            best,
+            last: last.0,
+            noise: 3.0 * usual.unwrap_or(0.0),
+        })
+    }
+
+    /// Whether the policy is better than at first; `Some(false)` where it is worse, or has lost half of what it gained.
+    fn gained(&self) -> Option<bool> {
+        let lost = self.best.0 - self.last > 0.5 * (self.best.0 - self.first) + self.noise;
+        if self.last < self.first - self.noise || lost {
+            return Some(false);
+        }
+        (self.last > self.first + self.noise).then_some(true)
     }
 }
 
-/// Of a model that is evaluated by its answers: the first and the newest evaluation.
-fn passes(view: &View<'_>) -> Option<(Pass, Pass)> {
-    let found = |e: &crate::run::state::Evaluation| {
-        Some(Pass {
+/// Evaluations that have a reading, of as many rows as the first of them: the last one of a run may read the whole split.
+fn alike<'a>(view: &'a View<'_>, id: &str) -> Vec<&'a Evaluation> {
+    let evaluations = view.state.evaluations.iter();
+    let all: Vec<&Evaluation> = evaluations.filter(|e| e.values.contains_key(id)).collect();
+    let rows = all.first().map(|e| e.n_windows);
+    let same = all.iter().copied().filter(|e| Some(e.n_windows) == rows);
+    let same: Vec<&Evaluation> = same.collect();
+    if same.len() > 1 { same } else { all }
+}
+
+/// Of a model that is evaluated by its answers: the first evaluation, the best one with its step, and the newest one.
+fn passes(view: &View<'_>) -> Option<(Pass, (Pass, u64), Pass)> {
+    let found = |e: &Evaluation| {
+        let pass = Pass {
             share: *e.values.get(metric::PASS)?,
             prompts: e.n_windows.max(1) as f64,
-        })
+        };
+        Some((pass, e.step))
     };
-    let passes: Vec<Pass> = view.state.evaluations.iter().filter_map(found).collect();
+    let passes: Vec<(Pass, u64)> = alike(view, metric::PASS)
+        .into_iter()
+        .filter_map(found)
+        .collect();
+    let best = passes.iter().copied();
+    let best = best.max_by(|a, b| a.0.share.total_cmp(&b.0.share))?;
     match *passes {
-        [first, .., last] => Some((first, last)),
+        [first, .., last] => Some((first.0, best, last.0)),
         _ => None,
     }
 }

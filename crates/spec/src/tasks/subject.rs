@@ -6,6 +6,7 @@ use crate::base::digest::hex;
 use crate::base::files::open_plain;
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
+use crate::data::render::turn_ends;
 use crate::data::tokenizer::Tokenizer;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
@@ -79,11 +80,13 @@ impl<'a> Subject<'a> {
     /// With the template that tasks of turns are asked through; what ends an assistant's turn ends an answer.
     pub fn with_template(mut self, template: Option<&'a Template>) -> Subject<'a> {
         self.template = template;
-        let end = template.and_then(Template::turn_end);
-        let end = end.and_then(|end| self.tokenizer.encode(end).ok());
-        if let Some([end]) = end.as_deref() {
-            self.ends.push(*end);
-        }
+        let ends = template.map(|template| turn_ends(template, self.tokenizer));
+        let known = self.model.shape().vocab_size;
+        let ends = ends
+            .into_iter()
+            .flatten()
+            .filter(|id| (*id as usize) < known);
+        self.ends.extend(ends);
         self
     }
 

@@ -52,6 +52,8 @@ pub struct ChatPane {
     focus: usize,
     conversation: Conversation,
     pub sampling: Sampling,
+    /// How often the last turn was asked again: each time another draw, by the next seed.
+    draws: u64,
     pub picking: Picking,
     heat: Heat,
     /// Show what the models read instead of what was said.
@@ -75,6 +77,7 @@ impl Default for ChatPane {
             focus: 0,
             conversation: Conversation::default(),
             sampling: Sampling::default(),
+            draws: 0,
             picking: Picking::default(),
             heat: Heat::default(),
             shows_prompt: false,
@@ -205,6 +208,7 @@ impl ChatPane {
     }
 
     fn say(&mut self, text: String) {
+        self.draws = 0;
         self.conversation.said.push(text);
         if self.conversation.said.len() > MAX_TURNS {
             self.conversation.said.remove(0);
@@ -222,7 +226,11 @@ impl ChatPane {
 
     /// Asks every idle model for the next answer that it owes.
     fn ask(&mut self, now: UnixMillis) -> Vec<Sent> {
-        let (conversation, sampling) = (&self.conversation, &self.sampling);
+        let sampling = Sampling {
+            seed: self.sampling.seed.wrapping_add(self.draws),
+            ..self.sampling.clone()
+        };
+        let (conversation, sampling) = (&self.conversation, &sampling);
         self.columns
             .iter_mut()
             .filter_map(|c| c.ask(conversation, sampling, now))
@@ -248,6 +256,7 @@ impl ChatPane {
         for column in &mut self.columns {
             column.forget_from(last);
         }
+        self.draws += 1;
         self.ask(now)
     }
 
