@@ -500,3 +500,24 @@ fn advice_names_the_settings_of_the_run_s_method_and_more_than_it_has() {
         }
     }
 }
+
+/// First and last evaluation alone called it learning, or stable.
+#[test]
+fn a_policy_that_loses_what_it_gained_is_not_learning() {
+    let falls = |from: f64, to: f64| {
+        history(move |step| At {
+            pass: match step {
+                0 => from,
+                1..=250 => 0.95,
+                _ => to,
+            },
+            ..healthy(step)
+        })
+    };
+    for (from, to) in [(0.1, 0.3), (0.62, 0.3)] {
+        let found = falls(from, to);
+        assert_eq!(found.verdict, Verdict::NotLearning, "{from} {to}");
+        assert!(found.summary.contains("now 0.30"), "{}", found.summary);
+    }
+    assert_eq!(falls(0.1, 0.8).verdict, Verdict::Learning);
+}
