@@ -98,7 +98,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
                     out.write_all(encode(&*envelope).as_bytes())?;
                 } else if live {
                     for line in lines {
-                        writeln!(out, "{line}")?;
+                        writeln!(out, "{}", cx.words(line))?;
                     }
                 }
                 if live && progress.state().finished.is_some() {

@@ -390,6 +390,12 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Which run's newest reading is the best, where all are of the same step: of a longer run it would be the later one.
+    pub fn leader(&self, tracks: &[Track]) -> Option<usize> {
+        let even = even(&ends(tracks, &self.id));
+        self.winner(&self.last).filter(|_| even)
+    }
+
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
     /// is better, and the runs can be told apart by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
@@ -414,6 +420,19 @@ impl Figure {
         let alone = rest.iter().filter(equal).count() == 1;
         (rest.len() > 1 && alone).then_some(best.0)
     }
+}
+
+/// The step of each run's newest reading of a metric.
+pub fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
+    let end = |track: &Track| Some(track.state.series.get(id)?.steps()?.1);
+    tracks.iter().map(end).collect()
+}
+
+/// Whether all that have one end at the same step: only there a best one is told.
+pub fn even(steps: &[Option<u64>]) -> bool {
+    let mut known = steps.iter().flatten();
+    let first = known.next();
+    known.all(|step| Some(step) == first)
 }
 
 /// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the

@@ -18,6 +18,33 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     queue.push_back(item);
 }
 
+/// Appends a sample. Where there are `max` already, every second between the first and the newest of a prompt goes: the one from
+/// before training is what the others are compared with.
+pub(super) fn push_sample(samples: &mut VecDeque<Sample>, sample: Sample, max: usize) {
+    if samples.len() >= max {
+        thin(samples);
+    }
+    if samples.len() >= max {
+        let several = |prompt: &str| samples.iter().filter(|s| s.prompt == prompt).count() > 1;
+        let alone = samples.iter().position(|sample| !several(&sample.prompt));
+        samples.remove(alone.unwrap_or(0));
+    }
+    samples.push_back(sample);
+}
+
+fn thin(samples: &mut VecDeque<Sample>) {
+    let mut left: BTreeMap<String, usize> = BTreeMap::new();
+    for sample in samples.iter() {
+        *left.entry(sample.prompt.clone()).or_default() += 1;
+    }
+    let mut passed: BTreeMap<String, usize> = BTreeMap::new();
+    samples.retain(|sample| {
+        let at = passed.entry(sample.prompt.clone()).or_default();
+        *at += 1;
+        *at % 2 == 1 || *at == left[&sample.prompt]
+    });
+}
+
 /// The resolved spec and derived values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {

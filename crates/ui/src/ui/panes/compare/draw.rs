@@ -3,7 +3,7 @@
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::By;
+use crate::run::compare::{By, ends, even};
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -218,10 +218,14 @@ impl ComparePane {
         }
         rows.push(("latest value, * best".into(), Vec::new()));
         for figure in &self.figures {
-            let winner = figure.winner(&figure.last);
+            let winner = figure.leader(&self.tracks);
+            let steps = ends(&self.tracks, &figure.id);
+            let even = even(&steps);
             let cell = |(at, x): (usize, &Option<f64>)| {
                 let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
-                (value, winner == Some(at))
+                let step = steps[at].filter(|_| !even && x.is_some());
+                let step = step.map_or(String::new(), |step| format!(" @{}", grouped(step)));
+                (value + &step, winner == Some(at))
             };
             rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
         }

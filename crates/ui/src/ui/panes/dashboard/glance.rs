@@ -262,6 +262,13 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
         if chart.unit == "nats" && !paired {
             words.push(word(" nats", Meaning::Muted));
         }
+        let elsewhere = options.cursor.and_then(|step| series?.elsewhere(step));
+        if let Some(step) = elsewhere {
+            words.push(word(
+                format!(" (step {})", human::grouped(step)),
+                Meaning::Muted,
+            ));
+        }
     }
     words.extend(validation(state, chart, options, glyphs));
     words
