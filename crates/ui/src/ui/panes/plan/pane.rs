@@ -70,7 +70,7 @@ impl PlanPane {
     }
 
     /// Puts a GPU of the table under the plan, or this machine.
-    fn on(&mut self, name: &str, store: &Store) {
+    pub(super) fn on(&mut self, name: &str, store: &Store) {
         match gpus::find(name).filter(|_| name != HERE) {
             Some(gpu) => self.change(|request| on_gpus_named(request, gpu, 1)),
             None => {
