@@ -118,7 +118,11 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
                 "`{}` is a part of the name of {whole}: with --yes a run is deleted by its whole name alone",
                 one_line(word)
             );
-            let hint = format!("llmtui rm --yes {}{}", quoted(&whole), run_ref::options(&cx.runs_dir));
+            let hint = format!(
+                "llmtui rm --yes {}{}",
+                quoted(&whole),
+                run_ref::options(&cx.runs_dir)
+            );
             return Err(Failure::yours(what, hint));
         }
     }

@@ -126,7 +126,10 @@ mod tests {
             assert!(orderly("a", &finish(outcome), "").is_ok());
         }
         let starved = orderly("a", &finish(Outcome::Starved), "llmtui logs a").unwrap_err();
-        assert_eq!((starved.exit, &*starved.hint), (Exit::Machine, "llmtui logs a"));
+        assert_eq!(
+            (starved.exit, &*starved.hint),
+            (Exit::Machine, "llmtui logs a")
+        );
         assert_eq!(starved.what, "a ended at step 1,200: the disk is full");
         let failed = orderly("a", &finish(Outcome::Failed), "").unwrap_err();
         assert_eq!(failed.exit, Exit::Training);

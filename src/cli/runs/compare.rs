@@ -194,16 +194,10 @@ fn readings(out: &mut String, tracks: &[Track]) {
         return;
     }
     let mut rows = String::new();
-    for (figure, steps) in figures.iter().zip(&steps) {
-        let common = steps.iter().flatten().min().copied();
-        let several = steps.iter().flatten().count() > 1;
-        let Some(common) = common.filter(|_| several && !even(steps)) else {
+    for figure in &figures {
+        let Some((common, values)) = figure.at_common(tracks) else {
             continue;
         };
-        let values: Vec<_> = tracks
-            .iter()
-            .map(|track| reached(track, &figure.id, common))
-            .collect();
         let winner = figure.winner(&values);
         let cell = |(at, x): (usize, &Option<f64>)| {
             let star = if winner == Some(at) { "*" } else { "" };
@@ -224,14 +218,6 @@ fn block(out: &mut String, heading: &str, rows: &str) {
         false => "",
     };
     out.push_str(&format!("\n{heading}{star}\n{rows}"));
-}
-
-/// What a metric read at a step, or before it where it was not due then.
-fn reached(track: &Track, id: &str, step: u64) -> Option<f64> {
-    let points = track.points(id, By::Step, POINTS);
-    let n = points.partition_point(|point| point.0 <= step);
-    let found = n.checked_sub(1).map(|at| points[at].1);
-    found.filter(|x| x.is_finite())
 }
 
 /// The curves at [`ROWS`] places that all axes share, and where each run ends: the newest mean at or before each. A run that is far
@@ -363,7 +349,8 @@ mod tests {
         let common = line("train/loss @10");
         let best = common.split(' ').next_back().unwrap_or_default();
         assert!(best.starts_with("*3.5"), "{text}");
-        let winner = |tracks: &[Track]| object(tracks, &[], By::Step)["figures"][0]["winner"].clone();
+        let winner =
+            |tracks: &[Track]| object(tracks, &[], By::Step)["figures"][0]["winner"].clone();
         assert!(winner(&tracks).is_null());
         let alike = [track("a", 10, 5.0), track("b", 10, 4.5)];
         let text = super::text(&alike, &[], By::Step);

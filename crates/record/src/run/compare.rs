@@ -396,6 +396,22 @@ impl Figure {
         self.winner(&self.last).filter(|_| even)
     }
 
+    /// The last step that all which have it had reached, and what each read there, or before it where it was not due then. `None`
+    /// where their newest readings are of one step, or one run alone has any.
+    pub fn at_common(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
+        let steps = ends(tracks, &self.id);
+        let several = steps.iter().flatten().count() > 1;
+        let common = steps.iter().flatten().min().copied();
+        let common = common.filter(|_| several && !even(&steps))?;
+        let reached = |track: &Track| {
+            let points = track.points(&self.id, By::Step, POINTS);
+            let n = points.partition_point(|point| point.0 <= common);
+            let found = n.checked_sub(1).map(|at| points[at].1);
+            found.filter(|x| x.is_finite())
+        };
+        Some((common, tracks.iter().map(reached).collect()))
+    }
+
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
     /// is better, and the runs can be told apart by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {

@@ -132,7 +132,8 @@ impl Theme {
             Some(Color::Indexed(index)) => Some(rgb_of(index)),
             other => {
                 let mut all = NAMED.iter();
-                all.find(|(_, color, _)| Some(*color) == other).map(|(.., rgb)| *rgb)
+                all.find(|(_, color, _)| Some(*color) == other)
+                    .map(|(.., rgb)| *rgb)
             }
         };
         let light = |(r, g, b): (u8, u8, u8)| {

@@ -77,7 +77,9 @@ impl Toasts {
         let text = one_line(&without_error_numbers(text));
         // News of the same kind (`lr …`) replaces what it said before: what begins alike up to the first number.
         let kind = |text: &str| -> Vec<String> {
-            let words = text.split(' ').take_while(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
+            let words = text
+                .split(' ')
+                .take_while(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
             words.map(String::from).collect()
         };
         self.list
@@ -284,8 +286,18 @@ mod tests {
             toasts.add(UnixMillis(0), Level::Warn, About::Run, text);
         }
         assert_eq!(toasts.list.len(), 3);
-        assert!(toasts.list.iter().any(|toast| toast.text.contains("does not fall")));
-        assert!(!toasts.list.iter().any(|toast| toast.text.contains("step 40")));
+        assert!(
+            toasts
+                .list
+                .iter()
+                .any(|toast| toast.text.contains("does not fall"))
+        );
+        assert!(
+            !toasts
+                .list
+                .iter()
+                .any(|toast| toast.text.contains("step 40"))
+        );
     }
 
     #[test]

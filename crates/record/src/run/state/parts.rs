@@ -22,12 +22,21 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
 /// before training is what the others are compared with.
 pub(super) fn push_sample(samples: &mut VecDeque<Sample>, sample: Sample, max: usize) {
     if samples.len() >= max {
-        thin(samples);
+        // Prompts that came once show no progress: they are half of them at most.
+        let times = |prompt: &str| samples.iter().filter(|s| s.prompt == prompt).count();
+        let once = samples
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| times(&s.prompt) == 1);
+        let once: Vec<usize> = once.map(|(at, _)| at).collect();
+        if once.len() <= max / 2 {
+            thin(samples);
+        } else if let Some(oldest) = once.first() {
+            samples.remove(*oldest);
+        }
     }
     if samples.len() >= max {
-        let several = |prompt: &str| samples.iter().filter(|s| s.prompt == prompt).count() > 1;
-        let alone = samples.iter().position(|sample| !several(&sample.prompt));
-        samples.remove(alone.unwrap_or(0));
+        samples.pop_front();
     }
     samples.push_back(sample);
 }

@@ -553,7 +553,11 @@ fn the_first_and_the_newest_sample_of_a_prompt_stay() {
     for prompt in ["a", "b"] {
         let of = state.samples.iter().filter(|s| s.prompt == prompt);
         let steps: Vec<u64> = of.map(|s| s.step).collect();
-        assert_eq!((steps[0], steps[steps.len() - 1]), (0, 499 * 50), "{steps:?}");
+        assert_eq!(
+            (steps[0], steps[steps.len() - 1]),
+            (0, 499 * 50),
+            "{steps:?}"
+        );
         assert!(steps.is_sorted() && steps.len() > 8, "{steps:?}");
     }
 }

@@ -124,8 +124,8 @@ impl Shell {
                     let picture = self.picture(area);
                     let ground = self.app.theme().ground();
                     self.job(move |_| {
-                        let saved = picture
-                            .and_then(|screen| jobs::save_picture(&name, &screen, ground));
+                        let saved =
+                            picture.and_then(|screen| jobs::save_picture(&name, &screen, ground));
                         Done::Msg(Msg::PictureSaved(saved))
                     });
                 }

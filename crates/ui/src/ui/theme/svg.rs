@@ -241,15 +241,22 @@ impl Ground {
     /// The colour of what is drawn in a cell.
     pub(super) fn ink(&self, cell: &Cell) -> String {
         match cell.modifier.contains(Modifier::REVERSED) {
-            true => self.color(cell.bg).unwrap_or_else(|| self.background.into()),
-            false => self.color(cell.fg).unwrap_or_else(|| self.foreground.into()),
+            true => self
+                .color(cell.bg)
+                .unwrap_or_else(|| self.background.into()),
+            false => self
+                .color(cell.fg)
+                .unwrap_or_else(|| self.foreground.into()),
         }
     }
 
     /// The colour behind it, where that is not the ground's own.
     pub(super) fn behind(&self, cell: &Cell) -> Option<String> {
         match cell.modifier.contains(Modifier::REVERSED) {
-            true => Some(self.color(cell.fg).unwrap_or_else(|| self.foreground.into())),
+            true => Some(
+                self.color(cell.fg)
+                    .unwrap_or_else(|| self.foreground.into()),
+            ),
             false => self.color(cell.bg),
         }
     }

@@ -37,7 +37,7 @@ pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme
     let mut at = x;
     let end = x.saturating_add(max);
     let cut = shown_width(words, theme) > usize::from(max);
-    for (i, Word { text, meaning }) in words.iter().enumerate() {
+    for Word { text, meaning } in words {
         let text = &*readable(text, theme);
         let room = usize::from(end - at);
         if room == 0 {
@@ -45,10 +45,7 @@ pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme
         }
         let style = theme.style(*meaning);
         if cut && text.width() >= room {
-            // A word that fills the row to its end is cut too, where more of them follow.
-            let follows = words[i + 1..].iter().any(|word| !word.text.trim().is_empty());
-            let more = if follows && text.width() == room { " " } else { "" };
-            let text = fit(&format!("{text}{more}"), room, theme.ascii);
+            let text = fit(text, room, theme.ascii);
             return put(buffer, at, y, &text, room, style);
         }
         at = put(buffer, at, y, text, room, style);
@@ -308,10 +305,5 @@ mod tests {
         let end = draw(&mut buffer, 1, 0, 9, &words, &Theme::ansi());
         let text: String = (0..12).map(|x| buffer[(x, 0)].symbol()).collect();
         assert_eq!((text.as_str(), end), (" train 1.…  ", 10));
-        // The second word ends on the last column, and a third one follows.
-        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
-        draw(&mut buffer, 0, 0, 11, &words, &Theme::ansi());
-        let text: String = (0..12).map(|x| buffer[(x, 0)].symbol()).collect();
-        assert_eq!(text, "train 1.76… ");
     }
 }

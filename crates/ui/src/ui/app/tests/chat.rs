@@ -102,7 +102,10 @@ fn a_paste_that_is_cut_says_so() {
     model_is_there(&mut bench, None);
     bench.msg(Msg::Paste("a".repeat(100 << 10)));
     let picture = bench.picture(160, 48);
-    assert!(picture.contains("the paste is cut: the first 64 KiB of 100"), "{picture}");
+    assert!(
+        picture.contains("the paste is cut: the first 64 KiB of 100"),
+        "{picture}"
+    );
 }
 
 /// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.

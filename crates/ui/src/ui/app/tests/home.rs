@@ -236,16 +236,27 @@ fn the_selected_run_stays_selected_without_the_filter_and_in_another_order() {
     let mut bench = bench_with(all);
     let selected = |bench: &mut Bench| {
         let picture = bench.picture(120, 40);
-        let line = picture.lines().find(|line| line.contains('▸')).map(String::from);
+        let line = picture
+            .lines()
+            .find(|line| line.contains('▸'))
+            .map(String::from);
         line.unwrap_or_else(|| panic!("{picture}"))
     };
     bench.write("/sft").press("enter").press("down");
     assert!(selected(&mut bench).contains("b3c1"));
     bench.press("esc");
-    assert!(selected(&mut bench).contains("b3c1"), "{}", selected(&mut bench));
+    assert!(
+        selected(&mut bench).contains("b3c1"),
+        "{}",
+        selected(&mut bench)
+    );
     for _ in 0..4 {
         bench.write("s");
-        assert!(selected(&mut bench).contains("b3c1"), "{}", selected(&mut bench));
+        assert!(
+            selected(&mut bench).contains("b3c1"),
+            "{}",
+            selected(&mut bench)
+        );
     }
 }
 

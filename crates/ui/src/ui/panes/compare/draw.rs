@@ -229,6 +229,23 @@ impl ComparePane {
             };
             rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
         }
+        let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
+        for figure in &self.figures {
+            let Some((step, values)) = figure.at_common(&self.tracks) else {
+                continue;
+            };
+            let winner = figure.winner(&values);
+            let cell = |(at, x): (usize, &Option<f64>)| {
+                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
+                (value, winner == Some(at))
+            };
+            let title = format!("@{} {}", grouped(step), figure.id);
+            common.push((title, values.iter().enumerate().map(cell).collect()));
+        }
+        if !common.is_empty() {
+            rows.push(("at the last common step, * best".into(), Vec::new()));
+            rows.extend(common);
+        }
         rows
     }
 }

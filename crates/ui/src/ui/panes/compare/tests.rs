@@ -98,12 +98,15 @@ fn a_best_one_is_told_of_equal_steps_alone() {
     let (mut pane, mut around) = (ComparePane::default(), Around::new());
     read(&mut pane, &mut around);
     let row = |text: &str| {
-        let found = text.lines().rev().find(|line| line.contains("train/loss"));
+        let found = text.lines().find(|line| line.contains(" train/loss "));
         found.unwrap_or_else(|| panic!("{text}")).to_string()
     };
     let uneven = row(&screen(&mut pane, &mut around, 120, 48));
     assert!(!uneven.contains('*'), "{uneven}");
     assert!(uneven.contains("@100") && uneven.contains("@60"), "{uneven}");
+    let text = screen(&mut pane, &mut around, 120, 48);
+    let common = text.lines().find(|line| line.contains("@60 train/loss"));
+    assert!(common.is_some_and(|line| line.contains("3.400") && line.contains("*2.800")), "{text}");
     let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
     pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
     let result = Ok(vec![track("one", 0.01, 60), track("two", 0.02, 60)]);

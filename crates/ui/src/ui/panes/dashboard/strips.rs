@@ -196,7 +196,9 @@ fn gpus_in_use(state: &RunState) -> usize {
 /// One GPU: its use and memory; several: their mean use. Of a machine with more, those that the run holds memory on.
 fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
     let used = state.host.iter().filter_map(|(id, x)| {
-        let gpu = id.strip_suffix("/util").filter(|gpu| gpu.starts_with("gpu/"))?;
+        let gpu = id
+            .strip_suffix("/util")
+            .filter(|gpu| gpu.starts_with("gpu/"))?;
         x.is_finite().then_some((gpu, *x))
     });
     let mut used: Vec<(&str, f64)> = used.collect();
@@ -597,7 +599,9 @@ mod tests {
             let busy = if gpu == 3 { 97.0 } else { 0.0 };
             state.host.insert(format!("gpu/{gpu}/util"), busy);
             let bytes = f64::from(gpu + 1) * f64::from(1 << 30);
-            state.host.insert(format!("gpu/{gpu}/memory_used_bytes"), bytes);
+            state
+                .host
+                .insert(format!("gpu/{gpu}/memory_used_bytes"), bytes);
         }
         let words = |state: &RunState| gpu_row(state).unwrap().2;
         assert_eq!(words(&state), " 12 %  mean of 8");

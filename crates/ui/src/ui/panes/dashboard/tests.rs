@@ -485,7 +485,10 @@ fn a_reading_of_another_step_names_it() {
     let mut dashboard = Dashboard::new();
     dashboard.cursor = Some(1_800);
     let text = picture(&mut dashboard, &state, &Theme::ansi(), (160, 48));
-    assert!(text.contains("at 1,800") && text.contains("(step 1,240)"), "{text}");
+    assert!(
+        text.contains("at 1,800") && text.contains("(step 1,240)"),
+        "{text}"
+    );
     dashboard.cursor = Some(1_240);
     let text = picture(&mut dashboard, &state, &Theme::ansi(), (160, 48));
     let loss = text.lines().find(|line| line.contains("at 1,240")).unwrap();
@@ -588,7 +591,10 @@ fn the_log_scrolls_by_pages_and_the_filter_shows_no_empty_boxes() {
     picture(&mut reader, &growing, &Theme::ansi(), (120, 34));
     let back = reader.log_back;
     let line = growing.log[0].clone();
-    growing.log.push_back(crate::run::state::LogLine { text: "a new line".into(), ..line });
+    growing.log.push_back(crate::run::state::LogLine {
+        text: "a new line".into(),
+        ..line
+    });
     picture(&mut reader, &growing, &Theme::ansi(), (120, 34));
     assert_eq!(reader.log_back, back + 1);
     // The title of its box says how far back it is.

@@ -131,7 +131,9 @@ pub(super) fn dot_row(axis: &Axis, value: f64, rows: u16) -> usize {
 
 /// The same, of what the axis has a place for: on a log scale zero and less have none.
 fn shown_row(axis: &Axis, value: f64, rows: u16) -> Option<usize> {
-    axis.place(value).is_finite().then(|| dot_row(axis, value, rows))
+    axis.place(value)
+        .is_finite()
+        .then(|| dot_row(axis, value, rows))
 }
 
 /// A line through the means; as a `band`, also from the smallest to the largest value of each column.
