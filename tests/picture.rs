@@ -60,7 +60,7 @@ fn the_picture_exists_and_is_whole() {
         svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
         "cargo test --test picture -- --ignored"
     );
-    let fresh = svg::svg(&frame(), "llmtui");
+    let fresh = svg::svg(&frame(), "llmtui", &svg::DARK);
     assert!(
         fresh.matches("<text ").count() > 50 && fresh.len() < 300_000,
         "{} bytes",
@@ -74,7 +74,7 @@ fn the_picture_exists_and_is_whole() {
 #[ignore = "writes docs/dashboard.svg"]
 fn write_the_picture() {
     let title = "The llmtui dashboard: charts of loss, gradient norm, entropy, learning rate and speed of a live run";
-    let picture = svg::svg(&frame(), title);
+    let picture = svg::svg(&frame(), title, &svg::DARK);
     std::fs::create_dir_all(file().with_file_name("")).unwrap_or_else(|e| panic!("{e}"));
     std::fs::write(file(), picture).unwrap_or_else(|e| panic!("{}: {e}", file().display()));
 }

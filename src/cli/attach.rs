@@ -49,7 +49,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
                     out.write_all(encode(&*envelope).as_bytes())?;
                 } else {
                     for line in lines {
-                        writeln!(out, "{line}")?;
+                        writeln!(out, "{}", cx.words(line))?;
                     }
                 }
             }
@@ -64,7 +64,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     // Of a run that was deleted there is nothing to come back to.
     if !json && run.path().exists() {
         for line in progress.next_steps(run.path(), &cx.runs_dir) {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", cx.words(line))?;
         }
     }
     // If the watched run failed, so does this command; a run without a final event was killed.

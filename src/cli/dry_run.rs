@@ -91,7 +91,7 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
         return Ok(Exit::Done);
     }
     for line in outline.lines() {
-        say!("{line}")?;
+        say!("{}", cx.words(line))?;
     }
     say!("dry run: nothing started")?;
     Ok(Exit::Done)

@@ -118,7 +118,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     write(&match args.json {
         true => show::json(args, &models, &prepared)?,
-        false => show::text(args, &models, &prepared),
+        false => cx.words(show::text(args, &models, &prepared)),
     })
 }
 

@@ -6,6 +6,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, remove_folder};
 use crate::base::human;
+use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
@@ -60,7 +61,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
     };
-    let mut ledger = Ledger::new(args);
+    let mut ledger = Ledger::new(args, &cx.runs_dir);
     for run in &named {
         if run.is_alive() {
             continue;
@@ -97,6 +98,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// What was found, told as it is found: where deleting fails, what went before is known.
 struct Ledger<'a> {
     args: &'a Args,
+    runs_dir: &'a Path,
     out: StdoutLock<'static>,
     items: Vec<Value>,
     bytes: u64,
@@ -105,9 +107,10 @@ struct Ledger<'a> {
 }
 
 impl Ledger<'_> {
-    fn new(args: &Args) -> Ledger<'_> {
+    fn new<'a>(args: &'a Args, runs_dir: &'a Path) -> Ledger<'a> {
         Ledger {
             args,
+            runs_dir,
             out: std::io::stdout().lock(),
             items: Vec::new(),
             bytes: 0,
@@ -159,16 +162,25 @@ impl Ledger<'_> {
             (true, _) => writeln!(self.out, "nothing to free")?,
             (_, true) => writeln!(self.out, "{size} freed")?,
             (_, false) => {
-                let run = self.args.run.as_ref().map(|run| format!(" {run}"));
-                let run = run.unwrap_or_default();
+                let command = deleting(self.args.run.as_deref(), self.runs_dir);
                 writeln!(
                     self.out,
-                    "{size} in total; nothing was deleted: llmtui gc{run} --yes deletes them"
+                    "{size} in total; nothing was deleted: {command} deletes them"
                 )?;
             }
         }
         Ok(())
     }
+}
+
+/// The command that deletes what was listed: of the same run, in the same directory.
+fn deleting(run: Option<&str>, runs_dir: &Path) -> String {
+    let run = run.map(|run| format!(" {}", quoted(&one_line(run))));
+    format!(
+        "llmtui gc{} --yes{}",
+        run.unwrap_or_default(),
+        run_ref::options(runs_dir)
+    )
 }
 
 /// What another process has deleted meanwhile is as wanted.
@@ -389,6 +401,16 @@ mod tests {
         let all = made.checkpoints().into_iter();
         let kept: Vec<bool> = all.map(|entry| is_needed(&entry.path, &needed)).collect();
         assert_eq!(kept, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn the_command_deletes_what_was_listed_and_nothing_else() {
+        let elsewhere = Path::new("/data/my runs");
+        assert_eq!(
+            deleting(Some("a b"), elsewhere),
+            "llmtui gc 'a b' --yes --runs-dir '/data/my runs'"
+        );
+        assert_eq!(deleting(None, Path::new("runs")), "llmtui gc --yes");
     }
 
     #[test]

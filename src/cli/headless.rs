@@ -69,7 +69,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let place = (run.path(), cx.runs_dir.as_path());
     let printed = match viewer {
         Viewer::Json => print_events(&mut link, &mut out, before, place),
-        _ => print_lines(&mut link, &mut out, before, place),
+        _ => print_lines(&mut link, &mut out, before, place, &|line| cx.words(line)),
     };
     if printed.is_err() {
         stop.store(true, Ordering::Relaxed);
@@ -127,6 +127,7 @@ fn print_lines(
     out: &mut dyn Write,
     before: u64,
     place: (&Path, &Path),
+    words: &dyn Fn(String) -> String,
 ) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     loop {
@@ -134,8 +135,8 @@ fn print_lines(
             Incoming::Event(envelope) => {
                 door::warn(&envelope);
                 let lines = progress.tell(&envelope);
-                for line in lines.iter().filter(|_| envelope.seq > before) {
-                    writeln!(out, "{line}")?;
+                for line in lines.into_iter().filter(|_| envelope.seq > before) {
+                    writeln!(out, "{}", words(line))?;
                 }
                 out.flush()?;
             }
@@ -147,7 +148,7 @@ fn print_lines(
     // Of a run that was deleted there is nothing to come back to.
     if place.0.exists() {
         for line in progress.next_steps(place.0, place.1) {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", words(line))?;
         }
     }
     Ok(())

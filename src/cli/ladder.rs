@@ -139,7 +139,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     use std::io::Write;
     let text = match args.json {
         true => format!("{}\n", super::out::json(&report)?),
-        false => table(&report, args),
+        false => cx.words(table(&report, args)),
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)

@@ -118,9 +118,14 @@ impl Context {
         (self.stdout_is_terminal && columns >= 40).then_some(columns)
     }
 
+    /// Whether the terminal gets plain letters alone.
+    pub fn plain(&self) -> bool {
+        self.ascii || !self.env.utf8
+    }
+
     /// Words as the terminal can show them: in a locale without UTF-8, and with `--ascii`, signs are plain letters.
     pub fn words(&self, text: String) -> String {
-        match self.ascii || !self.env.utf8 {
+        match self.plain() {
             true => out::ascii(&text),
             false => text,
         }

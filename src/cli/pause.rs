@@ -22,7 +22,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         run.command(Command::Pause)?;
     }
     let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
-    let (name, unsaved) = (one_line(&run.run.folder()), unsaved(&run.state));
+    let stop = run_ref::command("stop", run.run.path(), &cx.runs_dir);
+    let (name, unsaved) = (one_line(&run.run.folder()), unsaved(&run.state, &stop));
     writeln!(
         std::io::stdout(),
         "{name} is paused{unsaved}; {resume} continues it"
@@ -31,7 +32,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// What a kill would cost meanwhile: a pause holds the run in memory and saves nothing.
-fn unsaved(state: &RunState) -> String {
+fn unsaved(state: &RunState, stop: &str) -> String {
     let saved = state.checkpoints.iter().map(|kept| kept.step).max();
     let step = state.step;
     let at = human::grouped(step);
@@ -39,11 +40,11 @@ fn unsaved(state: &RunState) -> String {
         (_, 0) => String::new(),
         (Some(saved), step) if saved >= step => format!(" at step {at}, which is saved"),
         (Some(saved), step) => format!(
-            " at step {at}, {} behind its newest checkpoint: llmtui stop saves them",
+            " at step {at}, {} behind its newest checkpoint: {stop} saves them",
             steps(step - saved)
         ),
         (None, step) => format!(
-            " at step {at}, and none of its {} is saved: llmtui stop saves them",
+            " at step {at}, and none of its {} is saved: {stop} saves them",
             steps(step)
         ),
     }
@@ -65,10 +66,12 @@ mod tests {
     #[test]
     fn a_pause_says_what_a_kill_would_cost() {
         let mut state = RunState::new();
+        let unsaved = |state: &RunState| unsaved(state, "llmtui stop a");
         assert_eq!(unsaved(&state), "");
         state.step = 1_240;
         let said = unsaved(&state);
         assert!(said.contains("none of its 1,240 steps is saved"), "{said}");
+        assert!(said.ends_with("llmtui stop a saves them"), "{said}");
         for (step, phrase) in [
             (1_000, "240 steps behind its newest checkpoint"),
             (1_239, " 1 step behind"),

@@ -52,7 +52,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             let text = if args.json {
                 encode(&Event::from(checked.clone()))
             } else {
-                table_row(checked)
+                cx.words(table_row(checked))
             };
             if printed.is_ok() {
                 printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -3,6 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
+use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
@@ -117,7 +118,12 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
                 "`{}` is a part of the name of {whole}: with --yes a run is deleted by its whole name alone",
                 one_line(word)
             );
-            return Err(Failure::yours(what, format!("llmtui rm --yes {whole}")));
+            let hint = format!(
+                "llmtui rm --yes {}{}",
+                quoted(&whole),
+                run_ref::options(&cx.runs_dir)
+            );
+            return Err(Failure::yours(what, hint));
         }
     }
     Ok(())
@@ -304,7 +310,7 @@ mod tests {
         let whole = |word: &str| named_whole(&[word.to_string()], &cx);
         let refused = whole("2").unwrap_err();
         assert!(
-            refused.what.contains("part of the name") && refused.hint.ends_with(&run.folder()),
+            refused.what.contains("part of the name") && refused.hint.contains(&run.folder()),
             "{refused:?}"
         );
         let path = run.path().display().to_string();

@@ -143,7 +143,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                     formats.join(", ")
                 );
             }
-            as_text(args, window, &first, &scored)
+            cx.words(as_text(args, window, &first, &scored))
         }
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;

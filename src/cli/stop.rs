@@ -31,7 +31,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     run.command(Command::Stop { when })?;
     let finish = run.wait()?;
     let id = one_line(&run.run.folder());
-    orderly(&id, &finish)?;
+    let logs = run_ref::command("logs", run.run.path(), &cx.runs_dir);
+    orderly(&id, &finish, &logs)?;
     let kept = run.state.checkpoints.last().map(|kept| kept.step);
     let mut lines = stopped(&id, &finish, kept, run.run.path(), &cx.runs_dir);
     lines.extend(run_ref::of_a_pipeline(&run.run, &cx.runs_dir));
@@ -70,8 +71,9 @@ pub fn goes_on(kept: Option<u64>, run: &Path, runs_dir: &Path) -> Option<String>
     Some(format!("{resume} continues from step {step}"))
 }
 
-/// An error where the run ended otherwise than by the stop: its end was not saved, or it failed meanwhile.
-pub fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
+/// An error where the run ended otherwise than by the stop: its end was not saved, or it failed meanwhile. `logs` is the command
+/// that shows why.
+pub fn orderly(id: &str, finish: &Finish, logs: &str) -> Result<(), Failure> {
     match Exit::from(finish.outcome) {
         Exit::Done => Ok(()),
         exit => Err(Failure {
@@ -81,7 +83,7 @@ pub fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
                 human::grouped(finish.step),
                 one_line(&finish.message)
             ),
-            hint: format!("llmtui logs {id}"),
+            hint: logs.into(),
         }),
     }
 }
@@ -121,12 +123,15 @@ mod tests {
     #[test]
     fn a_stop_whose_end_was_not_saved_is_no_success() {
         for outcome in [Outcome::Stopped, Outcome::Completed] {
-            assert!(orderly("a", &finish(outcome)).is_ok());
+            assert!(orderly("a", &finish(outcome), "").is_ok());
         }
-        let starved = orderly("a", &finish(Outcome::Starved)).unwrap_err();
-        assert_eq!(starved.exit, Exit::Machine);
+        let starved = orderly("a", &finish(Outcome::Starved), "llmtui logs a").unwrap_err();
+        assert_eq!(
+            (starved.exit, &*starved.hint),
+            (Exit::Machine, "llmtui logs a")
+        );
         assert_eq!(starved.what, "a ended at step 1,200: the disk is full");
-        let failed = orderly("a", &finish(Outcome::Failed)).unwrap_err();
+        let failed = orderly("a", &finish(Outcome::Failed), "").unwrap_err();
         assert_eq!(failed.exit, Exit::Training);
     }
 }

@@ -82,11 +82,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if opens {
         return workbench::open(What::Foreign(found.path, link), cx);
     }
-    print(link, &found, &mapping, &args)
+    print(link, &found, &mapping, &args, cx)
 }
 
 /// What there is, and with `--follow` what comes.
-fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyhow::Result<Exit> {
+fn print(
+    mut link: Link,
+    found: &Found,
+    mapping: &Mapping,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     let mut progress = Progress::new();
     let mut live = false;
@@ -98,7 +104,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
                     out.write_all(encode(&*envelope).as_bytes())?;
                 } else if live {
                     for line in lines {
-                        writeln!(out, "{line}")?;
+                        writeln!(out, "{}", cx.words(line))?;
                     }
                 }
                 if live && progress.state().finished.is_some() {

@@ -69,7 +69,7 @@ fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
         [what].into_iter().chain(on).collect()
     };
     let mut lines: Vec<String> = match finish {
-        Some(finish) => match stop::orderly(&id, finish) {
+        Some(finish) => match stop::orderly(&id, finish, "") {
             Ok(()) => stop::stopped(&id, finish, kept, run_dir, runs_dir),
             Err(fault) => faulty(fault.what),
         },

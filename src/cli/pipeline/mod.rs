@@ -173,7 +173,8 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     check::stages(&pipeline, args.skip, cx)?;
     let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
-        say!("{}", table::planned(&pipeline, &planned).trim_end())?;
+        let text = cx.words(table::planned(&pipeline, &planned));
+        say!("{}", text.trim_end())?;
     }
     if args.dry_run {
         if args.options.json {

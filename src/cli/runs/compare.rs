@@ -6,7 +6,7 @@ use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
 use crate::run::compare::{
-    By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, figures, told,
+    By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, ends, even, figures, told,
 };
 use crate::run::index::short_run;
 use crate::spec::{choices, follows, shown};
@@ -108,7 +108,8 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     let cells: String = cells
         .map(|cell| format!("  {:>RUN$}", short(&cell)))
         .collect();
-    let name: String = name.chars().take(NAME).collect();
+    // Its end tells it from others: the step of a row, the last word of a path.
+    let name = cut_middle(name, NAME, "..");
     out.push_str(format!("{name:<NAME$}{cells}").trim_end());
     out.push('\n');
 }
@@ -162,11 +163,6 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
 fn readings(out: &mut String, tracks: &[Track]) {
     let figures = figures(tracks);
     let steps: Vec<_> = figures.iter().map(|f| ends(tracks, &f.id)).collect();
-    let even = |steps: &[Option<u64>]| {
-        let mut known = steps.iter().flatten();
-        let first = known.next();
-        known.all(|step| Some(step) == first)
-    };
     let uneven = steps.iter().any(|steps| !even(steps));
     let mut rows = String::new();
     for (figure, steps) in figures.iter().zip(&steps) {
@@ -198,16 +194,10 @@ fn readings(out: &mut String, tracks: &[Track]) {
         return;
     }
     let mut rows = String::new();
-    for (figure, steps) in figures.iter().zip(&steps) {
-        let common = steps.iter().flatten().min().copied();
-        let several = steps.iter().flatten().count() > 1;
-        let Some(common) = common.filter(|_| several && !even(steps)) else {
+    for figure in &figures {
+        let Some((common, values)) = figure.at_common(tracks) else {
             continue;
         };
-        let values: Vec<_> = tracks
-            .iter()
-            .map(|track| reached(track, &figure.id, common))
-            .collect();
         let winner = figure.winner(&values);
         let cell = |(at, x): (usize, &Option<f64>)| {
             let star = if winner == Some(at) { "*" } else { "" };
@@ -228,20 +218,6 @@ fn block(out: &mut String, heading: &str, rows: &str) {
         false => "",
     };
     out.push_str(&format!("\n{heading}{star}\n{rows}"));
-}
-
-/// The step of each run's newest reading of a metric.
-fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
-    let end = |track: &Track| Some(track.state.series.get(id)?.steps()?.1);
-    tracks.iter().map(end).collect()
-}
-
-/// What a metric read at a step, or before it where it was not due then.
-fn reached(track: &Track, id: &str, step: u64) -> Option<f64> {
-    let points = track.points(id, By::Step, POINTS);
-    let n = points.partition_point(|point| point.0 <= step);
-    let found = n.checked_sub(1).map(|at| points[at].1);
-    found.filter(|x| x.is_finite())
 }
 
 /// The curves at [`ROWS`] places that all axes share, and where each run ends: the newest mean at or before each. A run that is far
@@ -300,7 +276,7 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
         .map(|f| {
             json!({
                 "id": f.id, "title": f.title, "unit": f.unit, "last": f.last, "best": f.best,
-                "winner": f.winner(&f.last), "comparable": f.comparable, "last_steps": ends(tracks, &f.id),
+                "winner": f.leader(tracks), "comparable": f.comparable, "last_steps": ends(tracks, &f.id),
             })
         })
         .collect();
@@ -373,10 +349,23 @@ mod tests {
         let common = line("train/loss @10");
         let best = common.split(' ').next_back().unwrap_or_default();
         assert!(best.starts_with("*3.5"), "{text}");
+        let winner =
+            |tracks: &[Track]| object(tracks, &[], By::Step)["figures"][0]["winner"].clone();
+        assert!(winner(&tracks).is_null());
         let alike = [track("a", 10, 5.0), track("b", 10, 4.5)];
         let text = super::text(&alike, &[], By::Step);
         assert!(!text.contains('@') && !text.contains("common"), "{text}");
         assert!(text.contains("*3.5"), "{text}");
+        assert_eq!(winner(&alike), json!(1));
+    }
+
+    /// The step is all that tells such a row from the one above it.
+    #[test]
+    fn the_end_of_a_long_name_is_kept() {
+        let mut out = String::new();
+        let name = "completions/mean_terminated_length @500";
+        row(&mut out, name, ["1".to_string()].into_iter());
+        assert!(out.contains("..") && out.contains("length @500 "), "{out}");
     }
 
     /// The table began behind its end, and the run was a dash everywhere.

@@ -70,7 +70,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 writeln!(out, "{}", out::json_line(&object)?)?;
             }
         } else {
-            out.write_all(tree::text(&runs, cx.env.utf8, cx.columns()).as_bytes())?;
+            out.write_all(tree::text(&runs, !cx.plain(), cx.columns()).as_bytes())?;
         }
         return Ok(Exit::Done);
     }
@@ -92,7 +92,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             n => writeln!(out, "none of the {n} runs in {folder} can be read")?,
         }
     } else {
-        let text = table(&runs, cx.clock.now(), cx.env.utf8, cx.columns());
+        let text = table(&runs, cx.clock.now(), !cx.plain(), cx.columns());
         out.write_all(text.as_bytes())?;
         if !pipelines.is_empty() {
             write!(out, "\npipelines\n{pipelines}")?;
@@ -111,7 +111,8 @@ fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let object = compare::object(&tracks, &wanted, by);
         say!("{}", out::json_line(&object)?)?;
     } else {
-        say!("{}", compare::text(&tracks, &wanted, by).trim_end())?;
+        let text = cx.words(compare::text(&tracks, &wanted, by));
+        say!("{}", text.trim_end())?;
     }
     Ok(Exit::Done)
 }

@@ -161,7 +161,8 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
                 .unwrap_or(0);
             for (path, was, is) in &changes {
                 let (was, is) = (word(was), word(is));
-                lines.push(format!("{lead}{path:<width$}  {was} → {is}"));
+                let to = if utf8 { "→" } else { "->" };
+                lines.push(format!("{lead}{path:<width$}  {was} {to} {is}"));
             }
         }
         for line in lines {

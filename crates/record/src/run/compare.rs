@@ -390,6 +390,28 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Which run's newest reading is the best, where all are of the same step: of a longer run it would be the later one.
+    pub fn leader(&self, tracks: &[Track]) -> Option<usize> {
+        let even = even(&ends(tracks, &self.id));
+        self.winner(&self.last).filter(|_| even)
+    }
+
+    /// The last step that all which have it had reached, and what each read there, or before it where it was not due then. `None`
+    /// where their newest readings are of one step, or one run alone has any.
+    pub fn at_common(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
+        let steps = ends(tracks, &self.id);
+        let several = steps.iter().flatten().count() > 1;
+        let common = steps.iter().flatten().min().copied();
+        let common = common.filter(|_| several && !even(&steps))?;
+        let reached = |track: &Track| {
+            let points = track.points(&self.id, By::Step, POINTS);
+            let n = points.partition_point(|point| point.0 <= common);
+            let found = n.checked_sub(1).map(|at| points[at].1);
+            found.filter(|x| x.is_finite())
+        };
+        Some((common, tracks.iter().map(reached).collect()))
+    }
+
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
     /// is better, and the runs can be told apart by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
@@ -414,6 +436,19 @@ impl Figure {
         let alone = rest.iter().filter(equal).count() == 1;
         (rest.len() > 1 && alone).then_some(best.0)
     }
+}
+
+/// The step of each run's newest reading of a metric.
+pub fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
+    let end = |track: &Track| Some(track.state.series.get(id)?.steps()?.1);
+    tracks.iter().map(end).collect()
+}
+
+/// Whether all that have one end at the same step: only there a best one is told.
+pub fn even(steps: &[Option<u64>]) -> bool {
+    let mut known = steps.iter().flatten();
+    let first = known.next();
+    known.all(|step| Some(step) == first)
 }
 
 /// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the

@@ -310,6 +310,16 @@ impl Series {
         )
     }
 
+    /// The step of what [`Series::nearest`] finds, where that was not measured at `step` itself.
+    pub fn elsewhere(&self, step: u64) -> Option<u64> {
+        let bucket = self.nearest(step)?;
+        match step {
+            _ if step < bucket.first => Some(bucket.first),
+            _ if step > bucket.last => Some(bucket.last),
+            _ => None,
+        }
+    }
+
     /// Smallest and largest finite value over the steps `from..to`.
     pub fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
         let bucket = self.columns(from, to, 1).pop().flatten()?;

@@ -472,6 +472,19 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
     request
 }
 
+/// Back from [`on_gpu`] to this program's own engine: by its formulas, on the device that `engine`, the request from before, names.
+/// What was changed meanwhile of model, batch and method stays.
+pub fn on_engine(mut request: Request, engine: &Request) -> Request {
+    request.estimator = engine.estimator;
+    request.precision = engine.precision;
+    request.logits = engine.logits;
+    (request.mfu, request.mfu_said) = (engine.mfu, engine.mfu_said);
+    (request.n_devices, request.zero) = (engine.n_devices, engine.zero);
+    request.extras.ranks = engine.extras.ranks;
+    request.device = engine.device.clone();
+    request
+}
+
 #[cfg(test)]
 mod companions;
 #[cfg(test)]

@@ -125,6 +125,27 @@ impl Theme {
         self.styles[meaning as usize]
     }
 
+    /// What its pictures stand on: white where its text is dark.
+    pub fn ground(&self) -> &'static svg::Ground {
+        let rgb = match self.style(Meaning::Text).fg {
+            Some(Color::Rgb(r, g, b)) => Some((r, g, b)),
+            Some(Color::Indexed(index)) => Some(rgb_of(index)),
+            other => {
+                let mut all = NAMED.iter();
+                all.find(|(_, color, _)| Some(*color) == other)
+                    .map(|(.., rgb)| *rgb)
+            }
+        };
+        let light = |(r, g, b): (u8, u8, u8)| {
+            let [r, g, b] = [r, g, b].map(u32::from);
+            299 * r + 587 * g + 114 * b >= 128_000
+        };
+        match rgb.is_none_or(light) {
+            true => &svg::DARK,
+            false => &svg::LIGHT,
+        }
+    }
+
     /// Borders, marks and bars: Unicode, or ASCII where the terminal has nothing else.
     pub fn glyphs(&self) -> &'static Glyphs {
         Glyphs::of(self.ascii)
@@ -453,6 +474,24 @@ mod tests {
             }
             assert!(!theme.about.is_empty());
         }
+    }
+
+    /// The light theme's text is nearly the ground that every picture had.
+    #[test]
+    fn a_picture_stands_on_a_ground_that_shows_its_text() {
+        let themes = Themes::embedded();
+        for depth in [ColorDepth::True, ColorDepth::Indexed256, ColorDepth::Ansi16] {
+            for name in ["ansi", "dark", "light", "okabe-ito", "mono"] {
+                let ground = themes.get(name, depth, false).ground();
+                assert_eq!(*ground == svg::LIGHT, name == "light", "{name} {depth:?}");
+            }
+        }
+        let light = themes.get("light", ColorDepth::True, false);
+        let mut screen = ratatui::buffer::Buffer::empty(ratatui::layout::Rect::new(0, 0, 4, 1));
+        screen.set_string(0, 0, "loss", light.style(Meaning::Title));
+        let picture = svg(&screen, "loss", light.ground());
+        assert!(picture.contains(r##"fill="#ffffff"/>"##), "{picture}");
+        assert!(png(&screen, light.ground()).is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
+use super::widgets::text::readable;
 use crate::base::clock::UnixMillis;
 use crate::base::text::{one_line, without_error_numbers};
 use crate::run::state::Level;
@@ -74,8 +75,13 @@ impl Toasts {
             Level::Bad => LONG,
         };
         let text = one_line(&without_error_numbers(text));
-        // News of the same kind (`checkpoint …`) replaces what it said before.
-        let kind = |text: &str| text.split(' ').next().map(String::from);
+        // News of the same kind (`lr …`) replaces what it said before: what begins alike up to the first number.
+        let kind = |text: &str| -> Vec<String> {
+            let words = text
+                .split(' ')
+                .take_while(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
+            words.map(String::from).collect()
+        };
         self.list
             .retain(|toast| toast.level != level || kind(&toast.text) != kind(&text));
         self.list.push_back(Toast {
@@ -146,7 +152,7 @@ impl Toasts {
             _ => split_bottom(area, 1).1,
         };
         if let Some(toast) = self.list.iter().rev().find(in_a_row)
-            && !says(frame, row, &toast.text)
+            && !says(frame, row, &readable(&toast.text, theme))
         {
             draw_row(toast, frame, row, theme);
         }
@@ -165,7 +171,7 @@ impl Toasts {
         let end = area.y + (area.height / SHARE).max(3).min(area.height);
         for toast in self.list.iter().rev().filter(|toast| wanted(toast)) {
             let room = WIDTH.min(area.width.saturating_sub(6));
-            let mut rows = wrap(&toast.text, room);
+            let mut rows = wrap(&readable(&toast.text, theme), room);
             let most = MAX_ROWS.min(end.saturating_sub(y + 2).into());
             if most == 0 {
                 return;
@@ -216,7 +222,7 @@ fn says(frame: &mut Frame, row: Rect, text: &str) -> bool {
 fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
     let (mark, meaning) = mark(toast.level, theme);
     let room = usize::from(area.width).saturating_sub(4);
-    let text = cut(&toast.text, room, theme.glyphs().ellipsis);
+    let text = cut(&readable(&toast.text, theme), room, theme.glyphs().ellipsis);
     let width = u16::try_from(text.width() + 4)
         .unwrap_or(u16::MAX)
         .min(area.width);
@@ -265,6 +271,33 @@ mod tests {
         assert!(toasts.expire(UnixMillis(4_000)));
         assert_eq!(toasts.list.len(), 1);
         assert!(toasts.expire(UnixMillis(15_000)) && toasts.is_empty());
+    }
+
+    /// Two rules that speak at once: only the last was seen.
+    #[test]
+    fn news_that_differ_in_more_than_a_number_stand_beside_each_other() {
+        let mut toasts = Toasts::default();
+        for text in [
+            "diagnosis warning: the loss does not fall",
+            "diagnosis warning: the gradients vanish",
+            "lr 1.00e-3 to 5.00e-4 from step 40 on",
+            "lr 5.00e-4 to 2.00e-4 from step 60 on",
+        ] {
+            toasts.add(UnixMillis(0), Level::Warn, About::Run, text);
+        }
+        assert_eq!(toasts.list.len(), 3);
+        assert!(
+            toasts
+                .list
+                .iter()
+                .any(|toast| toast.text.contains("does not fall"))
+        );
+        assert!(
+            !toasts
+                .list
+                .iter()
+                .any(|toast| toast.text.contains("step 40"))
+        );
     }
 
     #[test]

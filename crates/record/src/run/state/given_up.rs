@@ -1,6 +1,8 @@
 //! What a roll-back takes out of the fold and the undo of a rescue brings back: all but checkpoints, whose files are deleted.
 
-use super::parts::{Diagnosed, Evaluation, Examined, Mark, MarkKind, Sample, push_bounded};
+use super::parts::{
+    Diagnosed, Evaluation, Examined, Mark, MarkKind, Sample, push_bounded, push_sample,
+};
 use super::{MAX_EXAMINED, MAX_MARKS, MAX_SAMPLES, RunState};
 use crate::run::layers::LayerRow;
 use crate::run::series::Point;
@@ -71,7 +73,7 @@ impl GivenUp {
             push_bounded(&mut state.evaluations, evaluation, MAX_MARKS);
         }
         for sample in self.samples.into_iter().filter(|s| s.step <= step) {
-            push_bounded(&mut state.samples, sample, MAX_SAMPLES);
+            push_sample(&mut state.samples, sample, MAX_SAMPLES);
         }
         for examined in self.examined.into_iter().filter(|e| e.step <= step) {
             push_bounded(&mut state.examined, examined, MAX_EXAMINED);

@@ -26,11 +26,11 @@ use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
 use given_up::GivenUp;
-use parts::push_bounded;
-use std::collections::{BTreeMap, VecDeque};
+use parts::{push_bounded, push_sample};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Samples kept, newest last.
+/// Samples kept, newest last; of a prompt always the first.
 pub const MAX_SAMPLES: usize = 64;
 /// Looks at held-out examples that are kept.
 const MAX_EXAMINED: usize = 32;
@@ -59,6 +59,8 @@ pub struct RunState {
     pub head: Option<Head>,
     /// Live-tunable settings by the key of `Adjust`: from the spec, then as adjusted.
     pub settings: BTreeMap<String, f64>,
+    /// Those that were adjusted.
+    adjusted: BTreeSet<String>,
     /// `None` before the first event.
     pub phase: Option<Phase>,
     /// It is paused, also while it saves, evaluates or samples on request.
@@ -237,7 +239,7 @@ impl RunState {
                 seconds,
             } => {
                 let sample = Sample::new(t, *step, prompt, text, *seconds);
-                push_bounded(&mut self.samples, sample, MAX_SAMPLES);
+                push_sample(&mut self.samples, sample, MAX_SAMPLES);
             }
             Event::Examined { step, examples } => {
                 let examined = Examined::new(*step, examples);
@@ -269,6 +271,7 @@ impl RunState {
                 new,
             } => {
                 self.settings.insert(key.clone(), new.0);
+                self.adjusted.insert(key.clone());
                 self.mark(
                     *step,
                     MarkKind::Adjusted,
@@ -345,9 +348,11 @@ impl RunState {
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
         }
-        // An adjustment survives a resume: only unknown values are taken from the spec.
+        // An adjustment survives a resume; of the others the spec may have been edited meanwhile.
         for (key, value) in head.settings() {
-            self.settings.entry(key.into()).or_insert(value);
+            if !self.adjusted.contains(key) {
+                self.settings.insert(key.into(), value);
+            }
         }
         self.head = Some(head);
     }

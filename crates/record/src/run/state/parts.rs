@@ -18,6 +18,42 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     queue.push_back(item);
 }
 
+/// Appends a sample. Where there are `max` already, every second between the first and the newest of a prompt goes: the one from
+/// before training is what the others are compared with.
+pub(super) fn push_sample(samples: &mut VecDeque<Sample>, sample: Sample, max: usize) {
+    if samples.len() >= max {
+        // Prompts that came once show no progress: they are half of them at most.
+        let times = |prompt: &str| samples.iter().filter(|s| s.prompt == prompt).count();
+        let once = samples
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| times(&s.prompt) == 1);
+        let once: Vec<usize> = once.map(|(at, _)| at).collect();
+        if once.len() <= max / 2 {
+            thin(samples);
+        } else if let Some(oldest) = once.first() {
+            samples.remove(*oldest);
+        }
+    }
+    if samples.len() >= max {
+        samples.pop_front();
+    }
+    samples.push_back(sample);
+}
+
+fn thin(samples: &mut VecDeque<Sample>) {
+    let mut left: BTreeMap<String, usize> = BTreeMap::new();
+    for sample in samples.iter() {
+        *left.entry(sample.prompt.clone()).or_default() += 1;
+    }
+    let mut passed: BTreeMap<String, usize> = BTreeMap::new();
+    samples.retain(|sample| {
+        let at = passed.entry(sample.prompt.clone()).or_default();
+        *at += 1;
+        *at % 2 == 1 || *at == left[&sample.prompt]
+    });
+}
+
 /// The resolved spec and derived values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {

@@ -528,6 +528,40 @@ fn memory_is_bounded_whatever_is_sent() {
     );
 }
 
+/// The sample from before training went with the 33rd sampling of two held-out questions.
+#[test]
+fn the_first_and_the_newest_sample_of_a_prompt_stay() {
+    let mut tape = Tape::new();
+    for step in 0..500 {
+        for prompt in ["a", "b"] {
+            tape.add(Event::Sampled {
+                step: step * 50,
+                prompt: prompt.into(),
+                text: String::new(),
+                seconds: 0.0,
+            });
+        }
+        tape.add(Event::Sampled {
+            step: step * 50,
+            prompt: format!("once at {step}"),
+            text: String::new(),
+            seconds: 0.0,
+        });
+    }
+    let state = tape.fold();
+    assert!(state.samples.len() <= MAX_SAMPLES);
+    for prompt in ["a", "b"] {
+        let of = state.samples.iter().filter(|s| s.prompt == prompt);
+        let steps: Vec<u64> = of.map(|s| s.step).collect();
+        assert_eq!(
+            (steps[0], steps[steps.len() - 1]),
+            (0, 499 * 50),
+            "{steps:?}"
+        );
+        assert!(steps.is_sorted() && steps.len() > 8, "{steps:?}");
+    }
+}
+
 #[test]
 fn settings_are_as_said_then_as_adjusted_and_outlive_a_resume() {
     let with_spec = |resumed_from| {
@@ -536,6 +570,10 @@ fn settings_are_as_said_then_as_adjusted_and_outlive_a_resume() {
             *spec = serde_json::json!({
                 "optimizer": {"adamw": {"lr": 1e-3}}, "train": {"clip_norm": 1.0}
             });
+            // The spec was edited before the resume.
+            if resumed_from.is_some() {
+                spec["train"]["clip_norm"] = 0.5.into();
+            }
         }
         event
     };
@@ -550,7 +588,7 @@ fn settings_are_as_said_then_as_adjusted_and_outlive_a_resume() {
     });
     tape.add(hello()).add(with_spec(Some(3)));
     let settings = tape.fold().settings;
-    assert_eq!((settings["lr"], settings["clip_norm"]), (5e-4, 1.0));
+    assert_eq!((settings["lr"], settings["clip_norm"]), (5e-4, 0.5));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Keys, pastes and the mouse: to the overlay on top, else to the pane on the screen.
 
 use super::App;
+use crate::base::human;
+use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
+use crate::ui::field::MAX_PASTE;
 use crate::ui::hit::Target;
 use crate::ui::overlays::{HelpSheet, Reply};
 use crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
@@ -79,6 +82,19 @@ impl App {
         let text = &text.replace("\r\n", "\n").replace('\r', "\n");
         if self.paste_for_opening(text) {
             return Vec::new();
+        }
+        let typing = match self.overlays.last() {
+            Some(overlay) => overlay.typing(),
+            None => self.pane().typing(),
+        };
+        if typing && text.len() > MAX_PASTE {
+            let (all, taken) = (text.len() as u64, MAX_PASTE as u64);
+            let words = format!(
+                "the paste is cut: the first {} of {} are taken",
+                human::bytes(taken),
+                human::bytes(all)
+            );
+            self.toast(Level::Warn, &words);
         }
         match self.overlays.last_mut() {
             Some(overlay) => {

@@ -157,6 +157,11 @@ impl App {
         (app, effects)
     }
 
+    /// The colours in force.
+    pub fn theme(&self) -> &Theme {
+        &self.theme
+    }
+
     /// The slot of the run on the screen.
     pub fn run_slot(&self) -> Option<Slot> {
         self.store.held.as_ref().map(|held| held.slot)

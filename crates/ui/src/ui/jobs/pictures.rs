@@ -1,6 +1,7 @@
 //! Pictures of the screen as files; none is ever overwritten.
 
 use crate::base::files::write_new;
+use crate::ui::theme::svg::Ground;
 use crate::ui::theme::{png, svg};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,15 +16,20 @@ const MOST: usize = 1_000;
 ///
 /// # Errors
 /// A sentence on what the disk refused.
-pub fn save_picture(name: &str, screen: &Buffer) -> Result<PathBuf, String> {
-    save_in(Path::new(""), name, screen)
+pub fn save_picture(name: &str, screen: &Buffer, ground: &Ground) -> Result<PathBuf, String> {
+    save_in(Path::new(""), name, screen, ground)
 }
 
 /// The same in another folder.
 ///
 /// # Errors
 /// As [`save_picture`].
-pub fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, String> {
+pub fn save_in(
+    folder: &Path,
+    name: &str,
+    screen: &Buffer,
+    ground: &Ground,
+) -> Result<PathBuf, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let stem: String = name
         .chars()
@@ -39,9 +45,9 @@ pub fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, St
         if beside.exists() {
             continue;
         }
-        match write_new(&path, svg(screen, name).as_bytes(), 0o666) {
+        match write_new(&path, svg(screen, name, ground).as_bytes(), 0o666) {
             Ok(()) => {
-                let picture = png(screen).map_err(|e| told(&beside, &e))?;
+                let picture = png(screen, ground).map_err(|e| told(&beside, &e))?;
                 write_new(&beside, &picture, 0o666).map_err(|e| told(&beside, &e))?;
                 return Ok(path);
             }
@@ -70,6 +76,7 @@ fn told(path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::theme::svg::DARK;
 
     #[test]
     fn a_part_of_a_screen_is_cut_out() {
@@ -82,7 +89,7 @@ mod tests {
     fn pictures_stand_beside_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let screen = Buffer::with_lines(["loss 1.8", "------"]);
-        let save = || save_in(dir.path(), "my run/samples", &screen).unwrap();
+        let save = || save_in(dir.path(), "my run/samples", &screen, &DARK).unwrap();
         let first = save();
         assert_eq!(first, dir.path().join("my-run-samples.svg"));
         let svg = std::fs::read_to_string(&first).unwrap();
@@ -93,6 +100,6 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&first).unwrap(), svg);
         std::fs::write(dir.path().join("my-run-samples-3.png"), "mine").unwrap();
         assert_eq!(save(), dir.path().join("my-run-samples-4.svg"));
-        assert!(save_in(&dir.path().join("gone"), "x", &screen).is_err());
+        assert!(save_in(&dir.path().join("gone"), "x", &screen, &DARK).is_err());
     }
 }

@@ -13,6 +13,7 @@ use crate::ui::layout::{centred, framed, wrap};
 use crate::ui::request::Hints;
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::readable;
 use crate::wire::Outcome;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -97,7 +98,7 @@ impl GuideSheet {
             Line::from(vec![
                 Span::styled(here, theme.style(meaning)),
                 Span::styled(mark, theme.style(Meaning::Warn)),
-                Span::styled(entry.title, theme.style(meaning)),
+                Span::styled(readable(entry.title, theme), theme.style(meaning)),
             ])
         });
         rows.collect()
@@ -106,13 +107,13 @@ impl GuideSheet {
     fn reading(&self, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         let entry = &self.entries[self.selected];
         let mut lines = vec![
-            Line::styled(entry.title, theme.style(Meaning::Title)),
+            Line::styled(readable(entry.title, theme), theme.style(Meaning::Title)),
             Line::default(),
         ];
         for line in entry.text.lines() {
             let (mark, words) = line.strip_prefix("- ").map_or(("", line), |words| ("- ", words));
             let room = width.saturating_sub(mark.len() as u16).max(8);
-            for (at, row) in wrap(words, room).into_iter().enumerate() {
+            for (at, row) in wrap(&readable(words, theme), room).into_iter().enumerate() {
                 let mark = if at == 0 { mark } else { &"  "[..mark.len()] };
                 lines.push(Line::styled(format!("{mark}{row}"), theme.style(Meaning::Text)));
             }

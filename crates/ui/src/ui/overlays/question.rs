@@ -6,6 +6,7 @@ use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed, wrap};
 use crate::ui::request::{Answer, Topic};
 use crate::ui::theme::Meaning;
+use crate::ui::widgets::text::readable;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -73,10 +74,15 @@ impl Overlay for Question {
         let theme = canvas.theme;
         let width = 76.min(area.width.saturating_sub(2));
         let room = width.saturating_sub(2 + 2 * INDENT).max(1);
-        let lines: Vec<String> = self.reasons.iter().flat_map(|r| wrap(r, room)).collect();
+        let lines: Vec<String> = self
+            .reasons
+            .iter()
+            .flat_map(|reason| wrap(&readable(reason, theme), room))
+            .collect();
         let height = u16::try_from(lines.len() + 5).unwrap_or(u16::MAX);
         let area = centred(area, width, height);
-        let block = framed(theme, &self.title);
+        let title = readable(&self.title, theme);
+        let block = framed(theme, &title);
         let inner = block.inner(area);
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);

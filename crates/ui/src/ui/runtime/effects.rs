@@ -123,8 +123,10 @@ impl Shell {
                 }
                 Effect::SavePicture { name, area } => {
                     let picture = self.picture(area);
+                    let ground = self.app.theme().ground();
                     self.job(move |_| {
-                        let saved = picture.and_then(|screen| jobs::save_picture(&name, &screen));
+                        let saved =
+                            picture.and_then(|screen| jobs::save_picture(&name, &screen, ground));
                         Done::Msg(Msg::PictureSaved(saved))
                     });
                 }

@@ -1,7 +1,7 @@
 //! A frame of the workbench as a PNG picture, for places that show no SVG. Letters come from a bitmap font; lines, dots, bars
 //! and marks are painted, as in the SVG.
 
-use super::svg::{BACKGROUND, background, foreground};
+use super::svg::Ground;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
 use spleen_font::{FONT_16X32, PSF2Font};
@@ -18,12 +18,12 @@ type Color = [u8; 3];
 ///
 /// # Errors
 /// The font or the compressor fails: both are part of the program.
-pub fn png(buffer: &Buffer) -> io::Result<Vec<u8>> {
+pub fn png(buffer: &Buffer, ground: &Ground) -> io::Result<Vec<u8>> {
     let broken = |_| io::Error::other("the font for pictures is damaged");
     let mut font = PSF2Font::new(FONT_16X32).map_err(broken)?;
     let area = buffer.area;
     let (columns, rows) = (usize::from(area.width), usize::from(area.height));
-    let mut canvas = Canvas::new(columns * W + 2 * MARGIN, rows * H + 2 * MARGIN);
+    let mut canvas = Canvas::new(columns * W + 2 * MARGIN, rows * H + 2 * MARGIN, ground);
     for y in 0..area.height {
         for x in 0..area.width {
             let cell = &buffer[(area.x + x, area.y + y)];
@@ -31,9 +31,9 @@ pub fn png(buffer: &Buffer) -> io::Result<Vec<u8>> {
             let mut tile = Tile {
                 canvas: &mut canvas,
                 at,
-                color: value(&foreground(cell)),
+                color: value(&ground.ink(cell)),
             };
-            if let Some(background) = background(cell) {
+            if let Some(background) = ground.behind(cell) {
                 tile.canvas.fill(at, (W, H), value(&background));
             }
             if !tile.shape(cell) {
@@ -57,8 +57,8 @@ struct Canvas {
 }
 
 impl Canvas {
-    fn new(width: usize, height: usize) -> Canvas {
-        let pixels = value(BACKGROUND).repeat(width * height);
+    fn new(width: usize, height: usize, ground: &Ground) -> Canvas {
+        let pixels = value(ground.background).repeat(width * height);
         Canvas { width, pixels }
     }
 
@@ -218,6 +218,7 @@ impl Tile<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::svg::DARK;
     use super::*;
     use ratatui::layout::Rect;
     use ratatui::style::{Color as Hue, Style};
@@ -258,7 +259,7 @@ mod tests {
         buffer.set_string(0, 0, "I█", Style::new().fg(Hue::Rgb(255, 0, 0)));
         buffer.set_string(2, 0, " ", Style::new().bg(Hue::Rgb(0, 0, 255)));
         buffer.set_string(0, 1, "⣿─✓字", Style::new().fg(Hue::Rgb(0, 255, 0)));
-        let (width, height, pixels) = decoded(&png(&buffer).unwrap());
+        let (width, height, pixels) = decoded(&png(&buffer, &DARK).unwrap());
         assert_eq!((width, height), (6 * W + 2 * MARGIN, 2 * H + 2 * MARGIN));
         let count = |column: usize, row: usize, color: Color| {
             let mut n = 0;
@@ -279,6 +280,6 @@ mod tests {
         for column in [2, 3] {
             assert!(count(column, 1, [0, 255, 0]) > 20, "{column}");
         }
-        assert_eq!(count(5, 0, value(BACKGROUND)), W * H);
+        assert_eq!(count(5, 0, value(DARK.background)), W * H);
     }
 }

@@ -11,8 +11,34 @@ const W: f64 = 8.4;
 const H: f64 = 18.0;
 const FONT: f64 = 14.0;
 const MARGIN: f64 = 14.0;
-pub(super) const BACKGROUND: &str = "#0d1117";
-const FOREGROUND: &str = "#c8ccd4";
+
+/// What a picture stands on: the colours that a terminal would choose for itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ground {
+    pub(super) background: &'static str,
+    foreground: &'static str,
+    /// The sixteen colours by their codes.
+    named: [u32; 16],
+}
+
+pub static DARK: Ground = Ground {
+    background: "#0d1117",
+    foreground: "#c8ccd4",
+    named: [
+        0x484f58, 0xff7b72, 0x3fb950, 0xd29922, 0x58a6ff, 0xbc8cff, 0x39c5cf, 0xb1bac4, 0x6e7681,
+        0xffa198, 0x56d364, 0xe3b341, 0x79c0ff, 0xd2a8ff, 0x56d4dd, 0xf0f6fc,
+    ],
+};
+
+/// For themes whose text is dark.
+pub static LIGHT: Ground = Ground {
+    background: "#ffffff",
+    foreground: "#24292f",
+    named: [
+        0x24292f, 0xcf222e, 0x116329, 0x8a5a00, 0x0969da, 0x8250df, 0x1b7c83, 0x6e7781, 0x57606a,
+        0xa40e26, 0x1a7f37, 0x9a6700, 0x218bff, 0xa475f9, 0x3192aa, 0x8c959f,
+    ],
+};
 
 /// Shapes of one colour, collected into one path each.
 #[derive(Default)]
@@ -26,7 +52,7 @@ struct Paths {
 }
 
 /// The picture of a frame; `title` is for those who cannot see it.
-pub fn svg(buffer: &Buffer, title: &str) -> String {
+pub fn svg(buffer: &Buffer, title: &str, ground: &Ground) -> String {
     let area = buffer.area;
     let (width, height) = (
         f64::from(area.width) * W + 2.0 * MARGIN,
@@ -39,18 +65,18 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
         while x < area.width {
             let cell = &buffer[(x, y)];
             let (left, top) = (MARGIN + f64::from(x) * W, MARGIN + f64::from(y) * H);
-            if let Some(background) = background(cell) {
+            if let Some(background) = ground.behind(cell) {
                 let _ = write!(
                     paths.fills.entry(background).or_default(),
                     "M{left:.1} {top:.1}h{W}v{H}h-{W}z"
                 );
             }
-            if shape(&mut paths, cell, left, top) {
+            if shape(&mut paths, cell, left, top, ground) {
                 x += 1;
                 continue;
             }
             let run = run_length(buffer, x, y);
-            write_text(&mut text, buffer, x, y, run);
+            write_text(&mut text, buffer, (x, y), run, ground);
             x += run;
         }
     }
@@ -62,7 +88,8 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
     );
     let _ = writeln!(
         out,
-        r#"<rect width="{width:.0}" height="{height:.0}" rx="8" fill="{BACKGROUND}"/>"#
+        r#"<rect width="{width:.0}" height="{height:.0}" rx="8" fill="{}"/>"#,
+        ground.background
     );
     for (color, path) in &paths.fills {
         let _ = writeln!(out, r#"<path fill="{color}" d="{path}"/>"#);
@@ -89,9 +116,9 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
 }
 
 /// Draws a cell that is no letter; false when it is one.
-fn shape(paths: &mut Paths, cell: &Cell, left: f64, top: f64) -> bool {
+fn shape(paths: &mut Paths, cell: &Cell, left: f64, top: f64, ground: &Ground) -> bool {
     let glyph = cell.symbol().chars().next().unwrap_or(' ');
-    let color = foreground(cell);
+    let color = ground.ink(cell);
     let (mid_x, mid_y) = (left + W / 2.0, top + H / 2.0);
     match glyph {
         ' ' => {}
@@ -173,14 +200,14 @@ fn run_length(buffer: &Buffer, x: u16, y: u16) -> u16 {
     }
     let same = |at: &u16| {
         let cell = &buffer[(*at, y)];
-        plain(cell) && cell.style() == first.style() && background(cell).is_none()
+        plain(cell) && cell.style() == first.style() && !is_filled(cell)
     };
     let run = (x..buffer.area.width).take_while(same).count().max(1);
     let blank = |n: &usize| buffer[(x + *n as u16 - 1, y)].symbol() == " ";
     (1..=run).rev().find(|n| *n == 1 || !blank(n)).unwrap_or(1) as u16
 }
 
-fn write_text(out: &mut String, buffer: &Buffer, x: u16, y: u16, run: u16) {
+fn write_text(out: &mut String, buffer: &Buffer, (x, y): (u16, u16), run: u16, ground: &Ground) {
     let cell = &buffer[(x, y)];
     let text: String = (x..x + run).map(|x| buffer[(x, y)].symbol()).collect();
     let (left, base) = (
@@ -200,63 +227,73 @@ fn write_text(out: &mut String, buffer: &Buffer, x: u16, y: u16, run: u16) {
     let _ = writeln!(
         out,
         r#"<text {place} y="{base:.1}" fill="{}"{weight}>{}</text>"#,
-        foreground(cell),
+        ground.ink(cell),
         escape(&text)
     );
 }
 
-pub(super) fn foreground(cell: &Cell) -> String {
-    match cell.modifier.contains(Modifier::REVERSED) {
-        true => color(cell.bg).unwrap_or_else(|| BACKGROUND.into()),
-        false => color(cell.fg).unwrap_or_else(|| FOREGROUND.into()),
-    }
+/// Whether a cell has a background of its own.
+fn is_filled(cell: &Cell) -> bool {
+    cell.modifier.contains(Modifier::REVERSED) || cell.bg != Color::Reset
 }
 
-pub(super) fn background(cell: &Cell) -> Option<String> {
-    match cell.modifier.contains(Modifier::REVERSED) {
-        true => Some(color(cell.fg).unwrap_or_else(|| FOREGROUND.into())),
-        false => color(cell.bg),
-    }
-}
-
-/// The sixteen colours that a terminal chooses for itself, as a dark one would.
-const NAMED: [u32; 16] = [
-    0x484f58, 0xff7b72, 0x3fb950, 0xd29922, 0x58a6ff, 0xbc8cff, 0x39c5cf, 0xb1bac4, 0x6e7681,
-    0xffa198, 0x56d364, 0xe3b341, 0x79c0ff, 0xd2a8ff, 0x56d4dd, 0xf0f6fc,
-];
-
-fn color(color: Color) -> Option<String> {
-    let named = |n: usize| Some(format!("#{:06x}", NAMED[n]));
-    match color {
-        Color::Rgb(r, g, b) => Some(format!("#{r:02x}{g:02x}{b:02x}")),
-        Color::Reset => None,
-        Color::Black => named(0),
-        Color::Red => named(1),
-        Color::Green => named(2),
-        Color::Yellow => named(3),
-        Color::Blue => named(4),
-        Color::Magenta => named(5),
-        Color::Cyan => named(6),
-        Color::Gray => named(7),
-        Color::DarkGray => named(8),
-        Color::LightRed => named(9),
-        Color::LightGreen => named(10),
-        Color::LightYellow => named(11),
-        Color::LightBlue => named(12),
-        Color::LightMagenta => named(13),
-        Color::LightCyan => named(14),
-        Color::White => named(15),
-        Color::Indexed(n @ 0..16) => named(n.into()),
-        // A cube of six levels each, then 24 greys.
-        Color::Indexed(n @ 16..232) => {
-            let level = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
-            let n = n - 16;
-            let (r, g, b) = (level(n / 36), level(n / 6 % 6), level(n % 6));
-            Some(format!("#{r:02x}{g:02x}{b:02x}"))
+impl Ground {
+    /// The colour of what is drawn in a cell.
+    pub(super) fn ink(&self, cell: &Cell) -> String {
+        match cell.modifier.contains(Modifier::REVERSED) {
+            true => self
+                .color(cell.bg)
+                .unwrap_or_else(|| self.background.into()),
+            false => self
+                .color(cell.fg)
+                .unwrap_or_else(|| self.foreground.into()),
         }
-        Color::Indexed(n) => {
-            let grey = 8 + 10 * (n - 232);
-            Some(format!("#{grey:02x}{grey:02x}{grey:02x}"))
+    }
+
+    /// The colour behind it, where that is not the ground's own.
+    pub(super) fn behind(&self, cell: &Cell) -> Option<String> {
+        match cell.modifier.contains(Modifier::REVERSED) {
+            true => Some(
+                self.color(cell.fg)
+                    .unwrap_or_else(|| self.foreground.into()),
+            ),
+            false => self.color(cell.bg),
+        }
+    }
+
+    fn color(&self, color: Color) -> Option<String> {
+        let named = |n: usize| Some(format!("#{:06x}", self.named[n]));
+        match color {
+            Color::Rgb(r, g, b) => Some(format!("#{r:02x}{g:02x}{b:02x}")),
+            Color::Reset => None,
+            Color::Black => named(0),
+            Color::Red => named(1),
+            Color::Green => named(2),
+            Color::Yellow => named(3),
+            Color::Blue => named(4),
+            Color::Magenta => named(5),
+            Color::Cyan => named(6),
+            Color::Gray => named(7),
+            Color::DarkGray => named(8),
+            Color::LightRed => named(9),
+            Color::LightGreen => named(10),
+            Color::LightYellow => named(11),
+            Color::LightBlue => named(12),
+            Color::LightMagenta => named(13),
+            Color::LightCyan => named(14),
+            Color::White => named(15),
+            Color::Indexed(n @ 0..16) => named(n.into()),
+            // A cube of six levels each, then 24 greys.
+            Color::Indexed(n @ 16..232) => {
+                let level = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
+                let n = n - 16;
+                let (r, g, b) = (level(n / 36), level(n / 6 % 6), level(n % 6));
+                Some(format!("#{r:02x}{g:02x}{b:02x}"))
+            }
+            Color::Indexed(n) => {
+                let grey = 8 + 10 * (n - 232);
+                Some(format!("#{grey:02x}{grey:02x}{grey:02x}"))
+            }
         }
     }
 }
@@ -279,7 +316,7 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 2));
         buffer.set_string(0, 0, "a < b", Style::new().fg(Color::Green));
         buffer.set_string(0, 1, "⠁─█", Style::new().fg(Color::Indexed(196)));
-        let picture = svg(&buffer, "loss & text");
+        let picture = svg(&buffer, "loss & text", &DARK);
         assert!(
             picture.contains("a &lt; b") && picture.contains("#3fb950"),
             "{picture}"

@@ -93,7 +93,7 @@ fn likeness(c: char) -> char {
 }
 
 /// What the terminal can show of a text: letters that ASCII lacks become their nearest likeness, or a question mark.
-fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
+pub fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
     if !theme.ascii || text.is_ascii() {
         return Cow::Borrowed(text);
     }

@@ -23,7 +23,13 @@ fn saved(bench: &mut Bench, width: u16, height: u16) -> (String, String) {
     terminal.draw(|frame| bench.app.draw_still(frame)).unwrap();
     let screen = terminal.backend().buffer().clone();
     let dir = tempfile::tempdir().unwrap();
-    let path = jobs::save_in(dir.path(), &name, &jobs::part(&screen, area)).unwrap();
+    let path = jobs::save_in(
+        dir.path(),
+        &name,
+        &jobs::part(&screen, area),
+        bench.app.theme().ground(),
+    )
+    .unwrap();
     let png = std::fs::read(path.to_string_lossy().replace(".svg", ".png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"), "{name}");
     let svg = std::fs::read_to_string(path).unwrap();

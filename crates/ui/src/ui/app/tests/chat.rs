@@ -92,6 +92,22 @@ fn pasted_lines_are_lines_whatever_the_terminal_sends_for_their_ends() {
     assert!(matches!(bench.sent()[..], [Command::Generate { prompt, .. }] if *prompt == wanted));
 }
 
+/// What is dropped at the end is often the question.
+#[test]
+fn a_paste_that_is_cut_says_so() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    model_is_there(&mut bench, None);
+    bench.msg(Msg::Paste("a".repeat(100 << 10)));
+    let picture = bench.picture(160, 48);
+    assert!(
+        picture.contains("the paste is cut: the first 64 KiB of 100"),
+        "{picture}"
+    );
+}
+
 /// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.
 #[test]
 fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {

@@ -302,3 +302,41 @@ fn the_data_of_the_open_run_are_shown_by_themselves() {
     bench.press("3 4");
     assert_eq!(bench.effects, [], "once is enough");
 }
+
+/// The data and the plan of one's own stand beside the run's charts: going there and back must not lose them.
+#[test]
+fn what_was_opened_instead_of_the_runs_own_stays_while_the_run_is_the_same() {
+    let loaded = crate::spec::load("quickstart", &[], &Default::default()).unwrap();
+    let mut events = tape::standard(5);
+    for envelope in &mut events {
+        if let Event::Started { spec, .. } = &mut envelope.event {
+            *spec = loaded.spec.to_value();
+        }
+    }
+    let mut bench = Bench::new();
+    bench.hold_at("runs/one", events, Holder::Log);
+    bench
+        .press("4")
+        .press("o")
+        .write("other.jsonl")
+        .press("enter");
+    bench.effects.clear();
+    bench.press("home").press("4");
+    let reads = |effect: &Effect| matches!(effect, Effect::InspectData(_));
+    assert!(!bench.effects.iter().any(reads), "{:?}", bench.effects);
+    bench
+        .press("5")
+        .press("o")
+        .write("llama-3.1-8b")
+        .press("enter");
+    let asked = |effect: &Effect| matches!(effect, Effect::PlanTarget { .. });
+    assert!(bench.effects.iter().any(asked), "{:?}", bench.effects);
+    let request = crate::plan::models::find("llama-3.1-8b").map(crate::plan::reference_request);
+    bench.msg(Msg::Planned {
+        name: "llama-3.1-8b".into(),
+        result: Ok(Box::new(request.unwrap())),
+    });
+    assert!(bench.picture(120, 40).contains("llama-3.1-8b"));
+    let picture = bench.press("home").press("5").picture(120, 40);
+    assert!(picture.contains("llama-3.1-8b"), "{picture}");
+}

@@ -178,6 +178,88 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     assert!(opened(&bench).is_empty());
 }
 
+/// The checkpoint of another run was opened, and passed for its own.
+#[test]
+fn a_run_without_a_checkpoint_is_not_chatted_with_through_another() {
+    let rows = checkpoint_rows();
+    let mut young = runs().remove(1);
+    young.id = "2026-11-21-1500-sft-b3c8".into();
+    young.path = format!("runs/{}", young.id).into();
+    let mut bench = bench_with(vec![young]);
+    bench.write("c");
+    bench.msg(Msg::Checkpoints(rows));
+    let opens = |effect: &Effect| matches!(effect, Effect::OpenChat { .. });
+    assert!(!bench.effects.iter().any(opens), "{:?}", bench.effects);
+    let picture = bench.picture(120, 30);
+    assert!(picture.contains("has no checkpoint yet"), "{picture}");
+}
+
+#[test]
+fn more_runs_than_fit_side_by_side_are_said_to_be_more() {
+    let all: Vec<RunSummary> = (0..4)
+        .map(|n| {
+            let mut run = runs().remove(1);
+            run.id = format!("2026-11-21-150{n}-sft-b3c{n}");
+            run.path = format!("runs/{}", run.id).into();
+            run
+        })
+        .collect();
+    let row = |run: &RunSummary| CheckpointRow {
+        path: run.path.join("checkpoints/step-002000"),
+        run: run.id.clone(),
+        ..checkpoint_rows().remove(2)
+    };
+    let rows: Vec<CheckpointRow> = all.iter().map(row).collect();
+    let mut bench = bench_with(all);
+    bench.write("    ").write("c");
+    bench.msg(Msg::Checkpoints(rows));
+    let picture = bench.picture(160, 40);
+    assert!(picture.contains("the first 3 of 4"), "{picture}");
+    assert!(!picture.contains("3 of 4 runs"), "{picture}");
+}
+
+#[test]
+fn the_selected_run_stays_selected_without_the_filter_and_in_another_order() {
+    let all: Vec<RunSummary> = ["sft-b3c1", "dpo-b3c2", "sft-b3c3"]
+        .iter()
+        .enumerate()
+        .map(|(n, name)| {
+            let mut run = runs().remove(1);
+            run.id = format!("2026-11-21-150{n}-{name}");
+            run.created_as = run.id.clone();
+            run.path = format!("runs/{}", run.id).into();
+            run.val_loss = Some(1.0 + n as f64);
+            run
+        })
+        .rev()
+        .collect();
+    let mut bench = bench_with(all);
+    let selected = |bench: &mut Bench| {
+        let picture = bench.picture(120, 40);
+        let line = picture
+            .lines()
+            .find(|line| line.contains('▸'))
+            .map(String::from);
+        line.unwrap_or_else(|| panic!("{picture}"))
+    };
+    bench.write("/sft").press("enter").press("down");
+    assert!(selected(&mut bench).contains("b3c1"));
+    bench.press("esc");
+    assert!(
+        selected(&mut bench).contains("b3c1"),
+        "{}",
+        selected(&mut bench)
+    );
+    for _ in 0..4 {
+        bench.write("s");
+        assert!(
+            selected(&mut bench).contains("b3c1"),
+            "{}",
+            selected(&mut bench)
+        );
+    }
+}
+
 #[test]
 fn a_pipeline_is_started_but_neither_edited_nor_planned() {
     let mut bench = bench();

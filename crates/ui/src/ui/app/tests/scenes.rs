@@ -324,6 +324,35 @@ fn ascii_means_ascii() {
     }
 }
 
+/// What is not drawn word by word kept its arrows.
+#[test]
+fn toasts_questions_and_guide_pages_are_ascii_too() {
+    use crate::ui::overlays::Question;
+    use crate::ui::panes::chat;
+    let signs = "lr 1.00e-3 → 5.00e-4 · a “cut” word… × 2 ± 0.1";
+    let plain = |bench: &mut Bench| {
+        let picture = bench.picture(80, 24);
+        assert!(picture.is_ascii(), "{picture}");
+        picture
+    };
+    let mut bench = Bench::with(options("ansi", ColorDepth::Ansi16, true));
+    bench.runs();
+    bench.app.toast(crate::run::state::Level::Info, signs);
+    assert!(plain(&mut bench).contains("1.00e-3 -> 5.00e-4"));
+    let question = Question::new(signs, vec![signs.into()], "do it", chat::WITH_RUN);
+    bench.app.open(Box::new(question));
+    assert!(plain(&mut bench).contains("1.00e-3 -> 5.00e-4"));
+    bench.press("esc");
+    let guide = crate::ui::overlays::GuideSheet::new(&bench.app.store);
+    bench.app.open(Box::new(guide));
+    for _ in 0..40 {
+        plain(&mut bench);
+        bench.press("enter");
+        plain(&mut bench);
+        bench.press("esc").press("down");
+    }
+}
+
 #[test]
 fn no_color_means_no_colour() {
     use ratatui::style::Style;

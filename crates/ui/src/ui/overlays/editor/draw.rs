@@ -194,7 +194,7 @@ fn row_words(
         (false, false) => Meaning::Text,
     };
     let origin = whence(place, parent);
-    let text = crate::base::text::one_line(&shown(&place.value));
+    let text = crate::base::text::one_line(&value_words(place, &place.value));
     vec![
         word(
             format!("{pointer} {} ", fill(&place.path, names, glyphs.ellipsis)),
@@ -205,10 +205,27 @@ fn row_words(
     ]
 }
 
+/// A value as the editor writes it.
+fn value_words(place: &Place, value: &serde_json::Value) -> String {
+    match value.is_null() {
+        true => none_word(place).into(),
+        false => shown(value),
+    }
+}
+
+/// What no value means here: the description says it where nothing is chosen instead.
+fn none_word(place: &Place) -> &'static str {
+    let doc = &place.node.doc;
+    match doc.contains("Default: none") || doc.contains("Default: no ") {
+        true => "none",
+        false => "auto",
+    }
+}
+
 /// Where a value comes from. One that differs and that nobody edited follows from those that were: a schedule's last rate
 /// from its peak, for one.
 pub(super) fn whence(place: &Place, parent: &str) -> String {
-    let was = || format!("{parent}: {}", shown(&place.parent));
+    let was = || format!("{parent}: {}", value_words(place, &place.parent));
     match (place.value != place.parent, place.edited) {
         (true, true) => format!("yours; {}", was()),
         (true, false) => format!("follows; {}", was()),
@@ -228,9 +245,9 @@ fn origin_words(origin: &Origin) -> String {
 fn about(place: &Place, parent: &str) -> String {
     let mut words = vec![place.node.expected()];
     if place.node.nullable {
-        words.push("empty: automatic".into());
+        words.push(format!("empty: {}", none_word(place)));
     }
-    words.push(format!("{parent} says {}", shown(&place.parent)));
+    words.push(format!("{parent} says {}", value_words(place, &place.parent)));
     if !place.node.default.is_null() && place.node.children().is_empty() {
         words.push(format!(
             "default: {}",

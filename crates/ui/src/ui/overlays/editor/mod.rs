@@ -122,7 +122,7 @@ impl Editor {
             Action::RedoEdit => self.take_forth(),
             Action::SaveSpec => return self.ask_name(),
             Action::StartSpec => return self.start(),
-            Action::Cancel if !self.query.is_empty() => self.query.clear(),
+            Action::Cancel if !self.query.is_empty() => self.show_all(),
             // All places again: one level back, with changes to show or without.
             Action::Cancel if self.only_changes => {
                 self.only_changes = false;
@@ -181,11 +181,19 @@ impl Editor {
         match action {
             Action::Accept | Action::Down | Action::Up => self.mode = Mode::Browse,
             Action::Cancel | Action::Leave => {
-                self.query.clear();
+                self.show_all();
                 self.mode = Mode::Browse;
             }
             _ => {}
         }
+    }
+
+    /// Ends the search; the same place stays selected.
+    fn show_all(&mut self) {
+        let path = self.places().into_iter().nth(self.selected).map(|place| place.path);
+        self.query.clear();
+        let at = self.places().iter().position(|place| Some(&place.path) == path.as_ref());
+        self.selected = at.unwrap_or(0);
     }
 
     /// Words are chosen by going round; everything else is typed.
@@ -193,7 +201,7 @@ impl Editor {
         let Some(place) = self.places().into_iter().nth(self.selected) else {
             return;
         };
-        let options: Vec<String> = match &place.node.kind {
+        let mut options: Vec<String> = match &place.node.kind {
             Kind::Registry(members) => members.iter().map(|(name, _)| name.clone()).collect(),
             Kind::Choice(words) => words.clone(),
             Kind::Bool => vec!["false".into(), "true".into()],
@@ -208,6 +216,8 @@ impl Editor {
             self.field.set(&text);
             return;
         }
+        // No choice is one of them: the adapter that a preset brings, for one, can go.
+        options.extend(place.node.nullable.then(|| "null".into()));
         let now = shown(&place.value);
         let at = options.iter().position(|o| *o == now).map_or(0, |i| i + 1);
         self.change(&place.path, &options[at % options.len()]);

@@ -59,6 +59,35 @@ fn words_go_round() {
     assert_eq!(editor.draft.value("data.order"), "random");
 }
 
+/// With members only, full fine-tuning could not be chosen in a preset with LoRA.
+#[test]
+fn a_choice_that_may_be_none_goes_round_to_none() {
+    let draft = Draft::open("sft-lora", &SpecSources::default()).unwrap();
+    let mut editor = Editor::new(draft);
+    search(&mut editor, "adapter");
+    let at = editor.places().iter().position(|place| place.path == "adapter");
+    editor.selected = at.unwrap();
+    editor.act(Action::Accept);
+    assert!(editor.draft.value("adapter").is_null(), "{:?}", editor.error);
+    let place = editor.draft.places().into_iter().find(|place| place.path == "adapter");
+    assert_eq!(draw::whence(&place.unwrap(), "sft-lora"), "yours; sft-lora: lora");
+    editor.act(Action::Accept);
+    assert_eq!(editor.draft.value("adapter"), "lora");
+}
+
+#[test]
+fn the_place_that_was_searched_stays_selected_without_the_search() {
+    let mut editor = editor();
+    search(&mut editor, "train.max_steps");
+    editor.act(Action::Cancel);
+    assert_eq!(editor.places()[editor.selected].path, "train.max_steps");
+    editor.act(Action::SearchSpec);
+    editor.field.clear();
+    editor.paste("data.order");
+    editor.act(Action::Cancel);
+    assert_eq!(editor.places()[editor.selected].path, "data.order");
+}
+
 #[test]
 fn unsaved_changes_are_worth_a_second_esc() {
     let mut editor = editor();

@@ -139,6 +139,10 @@ impl BatchPane {
                 muted(format!("{name} ")),
                 word(human::number(value), Meaning::Text),
             ]);
+            let elsewhere = series.and_then(|series| series.elsewhere(step));
+            if let (Some(step), Some(part)) = (elsewhere, parts.last_mut()) {
+                part.push(muted(format!(" (step {})", grouped(step))));
+            }
         }
         if self.worst_first {
             parts.push(vec![muted("highest loss first")]);

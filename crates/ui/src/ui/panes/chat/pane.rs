@@ -143,6 +143,9 @@ impl ChatPane {
         }
         let named = wanted.pop();
         let best_of = |run: &PathBuf| best(&store.checkpoints, run);
+        if let (Some(run), None) = (&named, named.as_ref().and_then(best_of)) {
+            return vec![info(&without_checkpoint(run, store))];
+        }
         // A reward model is opened for nobody who did not ask for it, and refused to those who did.
         let found = match &named {
             Some(run) => best_of(run),
@@ -220,13 +223,17 @@ impl ChatPane {
     fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
         let best = |run: &PathBuf| best(rows, run).filter(|row| row.writes).cloned();
-        let found: Vec<CheckpointRow> = runs.iter().filter_map(best).take(MAX_COLUMNS).collect();
+        let found: Vec<CheckpointRow> = runs.iter().filter_map(best).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
             let words = format!("{} of {} runs have a checkpoint to chat with", found.len(), runs.len());
             requests.push(info(&words));
         }
-        for (at, row) in found.into_iter().enumerate() {
+        if found.len() > MAX_COLUMNS {
+            let words = format!("the first {MAX_COLUMNS} of {}: more do not fit side by side", found.len());
+            requests.push(info(&words));
+        }
+        for (at, row) in found.into_iter().take(MAX_COLUMNS).enumerate() {
             if at == 0 {
                 while self.columns().len() > 1 {
                     requests.extend(self.drop_focused().map(detach));
@@ -337,6 +344,18 @@ fn model(path: PathBuf) -> Choice {
 fn best<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
     let of_run = rows.iter().filter(|row| row.path.starts_with(run));
     of_run.max_by_key(|row| (row.best, row.step))
+}
+
+/// Why a run cannot be talked to: another one in its place would pass for it.
+fn without_checkpoint(run: &Path, store: &Store) -> String {
+    let found = store.runs().iter().find(|there| there.path == *run);
+    match found {
+        Some(found) => format!("{} has no checkpoint yet", one_line(short_run(&found.id))),
+        None => {
+            let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("no checkpoint of {} is in the runs directory", one_line(short_run(&name)))
+        }
+    }
 }
 
 fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {

@@ -14,7 +14,8 @@ pub struct Settings {
 
 /// The form with the settings in force.
 pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
-    let stop = sampling.stop.join("|").replace('\n', "\\n");
+    let stop: Vec<String> = sampling.stop.iter().map(|stop| written(stop)).collect();
+    let stop = stop.join("|");
     let fields = vec![
         Field::new(
             "temperature",
@@ -60,7 +61,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
         ),
         Field::new(
             "stop",
-            "stop at one of these strings; | between them, \\n for a line break",
+            "stop at one of these strings; | between them, \\n for a line break, \\| for a | itself; <|im_end|> is one string",
             &stop,
             |_| None,
         ),
@@ -108,14 +109,7 @@ fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
         repetition_penalty: value(4).parse().unwrap_or(old.repetition_penalty),
         max_new_tokens: value(5).parse().unwrap_or(old.max_new_tokens),
         seed: value(6).parse().unwrap_or(old.seed),
-        stop: values
-            .get(7)
-            .map(|v| v.replace("\\n", "\n"))
-            .unwrap_or_default()
-            .split('|')
-            .filter(|s| !s.is_empty())
-            .map(String::from)
-            .collect(),
+        stop: stops(values.get(7).map_or("", String::as_str)),
         context: match value(8) {
             "roll" => ContextLimit::Roll,
             "stop" => ContextLimit::Stop,
@@ -123,6 +117,54 @@ fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
             _ => old.context,
         },
     }
+}
+
+/// A stop string as the form shows it; [`stops`] reads it back.
+fn written(stop: &str) -> String {
+    let letters: Vec<char> = stop.chars().collect();
+    let mut out = String::new();
+    for (at, c) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| letters[at]);
+        let after = letters.get(at + 1).copied();
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\\' => out.push_str("\\\\"),
+            '|' if before != Some('<') && after != Some('>') => out.push_str("\\|"),
+            // Beside the next string's bar they would look like the ends of a special token.
+            '<' if after.is_none() => out.push_str("\\<"),
+            '>' if before.is_none() => out.push_str("\\>"),
+            c => out.push(*c),
+        }
+    }
+    out
+}
+
+/// The strings between bars. The bars of special tokens, `<|` and `|>`, separate nothing; a backslash takes a sign as it is.
+fn stops(text: &str) -> Vec<String> {
+    let (mut all, mut stop) = (Vec::new(), String::new());
+    let mut letters = text.chars().peekable();
+    // The letter before, where it stands for itself.
+    let mut before = None;
+    while let Some(c) = letters.next() {
+        let taken = match (c, letters.peek()) {
+            ('\\', Some('n')) => Some('\n'),
+            ('\\', Some(next @ ('\\' | '|' | '<' | '>'))) => Some(*next),
+            ('|', next) if before != Some('<') && next != Some(&'>') => {
+                all.push(std::mem::take(&mut stop));
+                before = None;
+                continue;
+            }
+            _ => None,
+        };
+        stop.push(taken.unwrap_or(c));
+        before = taken.is_none().then_some(c);
+        if taken.is_some() {
+            letters.next();
+        }
+    }
+    all.push(stop);
+    all.retain(|stop| !stop.is_empty());
+    all
 }
 
 fn whole(text: &str) -> Option<String> {
@@ -167,6 +209,23 @@ mod tests {
         let system = "Be short.".to_string();
         let settings = Settings::of(&values, &Sampling::default());
         assert_eq!(settings, Settings { sampling, system });
+    }
+
+    /// `<|im_end|>` became three stops, and each answer ended at its first `<`.
+    #[test]
+    fn a_stop_may_hold_any_letter() {
+        assert_eq!(stops("<|im_end|>"), ["<|im_end|>"]);
+        assert_eq!(stops("END|<|eot_id|>|\\n\\n"), ["END", "<|eot_id|>", "\n\n"]);
+        assert_eq!(stops("a\\|b|\\d"), ["a|b", "\\d"]);
+        for all in [
+            &["<|im_end|>", "<|eot_id|>"][..],
+            &["a|b", "|", "\\", "a\\nb", "\n"],
+            &["<", "x", ">", "<|", "|>", "<>"],
+        ] {
+            let form: Vec<String> = all.iter().map(|stop| written(stop)).collect();
+            assert_eq!(stops(&form.join("|")), all, "{form:?}");
+        }
+        assert_eq!(written("<|im_end|>"), "<|im_end|>");
     }
 
     #[test]

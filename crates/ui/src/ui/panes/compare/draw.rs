@@ -4,7 +4,7 @@ use crate::ui::widgets::frame;
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::By;
+use crate::run::compare::{By, ends, even};
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -210,12 +210,33 @@ impl ComparePane {
         }
         rows.push(("latest value, * best".into(), Vec::new()));
         for figure in &self.figures {
-            let winner = figure.winner(&figure.last);
+            let winner = figure.leader(&self.tracks);
+            let steps = ends(&self.tracks, &figure.id);
+            let even = even(&steps);
+            let cell = |(at, x): (usize, &Option<f64>)| {
+                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
+                let step = steps[at].filter(|_| !even && x.is_some());
+                let step = step.map_or(String::new(), |step| format!(" @{}", grouped(step)));
+                (value + &step, winner == Some(at))
+            };
+            rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
+        }
+        let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
+        for figure in &self.figures {
+            let Some((step, values)) = figure.at_common(&self.tracks) else {
+                continue;
+            };
+            let winner = figure.winner(&values);
             let cell = |(at, x): (usize, &Option<f64>)| {
                 let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
                 (value, winner == Some(at))
             };
-            rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
+            let title = format!("@{} {}", grouped(step), figure.id);
+            common.push((title, values.iter().enumerate().map(cell).collect()));
+        }
+        if !common.is_empty() {
+            rows.push(("at the last common step, * best".into(), Vec::new()));
+            rows.extend(common);
         }
         rows
     }

@@ -92,6 +92,29 @@ fn runs_are_drawn_beside_each_other_at_every_size() {
     }
 }
 
+/// The longer run had the star, for a loss of a later step.
+#[test]
+fn a_best_one_is_told_of_equal_steps_alone() {
+    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    read(&mut pane, &mut around);
+    let row = |text: &str| {
+        let found = text.lines().find(|line| line.contains(" train/loss "));
+        found.unwrap_or_else(|| panic!("{text}")).to_string()
+    };
+    let uneven = row(&screen(&mut pane, &mut around, 120, 48));
+    assert!(!uneven.contains('*'), "{uneven}");
+    assert!(uneven.contains("@100") && uneven.contains("@60"), "{uneven}");
+    let text = screen(&mut pane, &mut around, 120, 48);
+    let common = text.lines().find(|line| line.contains("@60 train/loss"));
+    assert!(common.is_some_and(|line| line.contains("3.400") && line.contains("*2.800")), "{text}");
+    let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
+    pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
+    let result = Ok(vec![track("one", 0.01, 60), track("two", 0.02, 60)]);
+    pane.incoming(&Msg::Tracks { paths, result }, &mut around.context());
+    let even = row(&screen(&mut pane, &mut around, 120, 48));
+    assert!(even.contains('*') && !even.contains('@'), "{even}");
+}
+
 #[test]
 fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
     let (mut pane, mut around) = (ComparePane::default(), Around::new());

@@ -57,7 +57,10 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     }
     charts.retain(|c| {
         (state.step == 0 || measured(state, c))
-            && (c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter))
+            && [Some(&c.id), Some(&c.title), c.validation.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|name| name.to_lowercase().contains(&filter))
     });
     charts
 }
@@ -210,6 +213,9 @@ mod tests {
         assert_eq!(ids(&charts(&state, "RATE")), ["lr"]);
         assert_eq!(ids(&charts(&state, "grad_")), ["grad_norm"]);
         assert!(charts(&state, "nothing").is_empty());
+        let state = self::state(&["train/loss", "val/loss", "val/ppl"]);
+        let found = charts(&state, "val");
+        assert_eq!(ids(&found)[0], "train/loss", "it draws val/loss");
     }
 
     #[test]

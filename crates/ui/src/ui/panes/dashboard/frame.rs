@@ -96,7 +96,7 @@ impl Dashboard {
         let Some(last) = plan
             .charts
             .last()
-            .filter(|_| visible.len() < canvas.n_charts && plan.health.is_none())
+            .filter(|_| visible.len() < canvas.n_charts)
         else {
             return;
         };

@@ -262,6 +262,19 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
         if chart.unit == "nats" && !paired {
             words.push(word(" nats", Meaning::Muted));
         }
+        // Between two readings the nearest one stands; beyond the last there is none.
+        let elsewhere = options.cursor.and_then(|step| {
+            let (first, last) = series?.steps()?;
+            series?
+                .elsewhere(step)
+                .filter(|_| !(first..=last).contains(&step))
+        });
+        if let Some(step) = elsewhere {
+            words.push(word(
+                format!(" (step {})", human::grouped(step)),
+                Meaning::Muted,
+            ));
+        }
     }
     words.extend(validation(state, chart, options, glyphs));
     words

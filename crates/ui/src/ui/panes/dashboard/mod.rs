@@ -14,6 +14,7 @@ mod vitals;
 use crate::base::clock::UnixMillis;
 use crate::plan::measured::Place;
 use crate::run::RunState;
+use crate::run::state::LogLine;
 use crate::ui::theme::Theme;
 use crate::ui::widgets::axis;
 use crate::ui::widgets::line_chart::Plot;
@@ -74,6 +75,8 @@ pub struct Dashboard {
     logarithmic: BTreeSet<String>,
     filter: String,
     log_back: usize,
+    /// The last line of the log in the last frame, where that is scrolled back.
+    log_end: Option<LogLine>,
     /// Lines of the log in the last frame.
     log_rows: usize,
     glance: Glance,
@@ -99,6 +102,7 @@ impl Default for Dashboard {
             logarithmic: BTreeSet::new(),
             filter: String::new(),
             log_back: 0,
+            log_end: None,
             log_rows: 0,
             glance: Glance::default(),
             shown: Vec::new(),
@@ -118,6 +122,18 @@ impl Dashboard {
         let shown = self.shown.first().filter(|_| self.full)?;
         let charts = catalog::charts(state, &self.filter);
         Some((charts.get(shown.chart)?.id.clone(), shown.outline))
+    }
+
+    /// Keeps a log that is scrolled back where it is while lines arrive.
+    fn hold_log(&mut self, state: &RunState) {
+        let there = self.log_end.as_ref();
+        let there = there.and_then(|line| state.log.iter().rposition(|other| other == line));
+        if let Some(at) = there {
+            self.log_back = state.log.len() - 1 - at;
+        }
+        let end = state.log.len().checked_sub(self.log_back + 1);
+        let end = end.filter(|_| self.log_back > 0);
+        self.log_end = end.and_then(|at| state.log.get(at).cloned());
     }
 
     /// The place of the vital signs in the last frame.
@@ -170,6 +186,7 @@ impl Dashboard {
             silence: self.silence.clone(),
         };
         let shown_charts = options.charts.clone();
+        self.hold_log(state);
         self.glance.renew(state, options, now);
         let marks = state.marks.iter().collect();
         let canvas = frame::Canvas {

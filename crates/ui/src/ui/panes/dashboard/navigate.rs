@@ -41,10 +41,14 @@ impl Dashboard {
             Action::LogScale => self.toggle_log(state),
             Action::Smooth => self.smoothing = (self.smoothing + 1) % SMOOTHING.len(),
             Action::LogUp => {
+                self.log_end = None;
                 self.log_back =
                     (self.log_back + self.log_page()).min(state.log.len().saturating_sub(1))
             }
-            Action::LogDown => self.log_back = self.log_back.saturating_sub(self.log_page()),
+            Action::LogDown => {
+                self.log_end = None;
+                self.log_back = self.log_back.saturating_sub(self.log_page());
+            }
             _ => return false,
         }
         true

@@ -194,23 +194,28 @@ fn gpus_in_use(state: &RunState) -> usize {
     own.count()
 }
 
-/// One GPU: its use and memory; several: their mean use.
+/// One GPU: its use and memory; several: their mean use. Of a machine with more, those that the run holds memory on.
 fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
-    let uses: Vec<f64> = state
-        .host
-        .iter()
-        .filter(|(id, x)| id.starts_with("gpu/") && id.ends_with("/util") && x.is_finite())
-        .map(|(_, x)| *x)
-        .collect();
-    let mean = uses.iter().sum::<f64>() / uses.len().max(1) as f64;
-    let words = match uses.len() {
-        0 => return None,
-        1 => {
-            let memory = state.host.get("gpu/0/memory_used_bytes");
+    let used = state.host.iter().filter_map(|(id, x)| {
+        let gpu = id
+            .strip_suffix("/util")
+            .filter(|gpu| gpu.starts_with("gpu/"))?;
+        x.is_finite().then_some((gpu, *x))
+    });
+    let mut used: Vec<(&str, f64)> = used.collect();
+    let own = |gpu: &str| state.host.contains_key(&format!("{gpu}/{GPU_OWN_MEMORY}"));
+    if used.iter().any(|(gpu, _)| own(gpu)) {
+        used.retain(|(gpu, _)| own(gpu));
+    }
+    let mean = used.iter().map(|(_, x)| x).sum::<f64>() / used.len().max(1) as f64;
+    let words = match used[..] {
+        [] => return None,
+        [(gpu, _)] => {
+            let memory = state.host.get(&format!("{gpu}/memory_used_bytes"));
             let memory = memory.map_or(String::new(), |m| format!("  {}", human::bytes(*m as u64)));
             format!("{mean:>3.0} %{memory}")
         }
-        n => format!("{mean:>3.0} %  mean of {n}"),
+        _ => format!("{mean:>3.0} %  mean of {}", used.len()),
     };
     Some(("GPU", Some(mean / 100.0), words))
 }
@@ -577,6 +582,24 @@ mod tests {
         assert!(opening(&state).ends_with("no step with metrics yet."));
         state.step = 1;
         assert!(opening(&state).ends_with("too little data for a verdict yet."));
+    }
+
+    /// A run on one GPU of eight looked starved of data.
+    #[test]
+    fn the_use_of_the_gpus_is_that_of_the_runs_own() {
+        let mut state = RunState::new();
+        for gpu in 0..8 {
+            let busy = if gpu == 3 { 97.0 } else { 0.0 };
+            state.host.insert(format!("gpu/{gpu}/util"), busy);
+            let bytes = f64::from(gpu + 1) * f64::from(1 << 30);
+            state
+                .host
+                .insert(format!("gpu/{gpu}/memory_used_bytes"), bytes);
+        }
+        let words = |state: &RunState| gpu_row(state).unwrap().2;
+        assert_eq!(words(&state), " 12 %  mean of 8");
+        state.host.insert(format!("gpu/3/{GPU_OWN_MEMORY}"), 1e9);
+        assert_eq!(words(&state), " 97 %  4.0 GiB");
     }
 
     #[test]

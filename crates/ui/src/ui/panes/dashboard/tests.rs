@@ -478,6 +478,23 @@ fn every_size_draws_without_a_panic() {
     }
 }
 
+/// The newest loss stood under a step that is still to come.
+#[test]
+fn a_reading_of_another_step_names_it() {
+    let state = RunState::from_events(&tape::until(1, 1_240));
+    let mut dashboard = Dashboard::new();
+    dashboard.cursor = Some(1_800);
+    let text = picture(&mut dashboard, &state, &Theme::ansi(), (160, 48));
+    assert!(
+        text.contains("at 1,800") && text.contains("(step 1,240)"),
+        "{text}"
+    );
+    dashboard.cursor = Some(1_240);
+    let text = picture(&mut dashboard, &state, &Theme::ansi(), (160, 48));
+    let loss = text.lines().find(|line| line.contains("at 1,240")).unwrap();
+    assert!(!loss.contains("train 1.764 (step"), "{loss}");
+}
+
 /// Counts what a terminal would receive.
 #[derive(Clone, Default)]
 struct Wire(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
@@ -566,6 +583,20 @@ fn the_log_scrolls_by_pages_and_the_filter_shows_no_empty_boxes() {
     let (mut dashboard, _) = after(&[], &state, (120, 34));
     let rows = dashboard.log_rows;
     assert!(rows > 2, "{rows}");
+    // Lines that arrive do not move what is read.
+    let mut growing = live();
+    let mut reader = Dashboard::new();
+    picture(&mut reader, &growing, &Theme::ansi(), (120, 34));
+    reader.act(Action::LogUp, &growing);
+    picture(&mut reader, &growing, &Theme::ansi(), (120, 34));
+    let back = reader.log_back;
+    let line = growing.log[0].clone();
+    growing.log.push_back(crate::run::state::LogLine {
+        text: "a new line".into(),
+        ..line
+    });
+    picture(&mut reader, &growing, &Theme::ansi(), (120, 34));
+    assert_eq!(reader.log_back, back + 1);
     // The title of its box says how far back it is.
     let title = |dashboard: &mut Dashboard| {
         let picture = picture(dashboard, &state, &Theme::ansi(), (120, 34));

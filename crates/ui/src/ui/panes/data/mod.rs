@@ -61,6 +61,8 @@ pub struct DataPane {
     subject: Option<Subject>,
     /// The identity of the run whose data this is.
     run: Option<PathBuf>,
+    /// That of the run whose data came up by itself last: what was opened instead stays until there is another run.
+    shown_for: Option<PathBuf>,
     reading: Option<Reading>,
     error: Option<String>,
     /// Row of the list of findings.

@@ -55,6 +55,7 @@ impl DataPane {
             // A spec of another version of the program: the person may still name the path.
             return Vec::new();
         };
+        self.shown_for = Some(run.clone());
         let seq_len = head.spec["model"]["seq_len"].as_u64();
         let name = format!("data of {}", held.name());
         let spec = RunSpec::from_yaml(&head.spec.to_string());
@@ -150,7 +151,7 @@ impl Pane for DataPane {
     /// The data of the run that is open, where they are not shown already.
     fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
         let run = context.store.held.as_ref().and_then(HeldRun::identity);
-        match run.filter(|run| self.run.as_ref() != Some(run)) {
+        match run.filter(|run| self.shown_for.as_ref() != Some(run)) {
             Some(run) => self.inspect_run(context.store, run),
             None => Vec::new(),
         }

@@ -222,8 +222,9 @@ impl Browser {
         let Some(now) = &self.now else {
             return Vec::new();
         };
+        let wanted = self.search.to_lowercase();
         let has = |group: &Group| {
-            let holds = |text: &str| text.contains(&self.search);
+            let holds = |text: &str| text.to_lowercase().contains(&wanted);
             self.search.is_empty()
                 || holds(&group.prompt)
                 || group.answers.iter().any(|answer| holds(&answer.text()))

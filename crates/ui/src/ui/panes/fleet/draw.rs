@@ -10,6 +10,7 @@ use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, muted, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Without a word for so long, a machine that answers is told to be silent.
@@ -125,7 +126,10 @@ fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
         words.push(word(format!("{cpu:.0} %"), Meaning::Text));
     }
     let gpus = host.machine.iter().filter(|(id, _)| id.starts_with("gpu/") && id.ends_with("/util"));
-    let gpus: Vec<String> = gpus.map(|(_, util)| format!("{util:.0}")).collect();
+    // By their numbers: as words `gpu/10` stands before `gpu/2`.
+    let number = |id: &str| id.split('/').nth(1).and_then(|n| n.parse().ok());
+    let gpus: BTreeMap<u32, f64> = gpus.filter_map(|(id, util)| Some((number(id)?, *util))).collect();
+    let gpus: Vec<String> = gpus.values().map(|util| format!("{util:.0}")).collect();
     if !gpus.is_empty() {
         words.push(muted("  GPU "));
         words.push(word(format!("{} %", gpus.join(" ")), Meaning::Text));

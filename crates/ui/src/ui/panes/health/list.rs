@@ -1,6 +1,7 @@
 //! The rows of the list: a metric, its newest value, whether it lies within its band, a small curve.
 
-use super::map::{level, mean};
+use super::map::level;
+use crate::base::stats;
 use crate::base::human;
 use crate::run::RunState;
 use crate::ui::theme::{Meaning, Theme};
@@ -65,8 +66,9 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
         let last = map.last()?;
         let all = || last.values.iter().map(|x| f64::from(*x)).filter(|x| x.is_finite());
         let outside = all().find(|x| holds(*x) == Some(false));
-        let value = outside.or_else(|| all().reduce(f64::max))?;
-        let curve = map.rows().iter().map(|row| mean(row.values.iter().copied())).collect();
+        // Where no block has a number, that is the reading.
+        let value = outside.or_else(|| all().reduce(f64::max)).unwrap_or(f64::NAN);
+        let curve = map.rows().iter().map(|row| of_finite(&row.values)).collect();
         return Some(Row {
             info,
             value,
@@ -99,7 +101,13 @@ fn series_mean(series: &crate::run::Series) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// At most so many points, means of their neighbours.
+/// NaN where no block has a number.
+fn of_finite(values: &[f32]) -> f64 {
+    let finite = values.iter().filter(|x| x.is_finite());
+    stats::mean(finite.map(|x| f64::from(*x))).unwrap_or(f64::NAN)
+}
+
+/// At most so many points, means of their neighbours; NaN where one of them is.
 fn thinned(values: Vec<f64>, most: usize) -> Vec<f64> {
     let step = values.len().div_ceil(most.max(1)).max(1);
     values.chunks(step).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
@@ -192,6 +200,15 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         draw(&mut buffer, area, &row, false, &Theme::ansi());
         (0..width).map(|x| buffer[(x, 0)].symbol().to_string()).collect::<String>().trim_end().to_string()
+    }
+
+    /// The worst state of all looked like the best value.
+    #[test]
+    fn a_probe_without_a_number_is_no_zero() {
+        assert!(of_finite(&[f32::NAN, f32::INFINITY]).is_nan());
+        assert!(thinned(vec![1.0, f64::NAN], 1)[0].is_nan());
+        let row = drawn(50, vec![1.0, 2.0, f64::NAN, f64::NAN, f64::NAN]);
+        assert!(row.ends_with("▁█???"), "{row:?}");
     }
 
     #[test]

@@ -125,8 +125,8 @@ impl HomePane {
             } else if untouched {
                 self.selected = quickstart.unwrap_or(0);
             }
-        } else if let Some(row) = self.anchored(&rows, store) {
-            self.selected = row;
+        } else {
+            return self.found_again(store);
         }
         self.selected = self.selected.min(rows.len().saturating_sub(1));
     }
@@ -140,6 +140,15 @@ impl HomePane {
             let there = store.runs().iter().any(there);
             at(&HomeRow::Unbegun).filter(|_| there)
         })
+    }
+
+    /// The same row is selected in another list: what acts on it next means that one.
+    fn found_again(&mut self, store: &Store) {
+        let rows = self.rows(store);
+        if let Some(row) = self.anchored(&rows, store) {
+            self.selected = row;
+        }
+        self.selected = self.selected.min(rows.len().saturating_sub(1));
     }
 
     fn walk(&mut self, action: Action, store: &Store) {
@@ -156,8 +165,12 @@ impl HomePane {
             Action::Cancel => {
                 self.filtering = false;
                 self.filter.clear();
+                self.found_again(store);
             }
-            Action::Sort => self.sort = self.sort.next(),
+            Action::Sort => {
+                self.sort = self.sort.next();
+                self.found_again(store);
+            }
             _ => {}
         }
     }
@@ -191,6 +204,8 @@ impl HomePane {
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
             Some(HomeRow::Unbegun) => {
                 self.unbegun_shown = !self.unbegun_shown;
+                self.anchor = Some(HomeRow::Unbegun);
+                self.found_again(store);
                 Vec::new()
             }
             None => Vec::new(),

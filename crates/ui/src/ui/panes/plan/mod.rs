@@ -81,6 +81,8 @@ pub struct PlanPane {
     error: Option<String>,
     /// The identity of the run whose plan this is.
     run: Option<PathBuf>,
+    /// That of the run whose plan came up by itself last: what is planned instead stays until there is another run.
+    shown_for: Option<PathBuf>,
 }
 
 impl PlanPane {

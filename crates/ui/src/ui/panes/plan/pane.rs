@@ -3,7 +3,8 @@
 use super::{Editing, Field, Kind, PlanPane, Shown, draw};
 use crate::plan::ranks::on_gpus_named;
 use crate::plan::request::Device;
-use crate::plan::{Request as PlanRequest, gpus, measured, models, quantity};
+use crate::plan::target::on_engine;
+use crate::plan::{Estimator, Request as PlanRequest, gpus, measured, models, quantity};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -38,7 +39,7 @@ impl PlanPane {
     /// The open run's plan when there is a new one, else that of the preset selected last.
     fn first(&mut self, store: &Store) -> Vec<Request> {
         let run = store.held.as_ref().and_then(HeldRun::identity);
-        if run.is_some() && run != self.run && self.show_run(store) {
+        if run.is_some() && run != self.shown_for && self.show_run(store) {
             return Vec::new();
         }
         match self.idle() {
@@ -57,6 +58,7 @@ impl PlanPane {
             return false;
         };
         store.equip(&mut request);
+        self.shown_for = held.identity();
         self.show(request, held.identity());
         true
     }
@@ -68,15 +70,24 @@ impl PlanPane {
     }
 
     /// Puts a GPU of the table under the plan, or this machine.
-    fn on(&mut self, name: &str, store: &Store) {
+    pub(super) fn on(&mut self, name: &str, store: &Store) {
         match gpus::find(name).filter(|_| name != HERE) {
             Some(gpu) => self.change(|request| on_gpus_named(request, gpu, 1)),
-            None => self.change(|request| {
-                let device = Device::limit("this machine", None);
-                let mut request = PlanRequest { device, ..request };
-                store.equip(&mut request);
-                request
-            }),
+            None => {
+                let engine = self.shown.as_ref().map(|shown| shown.original.clone());
+                let engine = engine.filter(|request| request.estimator == Estimator::Engine);
+                self.change(|request| {
+                    let mut request = match &engine {
+                        Some(engine) => on_engine(request, engine),
+                        None => PlanRequest {
+                            device: Device::limit("this machine", None),
+                            ..request
+                        },
+                    };
+                    store.equip(&mut request);
+                    request
+                });
+            }
         }
     }
 

@@ -75,6 +75,19 @@ fn leaving_a_field_by_an_arrow_takes_it_and_escape_does_not() {
 }
 
 #[test]
+fn this_machine_after_a_gpu_is_the_engine_again() {
+    let mut pane = PlanPane::default();
+    let request = target::resolve("quickstart", &[], &Default::default()).unwrap();
+    pane.show(request, None);
+    let before = pane.request().unwrap().clone();
+    let around = Around::new();
+    pane.on("rtx-4090", &around.store);
+    assert_eq!(pane.request().unwrap().estimator, Estimator::General);
+    pane.on("", &around.store);
+    assert_eq!(*pane.request().unwrap(), before);
+}
+
+#[test]
 fn one_key_makes_it_fit() {
     let mut pane = pane("llama-3.1-8b");
     select(&mut pane, Field::Method);

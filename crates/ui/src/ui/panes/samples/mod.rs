@@ -6,6 +6,7 @@ mod spread;
 
 pub(super) use draw::{curve, lines};
 
+use crate::base::clock::UnixMillis;
 use super::{Pane, PaneContext, PaneEntry, chat, run, save_chart};
 use crate::run::RunState;
 use crate::run::state::Sample;
@@ -38,8 +39,8 @@ pub struct SamplesPane {
     slot: Option<Slot>,
     /// Which of the run's prompts is shown, counted from the newest one.
     prompt: usize,
-    /// Which samples stand side by side; none: those that tell most, up to the newest.
-    chosen: Option<Vec<usize>>,
+    /// Which samples stand side by side, by their steps and times; none: those that tell most, up to the newest.
+    chosen: Option<Vec<(u64, UnixMillis)>>,
     marked: usize,
     full: bool,
     scroll: usize,
@@ -97,11 +98,17 @@ impl SamplesPane {
     /// Indices of the samples that stand side by side, `columns` at most.
     fn places(&mut self, samples: &[&Sample], columns: usize) -> Vec<usize> {
         let steps: Vec<u64> = samples.iter().map(|sample| sample.step).collect();
-        let fits = |chosen: &&Vec<usize>| {
-            chosen.len() == columns && chosen.iter().all(|at| *at < steps.len())
+        // One that was left out meanwhile gives way to the nearest.
+        let place = |(step, t): &(u64, UnixMillis)| {
+            let mut all = samples.iter();
+            let same = all.position(|sample| (sample.step, sample.t) == (*step, *t));
+            same.or_else(|| (0..steps.len()).min_by_key(|at| steps[*at].abs_diff(*step)))
         };
-        let places = match self.chosen.as_ref().filter(fits) {
-            Some(chosen) => chosen.clone(),
+        let chosen = self.chosen.as_ref().filter(|chosen| chosen.len() == columns);
+        let chosen: Option<Vec<usize>> =
+            chosen.and_then(|chosen| chosen.iter().map(place).collect());
+        let places = match chosen {
+            Some(chosen) => chosen,
             None => {
                 self.chosen = None;
                 spread::spread(&steps, columns)
@@ -122,7 +129,8 @@ impl SamplesPane {
                 true => (*place + 1).min(samples.len().saturating_sub(1)),
                 false => place.saturating_sub(1),
             };
-            self.chosen = Some(places);
+            let chosen = places.iter().map(|at| (samples[*at].step, samples[*at].t));
+            self.chosen = Some(chosen.collect());
             self.scroll = 0;
         }
     }

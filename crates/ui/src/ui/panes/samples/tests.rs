@@ -70,6 +70,18 @@ fn texts_stand_side_by_side_with_their_line_breaks_and_their_steps_on_the_loss()
 }
 
 #[test]
+fn a_column_stays_at_its_step_while_earlier_samples_are_thinned() {
+    let (mut pane, mut around) = (SamplesPane::fresh(None), four());
+    screen(&mut pane, &mut around, 80, 22);
+    pane.act(Action::SampleEarlier, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("B step 600"), "{text}");
+    around.store.held.as_mut().unwrap().state.samples.remove(1);
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("A step 100") && text.contains("B step 600"), "{text}");
+}
+
+#[test]
 fn keys_walk_through_the_history_and_show_one_text_alone() {
     let (mut pane, mut around) = (SamplesPane::fresh(None), four());
     screen(&mut pane, &mut around, 80, 22);

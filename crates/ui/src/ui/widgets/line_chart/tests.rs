@@ -53,6 +53,42 @@ fn a_falling_line_with_axes() {
     assert!(text.is_ascii(), "{text}");
 }
 
+/// The dots of a picture inside its axes, by rows.
+fn plotted(text: &str) -> Vec<String> {
+    let rows = text.lines().filter_map(|row| row.split_once(['┤', '│']));
+    rows.map(|(_, dots)| dots.to_string()).collect()
+}
+
+/// The smoothed line went straight across steps without a loss.
+#[test]
+fn a_smoothed_line_ends_where_there_is_no_value() {
+    let hole = |i: u64| if (30..70).contains(&i) { f64::NAN } else { 4.0 };
+    let s = series((0..=100).map(|i| (i, hole(i))));
+    let (text, plot) = picture(&chart(&s, Look::Smoothed(0.05), &[]), 60, 12, false);
+    let middle = usize::from(plot.area.width) / 2;
+    let empty = plotted(&text).iter().all(|row| {
+        let cell = row.chars().nth(middle).unwrap_or(' ');
+        !('\u{2801}'..='\u{28ff}').contains(&cell)
+    });
+    assert!(empty, "{text}");
+}
+
+/// Zeros of a warm-up lay on the lowest row and read as its value.
+#[test]
+fn a_log_scale_draws_no_zeros() {
+    let s = series((0..=100).map(|i| (i, if i < 50 { 0.0 } else { 1e-4 * i as f64 })));
+    for look in [Look::Line, Look::Smoothed(0.05), Look::Points] {
+        let mut chart = chart(&s, look, &[]);
+        chart.scale = Scale::Log;
+        let (text, plot) = picture(&chart, 60, 12, false);
+        let left = usize::from(plot.area.width) / 3;
+        for row in plotted(&text) {
+            let row: String = row.chars().take(left).collect();
+            assert!(row.trim().is_empty(), "{look:?}\n{text}");
+        }
+    }
+}
+
 /// The labels of a picture's value axis, the topmost first.
 fn value_labels(text: &str) -> Vec<String> {
     let labels = text.lines().filter_map(|row| row.split_once('┤'));

@@ -44,10 +44,18 @@ impl LineChart<'_> {
                 smooth,
             };
         }
-        let mut ema = Ema::new((-1.0 / tau).exp());
+        let alpha = (-1.0 / tau).exp();
+        let mut ema = Ema::new(alpha);
         let mut smooth: Vec<Option<f64>> = buckets
             .iter()
-            .map(|b| Some(ema.push(b.as_ref()?.mean()?)))
+            .map(|b| match b.as_ref()?.mean() {
+                Some(mean) => Some(ema.push(mean)),
+                // There was no value: the line ends here, and the average begins anew behind it.
+                None => {
+                    ema = Ema::new(alpha);
+                    Some(f64::NAN)
+                }
+            })
             .collect();
         buckets.drain(..lead);
         smooth.drain(..lead);
@@ -74,7 +82,7 @@ impl LineChart<'_> {
             }
             let joined = column.line.look == Look::Joined;
             let mut dots = Dots::new(plot.area.width, plot.area.height);
-            let height = |value: f64| dot_row(axis, value, plot.area.height);
+            let height = |value: f64| shown_row(axis, value, plot.area.height);
             let strong = column.smooth.is_empty() && !joined;
             let band = column.line.look != Look::Thin;
             let layer = if strong { STRONG } else { FAINT };
@@ -121,11 +129,18 @@ pub(super) fn dot_row(axis: &Axis, value: f64, rows: u16) -> usize {
     ((1.0 - share) * last as f64).round() as usize
 }
 
+/// The same, of what the axis has a place for: on a log scale zero and less have none.
+fn shown_row(axis: &Axis, value: f64, rows: u16) -> Option<usize> {
+    axis.place(value)
+        .is_finite()
+        .then(|| dot_row(axis, value, rows))
+}
+
 /// A line through the means; as a `band`, also from the smallest to the largest value of each column.
 fn trace_band(
     dots: &mut Dots,
     buckets: &[Option<Bucket>],
-    height: impl Fn(f64) -> usize,
+    height: impl Fn(f64) -> Option<usize>,
     layer: u8,
     band: bool,
 ) {
@@ -134,14 +149,15 @@ fn trace_band(
         let Some(bucket) = bucket else {
             continue;
         };
-        let Some(mean) = bucket.mean() else {
+        let Some(row) = bucket.mean().and_then(&height) else {
             before = None;
             continue;
         };
         if band {
-            dots.vertical(x, height(bucket.min), height(bucket.max), layer);
+            let end = |value: f64| height(value).unwrap_or(row);
+            dots.vertical(x, end(bucket.min), end(bucket.max), layer);
         }
-        let here = (x, height(mean));
+        let here = (x, row);
         if let Some(before) = before {
             dots.line(before, here, layer);
         }
@@ -149,14 +165,23 @@ fn trace_band(
     }
 }
 
-fn trace_line(dots: &mut Dots, values: &[Option<f64>], height: impl Fn(f64) -> usize, layer: u8) {
+fn trace_line(
+    dots: &mut Dots,
+    values: &[Option<f64>],
+    height: impl Fn(f64) -> Option<usize>,
+    layer: u8,
+) {
     let mut before: Option<(usize, usize)> = None;
     for (x, value) in values
         .iter()
         .enumerate()
         .filter_map(|(x, v)| v.map(|v| (x, v)))
     {
-        let here = (x, height(value));
+        let Some(row) = height(value) else {
+            before = None;
+            continue;
+        };
+        let here = (x, row);
         dots.line(before.unwrap_or(here), here, layer);
         before = Some(here);
     }
@@ -165,9 +190,10 @@ fn trace_line(dots: &mut Dots, values: &[Option<f64>], height: impl Fn(f64) -> u
 fn draw_points(buffer: &mut Buffer, plot: Plot, axis: &Axis, column: &Columns, theme: &Theme) {
     let style = theme.style(column.line.meaning);
     for (i, bucket) in column.buckets.iter().enumerate() {
-        if let Some(value) = bucket.as_ref().and_then(Bucket::mean) {
+        let mean = bucket.as_ref().and_then(Bucket::mean);
+        if let Some(row) = mean.and_then(|mean| shown_row(axis, mean, plot.area.height)) {
             let x = plot.area.x + (i / ACROSS) as u16;
-            let y = plot.area.y + (dot_row(axis, value, plot.area.height) / DOWN) as u16;
+            let y = plot.area.y + (row / DOWN) as u16;
             buffer.set_stringn(x, y, theme.glyphs().ring, 1, style);
         }
     }
