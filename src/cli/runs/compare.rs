@@ -204,19 +204,29 @@ fn readings(out: &mut String, tracks: &[Track]) {
         let Some(common) = common.filter(|_| several && !even(steps)) else {
             continue;
         };
-        let values: Vec<_> = tracks
+        // A run that was not evaluated at the other's last step would win or lose by an older model.
+        let met = met(tracks, &figure.id, common);
+        let found: Vec<_> = tracks
             .iter()
-            .map(|track| reached(track, &figure.id, common))
+            .map(|track| reached(track, &figure.id, met.unwrap_or(common)))
             .collect();
-        let winner = figure.winner(&values);
-        let cell = |(at, x): (usize, &Option<f64>)| {
+        let values: Vec<_> = found.iter().map(|found| Some(found.as_ref()?.1)).collect();
+        let winner = figure.winner(&values).filter(|_| met.is_some());
+        let cell = |(at, found): (usize, &Option<(u64, f64)>)| {
             let star = if winner == Some(at) { "*" } else { "" };
-            x.map_or("-".into(), |x| {
-                format!("{star}{}", human::reading(x, &figure.unit))
+            found.map_or("-".into(), |(step, x)| {
+                let step = match met {
+                    Some(_) => String::new(),
+                    None => format!(" @{}", grouped(step)),
+                };
+                format!("{star}{}{step}", human::reading(x, &figure.unit))
             })
         };
-        let name = format!("{} @{}", figure.id, grouped(common));
-        row(&mut rows, &name, values.iter().enumerate().map(cell));
+        let name = match met {
+            Some(step) => format!("{} @{}", figure.id, grouped(step)),
+            None => figure.id.clone(),
+        };
+        row(&mut rows, &name, found.iter().enumerate().map(cell));
     }
     block(out, "at the last common step", &rows);
 }
@@ -236,12 +246,25 @@ fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
     tracks.iter().map(end).collect()
 }
 
-/// What a metric read at a step, or before it where it was not due then.
-fn reached(track: &Track, id: &str, step: u64) -> Option<f64> {
+/// The last step up to `step` at which every run that has a metric has a reading of it.
+fn met(tracks: &[Track], id: &str, step: u64) -> Option<u64> {
+    let steps = |track: &Track| -> Vec<u64> {
+        let points = track.points(id, By::Step, POINTS).into_iter();
+        points.map(|point| point.0).collect()
+    };
+    let mut runs = tracks.iter().map(steps).filter(|steps| !steps.is_empty());
+    let first = runs.next()?;
+    let rest: Vec<_> = runs.collect();
+    let shared = |at: &u64| *at <= step && rest.iter().all(|run| run.binary_search(at).is_ok());
+    first.into_iter().rev().find(shared)
+}
+
+/// The step and the value of a metric's reading at a step, or of the last one before it.
+fn reached(track: &Track, id: &str, step: u64) -> Option<(u64, f64)> {
     let points = track.points(id, By::Step, POINTS);
     let n = points.partition_point(|point| point.0 <= step);
-    let found = n.checked_sub(1).map(|at| points[at].1);
-    found.filter(|x| x.is_finite())
+    let found = n.checked_sub(1).map(|at| points[at]);
+    found.filter(|point| point.1.is_finite())
 }
 
 /// The curves at [`ROWS`] places that all axes share, and where each run ends: the newest mean at or before each. A run that is far
@@ -328,6 +351,11 @@ mod tests {
 
     /// A run whose loss falls by a tenth a step.
     fn track(name: &str, steps: u64, from: f64) -> Track {
+        logged(name, (1..=steps).collect(), from)
+    }
+
+    /// The same, with readings at these steps alone.
+    fn logged(name: &str, steps: Vec<u64>, from: f64) -> Track {
         let info = MetricInfo {
             id: "train/loss".into(),
             direction: Direction::Lower,
@@ -336,7 +364,7 @@ mod tests {
         let mut events = vec![Event::MetricsDeclared {
             metrics: vec![info],
         }];
-        events.extend((1..=steps).map(|step| Event::Stepped {
+        events.extend(steps.into_iter().map(|step| Event::Stepped {
             step,
             tokens: step,
             values: [("train/loss".to_string(), Num(from - 0.1 * step as f64))].into(),
@@ -377,6 +405,23 @@ mod tests {
         let text = super::text(&alike, &[], By::Step);
         assert!(!text.contains('@') && !text.contains("common"), "{text}");
         assert!(text.contains("*3.5"), "{text}");
+    }
+
+    /// A run evaluated at 250 and 500 lost at 400 by its value of step 250.
+    #[test]
+    fn a_best_one_is_told_at_a_step_where_all_were_evaluated() {
+        let both = [
+            logged("a", vec![4, 8, 12, 16], 5.0),
+            logged("b", vec![6, 12, 18], 4.5),
+        ];
+        let text = text(&both, &[], By::Step);
+        assert!(text.contains("train/loss @12"), "{text}");
+        let never = [logged("a", vec![4, 8], 5.0), logged("b", vec![5, 9], 4.5)];
+        let text = super::text(&never, &[], By::Step);
+        let common = text.split("common step").nth(1).unwrap_or_default();
+        let row = common.lines().nth(1).unwrap_or_default();
+        assert!(row.contains("@8") && row.contains("@5"), "{text}");
+        assert!(!row.contains('*'), "{text}");
     }
 
     /// The table began behind its end, and the run was a dash everywhere.
