@@ -304,6 +304,11 @@ mod tests {
 
     /// A run whose loss falls by a tenth a step.
     fn track(name: &str, steps: u64, from: f64) -> Track {
+        logged(name, (1..=steps).collect(), from)
+    }
+
+    /// The same, with readings at these steps alone.
+    fn logged(name: &str, steps: Vec<u64>, from: f64) -> Track {
         let info = MetricInfo {
             id: "train/loss".into(),
             direction: Direction::Lower,
@@ -312,7 +317,7 @@ mod tests {
         let mut events = vec![Event::MetricsDeclared {
             metrics: vec![info],
         }];
-        events.extend((1..=steps).map(|step| Event::Stepped {
+        events.extend(steps.into_iter().map(|step| Event::Stepped {
             step,
             tokens: step,
             values: [("train/loss".to_string(), Num(from - 0.1 * step as f64))].into(),
@@ -366,6 +371,20 @@ mod tests {
         let name = "completions/mean_terminated_length @500";
         row(&mut out, name, ["1".to_string()].into_iter());
         assert!(out.contains("..") && out.contains("length @500 "), "{out}");
+    }
+
+    /// A run evaluated at 250 and 500 lost at 400 by its value of step 250.
+    #[test]
+    fn a_best_one_is_told_at_a_step_where_all_were_evaluated() {
+        let both = [
+            logged("a", vec![4, 8, 12, 16], 5.0),
+            logged("b", vec![6, 12, 18], 4.5),
+        ];
+        let text = text(&both, &[], By::Step);
+        assert!(text.contains("train/loss @12"), "{text}");
+        let never = [logged("a", vec![4, 8], 5.0), logged("b", vec![5, 9], 4.5)];
+        let text = super::text(&never, &[], By::Step);
+        assert!(!text.contains("common step"), "{text}");
     }
 
     /// The table began behind its end, and the run was a dash everywhere.

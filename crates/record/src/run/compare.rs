@@ -396,20 +396,34 @@ impl Figure {
         self.winner(&self.last).filter(|_| even)
     }
 
-    /// The last step that all which have it had reached, and what each read there, or before it where it was not due then. `None`
-    /// where their newest readings are of one step, or one run alone has any.
+    /// The last step at which all runs that have it have a reading of it, and these: a run that was not evaluated at the end of another
+    /// would win or lose by an older model. `None` where their newest readings are of one step, no step is common, or one run alone
+    /// has any.
     pub fn at_common(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
         let steps = ends(tracks, &self.id);
         let several = steps.iter().flatten().count() > 1;
-        let common = steps.iter().flatten().min().copied();
-        let common = common.filter(|_| several && !even(&steps))?;
-        let reached = |track: &Track| {
+        if !several || even(&steps) {
+            return None;
+        }
+        // A point of a long curve is the mean of the steps up to it.
+        let curve = |track: &Track| {
             let points = track.points(&self.id, By::Step, POINTS);
-            let n = points.partition_point(|point| point.0 <= common);
-            let found = n.checked_sub(1).map(|at| points[at].1);
-            found.filter(|x| x.is_finite())
+            let span = points.last().map_or(0, |last| last.0 - points[0].0);
+            (points, span.div_ceil(POINTS as u64).max(1))
         };
-        Some((common, tracks.iter().map(reached).collect()))
+        let all: Vec<(Vec<(u64, f64)>, u64)> = tracks.iter().map(curve).collect();
+        let at = |(points, width): &(Vec<(u64, f64)>, u64), step: u64| {
+            let n = points.partition_point(|point| point.0 <= step);
+            let found = n.checked_sub(1).map(|at| points[at]);
+            let found = found.filter(|point| step - point.0 < *width);
+            found.map(|point| point.1).filter(|x| x.is_finite())
+        };
+        let mut runs = all.iter().filter(|(points, _)| !points.is_empty());
+        let first = runs.next()?;
+        let rest: Vec<_> = runs.collect();
+        let shared = |step: &u64| rest.iter().all(|curve| at(curve, *step).is_some());
+        let common = first.0.iter().rev().map(|point| point.0).find(shared)?;
+        Some((common, all.iter().map(|curve| at(curve, common)).collect()))
     }
 
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what

@@ -395,6 +395,13 @@ fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
     }
 }
 
+/// What the run declared: a loss of preferences or rewards is no number of nats per token.
+fn unit_of_loss(state: &RunState) -> String {
+    let of = |id: &str| state.metrics.iter().find(|m| m.id == id);
+    let declared = LOSSES.iter().find_map(|(_, id)| of(id));
+    declared.map_or(String::new(), |metric| metric.unit.clone())
+}
+
 /// Which curves are drawn: losses together, then the well-known ones, then all others that the run declared.
 pub(super) fn curves(state: &RunState) -> Vec<Curves> {
     let has = |id: &str| state.series.get(id).is_some_and(|s| s.len() > 1);
@@ -407,7 +414,7 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
     if !losses.is_empty() {
         charts.push(Curves {
             title: "Loss".into(),
-            unit: "nats per token".into(),
+            unit: unit_of_loss(state),
             series: losses,
         });
     }

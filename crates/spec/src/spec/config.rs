@@ -134,7 +134,7 @@ pub struct EvalConfig {
     /// Evaluate every this many steps, and after the last one; below 1 a share of the run (0.1: ten times), 0 only after the last.
     pub every: Every,
     /// Random validation batches of micro_batch_size windows per evaluation during training; the one after the last step
-    /// always covers the whole split. Default: the whole split every time.
+    /// always covers the whole split. null: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
     /// Maximum rows of a validation set per evaluation (the first ones), including the final one. Default: all.

@@ -27,7 +27,7 @@ pub(crate) struct Account {
     pub split: u64,
     pub truncated: u64,
     pub dropped: u64,
-    /// Tokens that went with truncated and dropped documents.
+    /// Tokens that went with the documents counted as truncated or dropped.
     pub lost_tokens: u64,
     /// Documents of which nothing is supervised: too short, or their answer was cut off.
     pub nothing_supervised: u64,
@@ -53,8 +53,9 @@ impl Account {
                 ..now
             },
             () if self.nothing_supervised > nothing_supervised => Account {
+                // Its tokens are not among those of the truncated documents, as it is not.
                 nothing_supervised: nothing_supervised + 1,
-                ..now
+                ..before
             },
             () if self.truncated > truncated => Account {
                 truncated: truncated + 1,
@@ -287,6 +288,8 @@ mod tests {
         let spans: Vec<_> = store.spans().collect();
         let (pieces, account) = cut(&store, &spans, 4, TooLong::Truncate);
         assert!(pieces.is_empty() && account.nothing_supervised == 1);
+        // One document, counted once: its tokens are not those of a truncated one.
+        assert_eq!((account.truncated, account.lost_tokens), (0, 0));
         let (pieces, _) = cut(&store, &spans, 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
     }

@@ -37,7 +37,7 @@ fn judge(learning: &Learning) -> Finding {
             grouped(documents)
         ),
         _ => format!(
-            "{} of {} documents ({:.1} %) have none and are dropped",
+            "{} of {} documents ({:.1} %) have no supervised tokens and are dropped",
             grouped(nothing_supervised),
             grouped(documents),
             100.0 * share
