@@ -68,6 +68,8 @@ pub struct ChatPane {
     page: usize,
     /// The run whose best checkpoint is to be taken when the list comes.
     wanted_runs: Vec<PathBuf>,
+    /// The ended run on the screen when the chat was entered last: it is offered once.
+    offered: Option<PathBuf>,
 }
 
 impl Default for ChatPane {
@@ -88,6 +90,7 @@ impl Default for ChatPane {
             recalled: None,
             page: 1,
             wanted_runs: Vec::new(),
+            offered: None,
         }
     }
 }

@@ -428,7 +428,23 @@ impl Pane for ChatPane {
         self.columns().iter().any(|c| c.slot() == Some(slot))
     }
 
-    fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
+    fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
+        // The end page of a run offers to chat with it: nothing was said yet to the model that is there.
+        let ended = context.store.held.as_ref().filter(|held| !held.live() && !held.state.judges());
+        let ended = ended.and_then(|held| held.path.clone());
+        // Once for each run: another model may be chosen there.
+        let new = ended.is_some() && ended != self.offered;
+        if new {
+            self.offered.clone_from(&ended);
+        }
+        if let Some(run) = ended.filter(|_| new)
+            && best(&context.store.checkpoints, &run).is_some()
+            && self.conversation.said.is_empty()
+            && !self.columns.is_empty()
+            && self.columns.iter().all(|column| !column.model.path.starts_with(&run))
+        {
+            self.wanted_runs = vec![run];
+        }
         vec![
             Request::Do(Effect::ListCheckpoints),
             Request::Do(Effect::ListModelFiles),
