@@ -119,6 +119,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "metrics",
             "ui",
             "link",
             "guide",

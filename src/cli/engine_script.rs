@@ -214,12 +214,17 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
         );
         return Err(Failure::yours(what, hint).into());
     }
-    if index::summarize(&run)?.status == RunStatus::Finished {
+    let summary = index::summarize(&run)?;
+    if summary.status == RunStatus::Finished {
+        let why = match summary.has_steps_left() {
+            true => "ended early, by eval.patience",
+            false => "has completed all its steps",
+        };
         let hint = format!(
             "train it longer: {} -s max_steps=N",
             command("train --resume")
         );
-        return Err(Failure::yours(format!("{id} is complete"), hint).into());
+        return Err(Failure::yours(format!("{id} {why}"), hint).into());
     }
     Ok(Some(run))
 }

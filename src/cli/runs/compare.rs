@@ -208,7 +208,9 @@ fn readings(out: &mut String, tracks: &[Track]) {
         let name = format!("{} @{}", figure.id, grouped(common));
         row(&mut rows, &name, values.iter().enumerate().map(cell));
     }
-    block(out, "at the last common step", &rows);
+    if !rows.is_empty() {
+        block(out, "at the last common step", &rows);
+    }
 }
 
 /// Rows under their heading, which explains the star where there is one.

@@ -71,7 +71,8 @@ pub(super) fn resume(
     let stands = |best: &Best| store.stands(best.step);
     let progress = &mut state.progress;
     progress.best_saved = progress.best_saved.take().filter(stands);
-    if before.is_none() {
+    let parent = job.run_dir.header().ok().and_then(|header| header.parent);
+    if parent.is_some_and(|parent| parent.step == step) {
         // Another run's checkpoint: what that run measured best is kept there, if anywhere.
         progress.best = progress.best.take().filter(stands);
         progress.stale = 0;

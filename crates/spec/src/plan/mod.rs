@@ -18,6 +18,7 @@ pub mod gpus;
 pub mod learn;
 mod ledger;
 pub mod measured;
+mod method;
 pub mod models;
 pub mod passes;
 pub mod power_law;

@@ -101,10 +101,15 @@ fn patience_ends_where_the_reading_stands_still() {
     let words = ["eval.every=4", "eval.patience=2", "lr=1e-9", "min_lr=0"];
     let mut run = Run::new(&["max_steps=1"]);
     run.job.spec = spec_of(&text, &words.map(String::from));
+    let (outcome, step, message) = finished(&run.go());
     assert_eq!(
-        finished(&run.go()),
-        (Outcome::Stopped, 12, String::new()),
+        (outcome, step),
+        (Outcome::Completed, 12),
         "the first evaluation and two that are as good"
+    );
+    assert!(
+        message.starts_with("early stopping: 2 evaluations in a row"),
+        "{message}"
     );
 }
 

@@ -77,10 +77,10 @@ fn kept(view: &View<'_>, best: u64) -> String {
             )
         }
         Some(step) => format!(
-            "stop and use the checkpoint of step {}, the best one that was saved (<eval.patience=3> saves each new best and stops by itself)",
+            "stop and use the checkpoint of step {}, the best one that was saved« (-s eval.patience=3 saves each new best and stops by itself)|»",
             human::grouped(step)
         ),
-        None => "stop; <eval.patience=3> saves each new best and stops by itself".into(),
+        None => "stop«; -s eval.patience=3 saves each new best and stops by itself|»".into(),
     }
 }
 

@@ -29,6 +29,11 @@ impl App {
                 effects.extend(self.preview(choice));
             }
             Reply::Close => self.shut(at),
+            // It is put aside until the run is there.
+            Reply::Chosen(choice @ Choice::StartSpec { .. }) => {
+                self.toasts.screen_left();
+                effects.extend(self.choose(choice));
+            }
             Reply::Chosen(choice) => {
                 self.shut(at);
                 effects.extend(self.choose(choice));

@@ -126,7 +126,9 @@ impl App {
             Incoming::Event(envelope) => {
                 self.run_event(envelope);
                 let mut effects = self.leave_if_stopped();
-                effects.extend(self.is_live().then(|| ring(&envelope.event)).flatten());
+                // Who leaves with it waits for nothing.
+                let calls = effects.is_empty() && self.is_live();
+                effects.extend(calls.then(|| ring(&envelope.event)).flatten());
                 effects
             }
             Incoming::CaughtUp => {
