@@ -88,7 +88,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             if rows.is_empty() {
                 return Ok(Exit::Done);
             }
-            first += rows.len();
+            // Both answers of a pair are rows of one example.
+            first += rows.len() / spec.method.needs().unit.sequences();
             write_rows(&mut out, &rows, args.json)?;
         }
     }

@@ -121,9 +121,11 @@ impl<'a> Outgoing<'a> {
     /// Files of at most `max_bytes` each; a larger tensor gets its own file.
     pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
         let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
-        let family = families::of(model.config()).filter(|_| naming == Naming::Family);
+        // As `config.json` says it, of the context too: a family that knew the one and not the other would name half a model.
+        let config = model.config().in_files();
+        let family = families::of(&config).filter(|_| naming == Naming::Family);
         let mut filled = 0;
-        for tensor in disk_tensors(family, model.config(), model.params().base()) {
+        for tensor in disk_tensors(family, &config, model.params().base()) {
             let bytes = (tensor.len() * dtype.size()) as u64;
             if filled > 0 && filled + bytes > max_bytes {
                 shards.push(Vec::new());

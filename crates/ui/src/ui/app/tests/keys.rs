@@ -195,7 +195,11 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
     );
     let finished = tape::standard(5).pop().unwrap().event;
     bench.event(finished);
-    assert!(bench.effects.is_empty(), "stopping without leaving stays");
+    assert_eq!(
+        bench.effects,
+        [Effect::Ring],
+        "stopping without leaving stays"
+    );
     bench.press("q");
     assert_eq!(bench.app.leaves(), None, "the screen has told it");
 }
