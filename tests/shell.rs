@@ -231,7 +231,7 @@ fn the_command_in_llmtui_notify_hears_how_a_run_ended() {
     let heard = std::fs::read_to_string(news).unwrap();
     let begin = format!("completed {} ", place.run.id());
     assert!(heard.starts_with(&begin), "{heard}");
-    assert!(heard.contains("completed at step 3"), "{heard}");
+    assert!(heard.contains("finished at step 3"), "{heard}");
     assert_eq!(heard.lines().count(), 1, "{heard}");
     let errors = String::from_utf8(said.stderr).unwrap();
     assert!(

@@ -7,6 +7,7 @@ use crate::base::human;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::diagnosis::VERDICT;
+use crate::run::state::outcome_word;
 use crate::wire::{Event, Outcome};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,7 +20,7 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct News {
     /// The outcome's word in the log, or `verdict`.
-    event: &'static str,
+    event: String,
     /// One sentence with the run's name.
     message: String,
 }
@@ -83,7 +84,7 @@ impl Notifier {
                 let known = std::mem::replace(&mut self.verdict, finding.title.clone());
                 let bad = finding.status == Status::Fail && known != finding.title;
                 bad.then(|| News {
-                    event: "verdict",
+                    event: "verdict".into(),
                     message: format!(
                         "{} at step {}: {}",
                         self.name,
@@ -107,9 +108,9 @@ impl Notifier {
                     true => String::new(),
                     false => format!(": {}", one_line(message)),
                 };
-                let (event, word) = ended(*outcome);
+                let word = outcome_word(*outcome);
                 Some(News {
-                    event,
+                    event: word_of(*outcome),
                     message: format!("{} {word} at step {step}{loss}{why}", self.name),
                 })
             }
@@ -164,17 +165,10 @@ fn verdict_words(finding: &Finding) -> String {
     words
 }
 
-/// The word for scripts, and the one of a sentence.
-fn ended(outcome: Outcome) -> (&'static str, &'static str) {
-    match outcome {
-        Outcome::Completed => ("completed", "completed"),
-        Outcome::Stopped => ("stopped", "stopped"),
-        Outcome::Failed => ("failed", "failed"),
-        Outcome::Starved => ("starved", "ended for lack of memory, disk or threads"),
-        Outcome::Refused => ("refused", "did not start, a preflight check failed"),
-        Outcome::Invalid => ("invalid", "did not start"),
-        Outcome::Crashed => ("crashed", "crashed"),
-    }
+/// The outcome as it is in the log.
+fn word_of(outcome: Outcome) -> String {
+    let value = serde_json::to_value(outcome).unwrap_or_default();
+    value.as_str().unwrap_or_default().into()
 }
 
 #[cfg(test)]
@@ -243,7 +237,7 @@ mod tests {
             said(),
             format!(
                 "{id} verdict: {id} at step 300: DIVERGED: loss 9.1; try -s lr=1e-4\n\
-                 {id} completed: {id} completed at step 2,000, validation loss 1.9006\n"
+                 {id} completed: {id} finished at step 2,000, validation loss 1.9006\n"
             )
         );
     }
