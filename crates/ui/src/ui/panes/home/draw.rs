@@ -93,7 +93,7 @@ impl HomePane {
         let (head, area) = split_top(area, 1);
         let title = match store.runs.as_deref() {
             Some([]) => context.keymap.fill(
-                " Start your first run: {accept} trains the selected preset on this machine",
+                " Start your first run: {accept} trains the selected preset",
             ),
             _ => " Start a run".into(),
         };
