@@ -310,7 +310,10 @@ mod tests {
         let whole = |word: &str| named_whole(&[word.to_string()], &cx);
         let refused = whole("2").unwrap_err();
         assert!(
-            refused.what.contains("part of the name") && refused.hint.contains(&run.folder()),
+            refused.what.contains("part of the name")
+                && refused
+                    .hint
+                    .starts_with(&format!("llmtui rm --yes {}", run.folder())),
             "{refused:?}"
         );
         let path = run.path().display().to_string();
