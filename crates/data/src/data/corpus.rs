@@ -125,6 +125,12 @@ impl Corpus {
         self.val_windows_at((first..end).map(|w| w * self.seq_len).collect())
     }
 
+    /// Windows of the validation split by number.
+    pub fn val_rows(&self, rows: &[u64]) -> Batch {
+        let starts = rows.iter().map(|row| *row as usize * self.seq_len);
+        self.val_windows_at(starts.collect())
+    }
+
     /// Mean bytes of UTF-8 behind one validation token.
     pub fn val_bytes_per_token(&self) -> f64 {
         self.val_bytes as f64 / self.val.len() as f64

@@ -297,6 +297,27 @@ impl Dataset {
         }
     }
 
+    /// Numbers of the rows that an evaluation of at most `limit` rows reads, of every source its first ones in the file and as
+    /// many as its share of the split; longest first where a batch is as wide as its longest row.
+    pub fn first_val_rows(&self, limit: usize) -> Vec<u64> {
+        match &self.splits {
+            Splits::Corpus(corpus) => (0..corpus.val_windows().min(limit) as u64).collect(),
+            Splits::Documents(documents) => documents.first_val_rows(limit as u64),
+        }
+    }
+
+    /// Rows of the validation split by number.
+    pub fn val_rows(&self, rows: &[u64]) -> Batch {
+        match &self.splits {
+            Splits::Corpus(corpus) => corpus.val_rows(rows),
+            Splits::Documents(documents) => {
+                let mut batch = Batch::default();
+                documents.fill_val(&mut batch, rows.iter().copied());
+                batch
+            }
+        }
+    }
+
     /// Every row of both splits once, in batches: for what is computed of each before training. Empty where examples are
     /// windows of one text.
     pub fn every_batch(&self, batch_size: usize) -> impl Iterator<Item = Batch> + '_ {

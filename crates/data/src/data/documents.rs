@@ -92,6 +92,14 @@ impl Portion {
         (portion, account)
     }
 
+    /// Numbers of the first `n` rows in the file, longest first where rows are padded. Packed rows hold documents of all the file.
+    fn first_rows(&self, n: u64) -> Vec<u64> {
+        match &self.layout {
+            Layout::Padded(_, padded) => padded.first(n as usize).map(|row| row as u64).collect(),
+            Layout::Stream(_) | Layout::Packed(..) => (0..n).collect(),
+        }
+    }
+
     /// The same of rows that a chat template writes, where it does.
     pub fn with_template(self, templated: bool) -> Portion {
         Portion { templated, ..self }
@@ -221,6 +229,28 @@ impl Documents {
     /// Rows of a split; of examples with several sequences, the examples.
     pub fn rows(&self, held_out: bool) -> u64 {
         self.split(held_out).iter().map(Portion::rows).sum()
+    }
+
+    /// Numbers of at most `limit` rows of the validation split: of every source its first ones in the file, as many as its share
+    /// of the split, longest first where rows are padded.
+    pub fn first_val_rows(&self, limit: u64) -> Vec<u64> {
+        let all = self.val_rows();
+        let limit = limit.min(all);
+        let (mut rows, mut before) = (Vec::new(), 0);
+        for portion in &self.val {
+            let end = before + portion.rows();
+            // The sum of the shares is `limit`, whatever is rounded.
+            let until = |row: u64| (row as u128 * limit as u128 / all.max(1) as u128) as u64;
+            let wanted = until(end) - until(before);
+            rows.extend(
+                portion
+                    .first_rows(wanted)
+                    .into_iter()
+                    .map(|row| before + row),
+            );
+            before = end;
+        }
+        rows
     }
 
     fn split(&self, held_out: bool) -> &[Portion] {

@@ -12,7 +12,7 @@ use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
-use crate::methods::{Method, Pass, micro_step};
+use crate::methods::{Method, Pass, micro_step, of_batches};
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use crate::optim::{StatePart, UpdateRule};
 use crate::workers::node::Machine;
@@ -279,6 +279,7 @@ impl Remote {
         at: At,
     ) -> Result<Gradients> {
         let begun = self.clock.elapsed();
+        let method = of_batches(method, batches);
         let normalizer = method.normalizer().count(batches).max(1) as f64;
         let mut found = Gradients::default();
         (self.of, self.micro) = (batches.len(), 0);

@@ -39,7 +39,7 @@ impl Given {
 /// Where only answers are supervised: the first held-out questions, as their template renders them, the same ones each
 /// time. Nothing where a text is supervised from its beginning.
 fn questions(data: &Dataset) -> Vec<Given> {
-    let batch = data.val_batch(0, QUESTIONS);
+    let batch = data.val_rows(&data.first_val_rows(QUESTIONS));
     let rows = (0..batch.batch_size).step_by(batch.unit.sequences());
     let question = |row: usize| {
         let at = row * batch.seq_len;

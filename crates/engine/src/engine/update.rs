@@ -4,7 +4,7 @@
 use crate::base::rng::{Rng, Stream};
 use crate::data::{ANSWER_PLACES, Batch, Unit};
 use crate::methods::policy::SAMPLER_LOGP;
-use crate::methods::{Method, micro_step};
+use crate::methods::{Method, micro_step, of_batches};
 use crate::metrics::Readings;
 use crate::nn::{ExpertLoad, Model, Regularizers, StepPosition};
 use crate::optim::{UpdateRule, clip_scale};
@@ -82,6 +82,7 @@ pub fn gradients_seen(
     at: At,
     probes: &mut Probes,
 ) -> Result<Gradients> {
+    let method = of_batches(method, batches);
     let normalizer = method.normalizer().count(batches).max(1) as f64;
     let mut found = Gradients::default();
     model.begin_step()?;
@@ -128,6 +129,7 @@ pub fn curvature(
     if !optimizer.wants_curvature() {
         return Ok(());
     }
+    let method = of_batches(method, batches);
     let labels = method.normalizer().count(batches).max(1) as f64;
     let own = model.set_regularizers(Regularizers::default());
     model.params_mut().zero_grads()?;

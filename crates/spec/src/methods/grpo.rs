@@ -160,7 +160,7 @@ impl super::Method for Config {
         }
         let local = batch.supervised_of_micro_batch().max(1) as f32;
         scale_rows(batch, c, |row, tokens| {
-            let advantage = of_row(batch, ADVANTAGE, row).unwrap_or(1.0);
+            let advantage = of_row(batch, ADVANTAGE, row).unwrap_or_default();
             advantage
                 / match self.aggregation {
                     Aggregation::Dapo => 1.0,

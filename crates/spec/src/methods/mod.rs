@@ -175,6 +175,21 @@ pub trait Method: Send + Sync {
     }
 }
 
+/// What learns from these batches. A method that learns from its own completions has texts without advantages as well, those of a
+/// cold start and of preflight: they are learned by supervised fine-tuning, whatever the method.
+pub fn of_batches<'a>(method: &'a dyn Method, batches: &[Batch]) -> &'a dyn Method {
+    static OF_TEXTS: sft::Config = sft::Config { neftune_alpha: 0.0 };
+    let weighed = |batch: &Batch| {
+        [policy::ADVANTAGE, ppo::TOKEN_ADVANTAGE]
+            .iter()
+            .any(|name| batch.column(name).is_some())
+    };
+    match method.on_policy() {
+        Some(_) if !batches.iter().any(weighed) => &OF_TEXTS,
+        _ => method,
+    }
+}
+
 /// A batch as the model reads it.
 pub fn tokens(batch: &Batch) -> TokenBatch<'_> {
     TokenBatch {

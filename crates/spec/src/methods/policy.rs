@@ -162,11 +162,8 @@ pub fn advantages(scored: &Scored) -> Result<(Tensor, Tensor)> {
     if scored.batch.origins.len() != rows {
         bail!("each row must have one completion")
     }
-    let advantages = match scored.batch.column(ADVANTAGE) {
-        Some(_) => scored.column(ADVANTAGE)?,
-        None => Tensor::ones(rows, candle_core::DType::F32, &candle_core::Device::Cpu)?,
-    };
-    Ok((advantages.reshape((rows, 1))?, scored.mask()?))
+    let advantages = scored.column(ADVANTAGE)?.reshape((rows, 1))?;
+    Ok((advantages, scored.mask()?))
 }
 
 /// log(π/π_old) of each token, (B, T): 0 with the gradient of logp where the answers are fresh.

@@ -235,18 +235,14 @@ impl Method for Config {
         if values || self.entropy_coef > 0.0 || batch.column(OLD_LOGP).is_some() {
             return false;
         }
-        if let Some(advantages) = batch.column(TOKEN_ADVANTAGE) {
-            c.iter_mut().zip(advantages).for_each(|(c, a)| *c *= a);
-        }
+        let advantages = batch.column(TOKEN_ADVANTAGE).unwrap_or_default();
+        c.iter_mut().zip(advantages).for_each(|(c, a)| *c *= a);
         true
     }
 
     fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
         let mask = scored.mask()?;
-        let advantages = match scored.batch.column(TOKEN_ADVANTAGE) {
-            Some(_) => scored.token_column(TOKEN_ADVANTAGE)?,
-            None => mask.clone(),
-        };
+        let advantages = scored.token_column(TOKEN_ADVANTAGE)?;
         let log_ratio = policy::log_ratio(scored)?;
         let ratio = log_ratio.exp()?;
         let free = (&ratio * &advantages)?.neg()?;

@@ -84,7 +84,7 @@ impl super::Method for Config {
             return false;
         }
         scale_rows(batch, c, |row, _| {
-            of_row(batch, ADVANTAGE, row).unwrap_or(1.0)
+            of_row(batch, ADVANTAGE, row).unwrap_or_default()
         });
         true
     }

@@ -45,6 +45,13 @@ fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f3
             values: reference.into(),
         }];
     }
+    if method.on_policy().is_some() {
+        let column = |name, values| Column { name, values };
+        batch.columns.extend([
+            column(policy::ADVANTAGE, vec![1.0, -0.5]),
+            column(ppo::TOKEN_ADVANTAGE, vec![1.0, 0.5, 2.0, -1.0, 0.5, -0.5]),
+        ]);
+    }
     if batch.unit == Unit::Judged {
         batch.columns.push(Column {
             name: crate::data::LABEL,
@@ -188,6 +195,28 @@ fn targets_that_are_not_supervised_have_no_influence() {
         let given = read(TARGETS);
         assert!(given == read(&[9, 3, 4, 1, 0, 7]), "{id}");
         assert!(given != read(&[2, 1, 4, 5, 6, 7]), "{id}");
+    }
+}
+
+/// A cold start and preflight give methods of reinforcement learning texts alone.
+#[test]
+fn texts_without_advantages_are_learned_by_supervised_fine_tuning() {
+    let sft = MethodConfig::Sft(Default::default());
+    for (id, method) in methods() {
+        let mut batch = batch_for(&*method, TARGETS, MASK, [0.0; 2]);
+        let on_policy = method.on_policy().is_some();
+        let own = |batch: &Batch| {
+            let learns = of_batches(&*method, std::slice::from_ref(batch));
+            (learns.is_likelihood(), learns.normalizer())
+        };
+        let likelihood = (method.is_likelihood(), method.normalizer());
+        assert_eq!(own(&batch), likelihood, "{id}");
+        batch.columns.clear();
+        let expected = match on_policy {
+            true => (sft.is_likelihood(), sft.normalizer()),
+            false => likelihood,
+        };
+        assert_eq!(own(&batch), expected, "{id}");
     }
 }
 

@@ -137,7 +137,7 @@ pub struct EvalConfig {
     /// always covers the whole split. null: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
-    /// Maximum rows of a validation set per evaluation (the first ones), including the final one. Default: all.
+    /// Maximum rows of a validation set per evaluation (of each source the first ones of the file), including the final one. Default: all.
     #[schemars(range(min = 1))]
     pub rows: Option<usize>,
     /// Additional validation sets, each with a name and a source as in `data.sources`. Each has its own loss curve, starting before

@@ -340,3 +340,25 @@ fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
     assert_eq!((batch.batch_size, batch.groups()), (4, 2));
     assert!(batch.origins.iter().all(|origin| origin.held_out));
 }
+
+#[test]
+fn a_short_evaluation_reads_the_first_rows_of_each_source_whatever_their_length() {
+    let data = data(
+        &[(&[2, 9, 3, 8, 4, 7, 5, 6], 1.0), (&[3, 4, 5, 6], 1.0)],
+        Packing::Padded,
+    );
+    let rows = data.first_val_rows(3);
+    let mut batch = Batch::default();
+    data.fill_val(&mut batch, rows.iter().copied());
+    let firsts = |batch: &Batch| {
+        let rows = (0..batch.batch_size).map(|row| batch.inputs[row * batch.seq_len]);
+        rows.collect::<Vec<u32>>()
+    };
+    // Documents 1 and 0 of the first source, longest first, and the first of the second.
+    assert_eq!(firsts(&batch), [2, 0, 100_000]);
+    assert_eq!(data.first_val_rows(100).len(), 12);
+    for packing in [Packing::Stream, Packing::Packed] {
+        let data = self::data(&[(&[2, 9, 3, 8, 4, 7, 5, 6], 1.0)], packing);
+        assert_eq!(data.first_val_rows(2), [0, 1]);
+    }
+}

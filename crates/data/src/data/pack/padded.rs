@@ -50,6 +50,12 @@ impl Padded {
         self.by_length[place] as usize
     }
 
+    /// Places, longest first, of the first `n` examples of the file.
+    pub fn first(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
+        let places = self.by_length.iter().enumerate();
+        places.filter_map(move |(place, example)| ((*example as usize) < n).then_some(place))
+    }
+
     /// Batches of an epoch; the last of them, the shortest examples, may be smaller.
     pub fn batches(&self, batch_size: usize) -> usize {
         self.by_length.len().div_ceil(batch_size)

@@ -1,7 +1,7 @@
 //! Validation: random windows during training, the whole split at the end. Evaluation never touches the training stream,
 //! and each one looks at the same windows, so that the curve compares like with like.
 
-use crate::data::Dataset;
+use crate::data::{Batch, Dataset};
 use crate::engine::EngineError;
 use crate::engine::roles::Models;
 use crate::methods::{Method, evaluate as measure};
@@ -12,10 +12,37 @@ use crate::metrics::Readings;
 pub enum Extent {
     /// This many batches of random rows.
     Batches(usize),
-    /// So many rows from the first on.
+    /// So many rows, the first ones of each source.
     Rows(usize),
     /// Every row once, in order.
     Whole,
+}
+
+impl Extent {
+    /// The batches of an evaluation, the same ones each time.
+    pub fn batches(
+        self,
+        data: &Dataset,
+        seed: u64,
+        batch_size: usize,
+    ) -> impl Iterator<Item = Batch> + '_ {
+        let rows = match self {
+            Extent::Batches(_) => Vec::new(),
+            Extent::Rows(n) => data.first_val_rows(n),
+            Extent::Whole => (0..data.val_windows() as u64).collect(),
+        };
+        let n = match self {
+            Extent::Batches(n) => n,
+            Extent::Rows(_) | Extent::Whole => rows.len().div_ceil(batch_size),
+        };
+        (0..n).map(move |i| match self {
+            Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
+            Extent::Rows(_) | Extent::Whole => {
+                let first = i * batch_size;
+                data.val_rows(&rows[first..rows.len().min(first + batch_size)])
+            }
+        })
+    }
 }
 
 /// What an evaluation found.
@@ -42,27 +69,13 @@ pub fn evaluate(
     extent: Extent,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>, EngineError> {
-    let rows = match extent {
-        Extent::Rows(n) => n.min(data.val_windows()),
-        _ => data.val_windows(),
-    };
-    let n_batches = match extent {
-        Extent::Batches(n) => n,
-        Extent::Rows(_) | Extent::Whole => rows.div_ceil(batch_size),
-    };
+    let batches = extent.batches(data, seed, batch_size);
     let (mut total, mut counted, mut n_windows) = (0.0, 0, 0);
     let mut readings = Readings::default();
-    for i in 0..n_batches {
+    for mut batch in batches {
         if broken_off() {
             return Ok(None);
         }
-        let mut batch = match extent {
-            Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
-            Extent::Rows(_) | Extent::Whole => {
-                let first = i * batch_size;
-                data.val_batch(first, batch_size.min(rows - first))
-            }
-        };
         if method.needs().reference.is_some() {
             models.add_reference(&mut batch)?;
         }

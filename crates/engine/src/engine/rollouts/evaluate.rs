@@ -37,13 +37,10 @@ impl Rollouts {
     ) -> Result<Option<Passed>, EngineError> {
         let size = self.spec.train.micro_batch_size;
         let all = self.data.val_windows();
-        let rows = match extent {
-            Extent::Rows(n) => n.min(all),
-            _ => all,
-        };
+        // Random prompts that come to all of them would only be asked twice.
         let batches = match extent {
-            Extent::Batches(n) => n.min(all.div_ceil(size)),
-            Extent::Rows(_) | Extent::Whole => rows.div_ceil(size),
+            Extent::Batches(n) => Extent::Batches(n.min(all.div_ceil(size))),
+            rows => rows,
         };
         let sampling = Sampling {
             temperature: self.config().eval_temperature,
@@ -58,13 +55,8 @@ impl Rollouts {
         let judges = verifier(&self.spec.rewards).is_some();
         let mut passes: Vec<(usize, f64)> = k.filter(|_| judges).map(|k| (k, 0.0)).collect();
         let (mut readings, mut examples, mut seen) = (Readings::default(), Vec::new(), 0);
-        for i in 0..batches {
-            let batch = match extent {
-                Extent::Batches(_) => self.data.eval_batch(self.spec.seed, i as u64, size),
-                Extent::Rows(_) | Extent::Whole => {
-                    self.data.val_batch(i * size, size.min(rows - i * size))
-                }
-            };
+        let data = self.data.clone();
+        for batch in batches.batches(&data, self.spec.seed, size) {
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);
             let asked: Vec<Asked> = Asked::rows(&batch).collect();

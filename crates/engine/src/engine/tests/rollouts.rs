@@ -435,6 +435,30 @@ fn a_cold_start_is_supervised_learning() {
     assert!(readings(&events, "reward").is_empty());
 }
 
+/// Whatever the method divides its own loss by, and with a reference or an entropy bonus: a cold start logs nats per token.
+#[test]
+fn a_cold_start_is_the_same_by_every_method() {
+    let loss = |method: &[&str]| {
+        let words = [
+            "rollout.cold_start_steps=3",
+            "max_steps=3",
+            "eval.every=0",
+            "checkpoint.every=0",
+        ];
+        readings(&run_of(&[&words[..], method].concat()).go(), "train/loss")
+    };
+    let expected = loss(&["method=ppo"]);
+    assert_eq!(expected.len(), 3);
+    for method in [
+        &["method=ppo", "method.ppo.entropy_coef=0.1"][..],
+        &["method=rloo"],
+        &["method=grpo", "method.grpo.beta=0.1"],
+        &["method=grpo", "method.grpo.aggregation=dr_grpo"],
+    ] {
+        assert_eq!(loss(method), expected, "{method:?}");
+    }
+}
+
 /// Of an easy reward: an answer is worth more the shorter it is.
 #[test]
 fn rewards_rise_by_either_method() {
