@@ -70,6 +70,7 @@ fn step(criterion: &mut Criterion) {
                 batch_size: size.batch_size,
                 seq_len: size.config.seq_len,
                 first: None,
+                temperature: 1.0,
             };
             bencher.iter(|| {
                 model.params_mut().zero_grads().unwrap();

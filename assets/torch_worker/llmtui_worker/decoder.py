@@ -170,11 +170,12 @@ class Decoder(nn.Module):
         adapters: bool = True,
         packed: Packed | None = None,
         c: Tensor | None = None,
+        temperature: float = 1.0,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(B, T) each: log-probability of the targets, entropy, whether the target was the top-1 token; and Σ c · logp.
 
         `first` (B, T) is the first place that a token sees; `packed` says the same of whole texts. With `c` (B, T) that sum alone has a
-        gradient.
+        gradient. Log-probabilities and entropies are those of the softmax of logits / temperature.
         """
         rows, length = inputs.shape
         places = torch.arange(length, device=inputs.device)[None]
@@ -204,7 +205,11 @@ class Decoder(nn.Module):
             none = torch.zeros_like(values)
             return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
         weight = self.tokens if self.head is None else self.head
-        logp, entropy, top1, total = Head.apply(flat, weight, goal, self.config["logit_softcap"], None if c is None else c.reshape(-1))
+        cap = self.config["logit_softcap"]
+        if temperature != 1.0:
+            # The head is linear, and c · tanh(z / c) / T is (c / T) · tanh((z / T) / (c / T)).
+            flat, cap = flat / temperature, None if cap is None else cap / temperature
+        logp, entropy, top1, total = Head.apply(flat, weight, goal, cap, None if c is None else c.reshape(-1))
         return logp.view(rows, length), entropy.view(rows, length), top1.view(rows, length), total
 
     def read(self, ids: Tensor, texts: Texts) -> Tensor:

@@ -322,7 +322,7 @@ class Rank:
             was = chosen.training
             chosen.eval()
             with self._compiled(not ask["varied"]), torch.no_grad(), cast:
-                logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed)
+                logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed, temperature=ask["temperature"])
             chosen.train(was)
         else:
             self._let_go()
@@ -333,7 +333,7 @@ class Rank:
             # What is dropped is a function of the run's seed, the micro-step and the rank: a resume drops the same.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
-                logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c)
+                logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
         seconds = time.monotonic() - began
         found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
         if c is not None:

@@ -60,6 +60,8 @@ pub struct Batch {
     pub tokens: Vec<u64>,
     /// Of a part: targets that count in the whole micro-batch.
     pub whole: Option<usize>,
+    /// What the model's completions were drawn at; `None` is 1, as for texts.
+    pub temperature: Option<f32>,
 }
 
 impl Batch {
@@ -80,6 +82,7 @@ impl Batch {
         self.references.clear();
         self.tokens.clear();
         self.whole = None;
+        self.temperature = None;
         self.batch_size = 0;
     }
 
@@ -183,6 +186,7 @@ impl Batch {
             references: of(&self.references, &rows),
             tokens: Vec::new(),
             whole: Some(self.supervised_of_micro_batch()),
+            temperature: self.temperature,
         }
     }
 

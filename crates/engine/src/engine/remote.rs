@@ -387,6 +387,7 @@ impl Remote {
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
             "train": who.is_none(), "varied": self.varied, "draws": draws(self.at), "micro": self.micro, "of": self.of,
             "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(Who::Policy)),
+            "temperature": batch.temperature,
         });
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(4 * share * length * 4);

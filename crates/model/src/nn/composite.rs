@@ -270,8 +270,11 @@ impl Decoder<'_> {
                 (scores, zeros.clone(), zeros)
             }
             HeadKind::Vocabulary => {
-                let cap = self.config.logit_softcap;
-                logprob::composite(&hidden, head, &targets, cap)?
+                // As `fused::head`: c · tanh(z / c) / T is (c / T) · tanh((z / T) / (c / T)).
+                let temperature = f64::from(batch.temperature);
+                let cap = self.config.logit_softcap.map(|cap| cap / temperature);
+                let tempered = (&hidden / temperature)?;
+                logprob::composite(&tempered, head, &targets, cap)?
             }
         };
         let value = match self.layout.value {

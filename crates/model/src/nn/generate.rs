@@ -24,6 +24,8 @@ pub struct GeneratedToken {
     pub logprob: f32,
     /// Entropy of that distribution, nats.
     pub entropy: f32,
+    /// Log-probability in nats after penalties and temperature, before truncation.
+    pub tempered: f32,
 }
 
 /// Why generation ended.
@@ -370,6 +372,7 @@ impl<'a> Text<'a> {
             id: chosen.id,
             logprob: chosen.logprob,
             entropy: chosen.entropy,
+            tempered: chosen.tempered,
         };
         if ends.contains(&chosen.id) {
             self.finish = Some(Finish::Eos);

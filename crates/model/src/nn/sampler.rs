@@ -26,6 +26,8 @@ pub(crate) struct Chosen {
     pub logprob: f32,
     /// Entropy of the distribution that it was chosen from, before penalties, temperature and cuts.
     pub entropy: f32,
+    /// Its log-probability after penalties and temperature, before cuts: of the policy whose completion this is.
+    pub tempered: f32,
 }
 
 /// Chooses the tokens of one text; a draw depends on the seed, the text's number and the number of the new token alone.
@@ -95,12 +97,22 @@ impl<'a> Sampler<'a> {
             self.draw_of_all(&self.adjusted, index)
         };
         self.note(id);
-        let Softmax { top, sum, mean } =
-            own.unwrap_or_else(|| distribution::softmax(logits, &mut self.weights));
+        let logprob = |logits: &[f32], of: &Softmax| {
+            (f64::from(logits[id as usize] - of.top) - of.sum.ln()) as f32
+        };
+        // Greedy completions have no temperature.
+        let tempered = !is_plain && self.sampling.temperature > 0.0;
+        let tempered = tempered.then(|| {
+            let of = distribution::softmax(&self.adjusted, &mut self.weights);
+            logprob(&self.adjusted, &of)
+        });
+        let own = own.unwrap_or_else(|| distribution::softmax(logits, &mut self.weights));
+        let logprob = logprob(logits, &own);
         Ok(Chosen {
             id,
-            logprob: (f64::from(logits[id as usize] - top) - sum.ln()) as f32,
-            entropy: (sum.ln() - mean).max(0.0) as f32,
+            logprob,
+            entropy: (own.sum.ln() - own.mean).max(0.0) as f32,
+            tempered: tempered.unwrap_or(logprob),
         })
     }
 

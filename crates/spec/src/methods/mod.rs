@@ -198,6 +198,7 @@ pub fn tokens(batch: &Batch) -> TokenBatch<'_> {
         batch_size: batch.batch_size,
         seq_len: batch.seq_len,
         first: (!batch.first.is_empty()).then_some(&*batch.first),
+        temperature: batch.temperature.unwrap_or(1.0),
     }
 }
 

@@ -15,7 +15,7 @@ pub struct RolloutConfig {
     /// Maximum tokens of a completion.
     #[schemars(range(min = 1, max = 1000000))]
     pub max_new_tokens: usize,
-    /// Sampling temperature. The loss uses the model's own distribution, so 1 is exact.
+    /// Sampling temperature. Ratios, KL and entropies are those of the softmax of logits / temperature, as in TRL.
     #[schemars(range(min = 0.01, max = 100))]
     pub temperature: f32,
     /// Sample from the k most likely tokens; 0: from all. The loss ignores the truncation.

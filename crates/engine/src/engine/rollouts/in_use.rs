@@ -53,6 +53,9 @@ struct SavedBatch {
     origins: Vec<(bool, u32, u64)>,
     columns: Vec<(String, Vec<u32>)>,
     tokens: Vec<u64>,
+    /// The bits of the temperature; of older files none, which computed at 1.
+    #[serde(default)]
+    temperature: Option<u32>,
 }
 
 impl InUse {
@@ -106,6 +109,7 @@ impl SavedBatch {
             origins: batch.origins.iter().map(origin).collect(),
             columns: batch.columns.iter().map(bits).collect(),
             tokens: batch.tokens.clone(),
+            temperature: batch.temperature.map(f32::to_bits),
         }
     }
 
@@ -144,6 +148,7 @@ impl SavedBatch {
                 .collect(),
             origins: self.origins.into_iter().map(origin).collect(),
             tokens: self.tokens,
+            temperature: self.temperature.map(f32::from_bits),
             ..Batch::default()
         })
     }

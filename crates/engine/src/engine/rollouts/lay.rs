@@ -23,6 +23,7 @@ fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
         unit: Unit::Prompt,
         batch_size: written.len(),
         seq_len: width,
+        temperature: Some(spec.rollout.temperature),
         ..Batch::default()
     };
     let (mut sampler, mut tokens) = (Vec::new(), 0);

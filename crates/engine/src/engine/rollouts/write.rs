@@ -141,7 +141,7 @@ fn side(
                 reference: asked.reference.clone(),
             },
             tokens: drawn.iter().map(|t| t.id).collect(),
-            logps: drawn.iter().map(|t| t.logprob).collect(),
+            logps: drawn.iter().map(|t| t.tempered).collect(),
         }
     });
     Ok(written.collect())

@@ -459,6 +459,28 @@ fn a_cold_start_is_the_same_by_every_method() {
     }
 }
 
+/// The policy that samples is the one that learns: ratios of fresh completions are 1, and both tell the same log-probabilities.
+#[test]
+fn a_temperature_holds_for_sampling_and_learning_alike() {
+    for temperature in [0.6, 1.0, 1.5] {
+        let words = [
+            format!("rollout.temperature={temperature}"),
+            "max_steps=3".into(),
+            "rollout.steps=2".into(),
+            "method.grpo.beta=0.1".into(),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let events = run_of(&words).go();
+        let apart = readings(&events, "sampling/logp_difference");
+        // The second step of a rollout learns by other weights than those that wrote it.
+        assert!(
+            apart[0] < 1e-5 && apart[2] < 1e-5,
+            "{temperature}: {apart:?}"
+        );
+        assert!(readings(&events, "kl")[0].abs() < 1e-6, "{temperature}");
+    }
+}
+
 /// Of an easy reward: an answer is worth more the shorter it is.
 #[test]
 fn rewards_rise_by_either_method() {

@@ -37,13 +37,24 @@ type Differentiate = fn(
     Option<(&mut [f32], Accumulation)>,
 );
 
-/// What the head is asked of `hidden` states (rows, D).
-fn inputs<'a>(plan: &Plan<'a>, hidden: &'a [f32], targets: &'a [u32]) -> logprob::Inputs<'a> {
+/// Hidden states (rows, D) divided by the temperature, where it is not 1: the head is linear, and c · tanh(z / c) / T is
+/// (c / T) · tanh((z / T) / (c / T)), so that logits / T need no kernel of their own.
+fn tempered(hidden: &[f32], temperature: f32) -> Option<Vec<f32>> {
+    let share = 1.0 / temperature;
+    (temperature != 1.0).then(|| hidden.iter().map(|x| x * share).collect())
+}
+
+/// What the head is asked of `hidden` states (rows, D), divided by the temperature.
+fn inputs<'a>(
+    plan: &Plan<'a>,
+    hidden: &'a [f32],
+    (targets, temperature): (&'a [u32], f32),
+) -> logprob::Inputs<'a> {
     logprob::Inputs {
         hidden,
         table: plan.matrix(plan.layout.head),
         targets,
-        cap: plan.logit_cap(),
+        cap: plan.logit_cap().map(|cap| cap / temperature),
     }
 }
 
@@ -59,7 +70,10 @@ impl Pass {
             Track::Off => logprob::Sizes::in_chunks(rows, d, vocab),
         };
         self.head_bytes = self.head_bytes.max(sizes.bytes());
-        let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
+        let of = (&*self.targets, self.temperature);
+        let tempered = tempered(self.arena.get(hidden), self.temperature);
+        let states = tempered.as_deref().unwrap_or(self.arena.get(hidden));
+        let inputs = inputs(plan, states, of);
         let outputs = &mut self.outputs;
         self.kernels.run(Part::Head, || {
             logprob::forward(plan.arithmetic, sizes, inputs, outputs);
@@ -92,7 +106,10 @@ impl Pass {
         };
         self.head_bytes = self.head_bytes.max(sizes.bytes());
         let mut dhidden = self.arena.buffer(self.arena.len(hidden));
-        let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
+        let of = (&*self.targets, self.temperature);
+        let tempered = tempered(self.arena.get(hidden), self.temperature);
+        let states = tempered.as_deref().unwrap_or(self.arena.get(hidden));
+        let inputs = inputs(plan, states, of);
         let (outputs, into) = (&mut self.outputs, self.into);
         self.kernels.run(Part::Head, || {
             let dtable = plan.layout.head.grads();
@@ -107,6 +124,10 @@ impl Pass {
                 dtable,
             );
         });
+        if self.temperature != 1.0 {
+            let share = 1.0 / self.temperature;
+            dhidden.iter_mut().for_each(|x| *x *= share);
+        }
         if pass == HeadPass::Both {
             self.value_forward(plan, hidden);
         }

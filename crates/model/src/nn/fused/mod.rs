@@ -141,6 +141,8 @@ pub(crate) struct Pass {
     ids: Vec<u32>,
     targets: Vec<u32>,
     rows: Rows,
+    /// What logits are divided by.
+    temperature: f32,
     /// Hidden states of a batch that waits for its backward.
     hidden: Option<Slot>,
     /// Whether their gradient is there already.
@@ -173,6 +175,7 @@ impl Pass {
             ids: Vec::new(),
             targets: Vec::new(),
             rows: Rows::default(),
+            temperature: 1.0,
             hidden: None,
             head_done: false,
             into: Accumulation::Add,
@@ -244,6 +247,7 @@ impl Pass {
     fn hidden_of(&mut self, plan: &Plan, batch: &TokenBatch) -> Slot {
         self.targets.clear();
         self.targets.extend_from_slice(batch.targets);
+        self.temperature = batch.temperature;
         self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None)
     }
 

@@ -50,6 +50,8 @@ pub struct TokenBatch<'a> {
     /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
     /// positions begin again there. None: each row is one document.
     pub first: Option<&'a [u32]>,
+    /// Log-probabilities and entropies are those of the softmax of logits / temperature.
+    pub temperature: f32,
 }
 
 impl<'a> TokenBatch<'a> {
@@ -66,6 +68,7 @@ impl<'a> TokenBatch<'a> {
             batch_size,
             seq_len,
             first: None,
+            temperature: 1.0,
         }
     }
 }

@@ -168,3 +168,67 @@ fn gradients_of_values_are_held_against_the_batch_and_the_model() {
         assert!(error.contains("no value head"), "{error}");
     }
 }
+
+/// Both backends against the f64 composite, and that against divided logits, under a soft cap as well.
+#[test]
+fn a_temperature_divides_logits_and_not_values() {
+    let texts = texts(18);
+    let plain = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let batch = TokenBatch {
+        temperature: 0.6,
+        ..plain
+    };
+    let dvalue: Vec<f64> = texts.dlogp.iter().rev().map(|x| 0.5 - x).collect();
+    let upstreams = (upstream(&texts.dlogp), upstream(&texts.dentropy));
+    for cap in [json!(null), json!(3.0)] {
+        let config = with(json!({"value_head": true, "logit_softcap": cap}));
+        for backend in [Backend::Fused, Backend::Composite] {
+            let mut model = model(&config, backend);
+            let about = (&*texts.dlogp, &*texts.dentropy);
+            let exact = oracle::exact_with_values(&model, &batch, about, Some(&dvalue)).unwrap();
+            let logits = host(&model.logits(&texts.inputs, 2, 9).unwrap());
+            let rows = logits.chunks(logits.len() / 18).zip(&texts.targets);
+            let divided = |(row, target): (&[f32], &u32)| {
+                let row: Vec<f64> = row.iter().map(|x| f64::from(*x) / 0.6).collect();
+                row[*target as usize] - row.iter().map(|x| x.exp()).sum::<f64>().ln()
+            };
+            let divided: Vec<f64> = rows.map(divided).collect();
+            let out = model.forward(&batch).unwrap();
+            compare("divided", &host(&out.logp), &divided, 1e-3);
+            compare("logp", &host(&out.logp), &exact.logp, 1e-3);
+            compare("entropy", &host(&out.entropy), &exact.entropy, 1e-3);
+            compare("values", &host(&out.value.unwrap()), &exact.value, 1e-3);
+            let (dlogp, dentropy) = (&upstreams.0, &upstreams.1);
+            let dvalue = upstream(&dvalue);
+            model
+                .backward_all(dlogp, Some(dentropy), Some(&dvalue))
+                .unwrap();
+            let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+            let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+            compare("gradients", &grads, &exact.grads, 0.05 * largest);
+        }
+    }
+}
+
+/// The head goes forward and backward at once where the gradient is known beforehand.
+#[test]
+fn a_temperature_holds_where_the_head_runs_once() {
+    let texts = texts(18);
+    let batch = TokenBatch {
+        temperature: 1.7,
+        ..TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9)
+    };
+    let mut model = model(&with(json!({"logit_softcap": 3.0})), Backend::Fused);
+    model.forward(&batch).unwrap();
+    model.backward(&upstream(&texts.dlogp), None).unwrap();
+    let twice: Vec<f64> = model
+        .params()
+        .read_grads(|grads| grads.iter().map(|x| f64::from(*x)).collect())
+        .unwrap();
+    model.params_mut().zero_grads().unwrap();
+    let dlogp: Vec<f32> = texts.dlogp.iter().map(|x| *x as f32).collect();
+    model.accumulate_linear(&batch, &dlogp, |_| 0.0).unwrap();
+    let once = model.params().read_grads(<[f32]>::to_vec).unwrap();
+    let largest = twice.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+    compare("gradients", &once, &twice, 0.05 * largest);
+}
