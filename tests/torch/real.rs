@@ -185,7 +185,7 @@ fn answers_are_the_same_ones_on_both_engines() {
         let rewards = ["-s", "rewards=[{regex: {pattern: '[1-4]'}}]"];
         let common = "max_steps=8 train.precision=f32 train.log_every=1 train.threads=1 train.micro_batch_size=16 \
                       preflight.enabled=false health.enabled=false eval.every=4 eval.batches=1 rollout.cold_start_steps=3 \
-                      rollout.epochs=2 rollout.side_by_side=7";
+                      rollout.epochs=2 rollout.side_by_side=7 rollout.temperature=0.8";
         let common = common
             .split_whitespace()
             .flat_map(|setting| ["-s", setting]);

@@ -151,6 +151,15 @@ class Reading(unittest.TestCase):
                 # The bound sees a mistake: a text that is one token short.
                 self.assertGreater((found[0] - self.whole(decoder, [2])).abs().max().item(), 1e-3)
 
+    def test_a_temperature_divides_logits(self) -> None:
+        decoder = self.decoder(logit_softcap=3.0)
+        inputs, targets = torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]])
+        goal = targets.reshape(-1, 1)
+        logp, *_ = decoder(inputs, targets, None, temperature=0.6)
+        raw = [decoder(inputs, torch.full_like(inputs, token), None)[0] for token in range(VOCAB)]
+        expected = (torch.stack(raw, -1).view(3, -1) / 0.6).log_softmax(-1).gather(-1, goal)
+        torch.testing.assert_close(logp.view(-1, 1), expected, atol=1e-5, rtol=1e-5)
+
     def test_a_text_that_has_no_room_is_refused(self) -> None:
         texts = Texts(1, 3, torch.device("cpu"))
         with self.assertRaisesRegex(ValueError, "a text of 4 tokens"):
