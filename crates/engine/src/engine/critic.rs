@@ -72,11 +72,16 @@ impl Critic {
     pub fn begin(&mut self, spec: &RunSpec, policy: &Model) -> Result<(), EngineError> {
         self.model.init(spec.seed)?;
         let method = spec.method.on_policy().and_then(|m| m.critic());
-        match method.and_then(|m| m.critic_from.as_deref()) {
+        let place = method.and_then(|m| m.critic_from.as_deref());
+        match place {
             Some(place) => critic_source(place, &mut self.model)?,
             None => self.model.copy_trunk(policy)?,
         }
         self.model.init_adapters(spec.seed)?;
+        if place.is_none() {
+            // What a cold start has taught the policy lies in its adapter.
+            self.model.copy_adapters(policy)?;
+        }
         self.reset_optimizer(spec)?;
         self.begun = true;
         Ok(())

@@ -531,3 +531,52 @@ fn adapters_that_do_not_go_with_a_model_are_refused_with_the_way_out() {
     let mut twice = adapted(&gpt2(), &lora(Targets::All, 0.0), Backend::Fused);
     assert!(twice.adapt(&lora(Targets::All, 0.0)).is_err());
 }
+
+/// As a critic begins: the trunk with the adapter that the policy has learned, under a head of its own.
+#[test]
+fn adapters_are_copied_to_a_model_with_another_head() {
+    let adapter = lora(Targets::All, 0.0);
+    let policy = adapted(&gpt2(), &adapter, Backend::Fused);
+    let config = ModelConfig {
+        head: HeadKind::Score,
+        ..gpt2()
+    };
+    let mut critic = adapted(&config, &adapter, Backend::Fused);
+    let of = |model: &Model| -> Vec<(String, Vec<f32>)> {
+        let infos = model.params().adapters().to_vec();
+        let named = infos.iter().map(|info| {
+            let weight = model.params().weight(info).unwrap();
+            let values = weight.flatten_all().unwrap().to_vec1().unwrap();
+            (info.name.clone(), values)
+        });
+        named.collect()
+    };
+    critic.copy_trunk(&policy).unwrap();
+    critic.init_adapters(99).unwrap();
+    assert_ne!(of(&critic), of(&policy));
+    critic.copy_adapters(&policy).unwrap();
+    assert_eq!(of(&critic), of(&policy));
+}
+
+/// Of a table of positions a shorter context takes the first rows.
+#[test]
+fn a_trunk_is_copied_to_a_shorter_context() {
+    let base = model(&gpt2(), Backend::Fused);
+    let config = ModelConfig {
+        seq_len: gpt2().seq_len - 2,
+        head: HeadKind::Score,
+        ..gpt2()
+    };
+    let mut shorter = model(&config, Backend::Fused);
+    shorter.copy_trunk(&base).unwrap();
+    let table = |model: &Model| -> Vec<f32> {
+        let infos = model.params().base();
+        let info = infos.iter().find(|i| i.role == Role::Position).unwrap();
+        let weight = model.params().weight(info).unwrap();
+        weight.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let (all, first) = (table(&base), table(&shorter));
+    assert!(first.len() < all.len() && all[..first.len()] == first[..]);
+    let mut longer = model(&gpt2(), Backend::Fused);
+    assert!(longer.copy_trunk(&shorter).is_err());
+}

@@ -2,6 +2,11 @@
 //! model holds; `run` is what it does, `accumulate` a micro-step of it in one go, `check` what it refuses.
 
 mod accumulate;
+fn by_name(infos: &[ParamInfo]) -> BTreeMap<&str, &ParamInfo> {
+    let named = infos.iter().map(|info| (info.name.as_str(), info));
+    named.collect()
+}
+
 #[cfg(test)]
 mod adapter_tests;
 mod adapters;
@@ -198,21 +203,22 @@ impl Model {
         Ok(copy)
     }
 
-    /// Copies the base weights of `other` that this model has too, by name: all but the head.
+    /// Copies the base weights of `other` that this model has too, by name: all but the head. Of learned positions a shorter context
+    /// takes the first ones.
     ///
     /// # Errors
     /// A parameter of another shape, or one besides the head that `other` lacks.
     pub fn copy_trunk(&mut self, other: &Model) -> Result<()> {
-        let theirs: BTreeMap<&str, &ParamInfo> = other
-            .params
-            .base()
-            .iter()
-            .map(|info| (info.name.as_str(), info))
-            .collect();
+        let theirs = by_name(other.params.base());
         let mut pairs = Vec::new();
         for info in self.params.base().iter().filter(|i| i.role != Role::Head) {
+            let begins = |their: &ParamInfo| {
+                info.role == Role::Position
+                    && info.shape[1..] == their.shape[1..]
+                    && info.shape[0] < their.shape[0]
+            };
             match theirs.get(info.name.as_str()) {
-                Some(their) if their.shape == info.shape => {
+                Some(their) if their.shape == info.shape || begins(their) => {
                     pairs.push((info.offset, their.offset, info.len));
                 }
                 Some(their) => bail!(
@@ -224,9 +230,30 @@ impl Model {
                 None => bail!("the other model has no {}", info.name),
             }
         }
+        self.copy_ranges(other, pairs)
+    }
+
+    /// Copies the adapters of `other` on the layers that both adapt, by name: of an equal model with another head, all but that
+    /// on the head.
+    ///
+    /// # Errors
+    /// Weights that are not in memory.
+    pub fn copy_adapters(&mut self, other: &Model) -> Result<()> {
+        let theirs = by_name(other.params.adapters());
+        let pair = |info: &ParamInfo| {
+            let their = theirs.get(info.name.as_str());
+            let their = their.filter(|their| their.shape == info.shape)?;
+            Some((info.offset, their.offset, info.len))
+        };
+        let pairs = self.params.adapters().iter().filter_map(pair).collect();
+        self.copy_ranges(other, pairs)
+    }
+
+    /// Copies ranges of weights: where they begin here and there, and how long they are.
+    fn copy_ranges(&mut self, other: &Model, ranges: Vec<(usize, usize, usize)>) -> Result<()> {
         other.params.read_weights(|from| {
             self.params.write_weights(|to| {
-                for (ours, theirs, len) in pairs {
+                for (ours, theirs, len) in ranges {
                     to[ours..ours + len].copy_from_slice(&from[theirs..theirs + len]);
                 }
             })
