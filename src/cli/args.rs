@@ -106,7 +106,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     /// Stop when this text is generated; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
     /// When the context is full: stop, or roll (drop the oldest tokens). Default: stop in conversations, roll for base models
     #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]

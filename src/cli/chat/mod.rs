@@ -33,10 +33,15 @@ pub struct Args {
     #[arg(long = "adapter", value_name = "DIR")]
     pub adapters: Vec<String>,
     /// Send this prompt, print the answer and exit
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// System prompt
-    #[arg(long, value_name = "S", conflicts_with = "raw")]
+    #[arg(
+        long,
+        value_name = "S",
+        conflicts_with = "raw",
+        allow_hyphen_values = true
+    )]
     pub system: Option<String>,
     /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template
     #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
@@ -68,6 +73,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut link = Launcher::this_program(&cx.env)?.infer_with(&model, &adapters)?;
     let manner = Manner {
         sampling: args.sampling.sampling(),
+        limited: args.sampling.max_new_tokens.is_some(),
         system: args.system.clone(),
         tools,
         raw: args.raw,

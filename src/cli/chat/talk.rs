@@ -11,10 +11,16 @@ use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
 use serde_json::{Value, json};
 use std::io::Write;
 
+/// Tokens of an answer in a conversation, at most: a model that was taught to ends it before.
+const ANSWER: usize = 1024;
+
 /// Conversation options.
 #[derive(Debug, Clone, Default)]
 pub struct Manner {
+    /// Its `max_new_tokens` is [`ANSWER`] in conversations, unless `limited`.
     pub sampling: Sampling,
+    /// The length of answers was asked for.
+    pub limited: bool,
     pub system: Option<String>,
     /// Definitions of tools the model may call.
     pub tools: Vec<Value>,
@@ -153,7 +159,7 @@ impl<'a, W: Write> Talk<'a, W> {
     ///
     /// # Errors
     /// It fails to load, with the reason.
-    pub fn begin(link: &'a mut Link, out: W, manner: Manner) -> anyhow::Result<Self> {
+    pub fn begin(link: &'a mut Link, out: W, mut manner: Manner) -> anyhow::Result<Self> {
         let (template, mut notes, adapters) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
@@ -186,8 +192,12 @@ impl<'a, W: Write> Talk<'a, W> {
             .system
             .as_ref()
             .map(|s| Turn::new("system", s.as_str()));
+        let converses = template.is_some() && !manner.raw;
+        if converses && !manner.limited {
+            manner.sampling.max_new_tokens = ANSWER;
+        }
         Ok(Talk {
-            converses: template.is_some() && !manner.raw,
+            converses,
             turns: system.into_iter().collect(),
             notes: notes.iter().map(|note| one_line(note)).collect(),
             in_use: adapters.first().cloned(),
@@ -224,6 +234,8 @@ impl<'a, W: Write> Talk<'a, W> {
     /// The model's process is gone.
     pub fn hear<'l>(&mut self, line: &'l str) -> anyhow::Result<Heard<'l>> {
         Ok(match meaning(line) {
+            // Enter alone says nothing: a model would make up both sides of an empty turn.
+            Meaning::Text(text) if self.converses && text.trim().is_empty() => Heard::Obeyed,
             Meaning::Text(text) => Heard::Text(text),
             Meaning::Quit => Heard::Quit,
             Meaning::Help => {
@@ -474,6 +486,10 @@ impl<'a, W: Write> Talk<'a, W> {
             }
             Some(StopReason::Length | StopReason::Stop) if !message.is_empty() => {
                 tell!("{message}");
+            }
+            Some(StopReason::Length) if self.converses => {
+                let most = human::grouped(self.manner.sampling.max_new_tokens as u64);
+                tell!("truncated at {most} tokens; --max-new-tokens N generates more");
             }
             _ => {}
         }

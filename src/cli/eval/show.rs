@@ -197,16 +197,20 @@ fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) ->
             out += &difference(letter, &found);
         }
     }
-    let cut = all
-        .iter()
-        .map(|summaries| summaries[at].cut)
-        .max()
-        .unwrap_or(0);
-    if cut > 0 {
-        let _ = writeln!(
-            out,
-            "   {cut} prompts exceeded the context and were truncated at the start"
-        );
+    let most = |of: fn(&Summary) -> usize| all.iter().map(|s| of(&s[at])).max().unwrap_or(0);
+    for (n, what) in [
+        (
+            most(|s| s.cut),
+            "prompts exceeded the context and were truncated at the start",
+        ),
+        (
+            most(|s| s.truncated),
+            "completions were truncated at max_new_tokens or the end of the context",
+        ),
+    ] {
+        if n > 0 {
+            let _ = writeln!(out, "   {n} {what}");
+        }
     }
     out
 }

@@ -60,6 +60,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
         headline: "acc".into(),
         readings: vec![reading("acc", Some(0.25)), reading(HOSTILE, None)],
         cut: 0,
+        truncated: 0,
     };
     Sheet {
         state,

@@ -9,7 +9,7 @@ use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
 use crate::data::tokenizer::stop_at;
-use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull};
+use crate::nn::generate::{Continuing, Finish, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ pub(super) struct Written {
     pub record: Record,
     /// The prompt with the chat template around it, where there is one, and what that writes behind an answer.
     pub asked: Option<(String, String)>,
-    /// Tokens, those of a stop text included.
+    /// Tokens, those of a stop text and the one that ended it included.
     pub tokens: usize,
-    /// It ended by itself, not at its longest length.
+    /// It ended by itself, not at its longest length or with the context.
     pub ended: bool,
 }
 
@@ -47,8 +47,8 @@ pub(super) fn write(
 ) -> Result<Vec<Written>, TaskError> {
     let how = &task.config.answer;
     let context = subject.model.shape().seq_len;
-    // A short context is shared by prompt and answer.
-    let max_new_tokens = how.max_new_tokens.min(context / 2).max(1);
+    // Room that even a long prompt leaves; in front of a short one an answer has more.
+    let least = how.max_new_tokens.min(context / 2).max(1);
     let (mut prompts, mut cuts, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
         let Asked::Answer { prompt, .. } = &item.asked else {
@@ -68,7 +68,7 @@ pub(super) fn write(
         if ids.is_empty() {
             ids.extend(subject.prefix);
         }
-        let cut = ids.len().saturating_sub(context - max_new_tokens);
+        let cut = ids.len().saturating_sub(context - least);
         cuts.push(cut);
         prompts.push(ids.split_off(cut));
         turns.push(turn);
@@ -79,7 +79,7 @@ pub(super) fn write(
         top_p: 1.0,
         min_p: 0.0,
         repetition_penalty: 1.0,
-        max_new_tokens,
+        max_new_tokens: how.max_new_tokens,
         ..Sampling::default()
     };
     let behind = subject.behind_answer();
@@ -98,6 +98,7 @@ pub(super) fn write(
         ends,
         when_full: WhenFull::Stop,
     };
+    // The tokens of a stop text are among them: it is cut as text.
     let mut written: Vec<Vec<u32>> = vec![Vec::new(); side.len()];
     let stops = tokenizer.stops(&how.until);
     let mut hear = |text: usize, token: GeneratedToken| {
@@ -105,18 +106,22 @@ pub(super) fn write(
         stops.heard(&written[text])
     };
     let done = model.answer(&side, continuing, &mut hear);
-    done.map_err(TaskError::Model)?;
+    let done = done.map_err(TaskError::Model)?;
     let records = items
         .iter()
-        .zip(written)
+        .zip(written.into_iter().zip(done))
         .zip(cuts.into_iter().zip(turns))
-        .map(|((item, ids), (cut, asked))| {
+        .map(|((item, (ids, done)), (cut, asked))| {
             let (answer, stopped) = stops.text(&ids);
+            let ended = stopped || matches!(done.finish, Finish::Eos | Finish::Stopped);
+            let mut record = judged(task, item, answer, cut);
+            record.truncated = !ended;
             Written {
-                record: judged(task, item, answer, cut),
+                record,
                 asked: asked.map(|asked| (asked, behind.clone())),
-                tokens: ids.len(),
-                ended: stopped || ids.len() < max_new_tokens,
+                // As in training, the token that ended it counts.
+                tokens: ids.len() + usize::from(done.end.is_some()),
+                ended,
             }
         });
     Ok(records.collect())
@@ -199,6 +204,7 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
         found,
         target: task.target.is_some().then_some(target),
         cut,
+        truncated: false,
         scores,
     }
 }

@@ -1,5 +1,6 @@
 //! Two models on the same items: how far apart they are, how sure that is, and which items changed.
 
+use super::answers::{IFEVAL, INSTRUCTIONS};
 use super::record::Record;
 use super::summary::mean;
 use crate::base::rng::{Rng, Stream};
@@ -55,7 +56,18 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
     if pairs.is_empty() {
         return None;
     }
-    let differences: Vec<f64> = pairs.iter().map(|(_, before, now)| now - before).collect();
+    // Instructions followed are counted by item, and their share is of all instructions.
+    let each = match IFEVAL.iter().any(|[_, counted]| *counted == metric) {
+        true => {
+            let counts = pairs
+                .iter()
+                .filter_map(|(r, ..)| r.scores.get(INSTRUCTIONS));
+            mean(&counts.copied().collect::<Vec<f64>>()).0.max(1.0)
+        }
+        false => 1.0,
+    };
+    let differences = pairs.iter().map(|(_, before, now)| (now - before) / each);
+    let differences: Vec<f64> = differences.collect();
     let (difference, stderr) = mean(&differences);
     let mut means: Vec<f64> = (0..RESAMPLES)
         .map(|lane| resampled(&differences, lane))
@@ -122,6 +134,28 @@ mod tests {
             serde_json::from_value(record).unwrap()
         };
         scores.iter().enumerate().map(record).collect()
+    }
+
+    /// 5 of 10 instructions and then 6: the share rises by 0.1, whatever it is by item.
+    #[test]
+    fn followed_instructions_are_compared_by_their_share_of_all() {
+        let metric = IFEVAL[0][1];
+        let of = |followed: [u32; 4]| -> Vec<Record> {
+            let items = followed.iter().zip([1, 2, 3, 4]).enumerate();
+            let record = |(item, (followed, all)): (usize, (&u32, u32))| {
+                let scores = serde_json::json!({metric: followed, INSTRUCTIONS: all});
+                let record =
+                    serde_json::json!({"item": item, "place": "", "prompt": "", "scores": scores});
+                serde_json::from_value(record).unwrap()
+            };
+            items.map(record).collect()
+        };
+        let found = compare(metric, &of([1, 1, 1, 2]), &of([1, 1, 2, 2])).unwrap();
+        assert!(
+            (found.difference - 0.1).abs() < 1e-12,
+            "{}",
+            found.difference
+        );
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub struct Record {
     /// Tokens that the context had no room for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: usize,
+    /// The completion reached its longest length or the end of the context.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// By metric.
     pub scores: BTreeMap<String, f64>,
 }
@@ -227,6 +230,7 @@ mod tests {
             found: BTreeMap::new(),
             target: None,
             cut: 0,
+            truncated: false,
             scores: BTreeMap::from([("acc".into(), 1.0)]),
         };
         let (mut keeper, held) = Keeper::open(&path, &header).unwrap();

@@ -151,6 +151,7 @@ fn record(work: &Work, scores: &[Scores]) -> Record {
         found: BTreeMap::new(),
         target: None,
         cut: work.pairs.iter().map(|p| p.cut).max().unwrap_or(0),
+        truncated: false,
         scores: BTreeMap::new(),
     };
     let mut put = |name: &str, value: f64| {

@@ -36,6 +36,9 @@ pub struct Summary {
     pub readings: Vec<Reading>,
     /// Items whose prompt lost its beginning to the context.
     pub cut: usize,
+    /// Items whose completion reached its longest length or the end of the context.
+    #[serde(default)]
+    pub truncated: usize,
 }
 
 impl Summary {
@@ -117,6 +120,7 @@ pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
         items: records.len(),
         headline,
         cut: records.iter().filter(|record| record.cut > 0).count(),
+        truncated: records.iter().filter(|record| record.truncated).count(),
         readings,
     }
 }

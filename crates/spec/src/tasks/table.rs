@@ -281,6 +281,7 @@ fn plain(task: &str, version: u32, records: &[Record]) -> Summary {
         headline: headline.into(),
         readings: readings.collect(),
         cut: 0,
+        truncated: 0,
     }
 }
 
