@@ -217,6 +217,10 @@ pub(super) fn texts(
             let whole = renderer.tokenizer().decode(ids).into_bytes();
             whole.get(first..).unwrap_or_default().to_vec()
         },
+        separator: match renderer.tokenizer().bos() {
+            Some(bos) if ids.first() == Some(&bos) => None,
+            _ => renderer.tokenizer().eos(),
+        },
     };
     let mut texts = Vec::new();
     for (_, _, document) in &documents {

@@ -14,6 +14,8 @@ pub struct Text {
     pub ids: Vec<u32>,
     /// What all tokens but the first spell.
     pub bytes: Vec<u8>,
+    /// What ends a text in front of it, as in training data (EOS); none where it begins with BOS, or the vocabulary has neither.
+    pub separator: Option<u32>,
 }
 
 /// What was found of one text.
@@ -56,10 +58,10 @@ pub fn measure(model: &mut Model, texts: &[Text], seed: u64) -> Result<Vec<Known
         let other = another(texts.len(), at, seed).map(|other| &texts[other].ids);
         let change = match other {
             Some(other) => {
-                let room = context + 1 - ids.len();
-                let before = &other[other.len().saturating_sub(room)..];
-                let both: Vec<u32> = before.iter().chain(ids).copied().collect();
-                let behind = token_logps(model, &both, context)?;
+                let room = context + 1 - ids.len() - usize::from(text.separator.is_some());
+                let before = other[other.len().saturating_sub(room)..].iter();
+                let before: Vec<u32> = before.copied().chain(text.separator).collect();
+                let behind = token_logps(model, &[&*before, ids].concat(), context)?;
                 // The same tokens: all but the text's first.
                 Some(mean(&behind[before.len()..]) - mean(&alone))
             }
@@ -121,6 +123,7 @@ mod tests {
             let ids: Vec<u32> = (0..LEN).map(|_| rng.below(VOCAB) as u32).collect();
             Text {
                 bytes: ids.iter().map(|id| *id as u8).collect(),
+                separator: None,
                 ids,
             }
         };

@@ -53,6 +53,8 @@ struct Layers {
     of: Vec<(Option<u32>, bool)>,
     /// Squares of gradient, update and weight of each block.
     squares: Vec<[f64; 3]>,
+    /// Blocks that hold anything that trains: adapters may be on some alone.
+    trains: Vec<bool>,
     /// Whether the optimizer has told of an update: blocks without one then stand still.
     seen: bool,
 }
@@ -60,11 +62,22 @@ struct Layers {
 impl Layers {
     fn of(setup: &Setup<'_>) -> Layers {
         let trained = setup.params.iter().filter(|info| info.trains());
+        let of: Vec<_> = trained.map(|info| (info.layer, info.has_update_ratio())).collect();
+        let trains = |block| of.iter().any(|(layer, _)| *layer == Some(block));
         Layers {
-            of: trained.map(|info| (info.layer, info.has_update_ratio())).collect(),
+            trains: (0..setup.n_layer as u32).map(trains).collect(),
+            of,
             squares: vec![[0.0; 3]; setup.n_layer],
             seen: false,
         }
+    }
+
+    /// A value of each block; none of one that is not to train, beside others that are.
+    fn by_block(&self, value: impl Fn(&[f64; 3]) -> f64) -> Vec<f64> {
+        let none = !self.trains.contains(&true);
+        let blocks = self.squares.iter().zip(&self.trains);
+        let of = |(squares, trains): (_, &bool)| if *trains || none { value(squares) } else { f64::NAN };
+        blocks.map(of).collect()
     }
 }
 
@@ -88,8 +101,8 @@ impl Probe for Layers {
         if !self.seen {
             return;
         }
-        into.set_layers(GRADIENT.id, self.squares.iter().map(|s| s[0].sqrt()));
+        into.set_layers(GRADIENT.id, self.by_block(|s| s[0].sqrt()).into_iter());
         let ratio = |s: &[f64; 3]| s[1].sqrt() / (s[2].sqrt() + 1e-12);
-        into.set_layers(UPDATE.id, self.squares.iter().map(ratio));
+        into.set_layers(UPDATE.id, self.by_block(ratio).into_iter());
     }
 }

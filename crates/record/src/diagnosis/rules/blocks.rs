@@ -30,8 +30,9 @@ pub(super) fn lasting(
         .collect()
 }
 
-/// The median of the other blocks.
+/// The median of the other blocks that have a value.
 pub(super) fn others(values: &[f32], block: usize) -> Option<f64> {
-    let others = values.iter().enumerate().filter(|(b, _)| *b != block);
+    let others = values.iter().enumerate();
+    let others = others.filter(|(b, x)| *b != block && !x.is_nan());
     median(&others.map(|(_, x)| f64::from(*x)).collect::<Vec<_>>())
 }

@@ -10,6 +10,8 @@ const WINDOW: usize = 1000;
 const SIGMAS: f64 = 7.0;
 /// Fewer values have no spread to speak of.
 const ENOUGH: usize = 50;
+/// A square that leaves and was so many times all others took six digits of theirs with it.
+const LARGE: f64 = 1e6;
 /// Weight of the past in the running mean.
 const PAST: f64 = 0.97;
 
@@ -48,6 +50,11 @@ impl SpikeScore {
         {
             self.sum -= old;
             self.squares -= old * old;
+            // What a far larger square has rounded away beside it does not come back by subtracting it.
+            if old * old > LARGE * self.squares {
+                self.sum = self.window.iter().sum();
+                self.squares = self.window.iter().map(|x| x * x).sum();
+            }
         }
         z
     }
@@ -133,6 +140,23 @@ mod tests {
             score.push(1.2 + noise(i));
         });
         assert_eq!(score.spikes, before);
+    }
+
+    /// A square of 1e16 beside ones of 0.1 rounds them away: when it left, every step was a spike, or none.
+    #[test]
+    fn a_huge_value_leaves_no_trace_when_it_leaves() {
+        let noise = |i: usize| 0.3 + 0.03 * ((i * 7919 % 101) as f64 / 50.0 - 1.0);
+        let (mut hit, mut quiet) = (SpikeScore::default(), SpikeScore::default());
+        (0..100).for_each(|i| {
+            hit.push(noise(i));
+        });
+        hit.push(1e8);
+        for i in 0..1200 {
+            hit.push(noise(i));
+            quiet.push(noise(i));
+        }
+        assert_eq!((hit.spikes, quiet.spikes), (1, 0));
+        close(hit.push(0.6).unwrap(), quiet.push(0.6).unwrap(), 1e-6);
     }
 
     #[test]
