@@ -422,6 +422,25 @@ fn factors_of_frequencies_tell_the_scaling_that_they_came_from() {
     }
 }
 
+/// Factors do not tell all parameters: what is not recognized is taken as it stands, with the same logits.
+#[test]
+fn factors_of_an_unusual_scaling_come_back_as_divisors() {
+    let scaling = crate::nn::position::scaling::Llama3 {
+        factor: 4.0,
+        high_freq_factor: 2.0,
+        original_len: 32,
+        ..Default::default()
+    };
+    let config = with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(scaling.clone())));
+    let mut model = random(&config);
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let file = GgufModel::open(&path).unwrap();
+    let rope = file.config().position.rope().unwrap().clone();
+    assert!(matches!(rope.scaling, Some(ScalingConfig::Longrope(_))));
+    let mut back = file.dequantized().unwrap();
+    assert!(off(&logits(&mut back), &logits(&mut model)) < 1e-5);
+}
+
 #[test]
 fn values_that_a_format_cannot_hold_are_refused_by_their_tensor() {
     let with = |name: &str, value: f32| {

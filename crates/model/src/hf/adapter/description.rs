@@ -10,10 +10,11 @@ use serde_json::Value;
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 /// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
 const HEADS: [&str; 2] = ["score", "classifier"];
-const READ: [&str; 18] = [
+const READ: [&str; 19] = [
     "alpha_pattern",
     "base_model_name_or_path",
     "bias",
+    "ensure_weight_tying",
     "exclude_modules",
     // GPT-2's matrices are known as such.
     "fan_in_fan_out",
@@ -32,10 +33,9 @@ const READ: [&str; 18] = [
     "use_rslora",
 ];
 /// Bookkeeping, and settings of what `init_lora_weights` or another key would have to switch on.
-const HARMLESS: [&str; 11] = [
+const HARMLESS: [&str; 10] = [
     "auto_mapping",
     "corda_config",
-    "ensure_weight_tying",
     "eva_config",
     "inference_mode",
     "lora_ga_config",
@@ -54,6 +54,8 @@ pub(super) struct Description {
     /// Without targets, and without the sizes of single modules.
     pub lora: Lora,
     pub targets: Targets,
+    /// Embeddings that are saved whole are the head's table as well, where the base ties the two.
+    pub keeps_tied: bool,
     ranks: ByPattern<usize>,
     alphas: ByPattern<f64>,
 }
@@ -89,6 +91,7 @@ impl Description {
             );
         };
         Ok(Description {
+            keeps_tied: flag(config, "ensure_weight_tying")?,
             lora: Lora {
                 rank,
                 alpha,

@@ -244,6 +244,7 @@ impl Peft {
                 return Err(self.wrong(format!("{} is not a LoRA factor", one_line(name))));
             }
         }
+        self.head_stays_tied(infos, &found.whole)?;
         // Tensors come in no order.
         found.products.sort_by_key(|change| change.offset);
         let twice = found
@@ -276,6 +277,27 @@ impl Peft {
             "target_modules, with exclude_modules and layers_to_transform, does not name {}, which the file has factors of",
             one_line(module)
         ))
+    }
+
+    /// PEFT trains a copy of the embeddings and leaves the head at the base's, unless it is told to keep the two tied; here they are
+    /// one table. Adapters with the digest of a base are this program's, and mean that.
+    fn head_stays_tied(
+        &self,
+        infos: &[ParamInfo],
+        whole: &[(ParamInfo, Vec<f32>)],
+    ) -> Result<(), HfError> {
+        let tied = infos.iter().all(|info| info.role != Role::Head);
+        let table = whole.iter().find(|(info, _)| info.role == Role::Embedding);
+        let has_head = || self.file.names().any(|name| name.ends_with(HEAD));
+        match table {
+            Some((table, _)) if tied && !self.description.keeps_tied && self.base_fingerprint().is_none() && !has_head() => {
+                Err(self.wrong(format!(
+                    "it saves {} alone, and in this model embeddings and head are one table: PEFT leaves the head at the base's (ensure_weight_tying is not true); merge this adapter with PEFT first",
+                    one_line(table.module())
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The head of a base whose head is its embeddings: PEFT has a copy of both.

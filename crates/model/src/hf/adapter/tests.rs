@@ -264,6 +264,28 @@ fn a_head_of_its_own_on_a_tied_base_is_refused_unless_it_is_the_table() {
     assert_eq!(merged(&same), "");
 }
 
+/// PEFT trains the embeddings alone and keeps the base's head: another model than one with one table.
+#[test]
+fn embeddings_alone_on_a_tied_base_are_refused_unless_they_are_to_stay_tied() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let model = adapted();
+    write(&model, from.path());
+    let embeddings = ("transformer.wte.weight", &[11, 8][..], vec![1.0; 88]);
+    with_tensors(from.path(), to.path(), &[embeddings]);
+    let error = merge_adapter(to.path(), &mut base(&model)).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("transformer.wte") && error.contains("PEFT first"),
+        "{error}"
+    );
+    let path = to.path().join(ADAPTER_CONFIG);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["ensure_weight_tying"] = true.into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    merge_adapter(to.path(), &mut base(&model)).unwrap();
+}
+
 #[test]
 fn whole_tables_do_not_add_up_with_other_adapters() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

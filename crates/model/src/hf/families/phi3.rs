@@ -7,6 +7,7 @@ use super::common::{self, Defaults};
 use super::rope::Rope;
 use super::{Family, one_by_one};
 use crate::nn::position::ScalingConfig;
+use crate::nn::position::scaling::Longrope;
 use crate::nn::{ModelConfig, ParamInfo};
 use serde_json::{Value, json};
 
@@ -21,6 +22,27 @@ const DEFAULTS: Defaults = Defaults {
     eps: 1e-5,
     ..Defaults::LLAMA
 };
+
+/// The context that decides between the lists of LongRoPE here, where another one is declared. transformers ignores the key.
+const OWN_CONTEXT: &str = "llmtui_context";
+
+/// What `max_position_embeddings` must say beside LongRoPE. transformers has no key for the attention factor that both its
+/// versions read: it computes √(1 + ln(declared / original) / ln(original)), so the context is declared that gives the model's
+/// factor. None where that is `seq_len`, or no context gives it.
+fn declared_context(scaling: &Longrope, seq_len: usize) -> Option<usize> {
+    let (original, factor) = (scaling.original_len as f64, scaling.attention_factor?);
+    let declared = original * ((factor * factor - 1.0) * original.ln()).exp();
+    let declared = declared.round();
+    let usual = Longrope {
+        attention_factor: None,
+        ..scaling.clone()
+    };
+    let fits = (original..=MAX_CONTEXT).contains(&declared);
+    (fits && usual.attention_factor(seq_len) != factor).then_some(declared as usize)
+}
+
+/// The longest context that is declared.
+const MAX_CONTEXT: f64 = 16_777_216.0;
 
 /// Their tensor ← ours, first to last.
 const FUSED: [(&str, &[&str]); 2] = [
@@ -57,6 +79,7 @@ impl Family for Phi3 {
         }
         Ok(ModelConfig {
             sliding_window: keys.size("sliding_window")?,
+            seq_len: keys.size(OWN_CONTEXT)?.unwrap_or(config.seq_len),
             ..config
         })
     }
@@ -69,7 +92,13 @@ impl Family for Phi3 {
             .rope()
             .and_then(|rope| rope.scaling.as_ref());
         let original = match scaling {
-            Some(ScalingConfig::Longrope(scaling)) => scaling.original_len,
+            Some(ScalingConfig::Longrope(scaling)) => {
+                if let Some(declared) = declared_context(scaling, config.seq_len) {
+                    value["max_position_embeddings"] = json!(declared);
+                    value[OWN_CONTEXT] = json!(config.seq_len);
+                }
+                scaling.original_len
+            }
             _ => config.seq_len,
         };
         value["original_max_position_embeddings"] = json!(original);

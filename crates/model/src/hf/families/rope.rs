@@ -238,6 +238,10 @@ pub fn write(position: &PositionConfig, into: &mut Value) {
         }
         into[OLD] = old;
     }
+    if rope.fraction != 1.0 {
+        // Version 4 looks for it here alone, and so does 5 beside the older table.
+        into["partial_rotary_factor"] = json!(rope.fraction);
+    }
     into["rope_theta"] = json!(rope.theta);
     into[NEW] = new;
 }

@@ -6,7 +6,8 @@ use super::*;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::RopeConfig;
-use crate::nn::position::scaling::{Ntk, Yarn};
+use crate::nn::position::ScalingConfig;
+use crate::nn::position::scaling::{Longrope, Ntk, Yarn};
 use crate::nn::{AttentionBias, NormPlacement};
 
 fn llama() -> ModelConfig {
@@ -63,6 +64,48 @@ fn families_are_told_by_what_they_compute() {
         ..llama()
     };
     assert_eq!(model_type(&phi), Some("phi3"));
+}
+
+/// transformers computes the attention factor from the declared context, and takes other keys of it from nowhere.
+#[test]
+fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {
+    let long = Longrope {
+        short_factor: vec![1.0; 16],
+        long_factor: vec![2.0; 16],
+        original_len: 64,
+        attention_factor: None,
+    };
+    let of = |seq_len: usize, attention_factor: Option<f64>| {
+        let config = ModelConfig {
+            seq_len,
+            position: PositionConfig::Rope(RopeConfig {
+                fraction: 1.0,
+                scaling: Some(ScalingConfig::Longrope(Longrope {
+                    attention_factor,
+                    ..long.clone()
+                })),
+                ..RopeConfig::default()
+            }),
+            ..llama()
+        };
+        let (shape, ids) = (config.shape(11), TokenIds::default());
+        config::write(&config, &shape, &ids, Dtype::F32, Naming::Family)
+    };
+    let base = of(128, None);
+    assert_eq!(base["max_position_embeddings"], 128);
+    assert!(base["llmtui_context"].is_null());
+    for seq_len in [48, 64, 100] {
+        let shorter = of(seq_len, Some(long.attention_factor(128)));
+        assert_eq!(shorter["max_position_embeddings"], 128);
+        let read = config::read(&shorter).unwrap();
+        assert_eq!(read.seq_len, seq_len);
+        let rope = read.position.rope().unwrap();
+        let Some(ScalingConfig::Longrope(read)) = &rope.scaling else {
+            panic!("{rope:?}");
+        };
+        let factor = read.attention_factor.unwrap();
+        assert!((factor - long.attention_factor(128)).abs() < 1e-12);
+    }
 }
 
 #[test]

@@ -89,7 +89,17 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
             ));
         }
         let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
-        return llama3(factors, theta).map(Some);
+        let divisors = || factors.iter().map(|f| f64::from(*f)).collect::<Vec<_>>();
+        // Any other divisors are taken as they are: a list of LongRoPE's, whatever the context.
+        let listed = || {
+            ScalingConfig::Longrope(scaling::Longrope {
+                short_factor: divisors(),
+                long_factor: divisors(),
+                attention_factor: Some(1.0),
+                ..scaling::Longrope::default()
+            })
+        };
+        return Ok(Some(llama3(factors, theta).unwrap_or_else(listed)));
     }
     // Older files have a factor and no kind.
     let factor = match keys.number_if("rope.scaling.factor")? {
@@ -139,8 +149,8 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
 }
 
 /// Files hold the factors of Llama 3's scaling, not its parameters. Its wavelength bounds are 1 and 4 in all models;
-/// a factor on the ramp between them determines the original context.
-fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
+/// a factor on the ramp between them determines the original context. None where these are not its factors.
+fn llama3(factors: &[f32], theta: f64) -> Option<ScalingConfig> {
     use crate::nn::position::Rotation;
     use crate::nn::position::scaling::Scaling;
     let standard = scaling::Llama3::default();
@@ -171,9 +181,7 @@ fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
         ..standard.clone()
     });
     let found = tried.into_iter().find(|tried| same(tried));
-    found
-        .map(ScalingConfig::Llama3)
-        .ok_or_else(|| "the factors in rope_freqs.weight are not those of Llama 3's scaling".into())
+    found.map(ScalingConfig::Llama3)
 }
 
 fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
