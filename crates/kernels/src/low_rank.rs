@@ -1,5 +1,5 @@
-//! The thin matrices of adapters: y[:, part] += scale · z Bᵀ beside a frozen product, where z = x Aᵀ is a plain matrix
-//! product, and the way back. Several adapters over the same x keep their z side by side.
+//! Low-rank adapter matmuls: y[:, part] += scale · z Bᵀ with z = x Aᵀ, forward and backward. Several adapters over the same x
+//! keep their z side by side.
 #![allow(unsafe_code)]
 
 use super::matmul::{

@@ -362,7 +362,7 @@ fn below(order: &Order, named: Stage, model: &Model) -> Result<Vec<Stage>, Merge
     Ok(stages)
 }
 
-/// What an adapter's weights are told by.
+/// Digests that identify an adapter.
 struct Digests {
     file: String,
     values: String,

@@ -1,5 +1,5 @@
-//! Reading texts piece by piece, each token once. Several texts of different lengths are read side by side; each gives what it
-//! gives alone.
+//! Incremental forward with a KV cache (prefill and decode). Batched sequences of different lengths give the same results as
+//! alone.
 
 use super::composite::Decoder;
 use super::fused::{Pass, Plan};

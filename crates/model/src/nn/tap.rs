@@ -1,5 +1,5 @@
-//! Looking on while a training pass runs: what a tap is shown on the way. A pass without one asks once for each place and
-//! does nothing; nobody can change a value here.
+//! Observers of a training pass: read-only access to activations. A pass without one only checks once per place that there is
+//! none.
 
 use crate::kernels::attention;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -165,9 +165,8 @@ impl Source {
         Self::open_with(path, &ModelSource::load)
     }
 
-    /// The same model by the products that it trains, is evaluated and chats with: weights of a quantized file stay in its
-    /// formats, their products round activations as there, and an adapter on them stands beside them. So what is
-    /// measured is what answers.
+    /// The model with the same kernels as in training, evaluation and chat: quantized weights stay quantized (so matmuls round
+    /// activations) and adapters unmerged, so that evaluation measures what is served.
     ///
     /// # Errors
     /// As [`Source::open`].

@@ -1,4 +1,4 @@
-//! What the threads of one product share: panels of the right input, each packed by the first thread that needs it, and
+//! State shared by the threads of one matmul: panels of the right input, each packed by the first thread that needs it, and
 //! tiles of the destination, taken as threads become free.
 //!
 //! Fixed halves would make all wait for the slowest: on a virtual machine a neighbour on the same core halves one thread's
