@@ -1,5 +1,5 @@
-//! One Muon update of one matrix (Jordan et al. 2024, kellerjordan.github.io/posts/muon): its momentum, made nearly
-//! orthogonal by five Newton–Schulz iterations, which bear bf16.
+//! One Muon update of one matrix (Jordan et al. 2024, kellerjordan.github.io/posts/muon): its momentum, approximately
+//! orthogonalized by five Newton–Schulz iterations, for which bf16 suffices.
 
 use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_symmetric};
 use super::tensors::norm;

@@ -1,5 +1,5 @@
-//! One SOAP update of one matrix (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbases of Shampoo's two Gram matrices. A basis is
-//! found once, of the first gradient, and then follows by one step of power iteration and a Gram–Schmidt. In f32.
+//! One SOAP update of one matrix (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbases of Shampoo's two Gram matrices.
+//! A basis is computed once, from the first gradient, and then tracked by one power iteration with Gram–Schmidt. In f32.
 
 mod bases;
 

@@ -1,12 +1,12 @@
-//! A final message when an allocation fails. An allocation that fails ends a Rust program by `abort`, without a word in
-//! the run's log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a thread that waits: once a
-//! thread is about to abort over an allocation, that thread is held where it is, the reserve is given back, the words that
-//! stand in [`Words`] are said (a log's end, the terminal's mode), and the process exits with a code.
+//! A final message when an allocation fails. A failed allocation ends a Rust program by `abort`, without a line in the run's
+//! log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a waiting thread: when a thread is about
+//! to abort over an allocation, it is stopped there, the reserve is released, the actions in [`Words`] run (the end of the
+//! log, the terminal's mode), and the process exits with a code.
 //!
-//! Allocations whose failure their caller handles change nothing: only the abort is caught. This takes a handler of
-//! `SIGABRT`; an abort for another reason goes its way. What aborts without asking this allocator (the C library, for the
-//! destructors of a thread) is told apart by looking: where not even [`LITTLE`] can be mapped, or memory was short on any thread a
-//! moment ago, it was about memory. (Threads that end give back in between what the aborting one lacked.)
+//! Allocations whose failure the caller handles are not affected: only the abort is caught, by a handler of `SIGABRT`; an
+//! abort for another reason proceeds. For aborts that bypass this allocator (the C library, for thread destructors) a test
+//! decides: if not even [`LITTLE`] can be mapped, or any thread ran short of memory a moment ago, the cause was memory.
+//! (Threads that end in between release what the aborting one lacked.)
 
 use std::cell::Cell;
 use std::io;

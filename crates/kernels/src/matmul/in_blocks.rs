@@ -1,4 +1,4 @@
-//! Matmuls whose right input is made block by block, as quantized weights are: it never lies in memory as a whole.
+//! Matmuls whose right input is produced block by block, such as dequantized weights: it is never in memory as a whole.
 
 use super::{Compute, Mat, Plus, check};
 use crate::lanes::Buffer;

@@ -1,4 +1,4 @@
-//! Products that are symmetric, as Gram matrices are: what lies right of the diagonal is computed, the rest is copied.
+//! Symmetric matmuls, such as Gram matrices: the part right of the diagonal is computed, the rest is copied.
 
 use super::{Accumulation, Compute, Destination, Mat, matmul_into};
 

@@ -1,4 +1,4 @@
-//! Orthonormal bases, their vectors as rows: found of a Gram matrix, and turned as it changes.
+//! Orthonormal bases, stored as row vectors: computed from a Gram matrix, and updated as it changes.
 
 use super::product;
 use crate::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul};

@@ -1,8 +1,8 @@
-//! Continues prompts token by token, with keys and values of earlier tokens kept: one text, or several at once, of which
-//! each comes out as it would alone.
+//! Generates continuations of prompts token by token with a KV cache: of one text, or of several at once, with the same
+//! results as alone.
 //!
-//! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is read again from the
-//! first position, and generation goes on from there.
+//! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is prefilled again from
+//! the first position, and generation continues from there.
 
 use super::Model;
 use super::decoding::Extent;

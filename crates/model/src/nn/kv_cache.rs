@@ -1,5 +1,5 @@
-//! Keys and values of what was read of a text, kept so that each token is computed once; and of several texts of different
-//! lengths side by side, with the pieces of them that a pass reads.
+//! The KV cache of a text, so that each token is computed once; and of several texts of different lengths side by side, with
+//! the pieces that the current pass appends.
 
 use crate::kernels::attention::{Heads, Piece};
 

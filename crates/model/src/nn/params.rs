@@ -1,4 +1,4 @@
-//! All weights of a model in one flat tensor, the gradients of those that train in another: norms, clipping and optimizers
+//! All weights of a model in one flat tensor, the gradients of the trainable ones in another: norms, clipping and optimizers
 //! are one pass each.
 
 use super::role::{AdapterRole, Role};

@@ -1,4 +1,4 @@
-//! What every update rule has to do, and a small model to do it on.
+//! Properties of every update rule, and a small model to test them on.
 
 use super::*;
 use crate::nn::{Model, ModelConfig};

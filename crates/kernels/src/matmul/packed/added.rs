@@ -1,4 +1,4 @@
-//! What of low rank joins a tile's sums: its place, and how vectors of it are computed.
+//! The low-rank term that is added to a tile: its block, and how vectors of it are computed.
 
 use super::instructions::Instructions;
 use super::pack::Source;

@@ -1,4 +1,4 @@
-//! An adapter in PEFT's form, of PEFT or of this program: put beside the weights of a model, or added to them.
+//! An adapter in PEFT's format, written by PEFT or by this program: attached to a model's weights, or merged into them.
 
 use super::super::safetensors::TensorFile;
 use super::super::{HfError, read_config};

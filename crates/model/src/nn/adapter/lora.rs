@@ -1,4 +1,4 @@
-//! LoRA: the change of a frozen matrix is a product of two thin ones. rsLoRA, DoRA and LoRA+ are options of it.
+//! LoRA: the update of a frozen matrix is the product of two low-rank matrices. rsLoRA, DoRA and LoRA+ are options of it.
 
 use super::{Adapter, ByPattern};
 use crate::base::registry::Entry;

@@ -1,5 +1,5 @@
 //! Low-rank adapters: small trainable matrices beside frozen ones. An adapter is part of the linear layer that it adapts;
-//! `layout` says where its factors lie, `fused/linear` and `composite` compute it.
+//! `layout` assigns its factors' positions, `fused/linear` and `composite` compute it.
 
 mod lora;
 mod patterns;

@@ -1,5 +1,5 @@
-//! The way back: nodes from last to first, segment by segment. A node first gives back its own output, which nobody reads
-//! any more, so that its gradient can live there.
+//! The backward pass: nodes from last to first, segment by segment. A node first releases its own output, which is not read
+//! any more, so that its gradient can use the buffer.
 
 use super::head::{HeadGradient, HeadPass};
 use super::{Node, Output, Pass, Plan};

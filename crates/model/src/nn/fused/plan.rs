@@ -1,4 +1,4 @@
-//! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
+//! The inputs of a pass besides its tokens: the model's config, its weights and tables, and the compute settings.
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
 use crate::kernels::low_rank;

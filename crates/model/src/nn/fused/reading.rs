@@ -1,5 +1,5 @@
-//! The forward pass over the next pieces of several texts at once, whose keys and values are kept: one matmul per matrix
-//! for all of them, and attention by text.
+//! The incremental forward pass over the next pieces of several texts at once, with a KV cache: one matmul per matrix for all
+//! of them, and attention per text.
 
 use super::{Pass, Plan, head};
 use crate::kernels::attention;

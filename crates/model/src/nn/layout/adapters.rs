@@ -1,4 +1,4 @@
-//! Where the factors of adapters lie: behind the base model, those of layers with the same input side by side.
+//! Positions of adapter factors: after the base model, those of layers with the same input adjacent.
 
 use super::build::Builder;
 use super::{BlockSpans, LinearSpans, MlpSpans, Span};

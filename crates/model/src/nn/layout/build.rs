@@ -1,4 +1,4 @@
-//! Names parameters and lays them one behind another.
+//! Names parameters and assigns their offsets, one after another.
 
 use super::{
     BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, Naming, NormSpans,

@@ -1,6 +1,6 @@
-//! Which parameters a model has, in which order they lie in the flat buffers, and what they are called.
+//! Which parameters a model has, their order in the flat buffers, and their names.
 //!
-//! Parts that one matmul can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
+//! Parts that one matmul can serve are adjacent: q, k, v of a block, and gate and up of a gated one.
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};

@@ -1,5 +1,5 @@
-//! Adapters and frozen weights: what trains has the gradient it would have if all did, what is frozen has none and does not
-//! move, and every option of a model goes with them.
+//! Adapters and frozen weights: trainable parameters have the gradient that they would have if all were trained, frozen ones
+//! have none and do not change, and every option of a model works with both.
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
 use super::*;

@@ -1,4 +1,4 @@
-//! A model with adapters: frozen weights, and small matrices beside them that train.
+//! A model with adapters: frozen weights, and small trainable matrices beside them.
 
 use super::Model;
 use crate::base::digest::hex;

@@ -1,5 +1,5 @@
-//! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back. Here is what a
-//! model holds; `run` is what it does, `accumulate` a micro-step of it in one go, `check` what it refuses.
+//! The decoder as methods and the engine use it: token batches in, log-probabilities out, gradients back. Here is the state
+//! of a model; `run` has its passes, `accumulate` a whole micro-step, `check` the inputs that it rejects.
 
 mod accumulate;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Forward, backward, evaluation and reading, through either backend.
+//! Forward, backward, evaluation and incremental forward, on either backend.
 
 use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::{flat, logprob, threads};
