@@ -1,4 +1,4 @@
-//! What every part of a run works on: its spec, its data, its state, and the port to the world. What only one part needs
+//! Shared by every part of a run: its spec, its data, its state, and the port to the world. State that only one part needs
 //! (checkpoints, batches, the step log) belongs to that part.
 
 use super::broken::{self, NonFinite};

@@ -1,4 +1,4 @@
-//! The engine's only backend: events go out, commands and the stop flag come in.
+//! The engine's only interface to the outside: events go out, commands and the stop flag come in.
 
 use super::rules::Rules;
 use super::telemetry::Telemetry;

@@ -1,5 +1,5 @@
-//! What a model has memorized of a set of texts: each text's log-likelihood against zlib, its least likely tokens, and what
-//! another text of the set adds before it.
+//! How much of a set of texts a model has memorized: each text's log-likelihood against its zlib size, its least likely
+//! tokens, and the effect of another text of the set in the context.
 
 use super::perplexity::token_logps;
 use crate::base::rng::{Rng, Stream};

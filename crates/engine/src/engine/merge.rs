@@ -1,4 +1,4 @@
-//! Adapters added to the weights that they were trained on: checked before, and asked afterwards whether both say the same.
+//! Merges adapters into the weights that they were trained on: checks before, and compares outputs afterwards.
 
 use super::export::{self, ExportError, Options, Source, Written};
 use crate::base::child::Child;

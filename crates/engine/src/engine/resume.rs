@@ -1,4 +1,4 @@
-//! A resume: the checkpoint that a run goes on from, and what is told of it where it goes on otherwise than it stopped.
+//! A resume: the checkpoint to continue from, and warnings about differences from the state at the stop.
 
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Found, Store};

@@ -1,6 +1,6 @@
-//! The rules of the diagnosis room beside the engine. What a resumed run has logged before is read on a thread of its own:
-//! a log of a gigabyte keeps no first step waiting. Until it is read, new events wait in order, so that the rules see the
-//! run's whole history as it happened.
+//! The rules of `diagnosis` beside the engine. The log of a resumed run is read on its own thread: a gigabyte of it does not
+//! delay the first step. Until it is read, new events are queued in order, so that the rules see the run's whole history as
+//! it happened.
 
 use crate::diagnosis::Watch;
 use crate::run::log::Tail;

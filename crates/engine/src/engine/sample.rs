@@ -1,4 +1,4 @@
-//! Text for the eye: a continuation of the prompt by the weights as they are.
+//! Sample texts: continuations of the prompt by the current weights.
 
 use super::context::RunContext;
 use super::roles::Models;

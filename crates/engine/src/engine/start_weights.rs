@@ -1,5 +1,5 @@
-//! The models of a run before its first step: their shape, their arithmetic, and the weights that they begin with, drawn or
-//! those of another model.
+//! The models of a run before its first step: their shape, their precision, and their initial weights, random or those of
+//! another model.
 
 use super::EngineError;
 use super::checkpoint::manifest::{Fault, Manifest};

@@ -1,4 +1,4 @@
-//! What training is: weights, moments and counters. Everything that the next step depends on is here or in the spec; the
+//! The state of training: weights, moments and counters. Everything that the next step depends on is here or in the spec;
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;

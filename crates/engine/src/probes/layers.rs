@@ -1,4 +1,4 @@
-//! Gradient norm and size of the update, block by block: both fall out of the optimizer's pass.
+//! Gradient norm and update size per block: both are by-products of the optimizer's pass.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};

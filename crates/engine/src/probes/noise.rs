@@ -1,4 +1,4 @@
-//! Signal and noise of the gradient, from the gradients of the step's micro-batches.
+//! Gradient signal and noise, from the gradients of the step's micro-batches.
 
 use super::sample::Sample;
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};

@@ -1,4 +1,4 @@
-//! Whether batches come in the order of the data: text that is sorted makes the loss follow its subjects.
+//! Whether batches follow the order of the data: sorted text makes the loss follow its topics.
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;

@@ -1,5 +1,4 @@
-//! A model out of this program: one file a format, one line in [`FORMATS`]. What is written stands beside its final name
-//! until it is whole.
+//! Exports models: one file per format, one line in [`FORMATS`]. Output has a temporary name until it is complete.
 
 mod adapter;
 mod adapter_source;

@@ -1,4 +1,4 @@
-//! A model with its tokenizer and its template, out of a checkpoint folder, a Hugging Face folder or a GGUF file.
+//! A loaded model with its tokenizer and its template, from a checkpoint folder, a Hugging Face folder or a GGUF file.
 
 use super::adapters::Adapters;
 use super::opening;

@@ -1,5 +1,5 @@
-//! Inference is an engine too: it holds one model and answers `Generate` with `Token` events, one prompt after the other.
-//! Where lines come from and go to is the link's business.
+//! Inference is an engine too: it holds one model and answers `Generate` with `Token` events, one prompt at a time. The
+//! transport of its lines is up to the link.
 
 mod adapters;
 mod held;

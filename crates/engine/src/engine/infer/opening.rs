@@ -1,4 +1,4 @@
-//! What a model's files say besides its weights: how conversations become text, and which tokens end one.
+//! What a model's files define besides its weights: the chat template, and the tokens that end a text.
 
 use crate::base::child::Child;
 use crate::base::text::one_line;

@@ -1,4 +1,4 @@
-//! No passage of the validation split stands in the training split: otherwise validation measures memory.
+//! No passage of the validation split occurs in the training split: otherwise validation measures memorization.
 
 use super::{Check, Finding, Subject};
 use crate::base::ssh::quoted;

@@ -1,4 +1,4 @@
-//! Each target is the token after its input. Off by one either way still trains, and learns nothing of use.
+//! Each target is the token after its input. A model with targets off by one still trains, but learns nothing useful.
 
 use super::{Check, Finding, Subject};
 use crate::base::text::one_line;

@@ -1,4 +1,4 @@
-//! Evaluation tasks put to the weights on the ranks: texts are scored in whole rows there, answers are written there.
+//! Evaluation tasks with the weights on the ranks, which score whole rows of text and generate answers.
 
 use super::{Remote, Who};
 

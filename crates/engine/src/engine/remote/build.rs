@@ -1,4 +1,4 @@
-//! What ranks build: the model's shape, its parameters' places in the flat buffers, and the update rule.
+//! The request that builds the model on ranks: its shape, its parameters' offsets in the flat buffers, and the update rule.
 
 use crate::nn::{ActivationCheckpointing, Model};
 use crate::optim::by_decay;

@@ -1,5 +1,5 @@
-//! Batches of the model's own answers: prompts are drawn, answered by the weights that will learn from them, scored, and
-//! laid out with their advantages. A step's answers are a function of (weights, seed, step), so a resume writes the same ones.
+//! Batches of the model's own completions: prompts are drawn, completed by the current weights, scored, and laid out with
+//! their advantages. A step's completions are a function of (weights, seed, step), so a resume reproduces them.
 
 mod evaluate;
 pub(super) mod in_use;

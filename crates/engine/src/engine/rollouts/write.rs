@@ -1,4 +1,4 @@
-//! Answers to prompts, written side by side: those of a prompt share the keys and values of it.
+//! Generates completions in batches: those of one prompt share its keys and values.
 
 use crate::base::sampling::Sampling;
 use crate::data::{Batch, Dataset, Origin};

@@ -1,4 +1,4 @@
-//! Runs whose weights are frozen under adapters, and other update rules: what is saved, what is read, and to the bit.
+//! Runs with weights frozen under adapters, and other update rules: saved and restored bit by bit.
 
 use super::*;
 use crate::base::sampling::Sampling;

@@ -1,4 +1,4 @@
-//! The order of things in an undisturbed run.
+//! The order of events in an undisturbed run.
 
 use super::*;
 use crate::diagnosis::VERDICT;

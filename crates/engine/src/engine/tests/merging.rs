@@ -1,4 +1,4 @@
-//! Adapters that are merged into the weights under them.
+//! Adapters merged into the weights that they were trained on.
 
 use super::adapters::{adapted, base, packed, weights, words_of};
 use super::*;

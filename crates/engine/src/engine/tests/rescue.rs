@@ -1,4 +1,4 @@
-//! Spikes and values that are non-finite, answered without a hand.
+//! Spikes and non-finite values, handled automatically.
 
 use super::*;
 use crate::run::RunState;

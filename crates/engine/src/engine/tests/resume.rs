@@ -1,4 +1,4 @@
-//! Continuing: to the bit, from whatever is whole.
+//! Resuming: bit-exact, from whatever is intact.
 
 use super::*;
 

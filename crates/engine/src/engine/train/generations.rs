@@ -1,5 +1,5 @@
-//! When ranks of PyTorch are lost: another generation from the newest checkpoint, after a pause, unless the cause will be the same
-//! again or nothing is gained.
+//! When PyTorch ranks are lost: a new generation from the newest checkpoint, after a pause, unless the cause would recur or
+//! there is no progress.
 
 use super::Trainer;
 use crate::base::human;

@@ -1,5 +1,5 @@
-//! A rescue: back to a checkpoint from before the spike, on with a lower learning rate and without the batches. All of it
-//! is saved at once, so that a resume takes the same course, to the bit.
+//! A rescue: back to a checkpoint before the spike, then on with a lower learning rate and without the batches. All of it is
+//! saved at once, so that a resume is bit-exact.
 
 use super::Trainer;
 use crate::base::human;
