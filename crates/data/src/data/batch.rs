@@ -1,5 +1,5 @@
-//! Rows of tokens as a model trains on them: what follows what, which targets count, where documents begin, and which
-//! sequence belongs to which example. How rows come about is the dataset's matter.
+//! Batches as a model trains on them: inputs and targets, the loss mask, document boundaries, and which sequence belongs to
+//! which example. How rows are assembled is up to the dataset.
 
 use super::Unit;
 

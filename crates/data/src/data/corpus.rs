@@ -1,5 +1,5 @@
-//! One plain text in memory, cut in two by characters, and windows drawn from both splits: nanoGPT's way, to the bit. Every
-//! batch is a function of its arguments alone: a resumed run needs no saved position, and evaluation cannot disturb
+//! One plain text in memory, split in two by characters, and windows drawn from both splits, identical to nanoGPT's. Every
+//! batch is a function of its arguments alone: a resumed run needs no saved position, and evaluation does not affect
 //! training.
 
 use super::permute::Permutation;

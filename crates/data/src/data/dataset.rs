@@ -1,6 +1,6 @@
-//! Training data, ready: a tokenizer, two splits, and batches of them by number. Every batch is a function of its arguments
-//! alone: a resumed run needs no saved position, and evaluation cannot disturb training. Where text and documents come
-//! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
+//! Training data, ready for use: a tokenizer, two splits, and batches of them by index. Every batch is a function of its
+//! arguments alone: a resumed run needs no saved position, and evaluation does not affect training. Reading text and
+//! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
 use super::chat::CutMark;

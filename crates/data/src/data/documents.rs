@@ -1,5 +1,5 @@
-//! Documents of one or several sources as batches: which source a row comes from, which of its documents stand in it, and
-//! the row itself. Every batch is a function of the seed and its number.
+//! Documents of one or several sources as batches: which source a row comes from, which of its documents are in it, and the
+//! row itself. Every batch is a function of the seed and its index.
 
 use super::mix::{Mixture, Wanted};
 use super::pack::packed::{Draw, Packed};

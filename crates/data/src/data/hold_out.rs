@@ -1,4 +1,4 @@
-//! Which documents are held out for validation: the same ones at every start, whatever the run's seed.
+//! Which documents are held out for validation: the same ones at every start, independent of the run's seed.
 
 use super::Unit;
 use super::store::Store;

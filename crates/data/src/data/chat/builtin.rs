@@ -1,5 +1,5 @@
-//! The templates inside the binary, by the names that `data.template` takes. Their texts are files of
-//! `assets/templates`; this table holds what a text cannot say.
+//! The built-in templates, by the names that `data.template` accepts. Their texts are files of `assets/templates`; this table
+//! has the facts that are not in the text.
 
 use super::Template;
 use crate::data::DataError;

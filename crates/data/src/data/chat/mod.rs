@@ -1,5 +1,5 @@
-//! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. How text
-//! becomes tokens and which of them are supervised is [`super::render`]'s matter.
+//! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. Tokenization and
+//! the loss mask are in [`super::render`].
 
 mod bounded;
 mod builtin;

@@ -1,5 +1,5 @@
-//! Which format rows have, detected by their columns and what those hold. Nothing is guessed silently: what matched is
-//! said, what else could match is said, and when two fit equally well the user decides.
+//! Detects the format of rows by their columns and values. Nothing is guessed silently: the match and its alternatives are
+//! reported, and when two fit equally well the user decides.
 
 use super::columns::nearest;
 use super::row::{Row, column_names};

@@ -1,4 +1,4 @@
-//! Rows in the shapes that public data sets have, each detected by its columns and read.
+//! Rows in the formats of public data sets, each detected by its columns and read.
 
 use super::*;
 use crate::data::{Message, Place, Turns, Unit};

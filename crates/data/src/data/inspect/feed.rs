@@ -1,4 +1,4 @@
-//! Rows on their way in: read from sources, their format found once for each source, plain text cut into paragraphs.
+//! Rows for an inspection: read from sources, the format detected once for each source, plain text split into paragraphs.
 
 use super::paragraphs::{Cut, Paragraphs};
 use crate::data::formats::{self, Columns, Detection, FormatId, detect};

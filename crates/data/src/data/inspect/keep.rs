@@ -1,4 +1,4 @@
-//! Rows kept for browsing: all of a small set; of a large one its beginning and rows with findings, within a budget.
+//! Rows kept for browsing: all of a small set; of a large one its beginning and the rows with findings, within a budget.
 
 use super::{Faults, Row};
 use crate::data::{Example, Place, RowFault};

@@ -1,4 +1,4 @@
-//! Documents cut to the length of a row, and the account of what that cost.
+//! Documents split or truncated to the row length, and a count of what was lost.
 
 use super::TooLong;
 use crate::base::human::grouped;

@@ -1,6 +1,5 @@
-//! How many bytes of text stand behind a prediction of the validation split: what turns a loss in nats per token into bits
-//! per byte, which compares between tokenizers. A document's first token is given, not predicted: its bytes are left out
-//! as its loss is.
+//! Bytes of text per prediction of the validation split: converts a loss in nats per token to bits per byte, which is
+//! comparable between tokenizers. A document's first token is given, not predicted: neither its bytes nor its loss count.
 
 use crate::data::Tokenizer;
 use crate::data::documents::Portion;

@@ -1,5 +1,5 @@
-//! From a spec to data that can be trained on: sources are opened, rows rendered and tokenized into stores (from the cache
-//! where they lie there), split, and laid out.
+//! From a spec to training data: sources are opened, rows rendered and tokenized into stores (from the cache if they are in
+//! it), split, and laid out.
 
 mod bytes;
 mod emptied;

@@ -1,4 +1,4 @@
-//! One source after the other into a store: from the cache, or made.
+//! Tokenizes one source after the other into a store, or takes it from the cache.
 
 use super::emptied::counted;
 use super::fitted::{fitted, told};

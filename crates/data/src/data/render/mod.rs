@@ -1,9 +1,9 @@
-//! From an example to the tokens that a model sees, and which of them it learns. How turns become text is a chat
-//! template's matter ([`super::chat`]); how documents share a batch is packing's.
+//! From an example to the tokens that a model sees, with the loss mask. Turning turns into text is up to chat templates
+//! ([`super::chat`]); sharing batches between documents is up to packing.
 //!
-//! Three ways to find what the assistant wrote, in this order: the template's own `generation` blocks; those of a built-in
-//! template that prints the same text for the same row; or the growth of the text from turn to turn, which needs a
-//! template that never rewrites what it printed before. A template that does so is refused, not guessed at.
+//! There are three ways to find the assistant's spans, in this order: the template's own `generation` blocks; those of a
+//! built-in template that renders the same text for the row; or the growth of the text from turn to turn, which needs a
+//! template that never changes what it rendered before. A template that does is rejected, not guessed at.
 
 mod mask;
 mod post_training;

@@ -1,5 +1,4 @@
-//! Rows that hold more than one document, or a question without an answer: what preference methods and reinforcement
-//! learning take.
+//! Rows with more than one document, or a prompt without an answer: for preference methods and reinforcement learning.
 
 use super::{Renderer, TrainOn, turns};
 use crate::data::chat::GenerationPrompt;

@@ -1,4 +1,4 @@
-//! Documents as TRL's trainer would make them (`tests/oracle/masks_oracle.py`), and what is refused.
+//! Documents compared with those of TRL's trainer (`tests/oracle/masks_oracle.py`), and what is rejected.
 
 use super::*;
 use crate::data::Unit;

@@ -1,4 +1,4 @@
-//! What stopped a reader in the middle of a file: a bad row, after which reading can go on, or a broken file.
+//! Why a reader stopped in the middle of a file: a bad row, after which reading can continue, or a damaged file.
 
 use crate::data::{Place, RowFault};
 use std::io;

@@ -1,4 +1,4 @@
-//! UTF-16 and UTF-32, by their marks or by where their NUL bytes stand: text of other programs that needs another `iconv` each.
+//! UTF-16 and UTF-32, detected by their byte-order marks or the positions of NUL bytes, with the `iconv` command for each.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! From rows to shards: rows are read in order, tokenized on all threads and written in the order in which they came.
+//! From rows to shards: rows are read in order, tokenized on all threads and written in the original order.
 
 use super::shard::{Draft, Shard, Tally};
 use super::{Entry, Feeding, Store};

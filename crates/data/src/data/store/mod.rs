@@ -1,5 +1,5 @@
-//! Tokenized documents, in memory or mapped from the cache: a sequence of shards read as one. How documents become rows of
-//! a batch is `pack`'s matter, where shards come from `build`'s and `cache`'s.
+//! Tokenized documents, in memory or mapped from the cache: a sequence of shards read as one. Forming rows of a batch is in
+//! `pack`, creating shards in `build` and `cache`.
 
 mod build;
 mod cache;

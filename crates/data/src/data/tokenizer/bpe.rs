@@ -1,5 +1,4 @@
-//! Byte-level byte-pair encoding, trained on text.
-//! A short text may not have enough pairs: the vocabulary is smaller then.
+//! Byte-level byte-pair encoding, trained on text. A short text may not have enough pairs; the vocabulary is then smaller.
 
 use super::patterns::Split;
 use super::training::{ChatMarkers, check_size, error, specials, train};

@@ -1,4 +1,4 @@
-//! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
+//! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever its origin.
 
 use super::char::Alphabet;
 use super::library::{self, Library, fault};

@@ -1,4 +1,4 @@
-//! The tokenizers library at work: what it may be given at once, in parallel, and what goes around it.
+//! Calls to the tokenizers library: how much it is given at once, in parallel, and the text around it.
 
 use super::decoders;
 use super::pipeline::{Cut, Pipeline};

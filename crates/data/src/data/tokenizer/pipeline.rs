@@ -1,5 +1,5 @@
-//! What a tokenizer.json does before its model sees a word, as far as it matters for cutting texts into pieces that can be
-//! encoded in parallel with the ids of the whole, and for the fast path.
+//! The preprocessing of a tokenizer.json (normalizer, pre-tokenizer), as far as it matters for splitting texts into pieces
+//! that can be encoded in parallel with the ids of the whole, and for the fast path.
 
 use super::patterns::{LINES, Rule, rule_of_regex};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! ASCII text cut into words by hand: the same cuts as the regular expressions of GPT-2, Llama 3 and Qwen 2 make, at a
-//! fraction of the time. Text beyond ASCII is the library's.
+//! Splits ASCII text into words with hand-written code: the same splits as the regular expressions of GPT-2, Llama 3 and Qwen
+//! 2, in a fraction of the time. Text beyond ASCII goes to the library.
 
 use super::patterns::Rule;
 

@@ -1,5 +1,5 @@
-//! Texts that end an answer, looked for in its tokens while they are drawn. Where text is shown as it comes, nothing of a stop
-//! text may be shown: that is the chat's matter.
+//! Detects stop strings in an answer's tokens while they are sampled. Where text is streamed, no part of a stop string may be
+//! shown: that is up to the chat.
 
 use super::Tokenizer;
 use std::ops::ControlFlow;

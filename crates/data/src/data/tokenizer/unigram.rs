@@ -1,4 +1,4 @@
-//! Unigram: a vocabulary with probabilities, cut down from a large one; a text gets its most probable tokens.
+//! Unigram: a vocabulary with probabilities, pruned from a large one; a text gets its most probable segmentation.
 
 use super::patterns::LINES;
 use super::training::{ChatMarkers, check_size, error, specials, train};

@@ -1,4 +1,4 @@
-//! Answers whose end is not supervised: a model trained on them never stops.
+//! Answers whose end token is not supervised: a model trained on them never stops.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::data::Content;

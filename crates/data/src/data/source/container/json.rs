@@ -1,5 +1,5 @@
-//! A file of JSON: an array of rows, rows behind each other (with or without line ends), or one object around an array.
-//! It is cut into rows while it is read: a file may be larger than memory, a row may not.
+//! A JSON file: an array of rows, concatenated rows (with or without line ends), or one object that contains an array. It is
+//! split into rows while it is read: a file may be larger than memory, a row may not.
 
 use super::{Container, Stream};
 use crate::data::source::fault::Trouble;

@@ -1,4 +1,4 @@
-//! The parts of a tokenizer.json, put together: what is common to files of different origin.
+//! Assembles a tokenizer.json from parts: shared by files of different origin.
 
 use crate::data::tokenizer::marks::{Added, Marks};
 use crate::data::tokenizer::patterns::Pattern;

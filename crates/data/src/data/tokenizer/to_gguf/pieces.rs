@@ -1,6 +1,6 @@
-//! SentencePiece's BPE with bytes (Llama 2, Mistral, Gemma, Phi-3), llama.cpp's `llama`. It knows scores of tokens instead of
-//! merges: any two neighbours may become a token, the best token first. That is the same where the merges are all ways to make
-//! each token of two others and stand in the tokens' order, as they do where they came from scores.
+//! SentencePiece's BPE with byte fallback (Llama 2, Mistral, Gemma, Phi-3), llama.cpp's `llama`. It uses scores of tokens
+//! instead of merges: any two neighbours may become a token, the best token first. The two are equivalent if the merges
+//! contain every split of each token into two others, in the order of the tokens, as they do if they came from scores.
 
 use super::{BYTE, NORMAL, Words, merges};
 use crate::data::tokenizer::Tokenizer;
