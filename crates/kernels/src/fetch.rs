@@ -12,7 +12,7 @@ pub const ROWS_AHEAD: usize = 8;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Fetches what lies 4 KiB behind `run`, for reading: called for each run of an array in turn.
+/// Fetches what lies 4 KiB after `run`, for reading: called for each run of an array in turn.
 #[inline(always)]
 pub fn ahead<T>(run: &[T]) {
     at(run.as_ptr().wrapping_byte_add(AHEAD), run.len());

@@ -265,7 +265,7 @@ impl Matrix {
     }
 
     /// Eigenvectors of the first gradient's Gram matrices, largest first. Those of the shorter side are found; the longer side's
-    /// are what the gradient makes of them, and anything orthogonal behind.
+    /// are what the gradient makes of them, and anything orthogonal after.
     fn first_bases(self, grad: &[f32], gram: &[f32], basis: &mut [f32]) {
         let [m, n] = self.lengths;
         let (left_gram, right_gram) = self.halves(gram);

@@ -96,7 +96,7 @@ impl Batch {
         self.whole.unwrap_or_else(|| self.supervised())
     }
 
-    /// Examples that the batch tells apart: pairs, judged answers or prompts, and 0 where an example is one text.
+    /// Examples that the batch distinguishes: pairs, judged answers or prompts, and 0 where an example is one text.
     pub fn groups(&self) -> usize {
         match self.unit {
             Unit::Text => 0,

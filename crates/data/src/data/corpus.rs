@@ -125,7 +125,7 @@ impl Corpus {
         self.val_windows_at((first..end).map(|w| w * self.seq_len).collect())
     }
 
-    /// Mean bytes of UTF-8 behind one validation token.
+    /// Mean UTF-8 bytes per validation token.
     pub fn val_bytes_per_token(&self) -> f64 {
         self.val_bytes as f64 / self.val.len() as f64
     }

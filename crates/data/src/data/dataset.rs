@@ -25,7 +25,7 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
-    /// What the chat template writes behind an answer, where there is one.
+    /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
     /// There is a chat template, and it writes none of the training rows: they are texts.
     pub unused_template: bool,
@@ -94,7 +94,7 @@ impl Dataset {
         matches!(self.splits, Splits::Corpus(_))
     }
 
-    /// What the chat template writes behind an answer to a prompt of these data; none where the prompt is plain text.
+    /// What the chat template writes after an answer to a prompt of these data; none where the prompt is plain text.
     pub fn behind_answer(&self, origin: Option<Origin>) -> Option<&str> {
         let (origin, Splits::Documents(documents)) = (origin?, &self.splits) else {
             return None;
@@ -318,7 +318,7 @@ impl Dataset {
         })
     }
 
-    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
+    /// Mean UTF-8 bytes per validation token; `None` if only a part of the text is supervised.
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {
             Splits::Corpus(corpus) => Some(corpus.val_bytes_per_token()),

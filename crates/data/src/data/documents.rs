@@ -204,7 +204,7 @@ pub(crate) struct Documents {
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
     pub how: Layouting,
-    /// Mean bytes of text behind a prediction of the validation split, where all tokens are supervised.
+    /// Mean bytes of text per prediction of the validation split, if all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
 

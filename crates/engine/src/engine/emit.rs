@@ -177,7 +177,7 @@ impl<'a> Port<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// True when long work such as an evaluation should be broken off: a stop waits behind it. Other commands keep
+    /// True when long work such as an evaluation should be broken off: a stop is waiting. Other commands keep
     /// waiting for their turn.
     pub fn stop_is_waiting(&mut self) -> bool {
         self.emit_telemetry();

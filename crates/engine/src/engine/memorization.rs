@@ -35,7 +35,7 @@ const SHORT: usize = 500;
 /// What zlib packs to less than this share says nothing.
 const TRIVIAL: f64 = 0.15;
 
-/// Reads each text alone and behind another one. Texts are cut to half of the model's context, so that there is room; of the
+/// Reads each text alone and after another one. Texts are cut to half of the model's context, so that there is room; of the
 /// other one the end is taken.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ mod tests {
             .0
             .loss;
         }
-        // The first of 15 tokens to be guessed stands behind one alone.
+        // The first of 15 tokens to be guessed stands after one alone.
         assert!(loss < 0.25, "{loss}");
         let (known, unknown) = (
             measure(&mut model, &seen, 7).unwrap(),

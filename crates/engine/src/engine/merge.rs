@@ -421,7 +421,7 @@ fn merged_before(base: &Path, digests: &[Digests]) -> Result<Option<Before>, Mer
     }))
 }
 
-/// [`merged_before`] of adapters in folders; what cannot be read is told where it is opened.
+/// [`merged_before`] of adapters in folders; unreadable files are reported where they are opened.
 pub(super) fn holds_already(base: &Path, folders: &[PathBuf]) -> Option<Before> {
     let found = folders.iter().map(|folder| Peft::find(folder));
     let stage: Stage = found

@@ -104,7 +104,7 @@ impl<'a> Revisit<'a> {
         Ok(rows)
     }
 
-    /// Rows of the validation split from row number `first` on, as many as a micro-batch has; none behind its end.
+    /// Rows of the validation split from row number `first` on, as many as a micro-batch has; none after its end.
     ///
     /// # Errors
     /// A batch that the weights refuse.

@@ -86,7 +86,7 @@ fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer, spec: &RunSpec)
     )
 }
 
-/// The names of the first tokens behind those that have rows.
+/// The names of the first tokens after those that have rows.
 fn new_tokens(rows: usize, tokenizer: &Tokenizer) -> String {
     const SHOWN: usize = 3;
     let all = tokenizer.vocab_size();

@@ -53,7 +53,7 @@ struct Layers {
     of: Vec<(Option<u32>, bool)>,
     /// Squares of gradient, update and weight of each block.
     squares: Vec<[f64; 3]>,
-    /// Whether the optimizer has told of an update: blocks without one then stand still.
+    /// Whether the optimizer has reported an update: then blocks without one did not change.
     seen: bool,
 }
 

@@ -81,7 +81,7 @@ fn seconds() -> i64 {
 pub struct Words(u64);
 
 impl Words {
-    /// Registers `speech`, which is told the bytes that were not to be had. The newest is called first. It runs on a thread
+    /// Registers `speech`, which gets the number of bytes that could not be allocated. The newest is called first. It runs on a thread
     /// of its own while others may be held in the middle of anything: it must not wait for them.
     pub fn new(speech: impl FnMut(usize) + Send + 'static) -> Words {
         let mut said = said();
@@ -93,7 +93,7 @@ impl Words {
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // Dropped behind the lock: a speech may own what locks again.
+        // Dropped after the lock is released: a speech may own something that locks again.
         let gone: Vec<_> = {
             let mut said = said();
             let (gone, kept) = said.drain(..).partition(|(id, _)| *id == self.0);
@@ -228,7 +228,7 @@ extern "C" fn aborting(_: libc::c_int) {
     if SPEAKER.get() {
         exit_now()
     }
-    // The first failure is the one that is told.
+    // The first failure is the one that is reported.
     let _ = FATAL.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed);
     let byte = 1u8;
     loop {

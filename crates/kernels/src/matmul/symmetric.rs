@@ -2,7 +2,7 @@
 
 use super::{Accumulation, Compute, Destination, Mat, matmul_into};
 
-/// Columns computed at once. Of `n` columns (n + STRIP) / 2n of the product is computed.
+/// Columns computed at once. Of `n` columns (n + STRIP) / 2n of the matmul is computed.
 const STRIP: usize = 128;
 /// Side of the squares that are transposed at once: both lie in the first cache.
 const SQUARE: usize = 32;

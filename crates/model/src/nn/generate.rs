@@ -270,7 +270,7 @@ fn go_on(
 }
 
 /// The row of the logits that each text goes by: its own or, where it shares a prompt, that of the text that was read, whose keys
-/// and values it gets. Those that share one stand behind it, until each has a token of its own.
+/// and values it gets. Those that share one stand after it, until each has a token of its own.
 fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Option<usize>> {
     let mut rows = vec![None; texts.len()];
     for (row, &read) in running.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Site {
     /// What a block hands on: the residual stream, (rows, D).
     Block,
-    /// What goes into the second product of a feed-forward block: activations, times the gate where there is one,
+    /// The input of the second matmul of a feed-forward block: activations, times the gate where there is one,
     /// (rows, d_ff). Not in blocks of experts.
     FeedForward,
 }

@@ -146,7 +146,7 @@ impl Template {
         said.filter(|end| !end.is_empty())
     }
 
-    /// What the template writes behind the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
+    /// What the template writes after the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
     pub fn behind_answer(&self) -> String {
         const ANSWER: &str = "An answer.";
         let turns = [

@@ -236,7 +236,7 @@ fn several(
 ) -> DataError {
     let rows = sample.len();
     let mut found: Vec<&Candidate> = most.iter().chain(rare).collect();
-    // The first of a kind: rows that fit several formats are not told of twice.
+    // The first of a kind: rows that fit several formats are reported once.
     found.sort_by_key(|c| {
         (
             std::cmp::Reverse(c.fitting),

@@ -4,7 +4,7 @@ use super::{Faults, Row};
 use crate::data::{Example, Place, RowFault};
 use std::sync::Arc;
 
-/// The part of the budget that is left for rows with findings behind the beginning.
+/// The part of the budget that is left for rows with findings after the beginning.
 const FOR_FINDINGS: usize = 4;
 
 /// A row kept.

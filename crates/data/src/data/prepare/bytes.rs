@@ -8,7 +8,7 @@ use std::collections::HashSet;
 /// Beyond this many tokens the ratio no longer changes in its first three digits.
 const MOST_TOKENS: usize = 4 << 20;
 
-/// Mean bytes behind a predicted token; `None` where only a part of the tokens is supervised or nothing is predicted.
+/// Mean bytes per predicted token; `None` if only a part of the tokens is supervised or nothing is predicted.
 pub(super) fn per_prediction(val: &[Portion], tokenizer: &Tokenizer) -> Option<f64> {
     if val.iter().any(Portion::masked) {
         return None;

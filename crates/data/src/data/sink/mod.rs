@@ -99,7 +99,7 @@ trait Writer {
     /// The disk, or a row that this container cannot hold ([`io::ErrorKind::InvalidData`]).
     fn row(&mut self, fields: &Map<String, Value>, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What stands behind the last row.
+    /// What stands after the last row.
     fn end(&mut self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }

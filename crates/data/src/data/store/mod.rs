@@ -29,7 +29,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// What tells its tokens from others, whatever files they were made of.
+    /// Identifies its tokens, whatever files they were made from.
     pub fn identity(&self) -> String {
         let shards: Vec<String> = self.shards.iter().map(Shard::identity).collect();
         shards.join(" ")

@@ -62,7 +62,7 @@ impl Pipeline {
         self.added_tokens.iter().map(|token| token.content.as_str())
     }
 
-    /// Where texts may be cut. `lines_end_words`: no token of the vocabulary holds a newline behind anything else, and a
+    /// Where texts may be cut. `lines_end_words`: no token of the vocabulary holds a newline after anything else, and a
     /// newline is never unknown.
     pub fn cut(&self, lines_end_words: bool) -> Cut {
         let across_lines = self.added_tokens.iter().any(|token| {

@@ -92,7 +92,7 @@ fn cl100k(text: &[u8], at: usize, digits: usize) -> usize {
     }
 }
 
-/// Bytes of an English ending behind an apostrophe.
+/// Bytes of an English ending after an apostrophe.
 fn contraction(rest: &[u8], case: impl Fn(u8) -> u8) -> Option<usize> {
     let first = case(*rest.first()?);
     if matches!(first, b's' | b't') {
@@ -106,7 +106,7 @@ fn contraction(rest: &[u8], case: impl Fn(u8) -> u8) -> Option<usize> {
     }
 }
 
-/// `\s+(?!\S)|\s+`: a run of spaces leaves its last one to the word behind it.
+/// `\s+(?!\S)|\s+`: a run of spaces leaves its last one to the word after it.
 fn spaces(text: &[u8], at: usize) -> usize {
     let end = run(text, at, is_space);
     match end {

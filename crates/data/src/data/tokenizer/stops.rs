@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// SentencePiece's decoder drops the space in front of a text: of the last token of all alone it made nothing, and the
-    /// answer went on behind its stop text.
+    /// answer went on after its stop text.
     #[test]
     fn a_stop_text_that_begins_with_a_space_ends_the_answer_at_once() {
         let tokenizer = Tokenizer::from_json(&library("a b")).unwrap();

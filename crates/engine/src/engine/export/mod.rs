@@ -201,7 +201,7 @@ impl Source {
 pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> TokenIds {
     let mut ids = from.token_ids();
     if model.config().is_reward_model() && ids.pad.is_none() {
-        // One that cannot be read is told of where it is copied.
+        // An unreadable one is reported where it is copied.
         let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok();
         ids.pad = tokenizer.as_ref().and_then(padding);
     }

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-/// Prompts that may wait behind the one being answered.
+/// Prompts that may wait after the one being answered.
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;

@@ -81,7 +81,7 @@ pub(super) fn build(
     })
 }
 
-/// What the product of each module's adapter is multiplied by.
+/// The scale of each module's adapter.
 fn scales(spec: &RunSpec, model: &Model) -> serde_json::Map<String, Value> {
     let Some(adapter) = &spec.adapter else {
         return serde_json::Map::new();

@@ -21,7 +21,7 @@ pub struct Texts<'a> {
     /// Texts of one rank.
     share: usize,
     begun: bool,
-    /// (from, to) and what is forgotten: told with the next pieces.
+    /// (from, to) and forgotten texts: sent with the next pieces.
     copies: Vec<(usize, usize)>,
     forgotten: Vec<usize>,
 }

@@ -373,7 +373,7 @@ impl Experience for Rollouts {
         }
         let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
-        // A resume brings them back; where the spec was changed since, answers are written anew.
+        // A resume restores them; if the spec was changed since, completions are generated again.
         let fits = |held: &InUse| {
             let rows = held.batches.iter().map(|batch| batch.batch_size);
             let wanted = self.config().steps * accum;

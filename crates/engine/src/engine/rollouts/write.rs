@@ -45,7 +45,7 @@ impl Asked {
     }
 
     /// So many prompts of an order, from batch number `first` on. The last batch of an epoch may be short, and one that is
-    /// larger than the data always is: the batches behind it fill the rest.
+    /// larger than the data always is: the batches after it fill the rest.
     pub fn drawn(data: &Dataset, seed: u64, first: u64, wanted: usize) -> Vec<Asked> {
         let batches = (first..).map(|number| data.train_batch(seed, number, wanted));
         // Data without prompts, which preparation refuses, would be asked for ever.

@@ -208,7 +208,7 @@ fn adapters_train_on_a_quantized_file_and_resume_to_the_bit() {
     assert_eq!(of(&mut measured.model), beside);
     assert_ne!(merged, beside, "f32 does not round");
     let without = of(&mut base.load().unwrap());
-    // Quantized products round activations to eight bits.
+    // Quantized matmuls round activations to eight bits.
     assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));
 }
 

@@ -103,7 +103,7 @@ impl Trainer<'_, '_> {
         if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
             return match again.kind {
                 LostKind::Stopped => Err(EngineError::Stopped),
-                // A machine that starts anew, a port that somebody else took.
+                // A rebooted machine, a port that is in use.
                 _ => self.begin_again(again),
             };
         }

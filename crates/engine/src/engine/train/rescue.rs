@@ -82,7 +82,7 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
-            // Of an average and the weights behind it, the weights go on.
+            // Of an average and its weights, training continues with the weights.
             state.show_average(false)?;
             state.reset_optimizer(self.cx.spec)?;
         }

@@ -45,7 +45,7 @@ const HARMLESS: [&str; 11] = [
     "qalora_group_size",
     "revision",
 ];
-/// Beginnings that leave the base as it is; all others take their product out of its weights, or round these.
+/// Initializations that leave the base unchanged; all others subtract their low-rank term from its weights, or round these.
 const BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "mica"];
 
 /// The adapter that a description means.

@@ -153,7 +153,7 @@ impl Layers {
             })
         };
         let finders = match patterns.is_empty() {
-            // The first number in a name, behind a name in something.
+            // The first number in a name, after a name in something.
             true => vec![compile(key, "", |_| {
                 r"^.*?\.[^.]*\.(?P<idx>\d+)\.".to_string()
             })?],

@@ -197,7 +197,7 @@ impl Peft {
         Ok(model.grow_vocabulary(rows)?)
     }
 
-    /// What a product of this size is multiplied by.
+    /// The scale of a low-rank term of this size.
     pub(super) fn scale_of(&self, size: RankAlpha) -> f64 {
         self.description.lora.scale_of(size)
     }

@@ -312,7 +312,7 @@ impl Pass {
     }
 }
 
-/// Calls `f` with what a layer adds, and with the product of its adapters where it joins the layer's.
+/// Calls `f` with what a layer adds, and with the low-rank term of its adapters if it is fused into the layer's matmul.
 pub(super) fn joined(
     plan: &Plan,
     (arena, sizes): (&Arena, linear::Sizes),

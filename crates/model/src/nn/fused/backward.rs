@@ -73,7 +73,7 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
-                // The linear layer behind it has gone back through it.
+                // The linear layer after it has gone back through it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
                 Node::Residual {

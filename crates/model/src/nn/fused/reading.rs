@@ -8,7 +8,7 @@ use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
 impl Pass {
-    /// Reads the pieces that `texts` has taken up, `ids` one behind the other, and fills `logits` (pieces, V) with those
+    /// Reads the pieces that `texts` has taken up, `ids` one after the other, and fills `logits` (pieces, V) with those
     /// after the last token of each.
     pub fn next_logits(
         &mut self,

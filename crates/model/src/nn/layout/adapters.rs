@@ -52,7 +52,7 @@ impl AdapterSpans {
         )
     }
 
-    /// Whether their product joins the layer's own.
+    /// Whether their low-rank term is fused into the layer's matmul.
     pub fn joins(&self) -> bool {
         !self.has_magnitudes() && self.parts().all(|part| low_rank::joins(part.rank))
     }

@@ -134,7 +134,7 @@ fn parts_of_a_fused_product_can_have_adapters_of_their_own() {
     }
 }
 
-/// Queries, keys and values are one product here: parts of it may have any ranks and scales.
+/// Queries, keys and values are one matmul here: its parts may have any ranks and scales.
 #[test]
 fn modules_can_have_ranks_and_alphas_of_their_own() {
     let texts = texts(18);

@@ -83,7 +83,7 @@ pub struct TokenOutputs {
     pub value: Option<Tensor>,
 }
 
-/// Elementary operations behind one normal number, about.
+/// Elementary operations per normally distributed number, about.
 const NORMAL_COST: usize = 64;
 
 /// How a model computes.

@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
 
 struct OverLength {
     limit: u64,
-    /// Learnt tokens behind the limit.
+    /// Supervised tokens beyond the limit.
     lost: u64,
 }
 

@@ -285,7 +285,7 @@ impl Cutter {
         }
     }
 
-    /// Goes behind a value that was too long.
+    /// Goes after a value that was too long.
     fn skip_rest(&mut self) -> Result<(), Bad> {
         let Some(mut nesting) = self.inside.take() else {
             return Ok(());
@@ -320,7 +320,7 @@ impl Cutter {
         Ok((part, end.is_some()))
     }
 
-    /// A number or a word, up to what may stand behind one.
+    /// A number or a word, up to what may stand after one.
     fn word(&mut self) -> Result<Vec<u8>, Bad> {
         let mut kept = Vec::new();
         while let Some(byte) = self.fill()?.first().copied() {

@@ -69,9 +69,9 @@ fn is_none(part: &Json) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Prefix {
     None,
-    /// In front of a text, and behind each token that stands for itself.
+    /// In front of a text, and after each token that stands for itself.
     Each,
-    /// Where Metaspace puts it: not in front of a space, and with `first` not behind tokens that stand for themselves.
+    /// Where Metaspace puts it: not in front of a space, and with `first` not after tokens that stand for themselves.
     Where,
 }
 
