@@ -52,15 +52,15 @@ class Heads(unittest.TestCase):
             self.assertLess((a.detach().double() - b.detach().double()).abs().max().item(), bound)
 
     def test_values_and_gradients(self) -> None:
-        plain = (Head.read, Head.slope)
+        plain = (Head.of_logits, Head.gradient)
         for most in (1 << 26, 5 * VOCAB):
             for cap in (None, 2.5):
-                for arithmetic in (plain, (head.fused_read, head.fused_slope)):
+                for arithmetic in (plain, (head.fused_forward, head.fused_gradient)):
                     with (
                         self.subTest(most=most, cap=cap, arithmetic=arithmetic),
                         mock.patch.object(head, "MOST_LOGITS", most),
-                        mock.patch.object(Head, "read", staticmethod(arithmetic[0])),
-                        mock.patch.object(Head, "slope", staticmethod(arithmetic[1])),
+                        mock.patch.object(Head, "of_logits", staticmethod(arithmetic[0])),
+                        mock.patch.object(Head, "gradient", staticmethod(arithmetic[1])),
                     ):
                         logp, entropy = self.composite(cap)
                         found = Head.apply(self.hidden, self.weight, self.goal, cap, None)

@@ -1,4 +1,4 @@
-"""python -m llmtui_worker SOCKET: started once for each rank by torchrun, connects to the engine and does what it asks."""
+"""python -m llmtui_worker SOCKET: started by torchrun for each rank; connects to the engine and executes its requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def classify(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}".lower()
     if of_the_compiler(error):
         return "version"
-    # The allocator of the processor says "can't allocate memory".
+    # The message of the CPU allocator is "can't allocate memory".
     if "out of memory" in text or "allocate memory" in text or isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, (ImportError, AttributeError)):
@@ -89,5 +89,5 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Communicators may wait for ranks that are gone: there is nothing left to tidy.
+    # Communicators may wait for ranks that are gone; there is nothing left to clean up.
     os._exit(code)

@@ -1,5 +1,5 @@
-"""AdamW with moments of one byte (Dettmers et al. 2021, arXiv 2110.02861), in the blocks and codes of the engine's own rule: a
-checkpoint moves between both to the bit."""
+"""AdamW with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861), in the blocks and codes of the engine's own rule: checkpoints
+move between the two bit by bit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 # Values that share a scale.
 BLOCK = 256
-# Codes in one f32 on their way: a whole number below 2^24.
+# Codes packed into one f32 for transfer: an integer below 2^24.
 PACKED = 3
 MOMENTS = ("mean", "square")
 
 
 def dynamic_map(signed: bool) -> Tensor:
-    """The values of 256 codes, ascending: seven decades, each ten times finer than the next has one bit of the fraction less."""
+    """The 256 code values (dynamic exponent, Dettmers et al.), ascending: seven decades; each smaller one has one fraction bit less."""
     values = [0.0, 1.0]
     for i in range(7):
         n = 1 << (i if signed else i + 1)
@@ -40,11 +40,11 @@ class Moment:
         self.scales = torch.zeros(blocks, device=values.device)
 
     def read(self) -> Tensor:
-        """Blocks of values; behind the tensor's end they are 0."""
+        """The dequantized blocks; 0 after the tensor's end."""
         return self.values[self.codes.int()] * self.scales[:, None]
 
     def write(self, x: Tensor) -> None:
-        """Codes of the nearest values, the lower of two equally near; the scale is the largest magnitude of a block."""
+        """Quantizes to the nearest code value, the lower one in a tie; the scale is the largest magnitude of a block."""
         self.scales = x.abs().amax(1)
         by = torch.where(self.scales > 0, 1.0 / self.scales, 0.0)
         self.codes = torch.bucketize(x * by[:, None], self.middles).to(torch.uint8)
@@ -115,13 +115,13 @@ class AdamW8bit:
 
 
 def blocks_of(x: Tensor) -> Tensor:
-    """A tensor in rows of one block, the last one filled up with 0."""
+    """A tensor in rows of one block, the last one padded with 0."""
     flat = x.detach().float().reshape(-1)
     return nn.functional.pad(flat, (0, -flat.numel() % BLOCK)).view(-1, BLOCK)
 
 
 def pack(codes: Tensor) -> Tensor:
-    """Three codes to a number, the first one the highest; the last number may hold fewer."""
+    """Three codes per number, the first in the highest bits; the last number may hold fewer."""
     whole = len(codes) // PACKED * PACKED
     rows, rest = codes[:whole].view(-1, PACKED).int(), codes[whole:].int()
     numbers = (rows[:, 0] << 16) | (rows[:, 1] << 8) | rows[:, 2]

@@ -1,4 +1,4 @@
-"""What a token sees, and attention over it."""
+"""Attention masks and scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ try:
 except ImportError:
     varlen_attn = None  # type: ignore[assignment]
 VARLEN = frozenset() if varlen_attn is None else frozenset(inspect.signature(varlen_attn).parameters)
-# Features of a head up to which its kernels go.
+# The largest head_dim that the varlen kernels support.
 MOST_WIDTH = 256
 
 
 class Packed(NamedTuple):
-    """Rows as texts one behind the other: where each ends, (texts + 1,) int32 that begin with 0."""
+    """Packed sequences for varlen attention: cumulative lengths (texts + 1,), int32, starting at 0."""
 
     ends: Tensor
 
     @staticmethod
     def of(first: Tensor) -> Packed | None:
-        """Of the first place that each token sees (rows, T), on the processor; None where that is not always the begin of its text."""
+        """From each token's first visible position (rows, T, on the CPU); None if that is not always the start of its text."""
         rows, length = first.shape
         begins = first == torch.arange(length)[None]
         begins[:, 0] = True
@@ -38,64 +38,64 @@ class Packed(NamedTuple):
         return Packed(ends)
 
 
-class Seen(NamedTuple):
-    """What tokens see: every one up to themselves, unless a mask (bool, or distances to add) or texts and a window say less."""
+class Mask(NamedTuple):
+    """The attention mask: causal, unless a tensor (bool, or a bias to add) or packed sequences and a window restrict it."""
 
-    mask: Tensor | None = None
+    tensor: Tensor | None = None
     packed: Packed | None = None
     window: int | None = None
 
 
 def kernels_take(x: Tensor, width: int) -> bool:
-    """Whether texts of different lengths need no mask here."""
+    """Whether the varlen kernel can be used."""
     known = {"scale", "window_size"} <= VARLEN
     return known and x.is_cuda and matmul_dtype(x) is torch.bfloat16 and width % 8 == 0 and width <= MOST_WIDTH
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float, cap: float | None) -> Tensor:
-    """(rows, T, heads, width) under (rows, S, key/value heads, width) each → (rows, T, heads · width)."""
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None) -> Tensor:
+    """Queries (rows, T, heads, width), keys and values (rows, S, key/value heads, width) each → (rows, T, heads · width)."""
     rows, length, heads, width = q.shape
     groups = heads // k.shape[2]
-    if seen.packed is not None:
-        y = of_texts(q, k, v, seen.packed, seen.window, scale)
+    if mask.packed is not None:
+        y = attend_packed(q, k, v, mask.packed, mask.window, scale)
         return y.reshape(rows, length, heads * width)
-    # Kernels for f32 and those with masks know no groups; without one every score would be kept.
-    ungrouped = q.is_cuda and (q.dtype == torch.float32 or seen.mask is not None)
+    # f32 and masked kernels do not support GQA; the fallback would materialise every score.
+    ungrouped = q.is_cuda and (q.dtype == torch.float32 or mask.tensor is not None)
     if groups != 1 and (cap is not None or ungrouped):
         k, v = (x.repeat_interleave(groups, 2) for x in (k, v))
         groups = 1
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    mask = seen.mask
+    bias = mask.tensor
     if cap is None:
-        bias = mask if mask is None or mask.dtype == torch.bool else mask.to(q.dtype)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=mask is None, scale=scale, enable_gqa=groups != 1)
+        bias = bias if bias is None or bias.dtype == torch.bool else bias.to(q.dtype)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, scale=scale, enable_gqa=groups != 1)
     else:
         scores = cap * torch.tanh(q @ k.transpose(-1, -2) * scale / cap)
-        y = (scores.float() + additive(mask, length, q.device)).softmax(-1).to(v.dtype) @ v
+        y = (scores.float() + additive(bias, length, q.device)).softmax(-1).to(v.dtype) @ v
     return y.transpose(1, 2).reshape(rows, length, heads * width)
 
 
-def attend_texts(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float, cap: float | None) -> Tensor:
-    """New tokens (rows, L, heads, width) under all tokens of texts (rows, key/value heads, S, width) each → (rows, L, heads · width)."""
+def attend_texts(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None) -> Tensor:
+    """New tokens' queries (rows, L, heads, width), cached keys and values (rows, key/value heads, S, width) → (rows, L, heads · width)."""
     rows, length, heads, width = q.shape
     if length != 1 or cap is not None:
-        return attend(q, k.transpose(1, 2), v.transpose(1, 2), seen, scale, cap)
-    # The heads of a group are as many questions to the same keys.
+        return attend(q, k.transpose(1, 2), v.transpose(1, 2), mask, scale, cap)
+    # Query heads of a group become extra query positions over the shared keys.
     groups = q.view(rows, k.shape[1], -1, width)
-    mask = seen.mask
-    if mask is not None and mask.shape[1] != 1:
-        mask = mask.reshape(rows, k.shape[1], -1, mask.shape[-1])
-    return F.scaled_dot_product_attention(groups, k, v, attn_mask=mask, scale=scale).reshape(rows, 1, heads * width)
+    bias = mask.tensor
+    if bias is not None and bias.shape[1] != 1:
+        bias = bias.reshape(rows, k.shape[1], -1, bias.shape[-1])
+    return F.scaled_dot_product_attention(groups, k, v, attn_mask=bias, scale=scale).reshape(rows, 1, heads * width)
 
 
-def of_texts(q: Tensor, k: Tensor, v: Tensor, packed: Packed, window: int | None, scale: float) -> Tensor:
+def attend_packed(q: Tensor, k: Tensor, v: Tensor, packed: Packed, window: int | None, scale: float) -> Tensor:
     more: dict[str, Any] = {"scale": scale, "window_size": (-1 if window is None else window - 1, 0)}
-    # Keys and values for every head: compiled steps with shared ones took 82 ms on an H200 (PyTorch 2.11), once, and 57 ms without, on
-    # another day.
+    # Keys and values are repeated for every head: with grouped ones compiled steps took 82 ms on an H200 (PyTorch 2.11; one measurement),
+    # without 57 ms (on another day).
     groups = q.shape[2] // k.shape[2]
     if groups != 1:
         k, v = (x.repeat_interleave(groups, 2) for x in (k, v))
-    # No text is longer than a row. The length of the longest would be another in each batch, and compiled for.
+    # The row length is an upper bound. The longest text differs in every batch, and each length would be compiled for.
     length, ends = q.shape[1], packed.ends
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
     found = varlen_attn(q, k, v, ends, ends, length, length, **more)

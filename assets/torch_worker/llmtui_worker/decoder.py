@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .attention import Packed, Seen, attend, attend_texts, kernels_take
+from .attention import Mask, Packed, attend, attend_texts, kernels_take
 from .head import Head, capped
 from .layers import Norm, Table, activate, matmul_dtype
 from .linear import Linear
@@ -63,8 +63,8 @@ class Block(nn.Module):
         sees_all = every is not None and (layer + 1) % every == 0
         self.window = None if sees_all else config["sliding_window"]
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, seen: Seen, adapters: bool, texts: Texts | None = None) -> Tensor:
-        x = self._join(x, self._attend(self._norm(self.before1, x), rope, seen, adapters, texts), self.after1)
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:
+        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
         h = self._norm(self.before2, x)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
         return self._join(x, h, self.after2)
@@ -81,7 +81,7 @@ class Block(nn.Module):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config["dropout"], self.training) if self.config["dropout"] else x
 
-    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, seen: Seen, adapters: bool, texts: Texts | None) -> Tensor:
+    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None) -> Tensor:
         rows, length, _ = h.shape
         heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
         all_of_them = self.qkv(h, adapters).view(rows, length, heads + 2 * kv, width)
@@ -97,10 +97,10 @@ class Block(nn.Module):
             q, k = q.to(v.dtype), k.to(v.dtype)
         scale, cap = self.config["attention_scale"] or 1 / math.sqrt(width), self.config["attention_softcap"]
         if texts is None:
-            found = attend(q, k, v, seen, scale, cap)
+            found = attend(q, k, v, mask, scale, cap)
         else:
             new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
-            found = attend_texts(q, *texts.extend(self.layer, new), seen, scale, cap)
+            found = attend_texts(q, *texts.extend(self.layer, new), mask, scale, cap)
         out: Tensor = self.out(found, adapters)
         return out
 
@@ -126,7 +126,7 @@ class Decoder(nn.Module):
         self.positions = table.take(f"{wpe}.weight", device) if table.has(f"{wpe}.weight") else None
         layers = range(self.shape["n_layer"])
         blocks = [Block(table, model, layer, device) for layer in layers]
-        # How far each layer sees; None is all.
+        # The sliding window of each layer; None is full attention.
         self.windows: list[int | None] = [block.window for block in blocks]
         self.blocks = nn.ModuleList(blocks)
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
@@ -147,16 +147,16 @@ class Decoder(nn.Module):
             self.waves = torch.where(i % 2 == 0, angle.sin(), angle.cos()).float().to(device)
 
     def changed(self) -> None:
-        """Parameters have new values."""
+        """Invalidates cached casts after an update."""
         self.table.changes += 1
 
-    def places(self) -> int:
-        """For how many places rotations are there."""
+    def rope_len(self) -> int:
+        """The length of the RoPE tables."""
         return max((len(rope.cos) for rope in self.ropes if rope is not None), default=0)
 
     def fuse(self) -> None:
-        """Compiles a block, which serves for all of them, and what is done with each logit."""
-        # One for every combination of lengths, masks, training or not.
+        """Compiles one block (reused for all) and the per-logit epilogue."""
+        # One graph for every combination of lengths, masks, training or not.
         torch._dynamo.config.recompile_limit = 64
         for block in self.blocks:
             block.compile()
@@ -174,29 +174,29 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(B, T) each: log-probability of the targets, entropy, whether the target was the top-1 token; and Σ c · logp.
 
-        `first` (B, T) is the first place that a token sees; `packed` says the same of whole texts. With `c` (B, T) that sum alone has a
-        gradient. Log-probabilities and entropies are those of the softmax of logits / temperature.
+        `first` (B, T) is the first position that a token attends to; `packed` has the same as cumulative lengths. With `c` (B, T) only that
+        sum has a gradient. Log-probabilities and entropies are those of the softmax of logits / temperature.
         """
         rows, length = inputs.shape
-        places = torch.arange(length, device=inputs.device)[None]
-        at = places if first is None else places - first
+        positions = torch.arange(length, device=inputs.device)[None]
+        at = positions if first is None else positions - first
         x = self._embedded(inputs, at)
         if self.config["dropout"]:
             x = F.dropout(x, self.config["dropout"], self.training)
-        ropes = self._turns(at, length)
+        ropes = self._rope(at, length)
         needs_mask = self.slopes is not None or self.config["attention_softcap"]
         if needs_mask or not kernels_take(x, self.shape["head_dim"]):
             packed = None
-        seen = {
-            window: Seen(self._mask(window, first, length, x.device)) if packed is None else Seen(None, packed, window)
+        masks = {
+            window: Mask(self._mask(window, first, length, x.device)) if packed is None else Mask(None, packed, window)
             for window in set(self.windows)
         }
         for block, window in zip(self.blocks, self.windows, strict=True):
             rope = ropes[0 if window is None else 1]
             if self.recompute and self.training:
-                x = checkpoint(block, x, rope, seen[window], adapters, use_reentrant=False)
+                x = checkpoint(block, x, rope, masks[window], adapters, use_reentrant=False)
             else:
-                x = block(x, rope, seen[window], adapters)
+                x = block(x, rope, masks[window], adapters)
         if self.norm is not None:
             x = self.norm(x)
         flat, goal = x.reshape(rows * length, -1), targets.reshape(-1)
@@ -213,14 +213,14 @@ class Decoder(nn.Module):
         return logp.view(rows, length), entropy.view(rows, length), top1.view(rows, length), total
 
     def read(self, ids: Tensor, texts: Texts) -> Tensor:
-        """Logits (R, V) behind the last of the new tokens (R, L) of texts, whose keys and values are kept."""
+        """Logits (R, V) after the last of the new tokens (R, L) of texts, whose keys and values are cached."""
         at = texts.at
         x = self._embedded(ids, at)
-        ropes = self._turns(at, texts.tokens)
+        ropes = self._rope(at, texts.tokens)
         kind = torch.float32 if self.config["attention_softcap"] else matmul_dtype(x)
-        seen = {window: Seen(texts.mask(window, self.slopes, kind)) for window in set(self.windows)}
+        masks = {window: Mask(texts.mask(window, self.slopes, kind)) for window in set(self.windows)}
         for block, window in zip(self.blocks, self.windows, strict=True):
-            x = block(x, ropes[0 if window is None else 1], seen[window], True, texts)
+            x = block(x, ropes[0 if window is None else 1], masks[window], True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:
             x = self.norm(x)
@@ -234,18 +234,18 @@ class Decoder(nn.Module):
             return x + F.embedding(at, self.positions)
         return x if self.waves is None else x + self.waves[at]
 
-    def _turns(self, at: Tensor, places: int) -> list[tuple[Tensor, Tensor] | None]:
+    def _rope(self, at: Tensor, positions: int) -> list[tuple[Tensor, Tensor] | None]:
         found: list[tuple[Tensor, Tensor] | None] = []
         for rope in self.ropes:
             if rope is None:
                 found.append(None)
                 continue
-            rope.reach(places, at.device)
+            rope.reach(positions, at.device)
             found.append(rope.at(at))
         return found
 
     def _mask(self, window: int | None, first: Tensor | None, length: int, device: torch.device) -> Tensor | None:
-        """What a token sees: None is every token up to itself."""
+        """The mask tensor; None is plain causal attention."""
         if window is None and first is None and self.slopes is None:
             return None
         q = torch.arange(length, device=device)[:, None]

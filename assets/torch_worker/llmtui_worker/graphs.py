@@ -1,4 +1,4 @@
-"""Passes over one token of every text, recorded as CUDA graphs: their kernels end before a processor has launched the next."""
+"""CUDA graphs of single-token decode steps, which are bound by launch latency."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Rows, keys that are looked at, whether the rows are all texts in order, and places that have rotations: more of them lie elsewhere.
+# Graph key: rows, keys attended to, identity order or not, length of the RoPE table (growing it moves it).
 Shape = tuple[int, int, bool, int]
-# Bytes of logits that recordings keep, one after the other; shapes beyond are computed.
+# Bytes of logits that all graphs together may hold; further shapes run eagerly.
 MOST_KEPT = 512 << 20
 
 
 class Graphs:
-    """One recorded pass for each shape. A recording holds addresses: of weights, which are updated in place, and of what is kept of texts,
-    so that it serves as long as these lie where they are."""
+    """One graph for each shape. A graph holds addresses: of weights, which are updated in place, and of the KV cache. It is valid as long
+    as these do not move."""
 
     def __init__(self, device: torch.device) -> None:
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.pool: Any = torch.cuda.graph_pool_handle()
-        # Shapes that were met once: their kernels are chosen and loaded.
+        # Shapes already warmed up.
         self.met: set[Shape] = set()
         self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
         self.kept = 0
         self.broken = False
 
     def run(self, shape: Shape, table: Tensor, work: Callable[[Tensor], Tensor]) -> Tensor:
-        """What `work` gives for the table: computed the first time that a shape comes, recorded the second time, then played. What it
-        gives is overwritten by the next pass of this shape."""
+        """The result of `work` for the table: eager the first time that a shape occurs, captured the second time, then replayed. The result
+        is overwritten by the next pass of this shape."""
         if self.broken or shape not in self.met:
             self.met.add(shape)
             return work(table)
@@ -40,7 +40,7 @@ class Graphs:
             try:
                 self._record(shape, table, work)
             except RuntimeError as error:
-                # Once, into the rank's log: tokens are computed as before.
+                # Log once and fall back to eager.
                 print(f"no CUDA graphs for texts: {error}", file=sys.stderr, flush=True)
                 self.broken = True
                 return work(table)
@@ -53,7 +53,7 @@ class Graphs:
         graph, given = torch.cuda.CUDAGraph(), table.clone()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            # Other threads may go on using the device.
+            # Other threads may keep using the device.
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 found = work(given)
@@ -65,5 +65,5 @@ class Graphs:
 
 
 def rows_for(rows: int, texts: int) -> int:
-    """Rows of a pass over one token of so many of the texts: few different numbers, so that few passes are recorded."""
+    """The number of rows of a decode step for so many texts, rounded up to a power of two so that few graphs are captured."""
     return min(1 << (rows - 1).bit_length(), texts)

@@ -1,4 +1,4 @@
-"""No orphans, and a word in time: a rank ends with its launcher and with the engine, beats while it lives, and shows where it stands."""
+"""Process supervision: exit with launcher and engine, heartbeats, stack dumps on SIGUSR2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 def before_torch() -> None:
     """The kernel ends this process with torchrun (Linux); SIGUSR2 prints every thread's stack to standard error."""
-    # A rank alone is a child of one thread of the engine, and would end with that.
+    # A rank without torchrun is the child of one thread of the engine, and would be ended with that thread.
     with contextlib.suppress(OSError, AttributeError):
         if "TORCHELASTIC_RUN_ID" in os.environ:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -29,7 +29,7 @@ def before_torch() -> None:
 
 
 class Beat(threading.Thread):
-    """Says every second that the process lives, and what it is at; ends the process when nobody listens."""
+    """Sends a heartbeat with the current phase each second; exits when the engine is gone."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(daemon=True)

@@ -1,5 +1,5 @@
-"""From hidden states to the log-probabilities of targets. The logits of a batch are its largest tensor (tokens by vocabulary): they are
-computed in pieces, read a few times instead of the twenty times of their composite, and their gradient is written by hand.
+"""The LM head: from hidden states to the log-probabilities of targets. The logits of a batch are its largest tensor (tokens by
+vocabulary): they are computed in chunks, read a few times instead of the composite's twenty, and their gradient is written by hand.
 
 With logits z, p = softmax z, entropy H = -Σ p log p, target t:  ∂ log p_t / ∂z_j = δ_jt - p_j  and  ∂H / ∂z_j = -p_j (log p_j + H).
 """
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from .layers import matmul_dtype
 
-# Elements of logits in one piece.
+# Logits (elements) in one chunk.
 MOST_LOGITS = 1 << 26
 
 
-class Read(NamedTuple):
-    """What logits (N, V) say of N targets, (N,) each; with exp(z - max z) (N, V) and its sum, where they are kept."""
+class Stats(NamedTuple):
+    """Statistics of N targets under logits (N, V), (N,) each; with exp(z - max z) (N, V) and its sum, if kept for the backward."""
 
     logp: Tensor
     entropy: Tensor
@@ -36,7 +36,8 @@ def capped(raw: Tensor, cap: float | None) -> Tensor:
     return raw if cap is None else cap * torch.tanh(raw.float() / cap)
 
 
-def read(raw: Tensor, goal: Tensor, cap: float | None) -> Read:
+def forward(raw: Tensor, goal: Tensor, cap: float | None) -> Stats:
+    """Statistics of the targets under raw logits."""
     z = capped(raw, cap)
     most, best = z.max(-1)
     most = most.float()
@@ -46,11 +47,11 @@ def read(raw: Tensor, goal: Tensor, cap: float | None) -> Read:
     total = powers.sum(-1)
     log_total = total.log()
     mean = torch.bmm(powers[:, None], centred[:, :, None])[:, 0, 0] / total
-    return Read(wanted - log_total, log_total - mean, (best == goal).float(), most + log_total, powers, total)
+    return Stats(wanted - log_total, log_total - mean, (best == goal).float(), most + log_total, powers, total)
 
 
-def slope(raw: Tensor, it: Read, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
-    """The gradient of raw logits (N, V), in their format. What `it` keeps is used up."""
+def gradient(raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
+    """The gradient with respect to raw logits (N, V), in their dtype. Consumes the buffers in `it`."""
     powers, total = it.powers, it.total
     if powers is None or total is None:
         powers, total = (capped(raw, cap) - it.lse[:, None]).exp_(), torch.ones_like(it.lse)
@@ -68,21 +69,21 @@ def slope(raw: Tensor, it: Read, goal: Tensor, cap: float | None, of_logp: Tenso
     return found
 
 
-def fused_read(raw: Tensor, goal: Tensor, cap: float | None) -> Read:
-    """As `read`, for the compiler: nothing of the size of the logits is written."""
+def fused_forward(raw: Tensor, goal: Tensor, cap: float | None) -> Stats:
+    """As `forward`, for torch.compile: writes no tensor of the logits' size."""
     z = capped(raw, cap).float()
     lse = z.logsumexp(-1)
     logp = z.gather(-1, goal[:, None])[:, 0] - lse
     entropy = lse - ((z - lse[:, None]).exp() * z).sum(-1)
-    return Read(logp, entropy, (z.argmax(-1) == goal).float(), lse, None, None)
+    return Stats(logp, entropy, (z.argmax(-1) == goal).float(), lse, None, None)
 
 
-def fused_slope(raw: Tensor, it: Read, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
-    """As `slope`, for the compiler: probabilities are computed again on the way."""
+def fused_gradient(raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
+    """As `gradient`, for torch.compile: recomputes the probabilities."""
     logp = capped(raw, cap).float() - it.lse[:, None]
     p = logp.exp()
-    places = torch.arange(raw.shape[-1], device=raw.device)
-    found = torch.where(places == goal[:, None], of_logp[:, None], 0.0) - p * of_logp[:, None]
+    tokens = torch.arange(raw.shape[-1], device=raw.device)
+    found = torch.where(tokens == goal[:, None], of_logp[:, None], 0.0) - p * of_logp[:, None]
     if of_entropy is not None:
         found = found - p * of_entropy[:, None] * (logp + it.entropy[:, None])
     if cap is not None:
@@ -90,8 +91,8 @@ def fused_slope(raw: Tensor, it: Read, goal: Tensor, cap: float | None, of_logp:
     return found.to(raw.dtype)
 
 
-class Pieces:
-    """The product of hidden states and the head, piece by piece, in the format of matrix products."""
+class Chunks:
+    """Logits in chunks, in the matmul dtype."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
         self.hidden, self.weight = hidden.to(dtype), weight.to(dtype)
@@ -102,23 +103,23 @@ class Pieces:
         for begin in range(0, len(self.hidden), self.size):
             yield slice(begin, begin + self.size)
 
-    def raw(self, piece: slice) -> Tensor:
-        return F.linear(self.hidden[piece], self.weight)
+    def raw(self, chunk: slice) -> Tensor:
+        return F.linear(self.hidden[chunk], self.weight)
 
 
 class Sums:
-    """Gradients of hidden states and head, collected over pieces; the head's in f32."""
+    """Gradients of hidden states and head, summed over chunks; the head's in f32."""
 
-    def __init__(self, pieces: Pieces, of_hidden: bool, of_weight: bool) -> None:
-        self.pieces = pieces
-        self.hidden = torch.empty_like(pieces.hidden) if of_hidden else None
-        self.weight = torch.zeros(pieces.weight.shape, device=pieces.weight.device) if of_weight else None
+    def __init__(self, chunks: Chunks, of_hidden: bool, of_weight: bool) -> None:
+        self.chunks = chunks
+        self.hidden = torch.empty_like(chunks.hidden) if of_hidden else None
+        self.weight = torch.zeros(chunks.weight.shape, device=chunks.weight.device) if of_weight else None
 
-    def add(self, piece: slice, of_raw: Tensor) -> None:
+    def add(self, chunk: slice, of_raw: Tensor) -> None:
         if self.hidden is not None:
-            torch.mm(of_raw, self.pieces.weight, out=self.hidden[piece])
+            torch.mm(of_raw, self.chunks.weight, out=self.hidden[chunk])
         if self.weight is not None:
-            self.weight += of_raw.t() @ self.pieces.hidden[piece]
+            self.weight += of_raw.t() @ self.chunks.hidden[chunk]
 
     def times(self, scale: Tensor | float) -> tuple[Tensor | None, Tensor | None]:
         hidden, weight = (None if x is None else x.float() * scale for x in (self.hidden, self.weight))
@@ -128,18 +129,18 @@ class Sums:
 class Head(torch.autograd.Function):
     """(log-probability of the target, entropy, top-1 or not) of hidden states (N, D) under a head (V, D), (N,) each, and Σ c · logp.
 
-    With coefficients c (N,) that sum alone has a gradient; it is found on the way, and logits are computed once. Without them logits are
-    computed again for the gradient, unless they are one piece.
+    With coefficients c (N,) only that sum has a gradient, which the forward pass computes along with it: logits are computed once. Without
+    them logits are recomputed for the gradient, unless they are one chunk.
     """
 
-    read = staticmethod(read)
-    slope = staticmethod(slope)
+    of_logits = staticmethod(forward)
+    gradient = staticmethod(gradient)
 
     @classmethod
     def fuse(cls) -> None:
-        """Compiles what is done with each logit."""
-        cls.read = staticmethod(torch.compile(fused_read))
-        cls.slope = staticmethod(torch.compile(fused_slope))
+        """Compiles the per-logit epilogue."""
+        cls.of_logits = staticmethod(torch.compile(fused_forward))
+        cls.gradient = staticmethod(torch.compile(fused_gradient))
 
     @staticmethod
     def forward(
@@ -147,23 +148,23 @@ class Head(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         needs = ctx.needs_input_grad[:2]
-        pieces = Pieces(hidden, weight, matmul_dtype(hidden))
-        sums = Sums(pieces, *needs) if c is not None and any(needs) else None
+        chunks = Chunks(hidden, weight, matmul_dtype(hidden))
+        sums = Sums(chunks, *needs) if c is not None and any(needs) else None
         found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         kept = None
         with torch.autocast(hidden.device.type, enabled=False):
-            for piece in pieces:
-                raw = pieces.raw(piece)
-                it = Head.read(raw, goal[piece], cap)
+            for chunk in chunks:
+                raw = chunks.raw(chunk)
+                it = Head.of_logits(raw, goal[chunk], cap)
                 if sums is not None and c is not None:
-                    sums.add(piece, Head.slope(raw, it, goal[piece], cap, c[piece], None))
-                elif pieces.size >= len(hidden):
+                    sums.add(chunk, Head.gradient(raw, it, goal[chunk], cap, c[chunk], None))
+                elif chunks.size >= len(hidden):
                     kept = (raw, it)
                 found.append((it.logp, it.entropy, it.top1, it.lse))
         logp, entropy, top1, lse = (torch.cat(part) for part in zip(*found, strict=True))
         total = logp.new_zeros(()) if c is None else (logp * c).sum()
         ctx.mark_non_differentiable(*([top1, total] if c is None else [logp, entropy, top1]))
-        ctx.cap, ctx.pieces, ctx.kept, ctx.sums = cap, None if sums else pieces, kept, sums
+        ctx.cap, ctx.chunks, ctx.kept, ctx.sums = cap, None if sums else chunks, kept, sums
         ctx.save_for_backward(goal, lse, entropy)
         return logp, entropy, top1, total
 
@@ -175,11 +176,11 @@ class Head(torch.autograd.Function):
             return *ctx.sums.times(0.0 if of_total is None else of_total), None, None, None
         goal, lse, entropy = ctx.saved_tensors
         of_logp = torch.zeros_like(lse) if of_logp is None else of_logp
-        sums = Sums(ctx.pieces, *ctx.needs_input_grad[:2])
-        for piece in ctx.pieces:
+        sums = Sums(ctx.chunks, *ctx.needs_input_grad[:2])
+        for chunk in ctx.chunks:
             if ctx.kept is None:
-                raw, it = ctx.pieces.raw(piece), Read(lse[piece], entropy[piece], lse[piece], lse[piece], None, None)
+                raw, it = ctx.chunks.raw(chunk), Stats(lse[chunk], entropy[chunk], lse[chunk], lse[chunk], None, None)
             else:
                 raw, it = ctx.kept
-            sums.add(piece, Head.slope(raw, it, goal[piece], ctx.cap, of_logp[piece], None if of_entropy is None else of_entropy[piece]))
+            sums.add(chunk, Head.gradient(raw, it, goal[chunk], ctx.cap, of_logp[chunk], None if of_entropy is None else of_entropy[chunk]))
         return *sums.times(1.0), None, None, None

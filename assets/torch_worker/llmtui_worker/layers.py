@@ -1,4 +1,4 @@
-"""Layers that are written for GPUs: few kernels, each over few bytes. On a processor they are the same arithmetic."""
+"""Layers written for GPUs: few kernels, each over few bytes. On a CPU the arithmetic is the same."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 class Table:
     """The engine's list of parameters: what each is called, its shape, and where it lies in the flat buffers.
 
-    `frozen`: the format of frozen matrices, where matmuls round them to it in any case. `joined`: matrices with the same input lie one
-    under the other, which sharding forbids.
+    `frozen`: the dtype of frozen matrices, if matmuls would round them to it anyway. `joined`: matrices with the same input are stacked
+    in one tensor, which sharding does not allow.
     """
 
     def __init__(self, params: list[dict[str, Any]], frozen: torch.dtype | None = None, *, joined: bool = True) -> None:
         self.infos = {info["name"]: info for info in params}
         self.frozen, self.joined = frozen, joined
         self.made: dict[str, nn.Parameter] = {}
-        # How often parameters were changed: fused updates do not count it themselves.
+        # Counts updates of the parameters: fused optimizers do not increase their `_version`.
         self.changes = 0
 
     def has(self, name: str) -> bool:
@@ -30,13 +30,13 @@ class Table:
         return self.put(name, torch.zeros(self.infos[name]["shape"], device=device))
 
     def put(self, name: str, values: Tensor) -> nn.Parameter:
-        """The parameter of this name lies in `values`."""
+        """Makes `values` the storage of the parameter of this name."""
         self.made[name] = nn.Parameter(values, requires_grad=self.infos[name]["grad"] is not None)
         return self.made[name]
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:
-    """The number format of matrix products: that of autocast, else the tensor's own."""
+    """The matmul dtype: autocast's, else the tensor's."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -51,7 +51,7 @@ class Norm(nn.Module):
         self.bias = table.take(f"{name}.bias", device) if table.has(f"{name}.bias") else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """In f32, whatever the format of matrix products is."""
+        """In f32, whatever the matmul dtype."""
         gain = self.weight + self.offset if self.offset else self.weight
         if self.kind == "layernorm":
             return F.layer_norm(x.float(), x.shape[-1:], gain, self.bias, self.eps)
@@ -59,7 +59,7 @@ class Norm(nn.Module):
 
 
 class SwiGlu(torch.autograd.Function):
-    """silu(gate) · up of both side by side, (…, 2 width) → (…, width). Keeps its input alone."""
+    """silu(gate) · up of both side by side, (…, 2 width) → (…, width). Saves only its input."""
 
     @staticmethod
     def forward(ctx: Any, wide: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class SwiGlu(torch.autograd.Function):
 
 def swiglu(wide: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
-        # The compiler fuses the composite, and takes no views to write to.
+        # torch.compile fuses the composite, and does not support writing through views.
         gate, up = wide.chunk(2, -1)
         return F.silu(gate) * up
     found: Tensor = SwiGlu.apply(wide)

@@ -1,4 +1,4 @@
-"""Matrices with the same input, as few products. Launching a kernel takes a processor longer than a small one runs: fewer is faster."""
+"""Linear layers that share an input, fused into as few matmuls as possible: launching a small kernel takes longer than running it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layers import Table, matmul_dtype
 
 
 class Stack:
-    """Parameters one under the other in memory, (rows, …) each, and their whole in the number format of products."""
+    """Parameters (rows, …) stacked in one tensor, and a cached copy of it in the matmul dtype."""
 
     def __init__(self, table: Table, names: list[str], device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self.table = table
@@ -26,11 +26,11 @@ class Stack:
         self.version: tuple[int, int] | None = None
 
     def split(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The parts of something with the rows of all."""
+        """Splits a tensor with the rows of all into the parts of each."""
         return torch.split(x, self.rows)
 
     def like(self, dtype: torch.dtype) -> Tensor:
-        """All of them in a format: rounded once for each change of theirs, always at the same place."""
+        """All of them in a dtype: cast once per update, always into the same buffer."""
         if self.whole.dtype == dtype:
             return self.whole
         if self.rounded is None or self.rounded.dtype != dtype:
@@ -44,17 +44,17 @@ class Stack:
 
 
 class Pairs:
-    """LoRA's A and B of some of the matrices of a stack. All A are one product; B become one matrix, (rows of all, ranks of all), each
-    times its scale and at its place, with zeros around."""
+    """LoRA's A and B of some of the matrices of a stack. All A are one matmul; the B form one block matrix (rows of all, ranks of all),
+    each scaled and in its block, with zeros elsewhere."""
 
     def __init__(self, table: Table, names: list[str], at: list[int], rows: list[int], scales: list[float], device: torch.device) -> None:
         self.a = Stack(table, [f"{name}.lora_A.weight" for name in names], device)
         self.b = [table.take(f"{name}.lora_B.weight", device) for name in names]
         self.scales = scales
         self.shape = (sum(rows), sum(self.a.rows))
-        # Where each B stands among all rows and all ranks.
+        # The block of each B, as slices of all rows and all ranks.
         ends = [sum(rows[: i + 1]) for i in at], [sum(self.a.rows[: i + 1]) for i in range(len(at))]
-        self.places = [(slice(row - len(b), row), slice(rank - b.shape[1], rank)) for row, rank, b in zip(*ends, self.b, strict=True)]
+        self.blocks = [(slice(row - len(b), row), slice(rank - b.shape[1], rank)) for row, rank, b in zip(*ends, self.b, strict=True)]
         self.spread: Tensor | None = None
         self.versions: tuple[int, ...] | None = None
 
@@ -64,14 +64,14 @@ class Pairs:
         versions = self.a.table.changes, *(b._version for b in self.b)
         if self.versions != versions:
             with torch.no_grad():
-                for place, b, scale in zip(self.places, self.b, self.scales, strict=True):
-                    self.spread[place] = scale * b
+                for block, b, scale in zip(self.blocks, self.b, self.scales, strict=True):
+                    self.spread[block] = scale * b
             self.versions = versions
         return self.spread
 
 
-class Product(torch.autograd.Function):
-    """W x + b + s · B (A x). What trains stands behind, as what the gradient goes to: weights, biases, A, B."""
+class Matmul(torch.autograd.Function):
+    """W x + b + s · B (A x). The trainable tensors follow as arguments, in gradient order: weights, biases, A, B."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, of: Linear, adapters: bool, *_trained: Tensor) -> Tensor:
@@ -109,10 +109,10 @@ class Product(torch.autograd.Function):
         elif of.pairs is not None:
             of_low = g @ b
             found += of.pairs.a.split((of_low.t() @ kept).float())
-            # Mostly all have one scale, and the product brings it along.
+            # Usually all scales are equal and go into `alpha`.
             first, scales = of.pairs.scales[0], of.pairs.scales
             whole = torch.addmm(g.new_empty(()), g.t(), low, beta=0, alpha=first)
-            parts = [whole[place].float() for place in of.pairs.places]
+            parts = [whole[block].float() for block in of.pairs.blocks]
             found += [part if scale == first else part * (scale / first) for part, scale in zip(parts, scales, strict=True)]
             if of_x is not None and dropped is None:
                 of_x.addmm_(of_low, a)
@@ -126,7 +126,7 @@ class Linear(nn.Module):
     """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
 
     With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant. In training
-    features of the x that goes into A are dropped, the same for all matrices of one input.
+    dropout applies to the input of A, with the same mask for all matrices of one input.
     """
 
     def __init__(self, table: Table, names: list[str], adapter: dict[str, Any], device: torch.device) -> None:
@@ -135,9 +135,9 @@ class Linear(nn.Module):
         weights, biases = ([f"{name}.{kind}" for name in names] for kind in ("weight", "bias"))
         biased = table.has(biases[0])
         adapted = [at for at, name in enumerate(names) if table.has(f"{name}.lora_A.weight")]
-        # Ranks and alphas may be a module's own.
+        # Ranks and alphas may differ between modules.
         self.scales: dict[str, float] = {str(at): adapter["scales"][names[at]] for at in adapted}
-        # DoRA takes the norms of the weights as they are.
+        # DoRA needs the norms of the unrounded weights.
         exact = any(table.has(f"{name}.lora_magnitude_vector") for name in names)
         frozen = all(table.infos[name]["grad"] is None for name in weights)
         self.stack = self.bias = self.pairs = None
@@ -146,7 +146,7 @@ class Linear(nn.Module):
             self.bias = Stack(table, biases, device) if biased else None
             scales = list(self.scales.values())
             self.pairs = Pairs(table, [names[at] for at in adapted], adapted, self.stack.rows, scales, device) if adapted else None
-        # All of them, where nothing of them has a gradient.
+        # The stacked weights, if none of them has a gradient.
         self.frozen = self.stack.whole if self.stack is not None and frozen else None
 
         def parameter(name: str) -> nn.Parameter:
@@ -158,7 +158,7 @@ class Linear(nn.Module):
         self.b = nn.ParameterDict({str(at): parameter(f"{names[at]}.lora_B.weight") for at in adapted})
         magnitudes = {str(at): f"{name}.lora_magnitude_vector" for at, name in enumerate(names)}
         self.m = nn.ParameterDict({at: parameter(name) for at, name in magnitudes.items() if table.has(name)})
-        # In the order in which a product takes them.
+        # In the order of `Matmul`'s arguments.
         self.trained = list(self.parameters())
 
     def forward(self, x: Tensor, adapters: bool) -> Tensor:
@@ -166,17 +166,17 @@ class Linear(nn.Module):
         x = x.to(dtype)
         if self.stack is None or torch.compiler.is_compiling():
             return self._composite(x, dtype, adapters)
-        y: Tensor = Product.apply(x, self, adapters, *self.trained)
+        y: Tensor = Matmul.apply(x, self, adapters, *self.trained)
         return y
 
     def _composite(self, x: Tensor, dtype: torch.dtype, adapters: bool) -> Tensor:
-        """For the compiler, which fuses it, for shares of weights and for DoRA."""
+        """For torch.compile, which fuses it, for sharded weights and for DoRA."""
         if not adapters or len(self.a) == 0:
-            return self._product(x, dtype, biased=True)
-        y = self._product(x, dtype, biased=False)
+            return self._matmul(x, dtype, biased=True)
+        y = self._matmul(x, dtype, biased=False)
         kept = F.dropout(x, self.dropout, self.training) if self.dropout else x
         ranks = [len(a) for a in self.a.values()]
-        # One product over x for the A of all matrices.
+        # One matmul over x for the A of all matrices.
         low = F.linear(kept, torch.cat([a.to(dtype) for a in self.a.values()]) if len(ranks) > 1 else next(iter(self.a.values())))
         lows = dict(zip(self.a, torch.split(low, ranks, -1), strict=True))
         parts = list(torch.split(y, [len(weight) for weight in self.weights], -1))
@@ -192,8 +192,8 @@ class Linear(nn.Module):
                 parts[at] = parts[at] + self.biases[at].to(dtype)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
-    def _product(self, x: Tensor, dtype: torch.dtype, *, biased: bool) -> Tensor:
-        """W x of all matrices. Where they are rounded anyway they become one: one product over x instead of three."""
+    def _matmul(self, x: Tensor, dtype: torch.dtype, *, biased: bool) -> Tensor:
+        """W x of all matrices. If they have to be cast anyway they are joined: one matmul over x instead of three."""
         biases = self.biases if biased else None
         if len(self.weights) == 1:
             return F.linear(x, self.weights[0], None if biases is None else biases[0])

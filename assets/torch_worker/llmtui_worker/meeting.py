@@ -1,4 +1,4 @@
-"""Where the ranks of all machines meet: at one address, and not on every interface, as PyTorch does when it is left to itself."""
+"""Rendezvous of the ranks of all machines: at one address, not on every interface, which is PyTorch's default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Meeting:
-    """Who this rank is among all, and the address of the first machine, as the others reach it."""
+    """This rank, the world size, and the address of the first machine as the others reach it."""
 
     rank: int
     world: int
@@ -22,13 +22,13 @@ class Meeting:
 
     @classmethod
     def of_environment(cls) -> Meeting:
-        """torchrun numbers the ranks of this machine, the engine says where these numbers begin."""
+        """torchrun sets the local rank, the engine the first rank of this machine."""
         first, local = int(os.environ.get("LLMTUI_FIRST_RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
         world = int(os.environ.get("LLMTUI_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")))
         return cls(first + local, world, os.environ.get("LLMTUI_ADDRESS", "127.0.0.1"))
 
     def listen(self) -> int:
-        """The port at which the first rank takes the others in; 0 on those, and where there is nobody to meet."""
+        """The port at which rank 0 accepts the others; 0 on other ranks, and with one rank."""
         if self.rank != 0 or self.world == 1:
             return 0
         family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
@@ -38,13 +38,13 @@ class Meeting:
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """Takes nobody in any more."""
+        """Stops accepting ranks."""
         if self._listener is not None:
             self._listener.close()
 
     def store(self, port: int) -> TCPStore:
-        """The store through which ranks tell each other where they are."""
-        # PyTorch is read after a rank's first words.
+        """The key-value store for rendezvous."""
+        # PyTorch is imported after the first message to the engine.
         from torch.distributed import TCPStore
 
         listener = None if self._listener is None else self._listener.detach()

@@ -12,33 +12,33 @@ class Rope:
     """Cosines and sines of one rotation, computed once in f64 and kept on the device."""
 
     def __init__(self, rotation: dict[str, Any], context: int) -> None:
-        # At once for the whole context: recorded passes hold the address.
+        # Allocated for the whole context at once: CUDA graphs hold the address.
         self.context = context
         self.frequencies = torch.tensor(rotation["frequencies"], dtype=torch.float64)
         self.factor = rotation["factor"]
-        # (places, half) each.
+        # (positions, half) each.
         self.cos = self.sin = torch.empty(0, len(self.frequencies))
 
-    def reach(self, places: int, device: torch.device) -> None:
-        """Makes sure that places 0 .. `places` are there."""
-        if len(self.cos) < places or self.cos.device != device:
-            angles = torch.arange(max(places, self.context), dtype=torch.float64)[:, None] * self.frequencies
+    def reach(self, positions: int, device: torch.device) -> None:
+        """Extends the tables to at least so many positions."""
+        if len(self.cos) < positions or self.cos.device != device:
+            angles = torch.arange(max(positions, self.context), dtype=torch.float64)[:, None] * self.frequencies
             self.cos, self.sin = ((x * self.factor).float().to(device) for x in (angles.cos(), angles.sin()))
 
-    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Of places (rows or 1, T): (rows or 1, T, 1, half) each."""
-        return self.cos[places][:, :, None], self.sin[places][:, :, None]
+    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """For positions (rows or 1, T): (rows or 1, T, 1, half) each."""
+        return self.cos[positions][:, :, None], self.sin[positions][:, :, None]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
-    """Rotates the first heads of x (rows, T, heads, width); the others, and features beyond the pairs, stay as they are. Computed in f32,
-    rounded once to the format of x."""
+    """Rotates the first heads of x (rows, T, heads, width); the others, and features beyond the pairs, are unchanged. Computed in f32,
+    rounded once to the dtype of x."""
     if torch.compiler.is_compiling():
-        # The compiler fuses the composite, and takes no views to write to.
+        # torch.compile fuses the composite, and does not support writing through views.
         half = cos.shape[-1]
-        turned, still = x[:, :, :heads], x[:, :, heads:]
-        a, b, rest = torch.split(turned.float(), [half, half, x.shape[-1] - 2 * half], -1)
-        return torch.cat([torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1).to(x.dtype), still], 2)
+        rotary, rest_heads = x[:, :, :heads], x[:, :, heads:]
+        a, b, rest = torch.split(rotary.float(), [half, half, x.shape[-1] - 2 * half], -1)
+        return torch.cat([torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1).to(x.dtype), rest_heads], 2)
     found: Tensor = Rotate.apply(x, cos, sin, heads)
     return found
 
@@ -53,7 +53,7 @@ class Rotate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         cos, sin = ctx.saved_tensors
-        # The transpose of a rotation is the one by the opposite angle.
+        # The transpose of a rotation is the rotation by the negative angle.
         return rotated(grad, cos, sin, ctx.heads, -1), None, None, None
 
 

@@ -1,38 +1,38 @@
-"""Texts that are read token by token: keys and values of what was read are kept, so that each token is computed once."""
+"""The KV cache: keys and values of texts that are prefilled and decoded, so that each token is computed once."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# Passes look at a multiple of so many keys: attention prepares a kernel for each number that it meets, which takes longer
-# than a token.
+# Key lengths are rounded up to a multiple of this: attention prepares a kernel for each length that it meets, which takes
+# longer than a token.
 STRIDE = 64
 
 
 class Texts:
-    """Keys and values of `count` texts of at most `tokens` tokens each, and which of them the pass under way reads."""
+    """Keys and values of `count` texts of at most `tokens` tokens each, and the texts and positions of the current pass."""
 
     def __init__(self, count: int, tokens: int, device: torch.device) -> None:
         self.count, self.tokens, self.device = count, tokens, device
-        # Tokens that are read of each text.
+        # Cached tokens of each text.
         self.lengths = [0] * count
-        # Layer -> keys and values, (2, count + 1, key/value heads, tokens and what fills up the stride, head_dim). The last of the texts
-        # is nobody's: rows that fill up a pass are written there.
+        # Layer -> keys and values, (2, count + 1, key/value heads, tokens rounded up to the stride, head_dim). The last slot is scratch
+        # space for padding rows.
         self.held: dict[int, Tensor] = {}
         self.room = -(-tokens // STRIDE) * STRIDE
-        # Of the pass under way: (text, new tokens) and whether these are all texts in order; the place of every token (R, L), the last of
-        # each row, and how many keys are looked at.
+        # Of the current pass: (text, new tokens) and whether these are all texts in order; the position of every token (R, L), the last
+        # column of each row, and the number of keys attended to.
         self.pieces: list[tuple[int, int]] = []
         self.all_of_them = False
         none = torch.empty(0, dtype=torch.long)
         self.at, self.last, self.rows = none, none, none
         self.seen = 0
-        # Which new keys are kept, (row, column), unless all are, and where, (text, place): padding goes nowhere.
+        # Which new keys are stored, (row, column), or None for all, and where, (text, position); padding is not stored.
         self.source: tuple[Tensor, Tensor] | None = None
         self.target = (none, none)
-        # Of these, the elements of a layer's keys, for so many heads.
-        self.places = none
+        # The same as indices into a layer's keys, for every head.
+        self.slots = none
 
     def forget(self, text: int) -> None:
         self.lengths[text] = 0
@@ -44,18 +44,18 @@ class Texts:
         return sum(held.nbytes for held in self.held.values())
 
     def copy(self, source: int, target: int) -> None:
-        """Text `target` holds what `source` holds."""
+        """Copies the cache of text `source` to `target`."""
         length = self.lengths[source]
         for held in self.held.values():
             held[:, target, :, :length] = held[:, source, :, :length]
         self.lengths[target] = length
 
     def plan(self, pieces: list[tuple[int, int]], ids: Tensor, rows: int | None = None) -> Tensor:
-        """Begins a pass over pieces (text, new tokens), whose ids come one behind the other. What it needs to know of each row, on the
-        processor: the text, its last column, the place of each token and its id, (R, 2 + 2 L). With `rows`, so many: those beyond the
-        pieces read one token into nobody's text.
+        """Begins a pass over pieces (text, new tokens), whose ids are concatenated. Returns a table on the CPU with one row for each: the
+        text, its last column, the position of each token and its id, (R, 2 + 2 L). With `rows`, the table has so many: the rows beyond the
+        pieces write one token to the scratch slot.
 
-        What a shorter piece lacks is filled up with its last token; keys and values of that are not kept.
+        Shorter pieces are padded with their last token; keys and values of padding are not stored.
         """
         longest = max(new for _, new in pieces)
         of_row, at, begin = [], [], 0
@@ -70,9 +70,9 @@ class Texts:
         heads = torch.tensor([[text, new - 1] for text, new in pieces])
         table = torch.cat([heads, torch.tensor(at), ids[torch.tensor(of_row)]], 1)
         if rows is not None and rows > len(pieces):
-            nobody = torch.zeros(rows - len(pieces), table.shape[1], dtype=torch.long)
-            nobody[:, 0] = self.count
-            table = torch.cat([table, nobody])
+            padding = torch.zeros(rows - len(pieces), table.shape[1], dtype=torch.long)
+            padding[:, 0] = self.count
+            table = torch.cat([table, padding])
         self.all_of_them = [int(text) for text in table[:, 0]] == list(range(self.count))
         longest_text = max(self.lengths[text] + new for text, new in pieces)
         self.seen = min(-(-longest_text // STRIDE) * STRIDE, self.room)
@@ -80,7 +80,7 @@ class Texts:
         return table
 
     def take_up(self, table: Tensor) -> Tensor:
-        """Reads the table of the pass, on its device; returns the ids (R, L)."""
+        """Takes over the table of the pass, on the device; returns the ids (R, L)."""
         longest = (table.shape[1] - 2) // 2
         self.rows, self.last = table[:, 0], table[:, 1]
         self.at, taken = table[:, 2 : 2 + longest], table[:, 2 + longest :]
@@ -92,34 +92,34 @@ class Texts:
             row, column = (torch.arange(longest)[None] < news[:, None]).nonzero(as_tuple=True)
             self.source = (row.to(self.device), column.to(self.device))
             self.target = (self.rows[self.source[0]], self.at[self.source])
-        self.places = self.places[:0]
+        self.slots = self.slots[:0]
         return taken
 
     def done(self) -> None:
-        """The tokens of the pass are read."""
+        """Ends the pass: its tokens are cached."""
         for text, new in self.pieces:
             self.lengths[text] += new
 
     def extend(self, layer: int, new: Tensor) -> tuple[Tensor, Tensor]:
-        """Keeps new keys and values (R, L, 2 · heads, width) of a layer; returns all that the rows have, (R, heads, seen, width) each."""
+        """Stores new keys and values (R, L, 2 · heads, width) of a layer; returns all of the rows, (R, heads, seen, width) each."""
         rows, length, both, width = new.shape
         heads = both // 2
         if layer not in self.held:
             self.held[layer] = torch.zeros(2, self.count + 1, heads, self.room, width, dtype=new.dtype, device=self.device)
         held = self.held[layer]
-        if len(self.places) == 0:
-            # The same for every layer: (text, head, place) of each kept token, head by head.
-            text, place = self.target
-            self.places = (text[:, None] * heads + torch.arange(heads, device=self.device)) * self.room + place[:, None]
+        if len(self.slots) == 0:
+            # The same for every layer: (text, head, position) of each stored token, head by head.
+            text, position = self.target
+            self.slots = (text[:, None] * heads + torch.arange(heads, device=self.device)) * self.room + position[:, None]
         flat = new.reshape(rows * length, both, width) if self.source is None else new[self.source]
         by_kind = flat.view(-1, 2, heads, width).transpose(0, 1).reshape(2, -1, width)
-        held.view(2, -1, width).index_copy_(1, self.places.view(-1), by_kind)
+        held.view(2, -1, width).index_copy_(1, self.slots.view(-1), by_kind)
         part = held[:, :, :, : self.seen]
         part = part[:, : self.count] if self.all_of_them else part.index_select(1, self.rows)
         return part[0], part[1]
 
     def mask(self, window: int | None, slopes: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """What new tokens see of the texts, to add to scores: (R, 1, L, seen), or (R, heads, L, seen) with distances."""
+        """The mask of new tokens over cached keys, to add to scores: (R, 1, L, seen), or (R, heads, L, seen) with ALiBi."""
         k = torch.arange(self.seen, device=self.device)[None, None, None]
         q = self.at[:, None, :, None]
         hidden = k > q

@@ -1,4 +1,4 @@
-"""One rank: its share of every batch, gradients summed over ranks, the update, weights in and out."""
+"""One rank: its part of every batch, gradients summed over ranks, the update, weights in and out."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .meeting import Meeting
 from .texts import Texts
 from .wire import PIECE, Wire
 
-# Parts of AdamW's state, as the engine and as PyTorch call them.
+# Parts of AdamW's state: the engine's names and PyTorch's.
 ADAMW = {"mean": "exp_avg", "square": "exp_avg_sq"}
 
 
 def raw(x: Tensor) -> memoryview:
-    """The bytes of a tensor on the processor, as they lie there."""
+    """The bytes of a CPU tensor, without a copy."""
     numbers: Any = x.contiguous().numpy()
     return memoryview(numbers).cast("B")
 
 
 def cannot_compile(device: torch.device) -> str | None:
-    """Why torch.compile does not work here, if so: it needs Triton, a C compiler and Python's headers."""
+    """Why torch.compile does not work here, or None: it needs Triton, a C compiler and Python's headers."""
     try:
         torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
     except Exception as error:
@@ -49,13 +49,13 @@ class Rank:
         self.device = torch.device("cpu")
         self.shape: dict[str, Any] = {}
         self.texts: Texts | None = None
-        # Whether passes over one token are recorded, which shares of weights forbid: they are gathered anew each time.
+        # Whether decode uses CUDA graphs; not with FSDP, whose shards are gathered for every pass.
         self.records = False
         self.graphs: Graphs | None = None
-        # The change of weights that the last computed pass saw, which rounds them: recorded ones read what is rounded.
+        # The weights' update count at the last eager pass, which casts them: graphs read the cached casts.
         self.rounded_at = -1
         self.decoder: Decoder
-        # The decoder as its ranks share it.
+        # The decoder, wrapped in DDP or sharded.
         self.model: Any
         self.reference: Decoder | None = None
         self.optimizer: torch.optim.AdamW | AdamW8bit
@@ -76,7 +76,7 @@ class Rank:
             torch.cuda.set_device(self.device)
         self.offloaded = ask["offload"]
         if (self.world > 1 or self.offloaded) and not dist.is_initialized():
-            # What lies in main memory is summed and gathered there.
+            # Offloaded tensors are reduced and gathered on the CPU.
             backend = ("cpu:gloo,cuda:nccl" if self.offloaded else "nccl") if self.device.type == "cuda" else "gloo"
             device = self.device if backend == "nccl" else None
             store = self.meeting.store(ask["port"]) if self.world > 1 else dist.HashStore()
@@ -85,7 +85,7 @@ class Rank:
         why = None
         if ask["compile"] and not ask["compile_asked"]:
             why = cannot_compile(self.device)
-            # What comes up later is no reason to end the run either.
+            # Compile errors later on do not end the run either.
             torch._dynamo.config.suppress_errors = True
         self.compiled = ask["compile"] and why is None
         answer = {} if why is None else {"not_compiled": why}
@@ -111,7 +111,7 @@ class Rank:
         if settings["kind"] == "adamw8bit":
             self.optimizer = AdamW8bit(groups, betas, eps)
             return answer
-        # One kernel for all of a group; on a processor too, so that both are the same path.
+        # One kernel per group; on a CPU too, so that both take the same path.
         fused = self.device.type == "cpu" or not self.offloaded
         self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
         for parameter in (p for _, p in self.trained):
@@ -121,19 +121,19 @@ class Rank:
         return answer
 
     def _decoder(self, *, trains: bool = True) -> Decoder:
-        """A model with zero weights, each rank with its share of them where they are sharded."""
+        """A model with zero weights, sharded over the ranks with FSDP."""
         model = self.shape
         if not trains:
             model = model | {"params": [info | {"grad": None} for info in model["params"]]}
-        # The shares of a block have one format.
+        # The shards of a block have one dtype.
         frozen = torch.bfloat16 if self.autocast and not self.sharded else None
         decoder = Decoder(model, self.device, frozen, joined=not self.sharded)
         if self.compiled:
             decoder.fuse()
         if self.sharded:
-            # Sharding puts new parameters into the places of the old ones.
+            # Sharding replaces the parameters by new ones under the same module names.
             names = {id(p): name for name, p in decoder.named_parameters()}
-            places = {name: names[id(p)] for name, p in decoder.table.made.items()}
+            modules = {name: names[id(p)] for name, p in decoder.table.made.items()}
             gpu = self.device.type == "cuda"
             policy = CPUOffloadPolicy(pin_memory=gpu) if self.offloaded else OffloadPolicy()
             for block in decoder.blocks:
@@ -141,7 +141,7 @@ class Rank:
             fully_shard(decoder, offload_policy=policy)
             register_fsdp_forward_method(decoder, "read")
             new = dict(decoder.named_parameters())
-            decoder.table.made = {name: new[place] for name, place in places.items()}
+            decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
 
     def _parts(self, part: str) -> list[tuple[int, Tensor]]:
@@ -157,7 +157,7 @@ class Rank:
         return sorted(parts, key=lambda place: place[0])
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Takes a flat buffer from the engine: rank 0 reads it, the others get it from there."""
+        """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it."""
         rest, part = bytearray(), ask["part"]
         if isinstance(self.optimizer, AdamW8bit):
             self.optimizer.steps = ask["steps"]
@@ -172,8 +172,8 @@ class Rank:
         for _, tensor in self._parts(part):
             whole = self._receive(rest, part, tensor.shape)
             if isinstance(tensor, DTensor):
-                mesh, places = tensor.device_mesh, tensor.placements
-                local = torch.distributed.tensor.distribute_tensor(whole, mesh, places, src_data_rank=None)
+                mesh, placements = tensor.device_mesh, tensor.placements
+                local = torch.distributed.tensor.distribute_tensor(whole, mesh, placements, src_data_rank=None)
                 tensor.to_local().copy_(local.to_local())
             else:
                 tensor.copy_(whole)
@@ -181,7 +181,7 @@ class Rank:
         return {}
 
     def _in_order(self) -> list[nn.Parameter]:
-        """What is trained, in the order of the flat buffers."""
+        """The trainable parameters, in the order of the flat buffers."""
         return [p for _, p in sorted(self.trained, key=lambda place: place[0]["grad"])]
 
     def _receive(self, rest: bytearray, part: str, shape: torch.Size) -> Tensor:
@@ -202,13 +202,13 @@ class Rank:
         return whole
 
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Gives a flat buffer to the engine, in pieces from rank 0."""
+        """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
         if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
             tensors = [self.optimizer.part(part, self._in_order())] if self.rank == 0 else []
         else:
             tensors = [tensor for _, tensor in self._parts(part)]
-        # Memory that the GPU writes to by itself, sent when it is full.
+        # Pinned memory for copies from the GPU, sent when it is full.
         piece = torch.empty(PIECE // 4, pin_memory=self.device.type == "cuda")
         taken = 0
 
@@ -230,7 +230,7 @@ class Rank:
         return {}
 
     def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Keeps a frozen copy of the weights as they are."""
+        """Keeps a frozen copy of the current weights."""
         self.reference = self._decoder(trains=False).eval()
         with torch.no_grad():
             for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
@@ -242,7 +242,7 @@ class Rank:
         return {}
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
-        """Reads texts on and answers with the logits behind each piece; nothing is drawn here."""
+        """Prefill and decode: appends pieces to texts and returns the logits after each; the engine samples."""
         if self.texts is None or (self.texts.count, self.texts.tokens) != (ask["texts"], ask["tokens"]):
             self.texts, self.graphs = Texts(ask["texts"], ask["tokens"], self.device), None
         if ask["begin"]:
@@ -255,13 +255,13 @@ class Rank:
         pieces = [(text, new) for text, new in ask["pieces"]]
         ids = torch.frombuffer(payload, dtype=torch.int32).long() if payload else torch.zeros(0, dtype=torch.long)
         if not pieces and self.sharded:
-            # Nothing of its own to read, but the others need its share of the weights.
+            # No texts of its own, but the other ranks need its shard of the weights.
             texts, pieces, ids = Texts(1, 1, self.device), [(0, 1)], torch.zeros(1, dtype=torch.long)
         if not pieces:
             return {}
         was = decoder.training
         decoder.eval()
-        # Casts that are remembered would have no place in a recorded pass.
+        # Autocast's cached casts would be stale in a replayed graph.
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False)
         with self._compiled(False), torch.no_grad(), cast:
             logits = self._read_on(texts, pieces, ids)
@@ -282,11 +282,11 @@ class Rank:
             return work(table)[: len(pieces)]
         if self.graphs is None:
             self.graphs = Graphs(self.device)
-        shape = len(table), texts.seen, texts.all_of_them, decoder.places()
+        shape = len(table), texts.seen, texts.all_of_them, decoder.rope_len()
         return self.graphs.run(shape, table, work)[: len(pieces)]
 
     def _compiled(self, yes: bool) -> contextlib.AbstractContextManager[Any]:
-        """Not for texts of every length: compiling for each would take longer than they do."""
+        """Eager for texts of varying lengths: compiling for each length would take longer than running them."""
         if yes or not self.compiled:
             return contextlib.nullcontext()
         eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
@@ -301,7 +301,7 @@ class Rank:
         if packed is not None:
             packed = packed._replace(ends=packed.ends.to(self.device))
             if self.compiled:
-                # Another number of texts in the next batch is no reason to compile again.
+                # A different number of texts in the next batch must not trigger a recompile.
                 torch._dynamo.maybe_mark_dynamic(packed.ends, 0)
         tensors: list[Tensor | None] = [x.to(self.device) for x in ids]
         if not ask["first"]:
@@ -311,7 +311,7 @@ class Rank:
         return tensors, packed, c
 
     def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
-        """Values of this rank's rows; of a loss that is linear in log-probabilities the gradient as well."""
+        """Values of this rank's rows; for a loss that is linear in log-probabilities also its gradient."""
         began = time.monotonic()
         (inputs, targets, first), packed, c = self._batch(ask, payload)
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
@@ -330,7 +330,7 @@ class Rank:
             if ask["micro"] == 0:
                 self.optimizer.zero_grad(set_to_none=True)
             self._sync(ask["micro"] + 1 == ask["of"])
-            # What is dropped is a function of the run's seed, the micro-step and the rank: a resume drops the same.
+            # Dropout is a function of the run's seed, the micro-step and the rank: a resume repeats it.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
                 logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
@@ -344,7 +344,7 @@ class Rank:
         return {"payload": raw(found), "seconds": seconds}
 
     def _let_go(self) -> None:
-        """Before a training step: texts that take a notable share of the memory. Others stay, with their graphs."""
+        """Before a training step: frees the KV cache if it is a notable share of the memory. A small one stays, with its graphs."""
         if self.texts is None:
             return
         gpu = self.device.type == "cuda"
@@ -352,8 +352,8 @@ class Rank:
             self.texts = self.graphs = None
 
     def _sync(self, last: bool) -> None:
-        """Whole gradients are summed over ranks once a step, behind the last micro-batch. Shards are summed at each: until then a rank
-        would hold the gradient of every weight, 4 bytes of each on its GPU."""
+        """DDP all-reduces gradients once per step, after the last micro-batch. FSDP reduce-scatters after each: until then a rank would
+        hold the gradient of every weight, 4 bytes each, on its GPU."""
         if isinstance(self.model, DistributedDataParallel) and not last:
             self.stack.enter_context(self.model.no_sync())
 
@@ -361,7 +361,7 @@ class Rank:
         self.stack.close()
 
     def backward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
-        """The gradient by the values of the forward pass before."""
+        """Backward from gradients with respect to the values of the last forward pass."""
         if self.values is None:
             raise ValueError("there was no forward pass to go back through")
         logp, entropy = self.values

@@ -1,4 +1,4 @@
-"""Frames between the engine and a rank: a length of the header (u32), one of the payload (u64), JSON, raw bytes; little-endian."""
+"""Frames between the engine and a rank: length of the header (u32), length of the payload (u64), JSON, raw bytes; little-endian."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 HEAD = struct.Struct("<IQ")
 MAX_HEADER = 64 << 20
 MAX_PAYLOAD = 1 << 30
-# Bytes of a piece of weights on its way.
+# Bytes of weights in one frame.
 PIECE = 32 << 20
 
 
 class Gone(Exception):
-    """The engine closed the connection: there is nobody to work for."""
+    """The engine closed the connection."""
 
 
 class Wire:

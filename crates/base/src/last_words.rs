@@ -1,5 +1,4 @@
-//! What a process says on standard error, read as it comes (a full pipe would stop the process). Its end is kept: what goes
-//! wrong is told last.
+//! Captures a child's stderr as it is written (a full pipe would block the child) and keeps its tail, where errors are.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::Receiver;

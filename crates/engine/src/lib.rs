@@ -1,5 +1,5 @@
-//! Training itself: the loop with all that it needs ([`engine`]), metrics that look inside a model ([`probes`]), a model folder made
-//! ready for strangers ([`release`]). No terminal, no tokio.
+//! Training itself: the loop with everything it needs ([`engine`]), metrics measured inside a model ([`probes`]), and
+//! preparing a model folder for publication ([`release`]). No terminal, no tokio.
 
 pub use llmtui_base as base;
 pub use llmtui_data::data;

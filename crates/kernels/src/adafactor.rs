@@ -1,5 +1,5 @@
-//! One Adafactor update of one tensor (Shazeer and Stern 2018, arXiv 1804.04235, in the order of operations of
-//! transformers): of a matrix's squared gradients only the means of rows and columns are kept.
+//! One Adafactor update of one tensor (Shazeer and Stern 2018, arXiv 1804.04235, in transformers' order of operations): the
+//! second moment of a matrix is factored into row and column means.
 
 use super::tensors::rms;
 use super::update::Part;

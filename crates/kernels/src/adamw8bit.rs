@@ -1,5 +1,5 @@
-//! One AdamW update of one tensor with moments of one byte (Dettmers et al. 2021, arXiv 2110.02861): blocks of 256 values
-//! with the largest of each in f32, codes with a dynamic exponent.
+//! One AdamW update of one tensor with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861): blocks of 256 values, each
+//! with its maximum in f32, codes with a dynamic exponent.
 
 use super::adamw::Rule;
 use super::update::Part;

@@ -1,4 +1,4 @@
-//! The softmax of one place's logits as a sampler needs it: weights to draw from, and what is reported of the distribution.
+//! The softmax of one position's logits for a sampler: weights to draw from, and the reported statistics of the distribution.
 
 use super::math::{exp, max};
 use super::simd::multiversion;

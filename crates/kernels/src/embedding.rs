@@ -41,7 +41,7 @@ pub struct Noise {
 
 /// Adds noise to `x` (rows, `width`): a function of seed, micro-step, row and feature, on any number of threads.
 pub fn add_noise(noise: &Noise, width: usize, x: &mut [f32]) {
-    /// Operations behind one number, about.
+    /// Operations per number, about.
     const COST: usize = 20;
     threads::rows1(x, width, COST * width, |first, x| {
         for (i, row) in x.chunks_exact_mut(width).enumerate() {

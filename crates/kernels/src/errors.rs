@@ -1,5 +1,5 @@
-//! What candle's errors say to a reader. With `RUST_BACKTRACE` set, candle adds the backtrace to an error's own text;
-//! messages show the text alone, so no error of candle is written out by its `Display`.
+//! Messages of candle's errors. With `RUST_BACKTRACE` set, candle puts the backtrace into an error's text; messages must show
+//! the text alone, so no candle error is printed by its `Display`.
 
 use candle_core::Error;
 use std::borrow::Borrow;

@@ -1,6 +1,6 @@
-//! Software prefetch for passes over long arrays that compute more than they read. A processor looks some hundred instructions
-//! ahead: with forty of them a vector that is two cache lines, where memory needs twenty on their way. The hardware's own
-//! prefetcher does not make up for it on virtual machines (Sapphire Rapids: GELU's backward took three times as long).
+//! Software prefetch for compute-heavy passes over long arrays. A processor looks a few hundred instructions ahead: at forty
+//! instructions per vector that is two cache lines, where memory needs twenty in flight. The hardware prefetcher does not
+//! compensate for it on virtual machines (Sapphire Rapids: GELU's backward took three times as long).
 #![allow(unsafe_code)]
 
 /// Numbers computed between two calls: four cache lines.
@@ -12,7 +12,7 @@ pub const ROWS_AHEAD: usize = 8;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Fetches what lies 4 KiB behind `run`, for reading: called for each run of an array in turn.
+/// Fetches what lies 4 KiB after `run`, for reading: called for each run of an array in turn.
 #[inline(always)]
 pub fn ahead<T>(run: &[T]) {
     at(run.as_ptr().wrapping_byte_add(AHEAD), run.len());

@@ -1,5 +1,5 @@
-//! The thin matrices of adapters: y[:, part] += scale · z Bᵀ beside a frozen product, where z = x Aᵀ is a plain matrix
-//! product, and the way back. Several adapters over the same x keep their z side by side.
+//! Low-rank adapter matmuls: y[:, part] += scale · z Bᵀ with z = x Aᵀ, forward and backward. Several adapters over the same x
+//! keep their z side by side.
 #![allow(unsafe_code)]
 
 use super::matmul::{
@@ -11,7 +11,7 @@ use super::skinny::{self, View};
 use super::{reduce, threads};
 use std::cell::Cell;
 
-/// Ranks up to which skinny products beat packed ones, B's transpose included.
+/// Ranks up to which skinny matmuls beat packed ones, B's transpose included.
 const SKINNY: usize = 8;
 /// Rows of a matrix that are merged at once to measure them.
 const PANEL: usize = 256;
@@ -81,10 +81,10 @@ pub fn backward_weight(
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
 }
 
-/// Ranks of a column up to which an adapter's product joins the layer's own as its sums are written.
+/// Ranks per column up to which an adapter's matmul is fused into the epilogue of the layer's own.
 const JOINS: usize = 32;
 
-/// Whether the product of an adapter of this rank joins a matmul.
+/// Whether the low-rank term of an adapter of this rank is fused into a matmul.
 pub fn joins(rank: usize) -> bool {
     rank <= JOINS
 }
@@ -147,7 +147,7 @@ impl Factors {
 }
 
 thread_local! {
-    /// B transposed, the factor of a skinny product. Taken out while in use: a waiting thread may be given other work.
+    /// B transposed, the factor of a skinny matmul. Taken out while in use: a waiting thread may be given other work.
     static TURNED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 

@@ -1,5 +1,5 @@
-//! A weight matrix as a pass sees it: f32, or quantized. Every layer that multiplies by weights takes a [`Matrix`], so a
-//! quantized model runs through the same pass as any other, and its backward reaches what trains.
+//! A weight matrix of a layer: f32, or quantized. Every layer that multiplies by weights takes a [`Matrix`], so a quantized
+//! model runs through the same pass as any other, and its backward reaches the trainable parameters.
 
 use super::aligned::Aligned;
 use super::matmul::{

@@ -1,5 +1,5 @@
-//! One Muon update of one matrix (Jordan et al. 2024, kellerjordan.github.io/posts/muon): its momentum, made nearly
-//! orthogonal by five Newton–Schulz iterations, which bear bf16.
+//! One Muon update of one matrix (Jordan et al. 2024, kellerjordan.github.io/posts/muon): its momentum, approximately
+//! orthogonalized by five Newton–Schulz iterations, for which bf16 suffices.
 
 use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_symmetric};
 use super::tensors::norm;
@@ -123,7 +123,7 @@ fn orthogonalize(
         polynomial.extend(gram.iter().map(|g| B * g));
         let g = Mat::new(gram, n, n);
         matmul_symmetric(polynomial, g, C, Accumulation::Add, compute);
-        // A X + (B G + C G²) X as one product.
+        // A X + (B G + C G²) X as one matmul.
         polynomial.iter_mut().step_by(n + 1).for_each(|p| *p += A);
         let p = Mat::new(polynomial, n, n);
         let (a, b) = if rows <= cols { (p, view) } else { (view, p) };

@@ -1,5 +1,5 @@
-//! What numbers are kept in. Compute is f32, or a matmul's own dtype; what one matmul leaves for the next, and is rounded to bf16
-//! there anyway, may lie in memory as bf16: half the traffic and half the memory.
+//! Storage dtypes. Compute is f32, or a matmul's own dtype; an activation that only matmuls read, and that they round to bf16
+//! anyway, may be stored in bf16: half the traffic and half the memory.
 #![allow(unsafe_code)]
 
 pub use half::bf16;

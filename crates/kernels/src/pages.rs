@@ -1,5 +1,5 @@
-//! Pages of memory: large ones for large buffers, as a pass over weights, gradients and moments crosses hundreds of
-//! thousands of small ones; and free ones back to the system.
+//! Memory pages: huge pages for large buffers, because a pass over weights, gradients and moments crosses hundreds of
+//! thousands of small ones; and returning free pages to the system.
 #![allow(unsafe_code)]
 
 use super::flat;

@@ -1,4 +1,4 @@
-//! Where inputs and destinations lie, and in what numbers: one pointer type for the loops, which the instructions look into.
+//! Addresses and dtypes of inputs and destinations: one pointer type for the loops, which the instruction sets resolve.
 
 use crate::fetch;
 use crate::numbers::{Values, ValuesMut, bf16};

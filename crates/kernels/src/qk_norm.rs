@@ -1,4 +1,4 @@
-//! RMSNorm of queries and keys, head by head, before they are rotated (Henry et al. 2020, arXiv 2010.04245; as Qwen3 has it).
+//! RMSNorm of queries and keys per head, before RoPE (Henry et al. 2020, arXiv 2010.04245; as in Qwen3).
 
 use super::attention::Heads;
 use super::math::{sum1, sum2};

@@ -1,5 +1,5 @@
-//! One schedule-free AdamW update over flat buffers (Defazio et al. 2024, arXiv 2405.15682), norms as by-products. Weights
-//! are y, where gradients are taken; z goes where AdamW would; x is the average of z that is evaluated.
+//! One schedule-free AdamW update over flat buffers (Defazio et al. 2024, arXiv 2405.15682), norms as by-products. The
+//! weights hold y, where gradients are evaluated; z is the AdamW iterate; x, the average of z, is the one that is evaluated.
 #![allow(unsafe_code)]
 
 use super::lanes::{Vector, widest};

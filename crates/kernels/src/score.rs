@@ -1,6 +1,6 @@
-//! The head of a reward model: hidden states × one vector → one number for each row. It takes the place of the log-prob head
-//! and answers in the same [`Outputs`]: the scores stand where log-probabilities stand, entropies and top-1 are 0. A value head
-//! beside the log-prob head is the same vector over the same hidden states.
+//! The head of a reward model: hidden states × one vector → one number for each row. It replaces the log-prob head and
+//! returns the same [`Outputs`]: scores in place of log-probabilities, entropies and top-1 are 0. A value head beside the
+//! log-prob head is the same vector over the same hidden states.
 
 use super::logprob::{Outputs, Sizes};
 use super::matmul::Accumulation;

@@ -72,7 +72,7 @@ pub fn has_bf16() -> bool {
     is_x86_feature_detected!("avx512bf16")
 }
 
-/// Whether AMD made the processor, by the name that it tells; asked once, which takes tens of microseconds on a virtual machine.
+/// Whether the processor is AMD's, by its vendor name; queried once, which takes tens of microseconds on a virtual machine.
 #[cfg(target_arch = "x86_64")]
 pub fn is_by_amd() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! One SOAP update of one matrix (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbases of Shampoo's two Gram matrices. A basis is
-//! found once, of the first gradient, and then follows by one step of power iteration and a Gram–Schmidt. In f32.
+//! One SOAP update of one matrix (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbases of Shampoo's two Gram matrices.
+//! A basis is computed once, from the first gradient, and then tracked by one power iteration with Gram–Schmidt. In f32.
 
 mod bases;
 
@@ -265,7 +265,7 @@ impl Matrix {
     }
 
     /// Eigenvectors of the first gradient's Gram matrices, largest first. Those of the shorter side are found; the longer side's
-    /// are what the gradient makes of them, and anything orthogonal behind.
+    /// are what the gradient makes of them, and anything orthogonal after.
     fn first_bases(self, grad: &[f32], gram: &[f32], basis: &mut [f32]) {
         let [m, n] = self.lengths;
         let (left_gram, right_gram) = self.halves(gram);

@@ -1,4 +1,4 @@
-//! Softmax over the last dimension in plain candle, differentiable: what the composites need of candle-nn.
+//! Softmax over the last dimension in plain candle, differentiable: all that the composites need of candle-nn.
 
 use candle_core::{D, Result, Tensor};
 

@@ -1,5 +1,5 @@
-//! One Sophia update (Liu et al. 2023, arXiv 2305.14342): a running mean over an estimate of the curvature's diagonal, each element
-//! clipped; and the estimate's own update.
+//! One Sophia update (Liu et al. 2023, arXiv 2305.14342): the gradient's moving average divided by an estimate of the
+//! diagonal Hessian, clipped element by element; and the update of the estimate.
 
 use super::update::Part;
 

@@ -1,5 +1,5 @@
 //! Singular values of one matrix: all of them by its Gram matrix in f64, or the largest by power iteration. On one thread:
-//! whoever wants a spectrum has time, and training needs the cores.
+//! spectra are not urgent, and training needs the cores.
 
 use super::simd::multiversion;
 

@@ -1,5 +1,5 @@
-//! Pool threads that spin while waiting, for many small jobs: decoding a token is two hundred matmuls of some
-//! twenty microseconds, and waking a sleeping thread takes as long as one of them. While [`team`] runs, the other threads of
+//! Pool threads that spin while waiting, for many small jobs: decoding a token takes two hundred matmuls of some twenty
+//! microseconds each, and waking a sleeping thread takes as long as one of them. While [`team`] runs, the other threads of
 //! the pool spin; handing over a job takes less than a microsecond.
 #![allow(unsafe_code)]
 

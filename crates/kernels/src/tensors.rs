@@ -1,5 +1,5 @@
-//! Updates that look at a whole tensor at once (its norm, its rows and columns, its singular values): what they share.
-//! Where each element is updated for itself, `update` does it in one pass.
+//! Shared by updates that need a whole tensor at once (its norm, its rows and columns, its singular values). Element-wise
+//! updates are one pass in `update`.
 
 use super::update::{Norms, Part};
 

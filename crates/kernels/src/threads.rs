@@ -50,7 +50,7 @@ impl<T> SharedSlice<T> {
         }
     }
 
-    /// Fetches `n` elements from `at` on, which may lie behind the end.
+    /// Fetches `n` elements from `at` on, which may lie after the end.
     pub fn fetch(&self, at: usize, n: usize) {
         fetch::write(self.start.wrapping_add(at), n);
     }

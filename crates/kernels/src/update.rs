@@ -1,4 +1,4 @@
-//! What fused one-pass updates share: how flat buffers are cut into chunks, and the norms that fall out on the way.
+//! Shared by fused one-pass updates: splitting flat buffers into chunks, and the norms that are by-products.
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, Vector};

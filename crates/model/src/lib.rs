@@ -1,5 +1,5 @@
-//! Models and what moves their weights: parts and tapes ([`nn`]), update rules ([`optim`]), the files that weights come from ([`hf`],
-//! [`llama_cpp`]). No text, no runs.
+//! Models, optimizers and weight files: parts and tapes ([`nn`]), update rules ([`optim`]), Hugging Face and GGUF files
+//! ([`hf`], [`llama_cpp`]). No text, no runs.
 
 pub use llmtui_base as base;
 pub use llmtui_kernels as kernels;

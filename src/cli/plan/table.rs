@@ -339,10 +339,10 @@ fn work(plan: &Plan, style: &Style) -> String {
             None => String::new(),
         };
         let words = format!("${} at ${price:.2} per device-hour{basis}", money(cost));
-        rows.push(("money", words));
+        rows.push(("cost", words));
     } else if work.hours.is_some() && r.estimator == Estimator::General {
         let words = "no price known: set --price DOLLARS per device-hour";
-        rows.push(("money", words.into()));
+        rows.push(("cost", words.into()));
     }
     if let Some(loss) = plan
         .predicted_loss

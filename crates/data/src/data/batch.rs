@@ -1,5 +1,5 @@
-//! Rows of tokens as a model trains on them: what follows what, which targets count, where documents begin, and which
-//! sequence belongs to which example. How rows come about is the dataset's matter.
+//! Batches as a model trains on them: inputs and targets, the loss mask, document boundaries, and which sequence belongs to
+//! which example. How rows are assembled is up to the dataset.
 
 use super::Unit;
 
@@ -99,7 +99,7 @@ impl Batch {
         self.whole.unwrap_or_else(|| self.supervised())
     }
 
-    /// Examples that the batch tells apart: pairs, judged answers or prompts, and 0 where an example is one text.
+    /// Examples that the batch distinguishes: pairs, judged answers or prompts, and 0 where an example is one text.
     pub fn groups(&self) -> usize {
         match self.unit {
             Unit::Text => 0,

@@ -1,4 +1,4 @@
-//! Where training text comes from and how it is cut, as said in a spec.
+//! The `data` section of a spec: where training text comes from and how it is split into rows.
 
 use super::examples::OnBadRow;
 use super::formats::{Columns, FormatChoice};

@@ -1,5 +1,5 @@
-//! One plain text in memory, cut in two by characters, and windows drawn from both splits: nanoGPT's way, to the bit. Every
-//! batch is a function of its arguments alone: a resumed run needs no saved position, and evaluation cannot disturb
+//! One plain text in memory, split in two by characters, and windows drawn from both splits, identical to nanoGPT's. Every
+//! batch is a function of its arguments alone: a resumed run needs no saved position, and evaluation does not affect
 //! training.
 
 use super::permute::Permutation;
@@ -131,7 +131,7 @@ impl Corpus {
         self.val_windows_at(starts.collect())
     }
 
-    /// Mean bytes of UTF-8 behind one validation token.
+    /// Mean UTF-8 bytes per validation token.
     pub fn val_bytes_per_token(&self) -> f64 {
         self.val_bytes as f64 / self.val.len() as f64
     }

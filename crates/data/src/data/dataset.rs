@@ -1,6 +1,6 @@
-//! Training data, ready: a tokenizer, two splits, and batches of them by number. Every batch is a function of its arguments
-//! alone: a resumed run needs no saved position, and evaluation cannot disturb training. Where text and documents come
-//! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
+//! Training data, ready for use: a tokenizer, two splits, and batches of them by index. Every batch is a function of its
+//! arguments alone: a resumed run needs no saved position, and evaluation does not affect training. Reading text and
+//! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
 use super::chat::CutMark;
@@ -25,7 +25,7 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
-    /// What the chat template writes behind an answer, where there is one.
+    /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
     /// There is a chat template, and it writes none of the training rows: they are texts.
     pub unused_template: bool,
@@ -94,7 +94,7 @@ impl Dataset {
         matches!(self.splits, Splits::Corpus(_))
     }
 
-    /// What the chat template writes behind an answer to a prompt of these data; none where the prompt is plain text.
+    /// What the chat template writes after an answer to a prompt of these data; none where the prompt is plain text.
     pub fn behind_answer(&self, origin: Option<Origin>) -> Option<&str> {
         let (origin, Splits::Documents(documents)) = (origin?, &self.splits) else {
             return None;
@@ -339,7 +339,7 @@ impl Dataset {
         })
     }
 
-    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
+    /// Mean UTF-8 bytes per validation token; `None` if only a part of the text is supervised.
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {
             Splits::Corpus(corpus) => Some(corpus.val_bytes_per_token()),

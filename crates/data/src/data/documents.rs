@@ -1,5 +1,5 @@
-//! Documents of one or several sources as batches: which source a row comes from, which of its documents stand in it, and
-//! the row itself. Every batch is a function of the seed and its number.
+//! Documents of one or several sources as batches: which source a row comes from, which of its documents are in it, and the
+//! row itself. Every batch is a function of the seed and its index.
 
 use super::mix::{Mixture, Wanted};
 use super::pack::packed::{Draw, Packed};
@@ -212,7 +212,7 @@ pub(crate) struct Documents {
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
     pub how: Layouting,
-    /// Mean bytes of text behind a prediction of the validation split, where all tokens are supervised.
+    /// Mean bytes of text per prediction of the validation split, if all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with text, rows and tokenizers: the place, the cause, what to do.
+//! Errors of text, rows and tokenizers: location, cause, fix.
 
 use super::Place;
 use crate::base::files::is_of_the_name;

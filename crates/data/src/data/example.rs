@@ -1,5 +1,5 @@
-//! One row of training data, whatever file and format it came from: what formats make and everything after them reads.
-//! How files are opened is `source`'s matter, how rows are read `formats`', how text becomes tokens `render`'s.
+//! One row of training data, independent of its file and format: the output of formats and the input of everything after
+//! them. Opening files is in `source`, reading rows in `formats`, tokenization in `render`.
 
 use super::{RowFault, Unit};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The examples of one source: its rows, read in the format that the spec says or the rows show.
+//! The examples of one source: its rows, read in the format that the spec names or that is detected.
 
 use super::formats::{self, Columns, Detection, FormatChoice, FormatId, Grounds};
 use super::source::{self, ReadContext, Rows, SourceConfig};

@@ -1,4 +1,4 @@
-//! Which documents are held out for validation: the same ones at every start, whatever the run's seed.
+//! Which documents are held out for validation: the same ones at every start, independent of the run's seed.
 
 use super::Unit;
 use super::store::Store;
@@ -97,7 +97,7 @@ fn drawn(number: u64) -> f64 {
     Rng::new(0, Stream::Eval, number, 2).uniform_f64()
 }
 
-/// The `wanted` rows of the lowest draws, behind the others. One of which nothing is supervised has no validation loss: such ones
+/// The `wanted` rows of the lowest draws, after the others. One of which nothing is supervised has no validation loss: such ones
 /// come last.
 fn lowest(store: &Store, spans: &[Span], wanted: u64) -> (Vec<Span>, Vec<Span>) {
     let size = store.documents_of_row();

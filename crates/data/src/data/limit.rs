@@ -1,4 +1,4 @@
-//! How many rows of a source are read: `data.max_rows` of each at most, and of one with a `fraction` the first of them.
+//! How many rows of a source are read: at most `data.max_rows` of each, and with a `fraction` the first part of it.
 
 use super::DataError;
 use super::source::{ReadContext, SourceConfig, announced_rows, rows};

@@ -1,5 +1,5 @@
-//! Batches made ready while the engine computes: a thread that works one or two optimizer steps ahead. Because a batch is
-//! a function of its number, working ahead changes no bit, and a resume needs nothing but the number to begin at.
+//! Prefetches batches on a thread that works one or two optimizer steps ahead of the engine. Because a batch is a function of
+//! its index, prefetching changes no bit, and a resume needs only the index to start at.
 
 use super::{Batch, Dataset};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Which source the next row comes from. Shares follow the weights as evenly as whole rows allow, at every moment: the
-//! fractions of i·φ fill the unit interval evenly (Weyl 1916), and a source owns as much of it as its share. How often
-//! that was is a sum of floors, which Euclid's algorithm finds without counting, so any row's place is known at once.
+//! fractions of i·φ fill the unit interval evenly (Weyl 1916), and each source owns a part of it as large as its share. The
+//! count of earlier rows of a source is a sum of floors, which Euclid's algorithm computes directly, so any row's index is
+//! known at once.
 
 /// Fractions are counted in parts of this.
 const ONE: u128 = 1 << 32;

@@ -1,5 +1,5 @@
-//! The list of parsers of foreign bytes: those whose libraries crash on crafted files. They run in a limited child process
-//! (`base::child`); one word in this list makes one known there.
+//! The list of parsers of foreign bytes whose libraries crash on crafted files. They run in a limited child process
+//! (`base::child`); one word in this list registers one there.
 
 use crate::base::child::Parser;
 

@@ -1,5 +1,5 @@
-//! A random order of 0..n of which any element can be computed at once: a Feistel network over the smallest even number
-//! of bits that holds n, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+//! A random permutation of 0..n with random access: a Feistel network over the smallest even number of bits that holds n,
+//! iterated until the result is below n (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 
 use crate::base::rng::{Rng, Stream, mix64};
 

@@ -1,5 +1,5 @@
-//! The unit of learning: what one example of a data set is. The store keeps examples, the hold-out draws them, packing
-//! places them; none of them tears one apart.
+//! The unit of training: one example of a data set. The store keeps examples, the hold-out draws them, packing places them;
+//! none of them splits one.
 
 /// What an example consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The tokenizer of a run on documents: read from its file, or made from the text of the sources and kept in the cache,
-//! so that the same data give it at once.
+//! The tokenizer of a run on documents: read from its file, or trained on the text of the sources and cached, so that the
+//! same data give it at once.
 
 use super::chat::{AUTO, GenerationPrompt, Template};
 use super::examples::examples;

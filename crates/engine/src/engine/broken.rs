@@ -1,4 +1,4 @@
-//! When training breaks: what is said, what is kept. A state with a NaN in it is never saved.
+//! Errors that end a training: the message, and what is saved. A state with a NaN in it is never saved.
 
 use super::EngineJob;
 use super::checkpoint::store;

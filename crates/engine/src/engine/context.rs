@@ -1,4 +1,4 @@
-//! What every part of a run works on: its spec, its data, its state, and the port to the world. What only one part needs
+//! Shared by every part of a run: its spec, its data, its state, and the port to the world. State that only one part needs
 //! (checkpoints, batches, the step log) belongs to that part.
 
 use super::broken::{self, NonFinite};
@@ -34,7 +34,7 @@ impl RunContext<'_, '_> {
         self.state.progress.step
     }
 
-    /// Target tokens of one optimizer step, behind a batch-size ramp: places in full rows, of rows padded to the longest of their
+    /// Target tokens of one optimizer step, after a batch-size ramp: places in full rows, of rows padded to the longest of their
     /// batch what they hold on average. Answers that are yet to be written are as long as they may be.
     pub fn batch_tokens(&self) -> usize {
         let train = &self.spec.train;

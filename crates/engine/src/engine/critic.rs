@@ -1,5 +1,5 @@
-//! The separate critic of methods that have one: a second model that says what a text is worth at every token, with its own optimizer.
-//! It is the policy's equal in size, begins at the first rollout, and is part of every checkpoint from then on.
+//! The separate critic (value model) of methods that have one: it predicts the return at every token and has its own optimizer. It has
+//! the policy's size, starts at the first rollout, and is part of every checkpoint from then on.
 
 use super::EngineError;
 use super::checkpoint::error::CheckpointError;

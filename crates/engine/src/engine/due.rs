@@ -1,4 +1,4 @@
-//! What is due at a step: pure functions of the step, the spec's rhythm and what was already done.
+//! What is due at a step: pure functions of the step, the spec's intervals and what was already done.
 
 /// True on multiples of `every` and after the last step; never twice at one step, never before the first.
 pub fn is_due(step: u64, every: u64, max_steps: u64, done_at: Option<u64>) -> bool {

@@ -1,4 +1,4 @@
-//! The engine's only backend: events go out, commands and the stop flag come in.
+//! The engine's only interface to the outside: events go out, commands and the stop flag come in.
 
 use super::rules::Rules;
 use super::telemetry::Telemetry;
@@ -177,7 +177,7 @@ impl<'a> Port<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// True when long work such as an evaluation should be broken off: a stop waits behind it. Other commands keep
+    /// True when long work such as an evaluation should be broken off: a stop is waiting. Other commands keep
     /// waiting for their turn.
     pub fn stop_is_waiting(&mut self) -> bool {
         self.emit_telemetry();

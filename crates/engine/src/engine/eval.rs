@@ -1,4 +1,4 @@
-//! The evaluations of a run: how much each reads, what it reports, what it makes of the best so far.
+//! The evaluations of a run: how much data each reads, what it reports, and the best so far.
 
 pub(super) mod best;
 pub(super) mod measure;

@@ -1,4 +1,4 @@
-//! Held-out examples as the method sees them, and what the model says of them: for people to look at.
+//! Held-out examples as the method sees them, with the model's probabilities: for inspection.
 
 use super::EngineError;
 use super::context::RunContext;

@@ -1,4 +1,4 @@
-//! Where the batches of a step come from: functions of (weights, seed, step), so that a resume needs no cursor.
+//! The source of a step's batches: functions of (weights, seed, step), so that a resume needs no cursor.
 
 use super::EngineError;
 use super::rollouts::Rollouts;

@@ -1,4 +1,4 @@
-//! Validation sets beside the run's own (`eval.extra`): what a model loses of what it knew shows in their curves.
+//! Validation sets beside the run's own (`eval.extra`): their curves show forgetting.
 
 use super::emit::Port;
 use super::eval::measure::{Evaluation, Extent, evaluate};

@@ -1,4 +1,4 @@
-//! Whether what a run holds is finite: a NaN is never saved.
+//! Whether the state of a run is finite: a NaN is never saved.
 
 use crate::nn::Model;
 use crate::optim::UpdateRule;

@@ -1,5 +1,5 @@
-//! The guard beside the loop: tells outliers and spikes of loss and gradient norm from what is usual. What it remembers is
-//! part of a checkpoint: a resume judges as an uninterrupted run does.
+//! The guard beside the loop: detects outliers and spikes of loss and gradient norm. Its state is part of a checkpoint, so a
+//! resume judges as an uninterrupted run does.
 
 use crate::metrics::estimators::outlier;
 use crate::metrics::id;

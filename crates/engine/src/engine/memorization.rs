@@ -1,5 +1,5 @@
-//! What a model has memorized of a set of texts: each text's log-likelihood against zlib, its least likely tokens, and what
-//! another text of the set adds before it.
+//! How much of a set of texts a model has memorized: each text's log-likelihood against its zlib size, its least likely
+//! tokens, and the effect of another text of the set in the context.
 
 use super::perplexity::token_logps;
 use crate::base::rng::{Rng, Stream};
@@ -37,7 +37,7 @@ const SHORT: usize = 500;
 /// What zlib packs to less than this share says nothing.
 const TRIVIAL: f64 = 0.15;
 
-/// Reads each text alone and behind another one. Texts are cut to half of the model's context, so that there is room; of the
+/// Reads each text alone and after another one. Texts are cut to half of the model's context, so that there is room; of the
 /// other one the end is taken.
 ///
 /// # Errors
@@ -190,7 +190,7 @@ mod tests {
             .0
             .loss;
         }
-        // The first of 15 tokens to be guessed stands behind one alone.
+        // The first of 15 tokens to be guessed stands after one alone.
         assert!(loss < 0.25, "{loss}");
         let (known, unknown) = (
             measure(&mut model, &seen, 7).unwrap(),

@@ -1,4 +1,4 @@
-//! Adapters added to the weights that they were trained on: checked before, and asked afterwards whether both say the same.
+//! Merges adapters into the weights that they were trained on: checks before, and compares outputs afterwards.
 
 use super::export::{self, ExportError, Options, Source, Written};
 use crate::base::child::Child;
@@ -362,7 +362,7 @@ fn below(order: &Order, named: Stage, model: &Model) -> Result<Vec<Stage>, Merge
     Ok(stages)
 }
 
-/// What an adapter's weights are told by.
+/// Digests that identify an adapter.
 struct Digests {
     file: String,
     values: String,
@@ -421,7 +421,7 @@ fn merged_before(base: &Path, digests: &[Digests]) -> Result<Option<Before>, Mer
     }))
 }
 
-/// [`merged_before`] of adapters in folders; what cannot be read is told where it is opened.
+/// [`merged_before`] of adapters in folders; unreadable files are reported where they are opened.
 pub(super) fn holds_already(base: &Path, folders: &[PathBuf]) -> Option<Before> {
     let found = folders.iter().map(|folder| Peft::find(folder));
     let stage: Stage = found

@@ -1,4 +1,4 @@
-//! What is reported of the sources of a mix during a run: tokens and passes of each, as metrics that are declared.
+//! Reports the sources of a mix during a run: tokens and epochs of each, as declared metrics.
 
 use crate::base::text::one_line;
 use crate::data::Dataset;

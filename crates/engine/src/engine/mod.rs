@@ -1,6 +1,6 @@
-//! The engine: a spec becomes events. It owns the model, its optimizer and the checkpoints, obeys commands between steps
-//! and knows no screen. Logs, sockets and processes are other rooms' business: the engine sees one sink for events, one
-//! source of commands and a stop flag.
+//! The engine: turns a spec into events. It owns the model, its optimizer and the checkpoints, executes commands between
+//! steps and is independent of any screen. Logs, sockets and processes are handled elsewhere: the engine has one sink for
+//! events, one source of commands and a stop flag.
 
 mod broken;
 pub mod causes;

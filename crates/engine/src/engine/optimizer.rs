@@ -1,4 +1,4 @@
-//! The optimizers of a run, as its spec has them.
+//! The optimizers of a run, built from its spec.
 
 use crate::nn::Model;
 use crate::optim::{Averaged, UpdateRule};

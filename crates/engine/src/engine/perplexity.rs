@@ -1,4 +1,4 @@
-//! How well a model predicts a text: exp of the mean loss per token, in windows that do not overlap.
+//! Perplexity of a text: exp of the mean loss per token, in non-overlapping windows.
 
 use crate::nn::{Model, TokenBatch};
 use candle_core::Result;

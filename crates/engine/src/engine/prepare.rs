@@ -1,4 +1,4 @@
-//! From a job to a run that can take its next step: data, weights, and the checkpoint to continue from.
+//! From a job to a run that is ready for its next step: data, weights, and the checkpoint to continue from.
 
 use super::checkpoint::disk::RealDisk;
 use super::checkpoint::{Checkpoints, Fault, Manifest, Store};

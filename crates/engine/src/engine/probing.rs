@@ -1,4 +1,4 @@
-//! The engine's side of probes: which ones a run has, and what they saw on its way into the log.
+//! The engine's side of probes: which ones a run has, and writing their readings to the log.
 
 use super::checkpoint::store::name_of;
 use super::context::RunContext;

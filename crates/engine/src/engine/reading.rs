@@ -1,5 +1,5 @@
-//! Reads and tokenizes a run's data on a thread of its own, so that a stop is heard meanwhile: learning a vocabulary or
-//! tokenizing gigabytes takes minutes, and nothing of it can be lost by ending.
+//! Reads and tokenizes a run's data on its own thread, so that a stop is handled meanwhile: training a tokenizer or
+//! tokenizing gigabytes takes minutes, and stopping loses nothing.
 
 use super::emit::Port;
 use super::{EngineError, EngineJob, in_pool};

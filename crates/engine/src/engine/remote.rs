@@ -1,6 +1,6 @@
-//! The model on ranks of PyTorch, as the engine uses it. The engine keeps a copy of weights and moments in its own memory; what is
-//! newer, the copy or the ranks, is known here, and they are brought together when somebody reads: before a checkpoint, a sample, a
-//! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
+//! The model on PyTorch ranks, as the engine uses it. The engine keeps a copy of weights and moments in its own memory and
+//! tracks whether the copy or the ranks are newer; they are synchronized when somebody reads: before a checkpoint, a sample,
+//! a step after a rollback. Losses are the methods' own, on log-probabilities that ranks return.
 
 mod asked;
 mod build;

@@ -1,5 +1,5 @@
-//! What becomes of a step by what the guard makes of it: its update is left out, it is a spike, or nothing. What a rescue
-//! does is `train/rescue`'s.
+//! The consequence of the guard's verdict for a step: its update is skipped, it is a spike, or nothing. The rescue itself is
+//! in `train/rescue`.
 
 use super::broken::NonFinite;
 use super::context::RunContext;

@@ -1,4 +1,4 @@
-//! A resume: the checkpoint that a run goes on from, and what is told of it where it goes on otherwise than it stopped.
+//! A resume: the checkpoint to continue from, and warnings about differences from the state at the stop.
 
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Found, Store};
@@ -81,7 +81,7 @@ pub(super) fn resume(
         port.warn(step, "data_changed", why, "continued because of --force");
     }
     if job.fresh_optimizer {
-        // Of an average and the weights behind it, the weights go on.
+        // Of an average and its weights, training continues with the weights.
         state.show_average(false)?;
         state.reset_optimizer(&job.spec)?;
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
@@ -220,7 +220,7 @@ fn misfit(
     }
 }
 
-/// What the log no longer tells of the steps before a checkpoint. A kill may cost the newest lines, of steps that are not logged
+/// Steps before a checkpoint that are missing in the log. A kill may cost the newest lines, of steps that are not logged
 /// each.
 fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
     // A branch begins with a checkpoint and an empty log.
@@ -235,7 +235,7 @@ fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
         "RescueUndone",
         "Finished",
     ];
-    // One that cannot be read tells of nothing.
+    // An unreadable one is ignored.
     let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
         Event::Stepped { step, .. }
         | Event::Evaluated { step, .. }
@@ -266,7 +266,7 @@ fn named(spec: &RunSpec) -> String {
 /// The last step and the spec that the process before began with.
 fn last_start(job: &EngineJob) -> Option<(u64, Value)> {
     let mut before = None;
-    // A log that cannot be read tells of no other plan.
+    // An unreadable log has no other plan.
     let _ = scan_events(&job.run_dir.events_path(), &["Started"], |event| {
         if let Event::Started {
             max_steps, spec, ..
@@ -319,14 +319,14 @@ fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String>
     ))
 }
 
-/// The settings that `Adjust` can change, as the log tells them. A crash loses what was changed after the checkpoint.
+/// The settings that `Adjust` can change, as recorded in the log. A crash loses what was changed after the checkpoint.
 pub(super) fn settings_told(job: &EngineJob) -> Settings {
     let spec = &job.spec;
     let mut told = [
         ("lr", spec.optimizer.lr()),
         ("clip_norm", spec.train.clip_norm),
     ];
-    // A log that cannot be read tells of no change.
+    // An unreadable log has no changes.
     let _ = scan_events(&job.run_dir.events_path(), &["Adjusted"], |event| {
         if let Event::Adjusted { key, new, .. } = event {
             let known = told.iter_mut().find(|(known, _)| *known == key);

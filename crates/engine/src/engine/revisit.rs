@@ -1,5 +1,5 @@
-//! Time travel: the rows of a past step and the loss of each of their tokens. Rows are a function of (seed, step), so nothing
-//! needs to be kept of them; weights are those of the nearest checkpoint before the step.
+//! Recomputes a past step: its rows and the loss of each of their tokens. Rows are a function of (seed, step), so none have
+//! to be stored; weights are those of the nearest checkpoint before the step.
 
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Manifest};
@@ -104,7 +104,7 @@ impl<'a> Revisit<'a> {
         Ok(rows)
     }
 
-    /// Rows of the validation split from row number `first` on, as many as a micro-batch has; none behind its end.
+    /// Rows of the validation split from row number `first` on, as many as a micro-batch has; none after its end.
     ///
     /// # Errors
     /// A batch that the weights refuse.

@@ -1,4 +1,4 @@
-//! The models of a run by their roles: the policy that trains, and the reference that a preference method compares it with.
+//! The models of a run by role: the policy that is trained, and the reference of a preference method.
 
 use super::EngineError;
 use super::remote::{Remote, Who};

@@ -1,6 +1,6 @@
-//! The rules of the diagnosis room beside the engine. What a resumed run has logged before is read on a thread of its own:
-//! a log of a gigabyte keeps no first step waiting. Until it is read, new events wait in order, so that the rules see the
-//! run's whole history as it happened.
+//! The rules of `diagnosis` beside the engine. The log of a resumed run is read on its own thread: a gigabyte of it does not
+//! delay the first step. Until it is read, new events are queued in order, so that the rules see the run's whole history as
+//! it happened.
 
 use crate::diagnosis::Watch;
 use crate::run::log::Tail;
@@ -30,7 +30,7 @@ impl Rules {
         }
     }
 
-    /// Of a run that is taken up again, whose log has `bytes` so far: what comes behind them is told by [`Rules::hear`].
+    /// Of a run that is taken up again, whose log has `bytes` so far: later ones arrive through [`Rules::hear`].
     /// Where no thread can be started, or the log cannot be read, the rules only know less; who needs the log reports it.
     pub fn of_log(log: PathBuf, bytes: u64) -> Rules {
         let thread = std::thread::Builder::new().name("rules".into());
@@ -130,7 +130,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("events.jsonl");
         let before = log(0..70);
-        // The engine's own writer goes on behind the history while it is read.
+        // The engine's own writer goes on after the history while it is read.
         std::fs::write(&path, before.clone() + &log(70..90)).unwrap();
         let mut rules = Rules::of_log(path, before.len() as u64);
         let mut whole = Watch::new();

@@ -1,4 +1,4 @@
-//! Text for the eye: a continuation of the prompt by the weights as they are.
+//! Sample texts: continuations of the prompt by the current weights.
 
 use super::context::RunContext;
 use super::roles::Models;
@@ -117,7 +117,7 @@ impl RunContext<'_, '_> {
             return;
         }
         if let Err(why) = self.sample_now(&sample.prompt, &sample.sampling) {
-            // Ranks that are lost are told with what becomes of the run.
+            // Lost ranks are reported with the consequence for the run.
             if self.state.models.lost().is_none() {
                 self.port
                     .warn(step, "sample_failed", why, "change sample.prompt");
@@ -127,7 +127,7 @@ impl RunContext<'_, '_> {
     }
 
     /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
-    /// questions: without its template such a model only goes on with line breaks. Texts begin behind a line break.
+    /// questions: without its template such a model only goes on with line breaks. Texts begin after a line break.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores completions and cannot generate".into());

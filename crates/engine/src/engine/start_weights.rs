@@ -1,5 +1,5 @@
-//! The models of a run before its first step: their shape, their arithmetic, and the weights that they begin with, drawn or
-//! those of another model.
+//! The models of a run before its first step: their shape, their precision, and their initial weights, random or those of
+//! another model.
 
 use super::EngineError;
 use super::checkpoint::manifest::{Fault, Manifest};
@@ -86,7 +86,7 @@ fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer, spec: &RunSpec)
     )
 }
 
-/// The names of the first tokens behind those that have rows.
+/// The names of the first tokens after those that have rows.
 fn new_tokens(rows: usize, tokenizer: &Tokenizer) -> String {
     const SHOWN: usize = 3;
     let all = tokenizer.vocab_size();

@@ -1,4 +1,4 @@
-//! What training is: weights, moments and counters. Everything that the next step depends on is here or in the spec; the
+//! The state of training: weights, moments and counters. Everything that the next step depends on is here or in the spec;
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
@@ -98,7 +98,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Progress {
-    /// Moves the data cursor behind a step of `micro_steps`, and over what is passed over.
+    /// Moves the data cursor after a step of `micro_steps`, and over what is passed over.
     pub(super) fn advance(&mut self, micro_steps: u64) {
         self.micro_step += micro_steps;
         while let Some((_, end)) = self
@@ -111,7 +111,7 @@ impl Progress {
     }
 }
 
-/// The first micro-step of a step, from 1, as the run did it: behind the batches that rescues passed over.
+/// The first micro-step of a step, from 1, as the run did it: after the batches that rescues passed over.
 pub fn micro_step_of(step: u64, train: &TrainConfig, skips: &[(u64, u64)]) -> u64 {
     let mut progress = Progress {
         skips: skips.to_vec(),

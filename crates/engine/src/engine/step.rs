@@ -1,4 +1,4 @@
-//! One optimizer step: micro-batches forward and backward, the norm, the update. And its line in the log.
+//! One optimizer step: micro-batches forward and backward, the norm, the update, and its line in the log.
 
 use super::EngineError;
 use super::broken::NonFinite;

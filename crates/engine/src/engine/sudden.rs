@@ -1,5 +1,5 @@
-//! The previous engine was killed: a warning at the resume. A process that the kernel kills for lack of memory cannot log that
-//! itself, but the counter of its cgroup can tell.
+//! Warns at a resume that the previous engine was killed. A process killed by the kernel for lack of memory cannot log it,
+//! but the counter of its cgroup shows it.
 
 use crate::run::log::last_event;
 use crate::wire::Event;

@@ -1,5 +1,6 @@
-//! Evaluation tasks while a model trains (`eval.tasks`): the weights of that moment are asked what `llmtui eval` would ask a checkpoint.
-//! Rows are read before the first step, so that what cannot be had is known then. Answers stay in the run's folder under `evals/`.
+//! Evaluation tasks during training (`eval.tasks`): the current weights are evaluated as `llmtui eval` would evaluate a
+//! checkpoint. Rows are read before the first step, so that missing ones are known then. Answers are in the run's folder
+//! under `evals/`.
 
 use super::checkpoint::{Fault, Manifest};
 use super::context::RunContext;

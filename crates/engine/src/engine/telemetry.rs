@@ -1,4 +1,4 @@
-//! Readings of the machine, once a second, on a thread of their own: the training loop only picks up what lies ready.
+//! Readings of the machine, once a second, on their own thread: the training loop only picks up the latest.
 
 use crate::base::paths::Env;
 use crate::hardware::{Live, Machine, Provider, sampler};

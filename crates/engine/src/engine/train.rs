@@ -1,4 +1,4 @@
-//! The training loop, in the order in which it happens.
+//! The training loop, in order of execution.
 
 mod declared;
 mod generations;

@@ -1,5 +1,5 @@
-//! One optimizer update: gradients over the micro-batches, their norm, clipping, the step. The training loop, the overfit
-//! check and the benchmark all update by this.
+//! One optimizer update: gradients over the micro-batches, their norm, clipping, the step. Shared by the training loop, the
+//! overfit check and the benchmark.
 
 use crate::base::rng::{Rng, Stream};
 use crate::data::{ANSWER_PLACES, Batch, Unit};

@@ -1,4 +1,4 @@
-//! Size of the residual stream behind each block.
+//! RMS of the residual stream after each block.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};

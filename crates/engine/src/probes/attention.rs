@@ -1,4 +1,4 @@
-//! How sharply heads attend: entropy of sampled rows, their largest scores, and what they give the first key.
+//! How peaked attention is: entropy of sampled rows, their largest scores, and the weight on the first key.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::kernels::attention;

@@ -1,5 +1,5 @@
-//! Single elements of the gradient that stand out of their own past: SPAM's spike score, by its definition and by the test of
-//! its optimizer. Embeddings and head are left out: the rows of a rare token are 0 nearly always, and then are not.
+//! Outliers among single gradient elements relative to their history: SPAM's spike score, by its definition and by the test
+//! of its optimizer. Embeddings and head are excluded: rows of rare tokens are almost always 0.
 
 use super::sample::Sample;
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};

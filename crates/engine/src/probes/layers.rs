@@ -1,4 +1,4 @@
-//! Gradient norm and size of the update, block by block: both fall out of the optimizer's pass.
+//! Gradient norm and update size per block: both are by-products of the optimizer's pass.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
@@ -55,7 +55,7 @@ struct Layers {
     squares: Vec<[f64; 3]>,
     /// Blocks that hold anything that trains: adapters may be on some alone.
     trains: Vec<bool>,
-    /// Whether the optimizer has told of an update: blocks without one then stand still.
+    /// Whether the optimizer has reported an update: then blocks without one did not change.
     seen: bool,
 }
 

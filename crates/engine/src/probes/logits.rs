@@ -1,4 +1,4 @@
-//! The level of the output logits.
+//! The mean level of the output logits.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};

@@ -1,4 +1,4 @@
-//! How far the losses of a step's micro-batches lie apart.
+//! Dispersion of the losses of a step's micro-batches.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
 use crate::metrics::estimators::dispersion::population_std;

@@ -1,8 +1,8 @@
-//! Metrics that look inside: at activations, attention, the gradients of micro-batches, weights and their updates. A probe is
-//! one file and one word in the list below; it says what it looks at and how often, and is asked on the steps that are due.
-//! Off them, and where `health.enabled` is false, it costs nothing.
+//! Metrics measured inside the model: activations, attention, gradients of micro-batches, weights and their updates. A probe
+//! is one file and one word in the list below; it declares its inputs and its cadence, and is called on the steps that are
+//! due. On other steps, and with `health.enabled` false, it costs nothing.
 //!
-//! Nothing here changes what is computed: a run has the same bits with probes and without.
+//! Nothing here changes the computation: a run is bit-identical with and without probes.
 
 mod report;
 mod sample;

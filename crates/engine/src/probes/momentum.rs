@@ -1,4 +1,4 @@
-//! How far a step's gradient points the way of those before it, which the optimizer's first moment remembers.
+//! Cosine between a step's gradient and the optimizer's first moment, the average of earlier gradients.
 
 use super::sample::Sample;
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};

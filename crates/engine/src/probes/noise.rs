@@ -1,4 +1,4 @@
-//! Signal and noise of the gradient, from the gradients of the step's micro-batches.
+//! Gradient signal and noise, from the gradients of the step's micro-batches.
 
 use super::sample::Sample;
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
@@ -175,7 +175,7 @@ impl Probe for Noise {
     }
 
     fn report(&mut self, into: &mut Report) {
-        // A single one tells nothing of the others; a batch-size ramp may begin with such steps.
+        // The variance needs at least two; a batch-size ramp may begin with single ones.
         if self.seen < 2 {
             return;
         }

@@ -1,4 +1,4 @@
-//! What probes saw at a step.
+//! The readings of probes at a step.
 
 use crate::wire::{Num, Values};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! A fixed sample of the flat gradients: all of them where they are few, else short pieces spread over each tensor. Sums of
-//! squares and of products over it, weighted, are unbiased.
+//! A fixed sample of the flat gradients: all elements if there are few, else short segments spread over each tensor. Weighted
+//! sums of squares and products over it are unbiased.
 
 use crate::nn::ParamInfo;
 use std::ops::Range;

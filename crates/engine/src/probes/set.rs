@@ -1,4 +1,4 @@
-//! The probes of one run, and the engine's side of asking them.
+//! The probes of one run, and the engine's calls to them.
 
 use super::{Look, PROBES, Probe, ProbeEntry, Report, Setup, spectra};
 use crate::base::clock::Clock;

@@ -1,5 +1,5 @@
-//! The spectrum of every matrix of a model at rest: a checkpoint while its run goes on, or any model folder. One matrix is in
-//! memory at a time, and nothing here touches a model in training.
+//! The spectrum of every matrix of a model at rest: a checkpoint while its run continues, or any model folder. One matrix is
+//! in memory at a time, and a model in training is not touched.
 
 use crate::hf::Weights;
 use crate::kernels::spectrum::eigenvalues;

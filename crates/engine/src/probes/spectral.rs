@@ -1,4 +1,4 @@
-//! The largest singular value of each block's matrices, by power iteration that goes on from look to look.
+//! The largest singular value of each block's matrices, by a power iteration that continues from probe to probe.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::base::rng::{Rng, Stream};

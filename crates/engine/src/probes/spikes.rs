@@ -1,4 +1,4 @@
-//! How far gradient norm and loss stand out of the steps before.
+//! How far gradient norm and loss deviate from the steps before.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
 use crate::metrics::estimators::spikes::{NormRatio, SpikeScore};

@@ -1,5 +1,4 @@
-//! Probes beside a small model: against brute force, and without a trace on what they look at. tests/oracle/health.rs holds
-//! them against PyTorch.
+//! Probes on a small model: against brute force, and without side effects. tests/oracle/health.rs compares them with PyTorch.
 
 use super::*;
 use crate::base::clock::ManualClock;

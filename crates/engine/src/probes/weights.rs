@@ -1,4 +1,4 @@
-//! Spread of each block's weights.
+//! Standard deviation of each block's weights.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::estimators::dispersion::Moments;

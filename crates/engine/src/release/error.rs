@@ -1,4 +1,4 @@
-//! Why a folder cannot be looked at.
+//! Why a folder cannot be checked.
 
 use crate::models::SourceError;
 use std::path::PathBuf;

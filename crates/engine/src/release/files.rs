@@ -13,7 +13,7 @@ const MAX_FILES: usize = 10_000;
 const MAX_DEPTH: usize = 8;
 /// Folders of tools that are no part of a model: git's, and what the hub's own tools leave.
 const TOOLS: [&str; 3] = [".git", ".cache", ".huggingface"];
-/// Bytes from the beginning by which formats are told apart.
+/// Leading bytes by which formats are distinguished.
 const HEAD: usize = 512;
 const CHUNK: usize = 1 << 20;
 

@@ -1,5 +1,5 @@
-//! The folder that goes up: copies of what belongs to a model, what tells git of large files, and a list of checksums. It
-//! stands beside its final name until it is whole.
+//! The folder to upload: copies of the model's files, attributes for git LFS, and a list of checksums. It has a temporary
+//! name until it is complete.
 
 use super::files::{self, Entry, sha256_of};
 use super::subject::Subject;

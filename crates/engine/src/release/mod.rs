@@ -1,6 +1,6 @@
-//! A model folder as a stranger meets it: does it load, generate and say what it is, is it safe to open, is its card complete?
-//! One file a check in `checks`, one word in its list; [`layout`] copies what belongs to a model for others. What goes over
-//! the network is `hub`'s matter.
+//! A model folder as a stranger would find it: does it load, generate and describe itself, is it safe to open, is its card
+//! complete? One file per check in `checks`, one word in its list; [`layout`] copies the model's files for publication. The
+//! network is handled by `hub`.
 
 pub mod card;
 mod checks;

@@ -1,4 +1,4 @@
-//! What is checked: a folder, what kind of model lies in it, its files and its card.
+//! The subject of the checks: a folder, its kind of model, its files and its card.
 
 use super::card::Card;
 use super::error::SubjectError;

@@ -1,4 +1,4 @@
-//! Activation functions and their derivatives, on registers.
+//! Activation functions and their derivatives on vector registers.
 #![allow(unsafe_code)]
 
 use crate::lanes::Vector;

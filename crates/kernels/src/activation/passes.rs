@@ -1,4 +1,4 @@
-//! The passes over rows: read, computed and written register by register.
+//! The passes over rows: loaded, computed and stored register by register.
 #![allow(unsafe_code)]
 
 use super::Activation;

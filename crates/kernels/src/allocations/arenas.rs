@@ -1,5 +1,5 @@
-//! Heaps of the C library. It reserves 64 MiB of address space for each of a dozen threads, which takes no memory; but
-//! where the address space is limited (`ulimit -v`, schedulers of clusters), a run of 80 MiB does not fit into 700 MiB.
+//! Malloc arenas of the C library. It reserves 64 MiB of address space for each of a dozen threads, which uses no memory; but
+//! with limited address space (`ulimit -v`, cluster schedulers) a run of 80 MiB does not fit into 700 MiB.
 
 use rustix::process::{Resource, getrlimit};
 

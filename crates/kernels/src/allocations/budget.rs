@@ -1,8 +1,8 @@
-//! Calls with a budget of memory and time, for libraries that work on untrusted input: a chat template that doubles a
-//! string forty times, a tokenizer that makes a page of each letter. Such a library cannot be asked to stop, and an
-//! allocator may neither unwind nor say no without ending the program. So the call runs on a thread of its own: the
-//! allocation that would exceed the budget never returns, the thread stays where it is with what it holds, and the caller
-//! gets an error. A caller should not ask the same again: each refusal costs a thread and up to one budget of memory.
+//! Calls with a budget of memory and time, for libraries that process untrusted input: a chat template that doubles a string
+//! forty times, a tokenizer that expands each letter to a page. Such a library cannot be interrupted, and an allocator can
+//! neither unwind nor refuse without ending the program. So the call runs on its own thread: the allocation that would exceed
+//! the budget never returns, the thread stays blocked with the memory that it holds, and the caller gets an error. A caller
+//! should not repeat such a call: each refusal costs a thread and up to one budget of memory.
 //!
 //! The allocator must be [`super::Counting`]; under another one only time is bounded.
 

@@ -1,12 +1,12 @@
-//! A final message when an allocation fails. An allocation that fails ends a Rust program by `abort`, without a word in
-//! the run's log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a thread that waits: once a
-//! thread is about to abort over an allocation, that thread is held where it is, the reserve is given back, the words that
-//! stand in [`Words`] are said (a log's end, the terminal's mode), and the process exits with a code.
+//! A final message when an allocation fails. A failed allocation ends a Rust program by `abort`, without a line in the run's
+//! log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a waiting thread: when a thread is about
+//! to abort over an allocation, it is stopped there, the reserve is released, the actions in [`Words`] run (the end of the
+//! log, the terminal's mode), and the process exits with a code.
 //!
-//! Allocations whose failure their caller handles change nothing: only the abort is caught. This takes a handler of
-//! `SIGABRT`; an abort for another reason goes its way. What aborts without asking this allocator (the C library, for the
-//! destructors of a thread) is told apart by looking: where not even [`LITTLE`] can be mapped, or memory was short on any thread a
-//! moment ago, it was about memory. (Threads that end give back in between what the aborting one lacked.)
+//! Allocations whose failure the caller handles are not affected: only the abort is caught, by a handler of `SIGABRT`; an
+//! abort for another reason proceeds. For aborts that bypass this allocator (the C library, for thread destructors) a test
+//! decides: if not even [`LITTLE`] can be mapped, or any thread ran short of memory a moment ago, the cause was memory.
+//! (Threads that end in between release what the aborting one lacked.)
 
 use std::cell::Cell;
 use std::io;
@@ -81,7 +81,7 @@ fn seconds() -> i64 {
 pub struct Words(u64);
 
 impl Words {
-    /// Registers `speech`, which is told the bytes that were not to be had. The newest is called first. It runs on a thread
+    /// Registers `speech`, which gets the number of bytes that could not be allocated. The newest is called first. It runs on a thread
     /// of its own while others may be held in the middle of anything: it must not wait for them.
     pub fn new(speech: impl FnMut(usize) + Send + 'static) -> Words {
         let mut said = said();
@@ -93,7 +93,7 @@ impl Words {
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // Dropped behind the lock: a speech may own what locks again.
+        // Dropped after the lock is released: a speech may own something that locks again.
         let gone: Vec<_> = {
             let mut said = said();
             let (gone, kept) = said.drain(..).partition(|(id, _)| *id == self.0);
@@ -228,7 +228,7 @@ extern "C" fn aborting(_: libc::c_int) {
     if SPEAKER.get() {
         exit_now()
     }
-    // The first failure is the one that is told.
+    // The first failure is the one that is reported.
     let _ = FATAL.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed);
     let byte = 1u8;
     loop {

@@ -1,7 +1,7 @@
-//! The program's allocator: the system's, with a counter, so that "a step allocates nothing" is a measurement; with budgets
-//! for code that works on untrusted input ([`budget`]); and with a final message when an allocation fails
-//! ([`failure`]). A program or a test opts in by declaring [`Counting`] as its global allocator; otherwise the count stays
-//! 0, no budget is ever used up and nothing is noticed.
+//! The program's allocator: the system's, with a counter, so that "a step allocates nothing" can be measured; with budgets
+//! for code that processes untrusted input ([`budget`]); and with a final message when an allocation fails ([`failure`]). A
+//! program or a test opts in by declaring [`Counting`] as its global allocator; otherwise the count stays 0, no budget is
+//! ever exceeded and no failure is caught.
 #![allow(unsafe_code)]
 
 mod arenas;

@@ -28,7 +28,7 @@ pub struct Piece<'a> {
     pub capacity: usize,
 }
 
-/// Fused forward of new tokens behind cached ones, without a backward: the pieces' rows lie one behind the other in `q` (new,
+/// Fused forward of new tokens after cached ones, without a backward: the pieces' rows lie one after the other in `q` (new,
 /// q.1), rotated, and in `out` (new, q_width). Heads of all pieces are shared out over the threads. A window counts
 /// cached tokens; there are no documents here, and `sizes.seq_len` is not asked.
 pub fn forward_cached(

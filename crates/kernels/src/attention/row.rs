@@ -1,4 +1,4 @@
-//! Scores of single queries, for those who look at attention while it trains: the fused forms never hold a whole row.
+//! Attention scores of single queries, for probes: the fused forms never hold a whole row.
 
 use super::Sizes;
 

@@ -280,7 +280,7 @@ fn check_cached(sizes: Sizes) {
         values,
         capacity,
     };
-    // One, few, and enough for products of matrices; and several texts at once.
+    // One, few, and enough rows for matmuls; and several texts at once.
     for pieces in [&[1][..], &[3], &[9], &[2, 1, 9]] {
         let q = pieces.iter().flat_map(|new| &qkv[(total - new) * width..]);
         let q: Vec<f32> = q.copied().collect();

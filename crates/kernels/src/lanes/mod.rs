@@ -387,7 +387,7 @@ impl Group {
     }
 }
 
-/// What a thread does before the products of a group.
+/// What a thread does before the matmuls of a group.
 ///
 /// # Safety
 /// The machine must have V's instructions.

@@ -1,4 +1,4 @@
-//! Eight floats in plain Rust, for machines without a register type of their own here.
+//! Eight floats in plain Rust, for architectures without a register type here.
 
 use super::Vector;
 use crate::math::normal;

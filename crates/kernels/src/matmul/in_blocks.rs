@@ -1,4 +1,4 @@
-//! Matmuls whose right input is made block by block, as quantized weights are: it never lies in memory as a whole.
+//! Matmuls whose right input is produced block by block, such as dequantized weights: it is never in memory as a whole.
 
 use super::{Compute, Mat, Plus, check};
 use crate::lanes::Buffer;
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Which way the numbers of a block lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// One column of the right input behind the other: (count, k).
+    /// One column of the right input after the other: (count, k).
     Columns,
     /// As rows of some columns: (k, count).
     Rows,
@@ -26,11 +26,11 @@ pub struct Made<'a> {
     pub make: &'a dyn Fn(Range<usize>, &mut [bf16]),
 }
 
-/// Numbers of a block: 8 MiB. The left input is packed anew for each.
+/// Elements of a block: 8 MiB. The left input is packed again for each.
 const BLOCK: usize = 4 << 20;
 
 thread_local! {
-    /// The block, of the thread that asked for the product; grows as needed and is kept. Taken out while in use.
+    /// The block, owned by the thread that called the matmul; grows as needed and is kept. Taken out while in use.
     static MADE: Cell<Buffer> = Cell::default();
 }
 

@@ -1,5 +1,5 @@
-//! A product of low rank that joins a matmul's sums as they are written, as those of adapters: a pass of its own over the
-//! destination would read and write it once more, which takes longer than the product.
+//! Fuses an adapter's low-rank term into the epilogue of a matmul: a separate pass over the destination would read and write it
+//! once more, which takes longer than the low-rank matmul itself.
 
 use crate::dropout::Kept;
 use crate::simd::multiversion;

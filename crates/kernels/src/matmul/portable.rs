@@ -1,5 +1,5 @@
-//! Matmuls on machines without a kernel of ours: the `gemm` crate, which dispatches at run time. bf16 is
-//! emulated there: correct, not fast.
+//! Matmuls on architectures without our own kernel: the `gemm` crate, which dispatches at run time. bf16 is emulated there:
+//! correct, not fast.
 
 use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
 use crate::math::normal;

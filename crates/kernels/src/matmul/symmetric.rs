@@ -1,8 +1,8 @@
-//! Products that are symmetric, as Gram matrices are: what lies right of the diagonal is computed, the rest is copied.
+//! Symmetric matmuls, such as Gram matrices: the part right of the diagonal is computed, the rest is copied.
 
 use super::{Accumulation, Compute, Destination, Mat, matmul_into};
 
-/// Columns computed at once. Of `n` columns (n + STRIP) / 2n of the product is computed.
+/// Columns computed at once. Of `n` columns (n + STRIP) / 2n of the matmul is computed.
 const STRIP: usize = 128;
 /// Side of the squares that are transposed at once: both lie in the first cache.
 const SQUARE: usize = 32;

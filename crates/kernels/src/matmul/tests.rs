@@ -15,7 +15,7 @@ fn values(n: usize, lane: u32) -> Vec<f32> {
     (0..n).map(|_| rng.uniform() * 2.0 - 1.0).collect()
 }
 
-/// A factor (rows, cols) in memory with a gap behind each row (or column, when it lies transposed).
+/// A factor (rows, cols) in memory with a gap after each row (or column, when it lies transposed).
 struct Stored {
     data: Vec<f32>,
     rows: usize,
@@ -98,10 +98,10 @@ fn check(a: &Stored, b: &Stored, scale: f32, into: Accumulation, compute: Comput
     });
 }
 
-/// A product of (destination, a, b, scale) by one of the ways of this machine.
+/// A matmul of (destination, a, b, scale) by one of this machine's implementations.
 type Product<'a> = &'a dyn Fn(Destination, Mat, Mat, f32);
 
-/// Calls `f` with every way in which this machine can compute a product.
+/// Calls `f` with every matmul implementation of this machine.
 fn each_way(compute: Compute, f: impl Fn(Product)) {
     // SAFETY: the tests hand in destinations of their own that are large enough.
     f(&|to, a, b, scale| unsafe { portable::product(to, a, b, scale, compute) });

@@ -1,4 +1,4 @@
-//! Inputs and outputs of a matmul: views checked on construction.
+//! Inputs and outputs of a matmul: views that are checked on construction.
 
 use super::low_rank::LowRank;
 use crate::numbers::Values;

@@ -70,7 +70,7 @@ impl Floats {
         n / self.cols.max(1)
     }
 
-    /// Some rows as f32, one behind the other.
+    /// Some rows as f32, one after the other.
     fn widen(&self, first: usize, to: &mut [f32]) {
         self.some_of_row(first, 0, to);
     }

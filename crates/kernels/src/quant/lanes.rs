@@ -1,5 +1,5 @@
-//! What a quantized matmul needs of an instruction set: sixteen rows of weights side by side. All ISAs give the same bits:
-//! integer sums are exact, and floats are multiplied and added one by one, in one order.
+//! The interface of an instruction set for quantized matmuls: sixteen rows of weights side by side. All ISAs give the same
+//! bits: integer sums are exact, and floats are multiplied and added one by one, in one order.
 
 /// Rows of weights multiplied at once.
 pub(super) const ROWS: usize = 16;

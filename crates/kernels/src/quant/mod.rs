@@ -1,5 +1,5 @@
-//! Quantized weights: the formats, and matmuls with matrices that stay quantized or are dequantized block by block. They
-//! are frozen: nothing here has a gradient.
+//! Quantized weights: the formats, and matmuls with matrices that stay quantized or are dequantized block by block. They are
+//! frozen: nothing here computes their gradient.
 #![allow(unsafe_code)]
 
 mod activations;

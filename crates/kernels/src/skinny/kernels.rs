@@ -1,4 +1,4 @@
-//! The loops of skinny products over a task's rows or columns.
+//! The loops of skinny matmuls over a task's rows or columns.
 #![allow(unsafe_code)]
 
 use super::{COLUMNS, PAIRS, View, pair_stride};

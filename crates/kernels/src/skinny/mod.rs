@@ -1,5 +1,5 @@
-//! Products with a skinny matrix of a few dozen rows, as those of adapters: packing would take longer than the products. Inputs
-//! are read once, where they lie; dropout is a mask of bits over what is read or written.
+//! Matmuls with a skinny factor of a few dozen rows (LoRA ranks): packing would take longer than the matmul. Inputs are read
+//! once, in place; dropout is a bit mask over what is read or written.
 //!
 //! A factor is (rank, d), row-major, and beside it stand x (rows, d) and z (rows, rank). Sums run in the same order for any number
 //! of threads.

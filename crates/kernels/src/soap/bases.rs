@@ -1,4 +1,4 @@
-//! Orthonormal bases, their vectors as rows: found of a Gram matrix, and turned as it changes.
+//! Orthonormal bases, stored as row vectors: computed from a Gram matrix, and updated as it changes.
 
 use super::product;
 use crate::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul};
@@ -18,7 +18,7 @@ pub(super) fn power(gram: &[f32], basis: &mut [f32], n: usize) -> Vec<usize> {
     order
 }
 
-/// Fills the rows behind the first `known` of a basis with unit vectors, and makes all orthonormal.
+/// Fills the rows after the first `known` of a basis with unit vectors, and makes all orthonormal.
 pub(super) fn complete(basis: &mut [f32], n: usize, known: usize) {
     for (i, row) in basis.chunks_mut(n).enumerate().skip(known) {
         row.fill(0.0);
@@ -72,7 +72,7 @@ pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
     }
 }
 
-/// Gram–Schmidt inside a block of rows that were as long as `before`, behind the rows `done`; the smallest share of its length that a row kept.
+/// Gram–Schmidt inside a block of rows that were as long as `before`, after the rows `done`; the smallest share of its length that a row kept.
 fn normalize(block: &mut [f32], done: &[f32], n: usize, before: &[f64]) -> f64 {
     /// Below this share of a row nothing but rounding is left of it.
     const REST: f64 = 1e-6;

@@ -1,6 +1,5 @@
-//! Reading safetensors files: the header is size-limited and validated first; values are read on demand, a piece at a time.
-//! Not through a memory map: a file that is cut while it is mapped kills the process that reads it, and checkpoints are
-//! read beside training.
+//! Reads safetensors files: the header is size-limited and validated first; values are read on demand, a piece at a time. Not
+//! memory-mapped: truncating a mapped file kills the process that reads it, and checkpoints are read during training.
 
 use super::dtype::Dtype;
 use crate::base::files::open_plain;

@@ -1,4 +1,4 @@
-//! How a family's tensors map to our flat weight buffer: renamed, transposed, several of ours fused into one of theirs.
+//! How a family's tensors map to our flat weight buffer: renamed, transposed, or several of ours fused into one of theirs.
 
 use super::tensor_file::TensorFileError;
 use super::weights::Weights;

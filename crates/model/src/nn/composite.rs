@@ -1,5 +1,5 @@
-//! The oracle: the whole decoder in plain candle, on any device and in any dtype. The gradient checks hold the fused one
-//! against it.
+//! The oracle: the whole decoder in plain candle, on any device and in any dtype. The gradient checks compare the fused one
+//! with it.
 
 use super::layout::{
     AdapterSpans, BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,

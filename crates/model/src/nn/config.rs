@@ -1,4 +1,4 @@
-//! What a decoder is made of, as said in a spec. Which values go together is in `faults`.
+//! The architecture of a decoder, as given in a spec. Which values are incompatible is in `faults`.
 
 use super::{
     mlp::MlpConfig,

@@ -1,5 +1,5 @@
-//! How likely continuations of a context are: the context is read once for all of them, and a beginning that several
-//! contexts share is read once for all of those.
+//! Log-likelihoods of continuations of a context: the context is prefilled once for all of them, and a prefix that several
+//! contexts share once for all of those.
 
 use super::decoding::Extent;
 pub use super::decoding::Scores;

@@ -1,5 +1,5 @@
-//! Reading texts piece by piece, each token once. Several texts of different lengths are read side by side; each gives what it
-//! gives alone.
+//! Incremental forward with a KV cache (prefill and decode). Batched sequences of different lengths give the same results as
+//! alone.
 
 use super::composite::Decoder;
 use super::fused::{Pass, Plan};
@@ -193,7 +193,7 @@ impl<'a> Decoding<'a> {
     }
 
     /// Reads on in several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
-    /// log-probability (nats) of the target behind each of its tokens and whether it is the most likely one.
+    /// log-probability (nats) of the target after each of its tokens and whether it is the most likely one.
     pub fn score_batch(&mut self, pieces: &[(usize, &[u32], &[u32])]) -> Result<Vec<Scores>> {
         debug_assert!(pieces.is_sorted_by_key(|(text, ..)| *text));
         let mut scores = vec![Scores::default(); pieces.len()];

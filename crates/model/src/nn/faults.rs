@@ -1,4 +1,4 @@
-//! Which values of a [`ModelConfig`] do not go together, with what to do about it. Ranges of single values are in the types.
+//! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
 use super::ModelConfig;
 

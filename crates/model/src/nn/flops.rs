@@ -1,4 +1,4 @@
-//! Work per token, for the share of the machine's peak that a run reaches (MFU).
+//! FLOPs per token, for a run's share of the machine's peak (MFU).
 
 use super::{Model, ModelShape, ParamInfo, Role};
 

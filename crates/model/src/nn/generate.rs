@@ -1,8 +1,8 @@
-//! Continues prompts token by token, with keys and values of earlier tokens kept: one text, or several at once, of which
-//! each comes out as it would alone.
+//! Generates continuations of prompts token by token with a KV cache: of one text, or of several at once, with the same
+//! results as alone.
 //!
-//! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is read again from the
-//! first position, and generation goes on from there.
+//! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is prefilled again from
+//! the first position, and generation continues from there.
 
 use super::Model;
 use super::decoding::Extent;
@@ -272,7 +272,7 @@ fn go_on(
 }
 
 /// The row of the logits that each text goes by: its own or, where it shares a prompt, that of the text that was read, whose keys
-/// and values it gets. Those that share one stand behind it, until each has a token of its own.
+/// and values it gets. Those that share one stand after it, until each has a token of its own.
 fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Option<usize>> {
     let mut rows = vec![None; texts.len()];
     for (row, &read) in running.iter().enumerate() {

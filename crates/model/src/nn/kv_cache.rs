@@ -1,5 +1,5 @@
-//! Keys and values of what was read of a text, kept so that each token is computed once; and of several texts of different
-//! lengths side by side, with the pieces of them that a pass reads.
+//! The KV cache of a text, so that each token is computed once; and of several texts of different lengths side by side, with
+//! the pieces that the current pass appends.
 
 use crate::kernels::attention::{Heads, Piece};
 
@@ -49,13 +49,13 @@ impl LayerCache {
         new
     }
 
-    /// Whether all is held that tokens behind the first `len` can see.
+    /// Whether all is held that tokens after the first `len` can see.
     fn reaches_back_to(&self, len: usize) -> bool {
         let seen = self.window.map_or(len, |window| len.min(window - 1));
         self.dropped <= len - seen
     }
 
-    /// Makes room for `new` rows behind `len` tokens of text, by forgetting those that no token to come can see.
+    /// Makes room for `new` rows after `len` tokens of text, by forgetting those that no token to come can see.
     fn make_room(&mut self, heads: Heads, len: usize, new: usize) {
         let held = len - self.dropped;
         let Some(window) = self.window.filter(|_| held + new > self.capacity) else {
@@ -88,7 +88,7 @@ impl KvCache {
         }
     }
 
-    /// Copies keys and values of new rows of `qkv` behind what the layer holds. They count once all layers have them.
+    /// Copies keys and values of new rows of `qkv` after what the layer holds. They count once all layers have them.
     pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
         let held = &mut self.layers[layer];
@@ -111,7 +111,7 @@ impl KvCache {
         }
     }
 
-    /// Forgets what stands behind the first `len` tokens; all, where a window has dropped what is to be seen from there.
+    /// Forgets what stands after the first `len` tokens; all, where a window has dropped what is to be seen from there.
     fn go_back(&mut self, len: usize) {
         match self.layers.iter().all(|layer| layer.reaches_back_to(len)) {
             true => self.len = self.len.min(len),
@@ -225,7 +225,7 @@ impl Texts {
         }
     }
 
-    /// Turns to these pieces, (text, new tokens), and puts their tokens behind each other in `ids`.
+    /// Turns to these pieces, (text, new tokens), and puts their tokens one after the other in `ids`.
     pub fn take_up(&mut self, pieces: &[(usize, &[u32])], ids: &mut Vec<u32>) {
         self.pieces.clear();
         ids.clear();
@@ -245,7 +245,7 @@ impl Texts {
         ends.collect()
     }
 
-    /// The most tokens that one of the texts has behind it: positions count from here.
+    /// The longest cached text, in tokens: positions start there.
     pub fn start(&self) -> usize {
         let read = self.pieces.iter().map(|(text, _)| self.caches[*text].len);
         read.max().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Whether the numbers of a [`ModelConfig`] lie within the ranges that its fields declare. A spec is held against them key by
-//! key as it is read; what model files say is held against them here, before anything is allocated.
+//! Whether the numbers of a [`ModelConfig`] are within the ranges that its fields declare. A spec is checked key by key as it
+//! is read; model files are checked here, before anything is allocated.
 
 use super::ModelConfig;
 use serde_json::Value;

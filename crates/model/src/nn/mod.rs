@@ -1,5 +1,5 @@
-//! Model parts and the decoder made of them. Methods hand in token batches and get log-probabilities back; what a loss is
-//! and how weights change is decided elsewhere.
+//! Model parts and the decoder made of them. Methods pass in token batches and get log-probabilities back; losses and weight
+//! updates are elsewhere.
 
 pub mod adapter;
 mod checkpointing;

@@ -1,4 +1,4 @@
-//! Gradients in double precision through candle's autograd: what the fused kernels are held against.
+//! Gradients in double precision through candle's autograd: the reference for the fused kernels.
 
 use super::composite::{Decoder, Leaves};
 use super::tape::Track;

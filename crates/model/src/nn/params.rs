@@ -1,4 +1,4 @@
-//! All weights of a model in one flat tensor, the gradients of those that train in another: norms, clipping and optimizers
+//! All weights of a model in one flat tensor, the gradients of the trainable ones in another: norms, clipping and optimizers
 //! are one pass each.
 
 use super::role::{AdapterRole, Role};
@@ -163,7 +163,7 @@ impl Params {
             len => weights.slice_set(&self.weights.narrow(0, from, len)?, 0, to),
         };
         copy(0, 0, sum(&infos[..n_base]) - self.held)?;
-        // What lies behind the base moves with the adapters: a value head is behind those.
+        // What lies after the base moves with the adapters: a value head is after those.
         for info in &infos[n_base..] {
             let mut own = self.infos[self.n_base..].iter();
             if let Some(own) = own.find(|own| own.name == info.name && own.len == info.len) {
@@ -327,7 +327,7 @@ impl Params {
         Some(from..from + info.len)
     }
 
-    /// Changes weights in place that lie behind each other: all that are here, of parameters from number `first` on.
+    /// Changes weights in place that lie one after the other: all that are here, of parameters from number `first` on.
     pub(crate) fn write_from<R>(
         &mut self,
         first: usize,

@@ -1,4 +1,4 @@
-//! In which number format a model computes: what a spec asks for, and what the machine can do.
+//! The dtype in which a model computes: requested by the spec, limited by the machine.
 
 use crate::kernels::matmul::{ComputeDtype, bf16_available};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
-//! How a pass calls its kernels: it runs them, times them one by one, or, where it only counts memory, leaves them out.
-//! Timing costs one look at the clock before and after each kernel; work on other threads is inside the kernel that handed
-//! it out.
+//! How a pass calls its kernels: it runs them, times them one by one, or, in a counting pass, leaves them out. Timing costs
+//! two clock reads per kernel; work on other threads is included in the kernel that spawned it.
 
 use crate::base::clock::{Clock, SystemClock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a parameter is for. The layout says it where the parameter is made, so nobody parses a name to learn it.
+//! The role of a parameter. The layout sets it where the parameter is created, so no name has to be parsed.
 
 /// The part that a parameter plays in a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Where in a training run a pass stands: what is drawn at random in it, and how much it counts in its step.
+//! The position of a pass in a training run: the key of its random draws, and its weight in the step.
 
 use crate::kernels::dropout::Dropout;
 

@@ -1,4 +1,4 @@
-//! What follows from a config alone and is computed once: rotations, waves and slopes of positions.
+//! Tables that follow from the config alone and are computed once: RoPE, sinusoidal positions, ALiBi slopes.
 
 use super::position::wave;
 use super::{ModelConfig, ModelShape};

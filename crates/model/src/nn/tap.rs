@@ -1,5 +1,5 @@
-//! Looking on while a training pass runs: what a tap is shown on the way. A pass without one asks once for each place and
-//! does nothing; nobody can change a value here.
+//! Observers of a training pass: read-only access to activations. A pass without one only checks once per place that there is
+//! none.
 
 use crate::kernels::attention;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Site {
     /// What a block hands on: the residual stream, (rows, D).
     Block,
-    /// What goes into the second product of a feed-forward block: activations, times the gate where there is one,
+    /// The input of the second matmul of a feed-forward block: activations, times the gate where there is one,
     /// (rows, d_ff). Not in blocks of experts.
     FeedForward,
 }

@@ -1,7 +1,7 @@
-//! Autograd at the grain of layers. A forward pass writes activations into slots and pushes one node per layer; the
-//! backward walks the nodes from last to first. All buffers come from one pool and go back to it as soon as nobody reads
-//! them again, so gradients live where activations were, and the same calls get the same memory in every step. An arena that
-//! counts hands out lengths without memory: the same pass over it says what the pass takes.
+//! Autograd at the granularity of layers. A forward pass writes activations into slots and pushes one node per layer; the
+//! backward visits the nodes from last to first. All buffers come from one pool and return to it as soon as they are not read
+//! any more, so gradients use the memory of activations, and the same calls get the same memory in every step. A counting
+//! arena hands out lengths without memory: the same pass over it gives the memory of the pass.
 
 use crate::kernels::aligned::Aligned;
 use crate::kernels::matmul::Accumulation;

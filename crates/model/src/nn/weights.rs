@@ -1,5 +1,5 @@
-//! Where a pass finds its weights: in the flat buffer of a model that can be trained, or one by one as a file keeps them,
-//! quantized and frozen, with adapters in f32 beside them.
+//! The source of a pass's weights: the flat buffer of a trainable model, or tensor by tensor as in a file, quantized and
+//! frozen, with adapters in f32 beside them.
 
 use super::layout::{Layout, Span};
 use super::params::ParamInfo;

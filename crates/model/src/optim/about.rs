@@ -1,4 +1,4 @@
-//! What an update rule says of its settings, for those who judge them.
+//! What an update rule declares about its settings, for the review of specs.
 
 /// What is added to a divisor.
 #[derive(Debug, Clone, Copy, PartialEq)]

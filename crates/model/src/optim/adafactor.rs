@@ -1,4 +1,4 @@
-//! Adafactor: of a matrix's squared gradients only the means of rows and columns are kept.
+//! Adafactor: the second moment of a matrix is factored into row and column means.
 
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

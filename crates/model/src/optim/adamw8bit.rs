@@ -1,4 +1,4 @@
-//! AdamW with moments of one byte: a quarter of its state.
+//! AdamW with 8-bit moments: a quarter of its state.
 
 use super::held::{PIECES, open, pieces, rates, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

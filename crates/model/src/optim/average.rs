@@ -1,5 +1,5 @@
-//! An exponential moving average of the weights (EMA) beside any update rule: evaluations, samples, checkpoints and exports see the
-//! average, training goes on from the weights.
+//! An exponential moving average of the weights (EMA) beside any update rule: evaluations, samples, checkpoints and exports
+//! use the average, training continues from the weights.
 
 use super::{MeanSquare, StatePart, TensorNorms, UpdateRule};
 use crate::kernels::flat;

@@ -1,4 +1,4 @@
-//! Parameters that are updated alike, and what a fused update is handed of them.
+//! Parameter groups with the same settings, and the view of them that a fused update gets.
 
 use crate::kernels::update::Part;
 use crate::nn::{ParamInfo, Params};

@@ -1,4 +1,4 @@
-//! What most update rules keep: named f32 buffers and counters, saved and taken up by name.
+//! The state of most update rules: named f32 buffers and counters, saved and restored by name.
 
 use super::StatePart;
 use crate::kernels::flat;

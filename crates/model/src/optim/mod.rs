@@ -68,7 +68,7 @@ pub trait UpdateRule: Send {
     /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
     /// are left as they are.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
-    /// What the factors of the rule's own matmuls are rounded to from now on, where they bear it; f32 until then.
+    /// Compute dtype of the rule's own matmuls (Muon, SOAP), if it can use one; default f32.
     fn set_compute_dtype(&mut self, _arithmetic: ComputeDtype) {}
     /// Norms of the gradient, change and weights (before it) of what trains in the last update, in the order of
     /// [`Params::trainable`]. Empty

@@ -1,4 +1,4 @@
-//! Muon: momentum of hidden matrices, made orthogonal; AdamW for embeddings, head, norms and biases.
+//! Muon: orthogonalized momentum for hidden matrices; AdamW for embeddings, head, norms and biases.
 
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

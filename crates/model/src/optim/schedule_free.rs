@@ -1,4 +1,4 @@
-//! Schedule-free AdamW: an average of where AdamW goes takes the place of a schedule's decay.
+//! Schedule-free AdamW: an average of the AdamW iterates replaces the decay of a schedule.
 
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

@@ -1,4 +1,4 @@
-//! SOAP: Adam in the eigenbases of each matrix's gradients.
+//! SOAP: Adam in the eigenbases of each matrix's gradient statistics.
 
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

@@ -1,5 +1,5 @@
-//! Sophia-G: a running mean over an estimate of the curvature, each element clipped. The curvature is the squared gradient on labels
-//! that the model draws itself (Gauss–Newton–Bartlett), taken every few updates.
+//! Sophia-G: the gradient's moving average divided by an estimate of the diagonal Hessian, clipped element by element. The
+//! estimate is the squared gradient on labels sampled from the model (Gauss–Newton–Bartlett), every few updates.
 
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};

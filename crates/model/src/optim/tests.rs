@@ -1,4 +1,4 @@
-//! What every update rule has to do, and a small model to do it on.
+//! Properties of every update rule, and a small model to test them on.
 
 use super::*;
 use crate::nn::{Model, ModelConfig};
@@ -11,7 +11,7 @@ fn all() -> Vec<OptimizerConfig> {
     words.map(config).collect()
 }
 
-/// Ranks of PyTorch are told β1, β2 and ε; blocks are no matter where nothing is cut.
+/// PyTorch ranks receive β1, β2 and ε; blocks do not matter if nothing is split.
 #[test]
 fn what_a_rule_says_of_itself_agrees() {
     for rule in all() {

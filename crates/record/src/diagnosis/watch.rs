@@ -1,5 +1,5 @@
-//! The rules beside a running engine: folds what it emits, and gives a `Diagnosed` event for each rule that comes out
-//! otherwise than it did. Only what rules read is kept, so that a long run costs an engine a few megabytes.
+//! The rules beside a running engine: folds its events, and returns a `Diagnosed` event for each rule whose status changes. Only
+//! what rules read is kept, so that a long run costs an engine a few megabytes.
 //!
 //! A warning is raised at the first look that has it and cleared, or made milder, at the second look in a row without it: a reading
 //! that swings around a threshold is one warning, not one at each evaluation (hysteresis). Each time that a warning comes back it takes

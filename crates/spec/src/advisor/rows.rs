@@ -39,8 +39,8 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     first_rows(path, bytes, COUNTED)
 }
 
-/// Rows that are known under other names of columns: the wizard asks for none, so the command that writes them anew is told, where
-/// there is one.
+/// The error for rows whose columns have other names, with the `data convert` command that renames them, where there is one: the
+/// wizard does not ask for column names.
 fn by_hand(path: &Path, error: &DataError) -> String {
     let hint = error.hint();
     let pairs = ["preference", "kto", "prompt_only", "hh_rlhf"];

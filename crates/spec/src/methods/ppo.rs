@@ -1,6 +1,6 @@
-//! Proximal policy optimization: a critic, a model of its own or a value head on the policy's trunk, says what a text is
-//! worth at every token, and a token is learned from by how much better things went than the critic expected. Here are the
-//! settings and the two losses; `ppo/gae.rs` turns rewards and values into advantages.
+//! Proximal policy optimization: a critic (a separate model, or a value head on the policy's trunk) predicts the return at every
+//! token, and the policy gradient is weighted by the advantage. Here are the settings and the two losses; `ppo/gae.rs` turns
+//! rewards and values into advantages.
 //!
 //! r_t = −β · kl_t, the answer's score added at its last token; A by GAE(γ, λ), R_t = A_t + V_t;
 //! L = mean max(−A ρ, −A clip(ρ, 1 − ε, 1 + ε)) − c_e · H and, of the critic, c_v · ½ · mean max((V − R)², (V_clipped − R)²).

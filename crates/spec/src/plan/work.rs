@@ -19,8 +19,8 @@ pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
     (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
 }
 
-/// FLOPs of all passes for a token, attention and the padding beside it included: what this engine's time is told from, and what
-/// the speed of a run, which is in tokens without padding, comes to.
+/// FLOPs of all passes for a token, attention and padding included: used for this engine's time estimate and to convert a run's
+/// speed (in unpadded tokens) to FLOP/s.
 pub fn engine_flops_per_token(request: &Request) -> f64 {
     let arch = &request.arch;
     let padded = (request.row_places() / request.row_tokens().max(1.0)).max(1.0);

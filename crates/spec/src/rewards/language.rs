@@ -1,4 +1,4 @@
-//! 1 where the answer is in the language that is asked for: reasoning that drifts into another one is told early.
+//! Rewards completions in the requested language: 1, else 0.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

@@ -1,5 +1,5 @@
-//! What people are told of specs that differ: which of several methods, optimizers, adapters … was chosen, and no setting that
-//! only follows from such a choice, from another setting, or was left to the program.
+//! Which differences between specs to report: which method, optimizer, adapter … was chosen, and no setting that only follows from
+//! such a choice or from another setting, or was left to the program.
 
 use super::layer::is_default;
 use super::schema::{Kind, Node, root};

@@ -1,6 +1,6 @@
-//! Rendering within bounds. Fuel bounds what a template does, not what one step of it allocates: an untrusted one
-//! may double a string forty times for the one conversation that its try-out did not have. So it renders within a budget
-//! of memory and time that grows with the conversation; a template that exceeds it is not asked again.
+//! Rendering within bounds. Fuel bounds the instructions of a template, not the memory that one instruction allocates: an
+//! untrusted one may double a string forty times for the one conversation that its trial run did not have. So it renders
+//! within a budget of memory and time that grows with the conversation; a template that exceeds it is not called again.
 
 use super::MAX_OUTPUT;
 use crate::kernels::allocations::budget::{Budget, Overdrawn, within};

@@ -1,5 +1,5 @@
-//! The templates inside the binary, by the names that `data.template` takes. Their texts are files of
-//! `assets/templates`; this table holds what a text cannot say.
+//! The built-in templates, by the names that `data.template` accepts. Their texts are files of `assets/templates`; this table
+//! has the facts that are not in the text.
 
 use super::Template;
 use crate::data::DataError;
@@ -18,7 +18,7 @@ pub struct Builtin {
     pub turn_end: &'static str,
 }
 
-/// The template of no model: plain words, and the token that ends the tokenizer's texts behind every turn. It trains where a
+/// The template of no model: plain words, and the token that ends the tokenizer's texts after every turn. It trains where a
 /// vocabulary has no marks for turns.
 pub const PLAIN: &str = "plain";
 
@@ -83,7 +83,7 @@ pub const BUILTIN: &[Builtin] = &[
 ];
 
 impl Template {
-    /// A built-in template, with the special tokens of its models; [`PLAIN`] with none, until it is told a tokenizer's.
+    /// A built-in template, with the special tokens of its models; [`PLAIN`] with none, until it gets a tokenizer's.
     ///
     /// # Errors
     /// No template has this name.

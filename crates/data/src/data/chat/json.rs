@@ -1,5 +1,6 @@
-//! `tojson` as transformers gives it to templates: Python's `json.dumps` with `ensure_ascii=False`, which is not what
-//! Jinja's own filter or serde print. Spaces after separators, floats and escapes are all part of what a model was trained on.
+//! `tojson` as transformers provides it to templates: Python's `json.dumps` with `ensure_ascii=False`, which differs from
+//! Jinja's own filter and from serde. Spaces after separators, floats and escapes are part of the text that models were
+//! trained on.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};

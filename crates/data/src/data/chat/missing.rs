@@ -1,5 +1,5 @@
-//! Marks that a template writes around turns and that a vocabulary has no tokens for: the model reads them as pieces of text,
-//! which it has never met as the ends of turns.
+//! Turn markers of a template that have no token in the vocabulary: the model sees them as several text tokens, which it was
+//! never trained on as ends of turns.
 
 use super::{GenerationPrompt, Template};
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};

@@ -1,5 +1,5 @@
-//! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. How text
-//! becomes tokens and which of them are supervised is [`super::render`]'s matter.
+//! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. Tokenization and
+//! the loss mask are in [`super::render`].
 
 mod bounded;
 mod builtin;
@@ -146,7 +146,7 @@ impl Template {
         said.filter(|end| !end.is_empty())
     }
 
-    /// What the template writes behind the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
+    /// What the template writes after the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
     pub fn behind_answer(&self) -> String {
         const ANSWER: &str = "An answer.";
         let turns = [

@@ -1,5 +1,5 @@
-//! Templates and expressions over the columns of one row, in the same Jinja as chat templates: prompts of evaluation tasks.
-//! A column that is not there is an error, newlines around blocks stay as they are written.
+//! Templates and expressions over the columns of one row, in the same Jinja as chat templates: prompts of evaluation tasks. A
+//! missing column is an error, newlines around blocks are kept.
 
 use super::bounded::{Broken, Engine};
 use super::{TODAY, dialect, explain, overdrawn};

@@ -1,8 +1,8 @@
-//! One look at a template's text before the engine compiles it: how deep it nests, and where transformers' `generation`
-//! blocks are. It tokenises as Jinja does, no more; what the tags mean is the engine's matter.
+//! Scans a template's text before the engine compiles it: its nesting depth, and the positions of transformers' `generation`
+//! blocks. It only tokenises as Jinja does; the tags are interpreted by the engine.
 //!
-//! The engine guards its parser, but not the code generator and destructor that walk a finished tree: a template of
-//! 60,000 unary minuses overflows the stack of a thread. So every tag's tree depth is bounded here, from above.
+//! The engine guards its parser, but not the code generator and destructor that traverse the finished tree: a template of
+//! 60,000 unary minuses overflows a thread's stack. So an upper bound of every tag's tree depth is enforced here.
 
 /// Largest template, in bytes: the largest official ones have 20 KiB.
 pub const MAX_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Templates as conversations meet them.
+//! Templates on conversations.
 
 use super::*;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! A foreign template, tried out in a limited child process before this process renders with it: fuel bounds what a
-//! template does, not what a single step of it allocates.
+//! Tries out a foreign template in a limited child process before this process renders with it: fuel bounds a template's
+//! instructions, not the memory that a single one allocates.
 
 use super::{FIX_HOSTILE, GenerationPrompt, Template, overdrawn};
 use crate::base::child::{Child, ChildError, Limits, Parser, Request, Say};

@@ -1,5 +1,5 @@
-//! Examples written in a format of choice: the way back from what formats read. What a format cannot say is an error with
-//! its reason, never left out in silence; columns that no format claims are carried along.
+//! Writes examples in a chosen format: the inverse of reading formats. What a format cannot represent is an error with its
+//! reason, never omitted silently; columns that no format uses are copied.
 
 mod alpaca;
 mod messages;

@@ -1,5 +1,5 @@
-//! TRL's columns `prompt` and `completion`, `chosen` and `rejected`, `label`: plain texts where the example is plain text, lists
-//! of turns where it is a conversation. As texts, turns would lose their roles and the chat template that goes around them.
+//! TRL's columns `prompt` and `completion`, `chosen` and `rejected`, `label`: plain texts if the example is plain text, lists
+//! of turns if it is a conversation. As texts, turns would lose their roles and their chat template.
 
 use super::{PLAIN_TEXT, Writer, earlier_answers, no_tools, turns};
 use crate::data::{Content, Example, Message, Turns};

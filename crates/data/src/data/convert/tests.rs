@@ -1,4 +1,4 @@
-//! Every format writes what it can say and refuses the rest with a reason.
+//! Every format writes what it can represent and rejects the rest with a reason.
 
 use super::*;
 use serde_json::json;

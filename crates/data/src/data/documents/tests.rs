@@ -1,4 +1,4 @@
-//! Rows of every packing: what stands in them, what is masked, and that splits and mixtures hold.
+//! Rows of every packing: their contents, the masks, and that splits and mixtures are kept.
 
 use super::super::store::of_documents;
 use super::*;

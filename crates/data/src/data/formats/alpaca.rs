@@ -1,4 +1,4 @@
-//! Instructions as Alpaca writes them. The input, when there is one, stands below the instruction in the same turn.
+//! Instructions in Alpaca's format. The input, if there is one, follows the instruction in the same turn.
 
 use super::row::kind;
 use super::{Format, Row, SYSTEM, Shape, optional, required};

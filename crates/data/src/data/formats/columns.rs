@@ -1,4 +1,4 @@
-//! Which column plays which part, where a data set's names differ from a format's own.
+//! Column mappings, for data sets whose names differ from a format's own.
 
 use super::FormatId;
 use crate::data::DataError;

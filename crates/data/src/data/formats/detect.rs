@@ -1,5 +1,5 @@
-//! Which format rows have, detected by their columns and what those hold. Nothing is guessed silently: what matched is
-//! said, what else could match is said, and when two fit equally well the user decides.
+//! Detects the format of rows by their columns and values. Nothing is guessed silently: the match and its alternatives are
+//! reported, and when two fit equally well the user decides.
 
 use super::columns::nearest;
 use super::row::{Row, column_names};
@@ -236,7 +236,7 @@ fn several(
 ) -> DataError {
     let rows = sample.len();
     let mut found: Vec<&Candidate> = most.iter().chain(rare).collect();
-    // The first of a kind: rows that fit several formats are not told of twice.
+    // The first of a kind: rows that fit several formats are reported once.
     found.sort_by_key(|c| {
         (
             std::cmp::Reverse(c.fitting),

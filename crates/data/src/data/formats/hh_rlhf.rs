@@ -1,4 +1,4 @@
-//! Transcripts as Anthropic's hh-rlhf writes them: one text with `Human:` and `Assistant:` in front of the turns.
+//! Transcripts in the format of Anthropic's hh-rlhf: one text with `Human:` and `Assistant:` before the turns.
 
 use super::{Format, Row, Shape, pairs, required};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! A question and its answer, as turns of a conversation; context, when there is any, stands below the question.
+//! A question and its answer, as turns of a conversation; context, if there is any, follows the question.
 
 use super::{Format, Row, SYSTEM, Shape, optional, required};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! Answers that are judged alone, good or bad.
+//! Single answers labelled good or bad.
 
 use super::alpaca::asked;
 use super::turns::with_system;

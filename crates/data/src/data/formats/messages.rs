@@ -1,4 +1,4 @@
-//! Conversations as OpenAI writes them: `messages: [{role, content}]`, with tools and tool calls.
+//! Conversations in OpenAI's format: `messages: [{role, content}]`, with tools and tool calls.
 
 use super::turns::with_system;
 use super::{Format, Row, SYSTEM, Shape, TOOLS, required};

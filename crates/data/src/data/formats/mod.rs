@@ -1,5 +1,5 @@
-//! What the columns of a row mean: one file a format, one word in the list. A format names the parts that it knows, the
-//! columns that usually hold them, and how they become an [`Example`]. Which file a row came from is `source`'s matter.
+//! The meaning of a row's columns: one file per format, one word in the list. A format declares its parts, their usual
+//! columns, and how they become an [`Example`]. Which file a row came from is up to `source`.
 
 mod columns;
 mod detect;

@@ -1,4 +1,4 @@
-//! A chosen and a rejected answer: the prompt that is how both begin, and what no pair may be.
+//! A chosen and a rejected answer: their common prefix is the prompt; and the checks that every pair must pass.
 
 use super::row::Row;
 use super::turns::with_system;

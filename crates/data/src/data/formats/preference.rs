@@ -1,4 +1,4 @@
-//! Two answers to one prompt that has a column of its own.
+//! Two answers to one prompt in its own column.
 
 use super::alpaca::asked;
 use super::turns::with_system;

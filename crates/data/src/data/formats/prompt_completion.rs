@@ -1,4 +1,4 @@
-//! A prompt and what follows it, both as text or both as messages. Texts are continued as they stand, without a template.
+//! A prompt and its completion, both as text or both as messages. Texts are continued verbatim, without a template.
 
 use super::{Format, Shape, TOOLS, required};
 use crate::base::registry::Entry;

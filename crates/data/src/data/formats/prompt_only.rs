@@ -1,4 +1,4 @@
-//! Prompts whose answers are made in training, with the right answer where a reward can compare with it.
+//! Prompts for RL, with the reference answer if rewards compare with one.
 
 use super::turns::with_system;
 use super::{Format, SYSTEM, Shape, TOOLS, optional, required};

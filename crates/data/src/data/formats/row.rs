@@ -1,4 +1,4 @@
-//! A row as a format looks at it: parts by name, and errors that name the column.
+//! A row as a format reads it: parts by name, and errors that name the column.
 
 use super::columns::nearest;
 use super::{Columns, Format, Need, Part};

@@ -1,4 +1,4 @@
-//! Conversations as ShareGPT writes them: `conversations: [{from, value}]`.
+//! Conversations in ShareGPT's format: `conversations: [{from, value}]`.
 
 use super::messages::conversation;
 use super::{Format, SYSTEM, Shape, TOOLS, required};

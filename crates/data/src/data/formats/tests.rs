@@ -1,4 +1,4 @@
-//! Rows in the shapes that public data sets have, each detected by its columns and read.
+//! Rows in the formats of public data sets, each detected by its columns and read.
 
 use super::*;
 use crate::data::{Message, Place, Turns, Unit};
@@ -226,7 +226,7 @@ fn preferences_with_a_prompt() {
         json!({"prompt": "hi", "chosen": side("a"), "rejected": side("b"), "messages": side("a")}),
     );
     assert_eq!(example.content, expected);
-    // A system prompt in a column of its own is a part of the prompt, however that is told.
+    // A system prompt in its own column is part of the prompt, whatever the form of the prompt.
     let told = json!({"system": "Be kind.", "chosen": side("a"), "rejected": side("b")});
     let mut repeated = told.clone();
     repeated["prompt"] = json!("hi");

@@ -1,5 +1,5 @@
-//! Turns of a conversation, in the two spellings that data sets have: `role` and `content` as OpenAI's, `from` and
-//! `value` as ShareGPT's. Tool calls come out in one shape, the one that chat templates read.
+//! Turns of a conversation, in the two spellings of data sets: OpenAI's `role` and `content`, ShareGPT's `from` and `value`.
+//! Tool calls are normalized to the form that chat templates expect.
 
 use super::columns::nearest;
 use super::row::{Found, Row, column_names, kind};

@@ -1,5 +1,5 @@
-//! Whether a turn is learned, as its row says: OpenAI's and Axolotl's `weight`, LLaMA-Factory's `loss_weight`, Axolotl's
-//! `train` and `training`. A turn counts or it does not; shares between are refused, not rounded.
+//! Per-turn loss weights (0 or 1): OpenAI's and Axolotl's `weight`, LLaMA-Factory's `loss_weight`, Axolotl's `train` and
+//! `training`. Fractional weights are refused, not rounded.
 
 use crate::data::{Content, Message, Turns};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Rows through an inspector: measured on all threads, judged in their order.
+//! Passes rows through an inspector: measured on all threads, checked in their order.
 
 use super::{Faults, Inspector, Row};
 use crate::data::{Example, Place, RowFault};

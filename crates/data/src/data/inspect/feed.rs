@@ -1,4 +1,4 @@
-//! Rows on their way in: read from sources, their format found once for each source, plain text cut into paragraphs.
+//! Rows for an inspection: read from sources, the format detected once for each source, plain text split into paragraphs.
 
 use super::paragraphs::{Cut, Paragraphs};
 use crate::data::formats::{self, Columns, Detection, FormatId, detect};
@@ -46,7 +46,7 @@ pub(super) struct Feed {
     /// Rows of the corpus inside the binary.
     corpus: VecDeque<Item>,
     pub meter: Meter,
-    /// Bytes of sources that are behind us.
+    /// Bytes of sources already read.
     behind: u64,
     /// What the rows were found to be, for people, source by source.
     pub formats: Vec<String>,
@@ -272,7 +272,7 @@ impl Iterator for Feed {
             self.notes.extend(open.rows.notes());
             self.behind += open.rows.bytes_read();
             if open.rows.is_broken() {
-                // Nobody knows what is missing: what comes behind would look as if nothing were.
+                // Nobody knows what is missing: what comes after would look as if nothing were.
                 return None;
             }
             self.current = None;

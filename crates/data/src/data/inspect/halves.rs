@@ -1,5 +1,5 @@
-//! Which side of a split a row is on: a function of its content and a seed, so that equal rows stay together and rows that
-//! are added or removed move no others.
+//! Which side of a split a row is on: a function of its content and a seed, so that equal rows stay together, and adding or
+//! removing rows moves no others.
 
 use super::row::key;
 use crate::base::rng::mix64;

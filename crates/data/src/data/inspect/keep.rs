@@ -1,10 +1,10 @@
-//! Rows kept for browsing: all of a small set; of a large one its beginning and rows with findings, within a budget.
+//! Rows kept for browsing: all of a small set; of a large one its beginning and the rows with findings, within a budget.
 
 use super::{Faults, Row};
 use crate::data::{Example, Place, RowFault};
 use std::sync::Arc;
 
-/// The part of the budget that is left for rows with findings behind the beginning.
+/// The part of the budget that is left for rows with findings after the beginning.
 const FOR_FINDINGS: usize = 4;
 
 /// A row kept.

@@ -1,4 +1,4 @@
-//! Lengths of rows: exact up to 4,096, within one part in 2,048 above, in memory that does not grow with the rows.
+//! Distribution of row lengths: exact up to 4,096, to one part in 2,048 above, in constant memory.
 
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! What is in a data set and what is wrong with it: rows go in one after the other, a report comes out. Nothing here opens
-//! a file or prints; memory stays bounded, and where a bound cuts something off, the report says so.
+//! What is in a data set and what is wrong with it: rows go in one by one, a report comes out. Nothing here opens a file or
+//! prints; memory is bounded, and if a bound cuts something off, the report says so.
 
 pub mod checks;
 mod drive;

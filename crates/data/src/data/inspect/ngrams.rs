@@ -1,6 +1,6 @@
-//! A text that training must not have seen: a validation file or an evaluation set, as the set of its word n-grams. The
-//! length of a gram follows GPT-3 (Brown et al. 2020, arXiv:2005.14165, appendix C): 13 words, less where rows are short,
-//! never under 8; a row shorter than that is a gram as a whole, from 4 words on.
+//! A text that must not occur in training data: a validation file or an evaluation set, as the set of its word n-grams. The
+//! length of an n-gram follows GPT-3 (Brown et al. 2020, arXiv:2005.14165, appendix C): 13 words, fewer for short rows, at
+//! least 8; shorter rows of 4 words and more are one n-gram each.
 
 use super::words::grams;
 use crate::data::Place;

@@ -1,4 +1,4 @@
-//! Plain text as rows: paragraphs where empty lines part them, lines where none do. A document of a gigabyte can neither
+//! Plain text as rows: paragraphs separated by empty lines, or lines if there are none. A document of a gigabyte can neither
 //! be browsed nor have duplicates; its paragraphs can.
 
 /// What ends a row of a plain text.

@@ -1,4 +1,4 @@
-//! The view of a real tokenizer: rows rendered and cut as training does it.
+//! Rows through a real tokenizer: rendered and tokenized as in training.
 
 use super::view::{Seen, View};
 use crate::base::human::grouped;

@@ -1,4 +1,4 @@
-//! What an inspection found, ready to be shown or written as JSON.
+//! The result of an inspection, to be shown or written as JSON.
 
 use super::checks::Severity;
 use super::lengths::{Bin, Lengths};

@@ -1,4 +1,4 @@
-//! A row with everything that the checks look at, computed once and on any thread.
+//! A row with everything that the checks need, computed once and on any thread.
 
 use super::minhash::Signature;
 use super::view::{Seen, View};

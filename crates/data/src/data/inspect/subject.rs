@@ -1,4 +1,4 @@
-//! What is to be read, and what is done with it: inspect, clean, or hand out row by row.
+//! What to read, and what to do with it: inspect, clean, or return row by row.
 
 use super::drive::{Fed, Progress, drive};
 use super::feed::{Feed, Item};

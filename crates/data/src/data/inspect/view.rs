@@ -21,7 +21,7 @@ pub trait View: Send + Sync {
     /// The template refuses the row.
     fn see(&self, example: &Example, place: &Place) -> Result<Vec<Seen>, RowFault>;
 
-    /// The text behind each token; a character spread over several tokens stands with the last of them.
+    /// The text of each token; a character spread over several tokens belongs to the last of them.
     fn pieces(&self, ids: &[u32]) -> Vec<String>;
 
     /// Ids lie in 0..vocab_size.

@@ -1,5 +1,5 @@
-//! Texts as sequences of word hashes, and the n-grams of them: what duplicates, overlap and contamination are looked for
-//! with. Case and punctuation do not count; scripts without spaces have a word a character.
+//! Texts as sequences of word hashes, and their n-grams: the basis for duplicates, overlap and contamination. Case and
+//! punctuation are ignored; in scripts without spaces each character is a word.
 
 use crate::base::rng::mix64;
 

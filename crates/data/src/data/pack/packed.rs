@@ -1,9 +1,9 @@
-//! Best fit, decreasing: the longest documents first, each into the fullest row that still has room for it. Which length
-//! goes where follows from the lengths alone, so every epoch has the same rows of lengths; which document of a length
-//! stands there changes from epoch to epoch, and so does the order of rows. Nothing is planned again and nothing is saved.
+//! Best-fit decreasing: the longest documents first, each into the fullest row that still has room for it. The placement of
+//! lengths follows from the lengths alone, so every epoch has the same rows of lengths; which document of a length is placed
+//! there changes from epoch to epoch, and so does the order of rows. Nothing is planned again and nothing is saved.
 //!
-//! Best-fit-decreasing needs at most 11/9 of the fewest rows possible, plus 4 (Johnson et al. 1974); real sets of
-//! documents leave a percent or two of padding.
+//! Best-fit decreasing needs at most 11/9 of the fewest rows possible, plus 4 (Johnson et al. 1974); real data sets leave one
+//! or two percent of padding.
 
 use super::pieces::Piece;
 use crate::base::rng::{Rng, Stream};

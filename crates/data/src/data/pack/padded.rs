@@ -1,5 +1,5 @@
-//! One sequence a row: examples of like length are gathered into batches, so that little padding is read. The rows of a batch
-//! follow from the lengths, the documents in them and the order of batches from seed and epoch.
+//! One sequence per row: examples of similar length are grouped into batches, so that there is little padding. The rows of a
+//! batch follow from the lengths, their documents and the order of batches from seed and epoch.
 
 use super::packed::{Draw, classes};
 use super::pieces::Piece;

@@ -1,4 +1,4 @@
-//! Documents cut to the length of a row, and the account of what that cost.
+//! Documents split or truncated to the row length, and a count of what was lost.
 
 use super::TooLong;
 use crate::base::human::grouped;
@@ -160,7 +160,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// A prompt, with its answer behind it where one is known, stays whole or goes; so does its reference.
+    /// A prompt, with its answer after it where one is known, stays whole or goes; so does its reference.
     fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
         if len > self.seq_len as u64 + 1 {
             self.account.dropped += 1;
@@ -177,7 +177,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// An answer with its label behind it, or neither.
+    /// An answer with its label after it, or neither.
     fn judged(&mut self, answer: (u64, u64), (start, len): (u64, u64)) {
         let before = self.pieces.len();
         self.document(answer);

@@ -1,4 +1,4 @@
-//! Documents run together: windows of a fixed length over all tokens, wherever documents begin and end.
+//! Documents concatenated: windows of a fixed length over all tokens, independent of document boundaries.
 
 use super::packed::Draw;
 use crate::base::rng::{Rng, Stream as Purpose};

@@ -1,6 +1,5 @@
-//! How many bytes of text stand behind a prediction of the validation split: what turns a loss in nats per token into bits
-//! per byte, which compares between tokenizers. A document's first token is given, not predicted: its bytes are left out
-//! as its loss is.
+//! Bytes of text per prediction of the validation split: converts a loss in nats per token to bits per byte, which is
+//! comparable between tokenizers. A document's first token is given, not predicted: neither its bytes nor its loss count.
 
 use crate::data::Tokenizer;
 use crate::data::documents::Portion;
@@ -9,7 +8,7 @@ use std::collections::HashSet;
 /// Beyond this many tokens the ratio no longer changes in its first three digits.
 const MOST_TOKENS: usize = 4 << 20;
 
-/// Mean bytes behind a predicted token; `None` where only a part of the tokens is supervised or nothing is predicted.
+/// Mean bytes per predicted token; `None` if only a part of the tokens is supervised or nothing is predicted.
 pub(super) fn per_prediction(val: &[Portion], tokenizer: &Tokenizer) -> Option<f64> {
     if val.iter().any(Portion::masked) {
         return None;

@@ -1,5 +1,5 @@
-//! Why nothing is left of documents that were to be laid into rows, and what helps: too short and too long ask for the
-//! opposite.
+//! Why nothing is left of documents that were to be laid into rows, and the remedy: too short and too long need opposite
+//! ones.
 
 use super::Ready;
 use crate::base::human::grouped;

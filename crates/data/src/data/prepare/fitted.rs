@@ -1,6 +1,6 @@
-//! Rows of one kind for a method that learns from another, where nothing has to be invented: the chosen answer of a pair is
-//! an answer to learn, both answers are labelled ones, and every row with a prompt has a prompt. Any other row stays as it
-//! is, and rendering says what is wrong with it.
+//! Adapts rows to a method that needs another kind, without inventing content: the chosen answer of a pair becomes a text, a pair
+//! two labelled answers, and a row with a prompt a prompt. Any other row is unchanged, and rendering reports what is wrong
+//! with it.
 
 use crate::data::render::TrainOn;
 use crate::data::{Content, Example, Message, Turns, Unit};

@@ -1,5 +1,5 @@
-//! From a spec to data that can be trained on: sources are opened, rows rendered and tokenized into stores (from the cache
-//! where they lie there), split, and laid out.
+//! From a spec to training data: sources are opened, rows rendered and tokenized into stores (from the cache if they are in
+//! it), split, and laid out.
 
 mod bytes;
 mod emptied;
@@ -227,7 +227,7 @@ struct Tokens {
     /// What ends a turn or a text.
     ends: Vec<u32>,
     /// As [`Dataset`] has it.
-    /// What the template writes behind an answer.
+    /// What the template writes after an answer.
     behind_answers: Option<String>,
     unused_template: bool,
     cut_marks: Vec<CutMark>,
@@ -283,7 +283,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let unused_template = template.is_some() && !templated;
     let behind_answers = template.as_ref().map(Template::behind_answer);
     let supervised_in = template.filter(|_| templated);
-    // One that is trained for the run has the marks of its template, or was told to have none.
+    // One that is trained for the run has the markers of its template, or none by its settings.
     let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
     let cut_marks = supervised_in.iter().filter(|_| of_file);
     let cut_marks = cut_marks.flat_map(|template| template.cut_marks(&tokenizer));

@@ -1,4 +1,4 @@
-//! What is opened for methods and mixes, on rows of every kind.
+//! What is opened for methods and mixes, with rows of every kind.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One source after the other into a store: from the cache, or made.
+//! Tokenizes one source after the other into a store, or takes it from the cache.
 
 use super::emptied::counted;
 use super::fitted::{fitted, told};
@@ -94,7 +94,7 @@ impl Tokenizing<'_> {
         };
         let by_time = store::by_time(rows.rows().files());
         let mut entry = self.entry(&name, (source, most), &key, rows)?;
-        // A copy of a large file has another time: what a run learns from is told by the tokens.
+        // A copy of a large file has another modification time: the training data are identified by their tokens.
         let hash = match by_time {
             true => key.with("content", entry.store.identity()).hash(),
             false => key.hash(),
@@ -108,7 +108,7 @@ impl Tokenizing<'_> {
             .extend(reading.map(|words| format!("{name}: {words}")));
         let examples = counted(self.unit, documents / self.unit.documents() as u64);
         self.notes.push(match self.unit {
-            // Nothing of them is learned: a reference is what answers are compared with, and stands behind its prompt again.
+            // Nothing of them is learned: a reference is what answers are compared with, and stands after its prompt again.
             Unit::Prompt => {
                 let prompts = entry.store.spans().step_by(self.unit.documents());
                 let asked: u64 = prompts.map(|(_, length)| length).sum();

@@ -1,4 +1,4 @@
-//! From places in a text to tokens that are supervised, and the assistant's places where a template does not mark them.
+//! From text spans to supervised tokens, and the assistant's spans if a template does not mark them.
 
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};

@@ -1,9 +1,9 @@
-//! From an example to the tokens that a model sees, and which of them it learns. How turns become text is a chat
-//! template's matter ([`super::chat`]); how documents share a batch is packing's.
+//! From an example to the tokens that a model sees, with the loss mask. Turning turns into text is up to chat templates
+//! ([`super::chat`]); sharing batches between documents is up to packing.
 //!
-//! Three ways to find what the assistant wrote, in this order: the template's own `generation` blocks; those of a built-in
-//! template that prints the same text for the same row; or the growth of the text from turn to turn, which needs a
-//! template that never rewrites what it printed before. A template that does so is refused, not guessed at.
+//! There are three ways to find the assistant's spans, in this order: the template's own `generation` blocks; those of a
+//! built-in template that renders the same text for the row; or the growth of the text from turn to turn, which needs a
+//! template that never changes what it rendered before. A template that does is rejected, not guessed at.
 
 mod mask;
 mod post_training;
@@ -193,7 +193,7 @@ impl Renderer {
         self.tokenizer.encode_begun(text).map_err(at(place))
     }
 
-    /// With the token that ends a text behind it, once.
+    /// With the token that ends a text after it, once.
     fn ended(&self, mut ids: Vec<u32>) -> Vec<u32> {
         if let Some(eos) = self.tokenizer.eos()
             && ids.last() != Some(&eos)
@@ -352,7 +352,7 @@ impl Renderer {
     }
 }
 
-/// The ids after which an assistant falls silent: what the template puts behind its turn, the token that it says ends one, and
+/// The ids after which an assistant falls silent: what the template puts after its turn, the token that it says ends one, and
 /// the one that ends a text, where the vocabulary has them. One of them must be supervised for a model to learn when to stop.
 pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32> {
     let mut ends = template.map_or_else(Vec::new, |template| turn_ends(template, tokenizer));
@@ -372,10 +372,10 @@ pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
     ends
 }
 
-/// Stands for an answer when a template is asked what comes behind one.
+/// Stands for an answer when a template is asked what comes after one.
 const ANSWER: &str = "Quokka.";
 
-/// The special token that stands behind an answer in a conversation that goes on.
+/// The special token that stands after an answer in a conversation that goes on.
 fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
     let turns = [
         Message::new("user", "Which one?"),

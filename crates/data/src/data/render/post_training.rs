@@ -1,5 +1,4 @@
-//! Rows that hold more than one document, or a question without an answer: what preference methods and reinforcement
-//! learning take.
+//! Rows with more than one document, or a prompt without an answer: for preference methods and reinforcement learning.
 
 use super::{Renderer, TrainOn, turns};
 use crate::data::chat::GenerationPrompt;
@@ -68,7 +67,7 @@ impl Renderer {
         ])
     }
 
-    /// A prompt with the known answer behind it, which is supervised and ends as answers end; then its reference: the
+    /// A prompt with the known answer after it, which is supervised and ends as answers end; then its reference: the
     /// bytes of a JSON object that holds `answer` and the row's other columns, one for each id. A completion is a prompt
     /// whose answer is known.
     ///
@@ -210,7 +209,7 @@ pub fn scored_token(ids: &[u32], pad: Option<u32>) -> usize {
     last.unwrap_or(ids.len().saturating_sub(1))
 }
 
-/// A text with its last token once more behind it; the target behind the scored token counts.
+/// A text with its last token once more after it; the target after the scored token counts.
 fn to_score(mut ids: Vec<u32>, pad: Option<u32>) -> Document {
     let at = scored_token(&ids, pad);
     ids.extend(ids.last().copied());

@@ -1,4 +1,4 @@
-//! Documents as TRL's trainer would make them (`tests/oracle/masks_oracle.py`), and what is refused.
+//! Documents compared with those of TRL's trainer (`tests/oracle/masks_oracle.py`), and what is rejected.
 
 use super::*;
 use crate::data::Unit;
@@ -97,7 +97,7 @@ fn a_template_whose_turns_end_otherwise_than_texts_has_both_ends() {
     };
     let ends = end_tokens(&tokenizer, Some(&template));
     assert_eq!(names(ends), ["<|im_end|>", "<|endoftext|>"]);
-    // Where nothing special stands behind an answer, its author's word counts.
+    // Where nothing special stands after an answer, its author's word counts.
     let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
     let plain = Template::from_jinja("t", plain)
         .unwrap()

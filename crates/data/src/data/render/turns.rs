@@ -1,4 +1,4 @@
-//! Turns made ready for templates, and special tokens found in what people wrote.
+//! Prepares turns for templates, and detects special tokens in their text.
 
 use crate::data::{Message, Tokenizer, Turns};
 use serde_json::Value;

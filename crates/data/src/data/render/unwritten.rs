@@ -1,5 +1,5 @@
-//! Tools that a row offers or calls and of which the template writes nothing: the model reads answers to calls that were
-//! never made, and a turn that only calls a tool becomes an answer of no text.
+//! Tools that a row offers or calls and that the template does not render: the model sees results of calls that were never
+//! made, and a turn that only calls a tool becomes an empty answer.
 
 use super::{Renderer, turns};
 use crate::data::chat::{GenerationPrompt, Template};

@@ -1,4 +1,4 @@
-//! Turns of the assistant that their row leaves out of the loss.
+//! Assistant turns that their row excludes from the loss.
 
 use super::mask::{self, supervised_in};
 use super::{Renderer, at};

@@ -1,4 +1,4 @@
-//! The file under a sink: written beside its place, compressed by its name, renamed when it is whole.
+//! The file under a sink: written under a temporary name, compressed according to its name, renamed when complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

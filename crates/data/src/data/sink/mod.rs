@@ -1,5 +1,5 @@
-//! Rows written to a file: JSONL, JSON, CSV, TSV and plain text, compressed by the name's ending. A file is whole or it is
-//! not there, and one that exists is not touched unless that is asked for. What rows mean is `convert`'s matter.
+//! Writes rows to a file: JSONL, JSON, CSV, TSV and plain text, compressed according to the name's extension. A file is
+//! complete or absent, and an existing one is replaced only on request. What rows mean is up to `convert`.
 
 mod file;
 mod json;
@@ -99,7 +99,7 @@ trait Writer {
     /// The disk, or a row that this container cannot hold ([`io::ErrorKind::InvalidData`]).
     fn row(&mut self, fields: &Map<String, Value>, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What stands behind the last row.
+    /// What stands after the last row.
     fn end(&mut self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }

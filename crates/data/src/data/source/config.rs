@@ -1,4 +1,4 @@
-//! What a spec says of one source: a word like `name | subset | weight`, or a map.
+//! One source in a spec: a string such as `name | subset | weight`, or a map.
 
 use crate::data::formats::{Columns, FormatId};
 use crate::data::synthetic::{DEFAULT_ROWS, Shape, SyntheticConfig, SyntheticSource};

@@ -1,4 +1,4 @@
-//! What whoever reads rows says beside the source: where files and the hub are, and for what the rows are read.
+//! What a reader of rows provides besides the source: the locations of files and of the hub, and the purpose of reading.
 
 use crate::data::Unit;
 use crate::hub::HubConfig;

@@ -1,9 +1,9 @@
-//! What stopped a reader in the middle of a file: a bad row, after which reading can go on, or a broken file.
+//! Why a reader stopped in the middle of a file: a bad row, after which reading can continue, or a damaged file.
 
 use crate::data::{Place, RowFault};
 use std::io;
 
-/// A fault and whether the file can be read on behind it.
+/// A fault and whether the file can be read on after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trouble {
     pub fault: RowFault,

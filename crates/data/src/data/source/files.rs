@@ -1,4 +1,4 @@
-//! The files of a source, wherever they are: on this machine, or on the hub and then in its cache.
+//! The files of a source: on this machine, or on the hub and then in its cache.
 
 use super::context::ReadContext;
 use super::{Origin, SourceConfig, is_data_file, paths};

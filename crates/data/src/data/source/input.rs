@@ -1,4 +1,4 @@
-//! An open file as every kind of file gets it, and the notes that are taken while it is read.
+//! An open file, the same for every kind of file, and the notes that are taken while reading it.
 
 use std::io::BufRead;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One row of JSON: bytes become columns, or a fault that says what stands there instead.
+//! One JSON row: bytes become columns, or an error that says what was found instead.
 
 use super::fault::Trouble;
 use super::{MAX_DEPTH, utf8};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Why a line cannot be had.
 #[derive(Debug)]
 pub(super) enum BadLine {
-    /// Longer than the bound; the next call goes on behind it.
+    /// Longer than the bound; the next call goes on after it.
     TooLong,
     Io(io::Error),
 }

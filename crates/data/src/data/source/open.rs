@@ -1,4 +1,4 @@
-//! A file opened for reading from front to back: decompressed by what it is, not by its name, and never beyond bounds.
+//! A file opened for sequential reading: decompressed according to its content, not its name, and never beyond the bounds.
 
 use super::fault::Refusal;
 use super::{FREE_BYTES, MAX_RATIO, utf8};

@@ -1,4 +1,4 @@
-//! From what a source says (a file, a folder, a glob) to the files that it means, in name order.
+//! From a path in a source (a file, a folder, a glob) to its files, in name order.
 
 use super::container;
 use crate::base::paths::astray;

@@ -1,4 +1,4 @@
-//! Bytes that ought to be text: where they are not, and what they probably are instead.
+//! Bytes that should be UTF-8: where they are not, and which encoding they probably have.
 
 use super::wide;
 use std::borrow::Cow;

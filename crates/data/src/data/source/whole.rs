@@ -1,5 +1,5 @@
-//! Where text comes from: the corpus inside the binary, a file, a folder of files. Text is read whole and kept as it is;
-//! only a byte-order mark is dropped.
+//! Plain text read as a whole: the built-in corpus, a file, a folder of files. It is kept unchanged; only a byte-order mark
+//! is dropped.
 
 use super::paths;
 use super::utf8::bad_text;

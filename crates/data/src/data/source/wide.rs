@@ -1,10 +1,10 @@
-//! UTF-16 and UTF-32, by their marks or by where their NUL bytes stand: text of other programs that needs another `iconv` each.
+//! UTF-16 and UTF-32, detected by their byte-order marks or the positions of NUL bytes, with the `iconv` command for each.
 
 use std::collections::HashSet;
 
 /// Bytes that are looked at; more tell nothing new.
 const LOOKED_AT: usize = 4096;
-/// Units from which on a text is long enough to be told by its decoding alone.
+/// Units from which on a text is long enough to be recognized by its decoding alone.
 const ENOUGH: usize = 8;
 
 /// What a text is, as a predicate, and what to do.
@@ -26,7 +26,7 @@ const UTF16: Wide = wide(
     "is UTF-16 text",
     "convert it: iconv -f utf-16 -t utf-8 IN > OUT",
 );
-/// Without a mark `iconv` has to be told in which order the bytes are.
+/// Without a byte-order mark `iconv` needs the byte order.
 const UTF32_LE: Wide = wide(
     "is UTF-32 text without a byte-order mark",
     "convert it: iconv -f utf-32le -t utf-8 IN > OUT",

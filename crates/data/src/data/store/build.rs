@@ -1,4 +1,4 @@
-//! From rows to shards: rows are read in order, tokenized on all threads and written in the order in which they came.
+//! From rows to shards: rows are read in order, tokenized on all threads and written in the original order.
 
 use super::shard::{Draft, Shard, Tally};
 use super::{Entry, Feeding, Store};
@@ -51,7 +51,7 @@ pub(crate) struct Feed<'a> {
     pub name: &'a str,
     pub rows: &'a mut dyn Iterator<Item = Row>,
     pub tokenize: &'a (dyn Fn(&Place, &Example) -> Result<Piece, RowFault> + Sync),
-    /// The token behind a document that must not stand in the middle of one.
+    /// The token after a document that must not stand in the middle of one.
     pub eos: Option<u32>,
     /// What a row does that cannot be tokenized.
     pub on_bad_row: OnBadRow,

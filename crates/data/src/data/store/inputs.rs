@@ -1,4 +1,4 @@
-//! What a source's files hold, as a hash: the part of a cache key that changes when somebody edits a file.
+//! A hash of a source's files: the part of a cache key that changes when a file is edited.
 
 use crate::base::files::{open_plain, read_plain};
 use crate::data::DataError;

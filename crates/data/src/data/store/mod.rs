@@ -1,5 +1,5 @@
-//! Tokenized documents, in memory or mapped from the cache: a sequence of shards read as one. How documents become rows of
-//! a batch is `pack`'s matter, where shards come from `build`'s and `cache`'s.
+//! Tokenized documents, in memory or mapped from the cache: a sequence of shards read as one. Forming rows of a batch is in
+//! `pack`, creating shards in `build` and `cache`.
 
 mod build;
 mod cache;
@@ -29,7 +29,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// What tells its tokens from others, whatever files they were made of.
+    /// Identifies its tokens, whatever files they were made from.
     pub fn identity(&self) -> String {
         let shards: Vec<String> = self.shards.iter().map(Shard::identity).collect();
         shards.join(" ")

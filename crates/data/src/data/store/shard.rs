@@ -229,7 +229,7 @@ impl Shard {
         })
     }
 
-    /// What tells these tokens from others: their number and checksum.
+    /// Identifies these tokens: their number and checksum.
     pub fn identity(&self) -> String {
         format!(
             "{}:{}:{:08x}",

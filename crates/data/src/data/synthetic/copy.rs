@@ -1,4 +1,4 @@
-//! A string said again: `copy dbac=` → `dbac`. The first thing that attention learns, and that a recurrent state forgets.
+//! Repeats a string: `copy dbac=` → `dbac`. Attention learns it first; recurrent states forget it.
 
 use super::{Generator, Problem, between, pick, range_fault};
 use crate::base::registry::Entry;

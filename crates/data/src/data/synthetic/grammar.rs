@@ -1,5 +1,5 @@
-//! Sentences of a small context-free grammar whose verb agrees with its subject, however many nouns stand in between:
-//! `the keys near the old cabinet` → ` are here .`. Only who follows the structure gets the number right.
+//! Sentences of a small context-free grammar whose verb agrees with its subject across intervening nouns: `the keys near the
+//! old cabinet` → ` are here .`. Only a model that follows the structure gets the number right.
 
 use super::{Generator, Problem, pick};
 use crate::base::registry::Entry;

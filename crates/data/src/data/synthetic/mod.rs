@@ -1,5 +1,5 @@
-//! Made-up rows with answers that can be checked: for tests, for teaching, for verifiable rewards. One file a generator,
-//! one word in the list. A row is a function of (seed, number), so a data set needs no file and never changes.
+//! Synthetic rows with verifiable answers: for tests, teaching and rewards. One file per generator, one word in the list. A
+//! row is a function of (seed, index), so a data set needs no file and never changes.
 
 mod arithmetic;
 mod copy;

@@ -1,4 +1,4 @@
-//! Keys with values, and one of the keys asked for: `q=4 b=7 x=0; b=` → `7`. What induction heads are for.
+//! Key-value recall: keys with values, and a query for one of the keys, `q=4 b=7 x=0; b=` → `7`. The task of induction heads.
 
 use super::{Generator, Problem, range_fault};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! Numbers put in order: `sort 31 4 15=` → `4 15 31`.
+//! Sorts numbers: `sort 31 4 15=` → `4 15 31`.
 
 use super::{Generator, Problem, between, range_fault};
 use crate::base::registry::Entry;

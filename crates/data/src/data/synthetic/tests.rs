@@ -1,4 +1,4 @@
-//! What all generators have in common.
+//! Properties of every generator.
 
 use super::*;
 

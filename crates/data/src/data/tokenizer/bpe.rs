@@ -1,5 +1,4 @@
-//! Byte-level byte-pair encoding, trained on text.
-//! A short text may not have enough pairs: the vocabulary is smaller then.
+//! Byte-level byte-pair encoding, trained on text. A short text may not have enough pairs; the vocabulary is then smaller.
 
 use super::patterns::Split;
 use super::training::{ChatMarkers, check_size, error, specials, train};
@@ -65,7 +64,7 @@ impl super::TokenizerKind for Config {
             .with_normalizer(pattern.nfc.then_some(NormalizerWrapper::NFC(NFC)))
             .map_err(|e| error(ENTRY.id, e))?
             .with_pre_tokenizer(Some(words))
-            // Every byte can be encoded, spaces belong to the word behind them, nothing is put in front of a text.
+            // Every byte can be encoded, spaces belong to the word after them, nothing is put in front of a text.
             .with_decoder(Some(ByteLevel::new(false, true, true)));
         let trainer: TrainerWrapper = BpeTrainer::builder()
             .vocab_size(self.vocab_size)

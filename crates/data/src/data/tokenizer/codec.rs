@@ -1,4 +1,4 @@
-//! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
+//! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever its origin.
 
 use super::char::Alphabet;
 use super::library::{self, Library, fault};
@@ -181,7 +181,7 @@ impl Tokenizer {
         added
     }
 
-    /// The ids that the file's own template puts in front of a text and behind it (`add_special_tokens`). This program adds
+    /// The ids that the file's own template puts in front of a text and after it (`add_special_tokens`). This program adds
     /// none by itself: what begins and ends a document is decided where documents are made.
     pub fn frame(&self) -> (Vec<u32>, Vec<u32>) {
         let Inner::Library(library) = &self.inner else {

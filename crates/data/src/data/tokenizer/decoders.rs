@@ -1,5 +1,5 @@
-//! Which decoders can be trusted with this process: those that never make more of ids than their tokens have letters. A
-//! decoder that replaces a letter by a page is a way to take all memory.
+//! Which decoders are safe in this process: those whose output is bounded by the letters of the tokens. A decoder that
+//! replaces a letter by a page could exhaust memory.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Whether one tokenizer is another one with tokens added behind its own: then ids of the first mean the same in both.
+//! Whether one tokenizer extends another, with tokens appended to its own: then ids of the first mean the same in both.
 
 use super::Tokenizer;
 use super::library::library;

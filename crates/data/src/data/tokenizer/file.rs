@@ -1,4 +1,4 @@
-//! An existing tokenizer, in any form that `import` reads.
+//! An existing tokenizer, in any format that `import` reads.
 
 use super::import;
 use super::{Texts, Tokenizer};

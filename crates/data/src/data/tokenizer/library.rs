@@ -1,4 +1,4 @@
-//! The tokenizers library at work: what it may be given at once, in parallel, and what goes around it.
+//! Calls to the tokenizers library: how much it is given at once, in parallel, and the text around it.
 
 use super::decoders;
 use super::pipeline::{Cut, Pipeline};
@@ -37,9 +37,9 @@ const BYTES_PER_SECOND: usize = 50_000;
 pub struct Library {
     pub tokenizer: tokenizers::Tokenizer,
     pub cut: Cut,
-    /// For pieces behind the first one, where the first begins with a space that is not in the text.
+    /// For pieces after the first one, where the first begins with a space that is not in the text.
     behind: Option<tokenizers::Tokenizer>,
-    /// The space is put behind each added token too, not in front of the whole text alone.
+    /// The space is put after each added token too, not in front of the whole text alone.
     prefix_each: bool,
     pub words: Option<Words>,
     added: Vec<String>,
@@ -247,7 +247,7 @@ impl Library {
         Ok(ids)
     }
 
-    /// A piece that does not begin the text: no space is put in front of it, but behind a token that stands in the text
+    /// A piece that does not begin the text: no space is put in front of it, but after a token that stands in the text
     /// one is, as in the whole.
     fn encode_behind(self: &Arc<Library>, piece: &str) -> Result<Vec<u32>, DataError> {
         let first = |token: &String| piece.find(token.as_str());
@@ -297,7 +297,7 @@ fn without_prefix(tokenizer: &tokenizers::Tokenizer) -> Option<tokenizers::Token
     Some(behind)
 }
 
-/// No token holds a newline behind something else, and newlines are known: what is before a newline and what begins with it
+/// No token holds a newline after something else, and newlines are known: what is before a newline and what begins with it
 /// then never share a token.
 fn lines_end_words(tokenizer: &tokenizers::Tokenizer) -> bool {
     let vocab = tokenizer.get_vocab(true);
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// As a SentencePiece model comes in: a space in front of a text and behind marks, bytes for unknown characters.
+    /// As a SentencePiece model comes in: a space in front of a text and after marks, bytes for unknown characters.
     #[test]
     fn pieces_of_sentencepiece_give_the_ids_of_the_whole() {
         let path = concat!(

@@ -1,6 +1,5 @@
-//! What stands beside a vocabulary: the tokens that begin, end and fill a text, those that were added to it, and the chat
-//! template. In model folders that is tokenizer_config.json (and, in older ones, special_tokens_map.json,
-//! added_tokens.json, chat_template.jinja).
+//! The metadata of a vocabulary: BOS, EOS and padding tokens, added tokens, and the chat template. In model folders that is
+//! tokenizer_config.json (and, in older ones, special_tokens_map.json, added_tokens.json, chat_template.jinja).
 
 use crate::base::files::read_plain_text;
 use crate::data::DataError;

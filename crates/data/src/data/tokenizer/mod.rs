@@ -1,4 +1,4 @@
-//! Tokenizers: made from the training text, or read from files of several kinds.
+//! Tokenizers: trained on the training text, or read from files of several kinds.
 
 mod bpe;
 mod char;

@@ -1,5 +1,5 @@
-//! How text is cut into words before byte-level BPE, by the names that GGUF files and tokenizer classes give the rules; and
-//! how it is cut before Unigram.
+//! How text is split into words before byte-level BPE, by the names of the rules in GGUF files and tokenizer classes; and how
+//! it is split before Unigram.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

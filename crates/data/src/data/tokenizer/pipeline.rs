@@ -1,5 +1,5 @@
-//! What a tokenizer.json does before its model sees a word, as far as it matters for cutting texts into pieces that can be
-//! encoded in parallel with the ids of the whole, and for the fast path.
+//! The preprocessing of a tokenizer.json (normalizer, pre-tokenizer), as far as it matters for splitting texts into pieces
+//! that can be encoded in parallel with the ids of the whole, and for the fast path.
 
 use super::patterns::{LINES, Rule, rule_of_regex};
 use serde::Deserialize;
@@ -62,7 +62,7 @@ impl Pipeline {
         self.added_tokens.iter().map(|token| token.content.as_str())
     }
 
-    /// Where texts may be cut. `lines_end_words`: no token of the vocabulary holds a newline behind anything else, and a
+    /// Where texts may be cut. `lines_end_words`: no token of the vocabulary holds a newline after anything else, and a
     /// newline is never unknown.
     pub fn cut(&self, lines_end_words: bool) -> Cut {
         let across_lines = self.added_tokens.iter().any(|token| {

@@ -1,5 +1,5 @@
-//! Texts that end an answer, looked for in its tokens while they are drawn. Where text is shown as it comes, nothing of a stop
-//! text may be shown: that is the chat's matter.
+//! Detects stop strings in an answer's tokens while they are sampled. Where text is streamed, no part of a stop string may be
+//! shown: that is up to the chat.
 
 use super::Tokenizer;
 use std::ops::ControlFlow;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// SentencePiece's decoder drops the space in front of a text: of the last token of all alone it made nothing, and the
-    /// answer went on behind its stop text.
+    /// answer went on after its stop text.
     #[test]
     fn a_stop_text_that_begins_with_a_space_ends_the_answer_at_once() {
         let tokenizer = Tokenizer::from_json(&library("a b")).unwrap();

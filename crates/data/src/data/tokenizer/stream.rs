@@ -1,4 +1,4 @@
-//! Text token by token. A character may be spread over several tokens: it is held back until it is whole.
+//! Decodes text token by token. A character may span several tokens: it is held back until it is complete.
 
 use super::Tokenizer;
 

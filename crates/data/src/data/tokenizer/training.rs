@@ -1,4 +1,4 @@
-//! Tokenizers made from text by the tokenizers library: what the kinds have in common.
+//! Training tokenizers on text with the tokenizers library: shared by the kinds.
 
 use super::Texts;
 use super::library::pieces;

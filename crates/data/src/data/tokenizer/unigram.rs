@@ -1,4 +1,4 @@
-//! Unigram: a vocabulary with probabilities, cut down from a large one; a text gets its most probable tokens.
+//! Unigram: a vocabulary with probabilities, pruned from a large one; a text gets its most probable segmentation.
 
 use super::patterns::LINES;
 use super::training::{ChatMarkers, check_size, error, specials, train};
@@ -90,7 +90,7 @@ impl super::TokenizerKind for Config {
     }
 }
 
-/// Adds the 256 bytes behind all other tokens, and the decoder that makes text of them.
+/// Adds the 256 bytes after all other tokens, and the decoder that makes text of them.
 fn with_bytes(json: &str) -> Option<String> {
     let mut whole: Value = serde_json::from_str(json).ok()?;
     let vocab = whole["model"]["vocab"].as_array_mut()?;

@@ -1,4 +1,4 @@
-//! A foreign `tokenizer.json`, tried out in a limited child process before this process loads the same bytes: the library
+//! Tries out a foreign `tokenizer.json` in a limited child process before this process loads the same bytes: the library
 //! panics on crafted files.
 
 use super::library;

@@ -1,6 +1,6 @@
-//! The fast path of byte-level BPE: ASCII text is cut into words by hand, and each word's ids are remembered. A word seen
-//! for the first time goes through the library's own model, so that the ids are the library's by construction; what is left
-//! to get wrong are the cuts, and those are tested against the library.
+//! The fast path of byte-level BPE: ASCII text is split into words by hand-written code, and each word's ids are cached. A
+//! new word goes through the library's own model, so its ids are correct by construction; only the splits could be wrong, and
+//! those are tested against the library.
 
 use super::patterns::Rule;
 use super::scan::word_end;

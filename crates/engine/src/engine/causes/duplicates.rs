@@ -1,4 +1,4 @@
-//! Whether the training text holds the same passages again and again, as with a shard that was added twice.
+//! Whether the training text repeats the same passages, for example a shard that was added twice.
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;

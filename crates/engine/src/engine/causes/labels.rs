@@ -1,4 +1,4 @@
-//! What counts in the loss: whether targets are masked that should count, or count that should not.
+//! The loss mask: whether targets are masked that should count, or the reverse.
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;

@@ -1,5 +1,5 @@
-//! A range test of the learning rate: copies of the run take a few steps at a tenth of its rate up to ten times it, and held-out
-//! batches say which of them got furthest (Smith 2017, arXiv 1506.01186, in the form of a grid from one point).
+//! A learning-rate range test: copies of the run take a few steps at a tenth of its rate up to ten times it, and are compared
+//! on held-out batches (Smith 2017, arXiv 1506.01186, as a grid from one point).
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;

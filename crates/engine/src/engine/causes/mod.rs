@@ -1,5 +1,5 @@
-//! Tests of causes: what a rule only suspects from curves is tried on the run's own data and weights, in seconds to a minute.
-//! One file a test, one word in [`CAUSES`]. The run is only read; what trains is a copy.
+//! Tests of causes: what a rule only suspects from curves is tested on the run's own data and weights, in seconds to a
+//! minute. One file per test, one word in [`CAUSES`]. The run is only read; a copy is trained.
 
 mod duplicates;
 mod labels;

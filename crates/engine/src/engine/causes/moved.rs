@@ -1,4 +1,4 @@
-//! Whether every block has moved since the first step: one that has not is frozen, or no gradient reaches it.
+//! Whether every block has changed since the first step: one that has not is frozen, or gets no gradient.
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;

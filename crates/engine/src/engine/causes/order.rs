@@ -1,4 +1,4 @@
-//! Whether batches come in the order of the data: text that is sorted makes the loss follow its subjects.
+//! Whether batches follow the order of the data: sorted text makes the loss follow its topics.
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;
@@ -21,7 +21,7 @@ const FAIL: f64 = 0.9;
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let size = subject.spec.train.micro_batch_size;
     let mut places = Vec::new();
-    // The first pass over the data alone: each pass begins anew.
+    // Only the first pass over the data: each pass restarts.
     let tokens = subject.spec.batch_tokens().max(1);
     let pass = (subject.data.epoch_tokens() / tokens).max(1);
     let steps = subject.steps.min(pass);

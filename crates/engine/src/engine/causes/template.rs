@@ -1,4 +1,4 @@
-//! Whether conversations are written with the template that the start model was trained with.
+//! Whether conversations are rendered with the template that the start model was trained with.
 
 use super::{Cause, Subject};
 use crate::base::child::Child;

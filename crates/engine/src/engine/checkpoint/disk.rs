@@ -1,4 +1,4 @@
-//! The few disk operations that a save is made of, behind a trait, so that tests can fail each of them in turn.
+//! The disk operations of a save, behind a trait, so that tests can fail each of them in turn.
 
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};

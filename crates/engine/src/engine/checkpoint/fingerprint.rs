@@ -1,4 +1,4 @@
-//! What a bit-exact resume depends on besides the checkpoint: the same data, the same program, the same machine class.
+//! What a bit-exact resume depends on besides the checkpoint: data, program, and class of machine.
 
 use crate::data::Dataset;
 use crate::kernels::matmul::ComputeDtype;

@@ -1,5 +1,5 @@
-//! A model beside the policy in one file of a checkpoint: its weights as the engine holds them, and its optimizer's moments.
-//! Of a critic on the policy's trunk the value head alone: the folder beside it stays a model that writes, for any program.
+//! A second model in one file of a checkpoint: its weights in the engine's layout, and its optimizer's moments. For a critic
+//! on the policy's trunk only the value head: the folder itself remains a language model that any program can load.
 
 use super::error::CheckpointError;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};

@@ -1,5 +1,5 @@
-//! `manifest.json`: the files of a checkpoint with their sizes and checksums. A folder that does not match it is broken,
-//! and the fault says which file.
+//! `manifest.json`: the files of a checkpoint with their sizes and checksums. A folder that does not match is damaged, and
+//! the error names the file.
 
 use super::disk::{FileRecord, record_of};
 use crate::base::files::read_small;

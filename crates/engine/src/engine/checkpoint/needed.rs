@@ -1,5 +1,5 @@
-//! Checkpoints of a run that other runs of its runs directory stand on: they read them again at a resume, so retention keeps them.
-//! What lies elsewhere, and names one of them, is not known here.
+//! Checkpoints of a run that other runs in its directory depend on: these read them again at a resume, so retention keeps
+//! them. Dependents elsewhere are not known here.
 
 use crate::base::files::read_plain_text;
 use crate::models;

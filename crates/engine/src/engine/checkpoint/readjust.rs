@@ -1,4 +1,4 @@
-//! A branch's own copy of a checkpoint: without what was changed by hand while its parent ran, its place counted in the branch's
+//! A branch's own copy of a checkpoint: without live adjustments of its parent, and with the position counted in the branch's
 //! micro-batches.
 
 use super::disk::record_of;

@@ -238,7 +238,7 @@ impl Store {
         let before = self.list().into_iter().map(|found| found.step);
         for near in before.filter(|s| *s < step).take(FROZEN_COPIES as usize) {
             if !self.verified.contains(&near) && self.verify(near).is_err() {
-                // Nothing is linked then; what is wrong with it is told by those who would read it.
+                // Nothing is linked then; whoever reads it reports the fault.
                 return;
             }
         }

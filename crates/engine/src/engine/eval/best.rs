@@ -1,4 +1,4 @@
-//! Which evaluation is the best.
+//! Which evaluation is the best so far.
 
 use crate::base::text::one_line;
 use crate::engine::EngineError;

@@ -1,5 +1,5 @@
-//! Validation: random windows during training, the whole split at the end. Evaluation never touches the training stream,
-//! and each one looks at the same windows, so that the curve compares like with like.
+//! Validation: random windows during training, the whole split at the end. Evaluation never changes the training stream, and
+//! each one uses the same windows, so that the points of a curve are comparable.
 
 use crate::data::{Batch, Dataset};
 use crate::engine::EngineError;

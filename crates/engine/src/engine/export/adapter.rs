@@ -1,5 +1,5 @@
-//! The adapter of a run alone, as PEFT opens it: adapter_config.json, adapter_model.safetensors, tokenizer, card. The base is
-//! named and not there; neither its weights nor the adapter's are held.
+//! Exports the adapter of a run alone, for PEFT: adapter_config.json, adapter_model.safetensors, tokenizer, card. The base is
+//! referenced, not included; neither its weights nor the adapter's are loaded.
 
 use super::adapter_source::AdapterSource;
 use super::card::{self, About};

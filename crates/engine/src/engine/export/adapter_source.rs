@@ -1,4 +1,4 @@
-//! An adapter that is exported: read, verified, and what its files call its base.
+//! An adapter to export: read, verified, and the name of its base.
 
 use super::ExportError;
 use crate::engine::checkpoint::Manifest;

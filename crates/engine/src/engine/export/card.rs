@@ -1,5 +1,5 @@
-//! A model's card, README.md beside it, as the hub reads it: metadata in YAML, then text. One place for `llmtui export`, which
-//! knows the model alone, and `llmtui card`, which knows its run too. What only people know is asked for in italics.
+//! A model's card, README.md, in the hub's format: metadata in YAML, then text. Shared by `llmtui export`, which knows only
+//! the model, and `llmtui card`, which also knows its run. What only people know is a placeholder in italics.
 
 use super::Source;
 use super::adapter_source::{AdapterSource, is_public};

@@ -1,4 +1,4 @@
-//! A folder that is being written: each file on the disk before the next, and the files that travel along.
+//! A folder that is being written: each file is on the disk before the next, and the files that are copied along.
 
 use super::ExportError;
 use crate::base::files::open_plain;

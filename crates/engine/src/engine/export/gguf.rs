@@ -1,4 +1,4 @@
-//! One GGUF file: llama.cpp and whoever builds on it opens it.
+//! Exports one GGUF file, for llama.cpp and programs built on it.
 
 use super::{ExportError, Folder, Format, Options, Source};
 use crate::base::child::Child;

@@ -1,4 +1,4 @@
-//! A Hugging Face model folder: transformers, vLLM and others open it as it is.
+//! Exports a Hugging Face model folder that transformers, vLLM and others load.
 
 use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
 use crate::base::child::Child;

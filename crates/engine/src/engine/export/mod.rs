@@ -1,5 +1,4 @@
-//! A model out of this program: one file a format, one line in [`FORMATS`]. What is written stands beside its final name
-//! until it is whole.
+//! Exports models: one file per format, one line in [`FORMATS`]. Output has a temporary name until it is complete.
 
 mod adapter;
 mod adapter_source;
@@ -165,9 +164,8 @@ impl Source {
         Self::open_with(path, &ModelSource::load)
     }
 
-    /// The same model by the products that it trains, is evaluated and chats with: weights of a quantized file stay in its
-    /// formats, their products round activations as there, and an adapter on them stands beside them. So what is
-    /// measured is what answers.
+    /// The model with the same kernels as in training, evaluation and chat: quantized weights stay quantized (so matmuls round
+    /// activations) and adapters unmerged, so that evaluation measures what is served.
     ///
     /// # Errors
     /// As [`Source::open`].
@@ -203,7 +201,7 @@ impl Source {
 pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> TokenIds {
     let mut ids = from.token_ids();
     if model.config().is_reward_model() && ids.pad.is_none() {
-        // One that cannot be read is told of where it is copied.
+        // An unreadable one is reported where it is copied.
         let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok();
         ids.pad = tokenizer.as_ref().and_then(padding);
     }

@@ -1,4 +1,4 @@
-//! The weights under llmtui's own names, for any architecture: what no class of transformers computes travels this way.
+//! The weights under llmtui's own names, for any architecture: the export for models that no transformers class computes.
 
 use super::hf::{beside, weights};
 use super::{ExportError, FLOATS, Folder, Format, Options, Source};

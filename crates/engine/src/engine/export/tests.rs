@@ -1,4 +1,4 @@
-//! Exports of a small model: what stands in the folder, and what is refused.
+//! Exports of a small model: the contents of the folder, and what is rejected.
 
 mod adapter;
 

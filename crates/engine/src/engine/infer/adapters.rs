@@ -1,5 +1,5 @@
-//! Several adapters on one base, one of which answers at a time: their factors wait on the disk's pages, the base is there
-//! once, in whatever formats.
+//! Several adapters on one base, one active at a time: inactive factors stay in their files, the base is loaded once, in any
+//! format.
 
 use crate::base::text::one_line;
 use crate::hf::{ADAPTER_CONFIG, AdapterError, HfError, Peft};

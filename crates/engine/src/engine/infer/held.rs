@@ -1,4 +1,4 @@
-//! A model with its tokenizer and its template, out of a checkpoint folder, a Hugging Face folder or a GGUF file.
+//! A loaded model with its tokenizer and its template, from a checkpoint folder, a Hugging Face folder or a GGUF file.
 
 use super::adapters::Adapters;
 use super::opening;
@@ -103,7 +103,7 @@ impl HeldModel {
         HeldModel::load_with(path, &[])
     }
 
-    /// The same with adapters, the first of which answers; the model's own comes behind them.
+    /// The same with adapters, the first of which answers; the model's own comes after them.
     ///
     /// # Errors
     /// As [`HeldModel::load`]; an adapter of another model.
@@ -172,7 +172,7 @@ impl HeldModel {
         }
     }
 
-    /// A text that begins from nothing begins with what the model's texts begin with, or behind the end of another one.
+    /// A text that begins from nothing begins with what the model's texts begin with, or after the end of another one.
     fn of_text(&self, text: &str) -> Result<Reading, String> {
         let begun = self.tokenizer.encode_begun(text);
         let mut tokens = begun.map_err(|e| e.to_string())?;
@@ -196,7 +196,7 @@ impl HeldModel {
             );
         };
         let messages: Vec<Message> = turns.iter().map(message).collect();
-        // What the assistant has begun to say stands behind the place at which it begins to speak.
+        // What the assistant has begun to say stands after the place at which it begins to speak.
         let (before, begun) = match messages.split_last() {
             None => return Err("the conversation is empty: type a message".into()),
             Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),

@@ -1,5 +1,5 @@
-//! Inference is an engine too: it holds one model and answers `Generate` with `Token` events, one prompt after the other.
-//! Where lines come from and go to is the link's business.
+//! Inference is an engine too: it holds one model and answers `Generate` with `Token` events, one prompt at a time. The
+//! transport of its lines is up to the link.
 
 mod adapters;
 mod held;
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-/// Prompts that may wait behind the one being answered.
+/// Prompts that may wait after the one being answered.
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;

@@ -1,4 +1,4 @@
-//! What a model's files say besides its weights: how conversations become text, and which tokens end one.
+//! What a model's files define besides its weights: the chat template, and the tokens that end a text.
 
 use crate::base::child::Child;
 use crate::base::text::one_line;
@@ -20,7 +20,7 @@ pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template
     }
 }
 
-/// The tokens that end a text: what the files say, and what the template puts behind an answer. Ascending, each once.
+/// The tokens that end a text: what the files say, and what the template puts after an answer. Ascending, each once.
 pub(super) fn ends(
     said: Vec<u32>,
     tokenizer: &Tokenizer,

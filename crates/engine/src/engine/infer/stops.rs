@@ -1,4 +1,4 @@
-//! Watching for stop strings in text that arrives in pieces.
+//! Detects stop strings in text that arrives in pieces.
 
 /// Holds back what may be the beginning of a stop string, so that none is ever shown in part.
 #[derive(Debug)]

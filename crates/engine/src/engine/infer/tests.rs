@@ -1,4 +1,4 @@
-//! The desk, with a model that repeats its prompt.
+//! The request queue, with a model that repeats its prompt.
 
 use super::*;
 use crate::base::clock::ManualClock;

@@ -1,5 +1,5 @@
-//! Answers end with a token that is supervised. Where none does, the model never learns to stop: the most common way to spoil a
-//! fine-tuning, and nothing in its loss shows it.
+//! Answers end with a supervised token. If none does, the model never learns to stop: the most common fault in fine-tuning,
+//! which is invisible in the loss.
 
 use super::samples::{self, Sample};
 use super::{Check, Finding, Subject};

@@ -1,4 +1,4 @@
-//! No token sees its future: changing one changes no logit before it, to the bit.
+//! No token attends to its future: changing a token changes no earlier logit, bit by bit.
 
 use super::{Check, Finding, Subject};
 use crate::engine::EngineError;

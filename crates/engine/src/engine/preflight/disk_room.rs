@@ -1,7 +1,7 @@
-//! The disk has room for the checkpoints that will be kept, and a fifth more: the plan's sum (`spec::CheckpointSize`) over the
-//! model that is here. A checkpoint holds the weights that are here (of a quantized base only what stands beside it), the
-//! optimizer's state, and the same of a critic, and of a reference that moves. Weights under adapters are on the disk twice,
-//! where it has hard links, and once more where a rescue keeps a copy.
+//! The disk has room for the checkpoints that will be kept, plus 20 %: the plan's sum (`spec::CheckpointSize`) for the loaded
+//! model. A checkpoint has the trainable weights and the f32 base (of a quantized base only what is trained beside it), the
+//! optimizer's state, and the same of a critic and of a reference after a cold start. With hard links, base
+//! weights under adapters are on the disk twice for all checkpoints together, and once more if a rescue keeps a copy.
 
 use super::{Check, Finding, Subject};
 use crate::base::files::free_space;

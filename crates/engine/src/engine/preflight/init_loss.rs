@@ -1,5 +1,5 @@
-//! Before the first step the model knows nothing: its loss is that of guessing, ln V. More means that weights begin too
-//! large or that logits are wrong; less means that it sees its targets.
+//! Before the first step the model knows nothing: its loss is that of a uniform prediction, ln V. A higher one means that the
+//! initial weights are too large or logits are wrong; a lower one that it sees its targets.
 
 use super::{Check, Finding, Subject};
 use crate::data::{Batch, Unit};

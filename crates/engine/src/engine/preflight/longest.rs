@@ -1,4 +1,4 @@
-//! The longest document beside a row's length, and what became of those that are longer.
+//! The longest document compared with the row length, and what happened to longer ones.
 
 use super::{Check, Finding, Subject};
 use crate::base::human::grouped;

@@ -1,5 +1,5 @@
-//! The checks that save expensive mistakes, done in about a second before the first step. One file a check, one word in
-//! [`CHECKS`]; a failed one names what is wrong and the likely cause.
+//! Checks that prevent expensive mistakes, run in about a second before the first step. One file per check, one word in
+//! [`CHECKS`]; a failed one names the fault and its likely cause.
 
 mod answers_end;
 mod causal_mask;

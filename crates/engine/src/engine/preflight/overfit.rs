@@ -1,4 +1,4 @@
-//! A correctly wired model memorizes one small batch. Done on a twin, in a fraction of a second.
+//! A correctly wired model can memorize one small batch. Tested on a copy, in a fraction of a second.
 
 use super::{Check, Finding, Subject};
 use crate::base::finding::Status;

@@ -1,4 +1,4 @@
-//! No passage of the validation split stands in the training split: otherwise validation measures memory.
+//! No passage of the validation split occurs in the training split: otherwise validation measures memorization.
 
 use super::{Check, Finding, Subject};
 use crate::base::ssh::quoted;
@@ -18,7 +18,7 @@ pub const CHECK: Check = Check {
 const PASSAGE_BYTES: f64 = 64.0;
 /// Tokens of each split that are compared, of documents: as much as a second or two allow.
 const SAMPLE: usize = 16 << 20;
-/// Bytes of text behind a token where nobody counted them: about those of English under a subword tokenizer.
+/// Bytes per token if they were not counted: about those of English with a subword tokenizer.
 const TYPICAL_BYTES: f64 = 4.0;
 /// Shares of passages found in training at which we warn and fail. Natural text repeats itself a little.
 const WARN: f64 = 0.01;

@@ -1,4 +1,5 @@
-//! Rewards can read the rows' answers, and these fit into an answer: both would else be known at the first rollout, or never.
+//! Rewards can parse the rows' reference answers, and these fit into a completion: otherwise this would show at the first
+//! rollout, or never.
 
 use super::{Check, Finding, Subject};
 use crate::base::human::grouped;

@@ -1,5 +1,5 @@
-//! A checkpoint that is written and read again is the same to the bit, moments included. Compared by digests and read back
-//! into the twin that was written, so that the check holds nothing besides it.
+//! A checkpoint that is written and read back is bit-identical, moments included. It is compared by digests and read back into
+//! the copy that was written, so that the check needs no further memory.
 
 use super::{Check, Finding, Subject, hash};
 use crate::engine::EngineError;

@@ -1,4 +1,4 @@
-//! The same seed gives the same bits: weights, loss and gradients. Without it no run can be repeated or resumed exactly.
+//! The same seed gives bit-identical weights, loss and gradients. Without it no run can be repeated or resumed exactly.
 
 use super::{Check, Finding, Subject, hash};
 use crate::data::Batch;

@@ -1,4 +1,4 @@
-//! The first documents of a run as its batches hold them, for checks that look at rows.
+//! The first documents of a run as they are in its batches, for checks of rows.
 
 use super::Subject;
 use crate::data::Batch;

@@ -1,4 +1,4 @@
-//! Settings that are legal and probably not meant, against the sizes of this data. A warning: the run starts all the same.
+//! Valid settings that are probably mistakes, for the sizes of this data. Only a warning: the run starts all the same.
 
 use super::{Check, Subject};
 use crate::base::finding::{Finding, Signal};

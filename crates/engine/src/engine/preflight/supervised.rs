@@ -1,4 +1,4 @@
-//! Every document teaches something. Rows whose whole answer is masked or cut off cost time and teach nothing; where all are,
+//! Every document has supervised tokens. Rows whose whole answer is masked or truncated cost time without effect; if all are,
 //! the loss is 0.0 and the run "succeeds".
 
 use super::{Check, Finding, Subject};

@@ -1,4 +1,4 @@
-//! Token ids lie inside the model's vocabulary, and the token that begins a text stands there once.
+//! Token ids are within the model's vocabulary, and the BOS token occurs once.
 
 use super::samples::{self, Sample};
 use super::{Check, Finding, Subject};

@@ -1,4 +1,4 @@
-//! Each target is the token after its input. Off by one either way still trains, and learns nothing of use.
+//! Each target is the token after its input. A model with targets off by one still trains, but learns nothing useful.
 
 use super::{Check, Finding, Subject};
 use crate::base::text::one_line;
@@ -29,7 +29,7 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Finding {
         .zip(batch.targets.chunks(seq_len));
     let shifted = |row: usize, inputs: &[u32], targets: &[u32]| {
         (1..seq_len).all(|t| {
-            // The last target of a document is its end, whatever stands behind it in the row.
+            // The last target of a document is its end, whatever stands after it in the row.
             let begins = batch.first.get(row * seq_len + t) == Some(&(t as u32));
             begins || inputs[t] == targets[t - 1]
         })

@@ -1,5 +1,5 @@
-//! Tools and their calls are in the text. Under a template that has no place for them a call becomes an answer of nothing but
-//! its end, which a model learns to give, and the tool's result stands there unasked.
+//! Tools and tool calls appear in the rendered text. With a template that does not render them, a call becomes an empty assistant
+//! turn, which the model learns to produce, and the tool result follows without a call.
 
 use super::{Check, Finding, Subject};
 use crate::base::human::grouped;

@@ -1,4 +1,4 @@
-//! Evaluation tasks put to the weights on the ranks: texts are scored in whole rows there, answers are written there.
+//! Evaluation tasks with the weights on the ranks, which score whole rows of text and generate answers.
 
 use super::{Remote, Who};
 
@@ -65,7 +65,7 @@ impl OnRanks<'_> {
         scores: &mut Vec<Scores>,
     ) -> candle_core::Result<()> {
         let length = rows.iter().map(Row::len).max().unwrap_or(0);
-        // What is behind a text is seen by none of its tokens.
+        // What is after a text is seen by none of its tokens.
         let padded = |skipped: usize| -> Vec<u32> {
             let of_row = |row: &Row<'_>| -> Vec<u32> {
                 let own = row.tokens().skip(skipped).take(row.len());

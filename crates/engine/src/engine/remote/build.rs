@@ -1,4 +1,4 @@
-//! What ranks build: the model's shape, its parameters' places in the flat buffers, and the update rule.
+//! The request that builds the model on ranks: its shape, its parameters' offsets in the flat buffers, and the update rule.
 
 use crate::nn::{ActivationCheckpointing, Model};
 use crate::optim::by_decay;
@@ -81,7 +81,7 @@ pub(super) fn build(
     })
 }
 
-/// What the product of each module's adapter is multiplied by.
+/// The scale of each module's adapter.
 fn scales(spec: &RunSpec, model: &Model) -> serde_json::Map<String, Value> {
     let Some(adapter) = &spec.adapter else {
         return serde_json::Map::new();

@@ -1,4 +1,4 @@
-//! Generations of ranks: the machines that have them, and how they are started.
+//! Generations of ranks: their machines, and how they are started.
 
 use super::build::build;
 use super::{Copy, Remote};

@@ -1,5 +1,5 @@
-//! Texts that the ranks read, with keys and values of theirs. Logits come back and are drawn from here, by the sampler of every other
-//! text: what an answer is depends on weights, seed, step and its number, whoever computes.
+//! Prefill and decode on the ranks, which hold the KV caches. Logits come back and are sampled here, by the sampler of all
+//! other texts: a completion depends on weights, seed, step and its index, not on who computes it.
 
 use super::Remote;
 use crate::nn::Model;
@@ -21,7 +21,7 @@ pub struct Texts<'a> {
     /// Texts of one rank.
     share: usize,
     begun: bool,
-    /// (from, to) and what is forgotten: told with the next pieces.
+    /// (from, to) and forgotten texts: sent with the next pieces.
     copies: Vec<(usize, usize)>,
     forgotten: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! How well held-out prompts are answered: judged by the first verifier among the rewards.
+//! Evaluation on held-out prompts: scored by the first verifier among the rewards.
 
 use super::{Asked, Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};

@@ -1,4 +1,4 @@
-//! Answers that several steps learn from: kept between them, and in the checkpoints that are written there.
+//! Completions that several steps train on: kept between them, and in checkpoints that are saved in between.
 
 use crate::base::files::open_plain;
 use crate::data::{Batch, Column, Origin, Unit};

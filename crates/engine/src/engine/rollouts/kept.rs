@@ -1,4 +1,4 @@
-//! A rollout as the file that is kept of it.
+//! A rollout as the file that is stored for inspection.
 
 use super::Rollout;
 use crate::data::{Batch, Tokenizer};

@@ -1,4 +1,4 @@
-//! Answers as rows of batches: prompt and answer in one row each, the answer's tokens supervised.
+//! Completions as rows of batches: prompt and completion in one row each, the completion's tokens supervised.
 
 use super::write::Written;
 use crate::data::{Batch, Column, Unit, width};

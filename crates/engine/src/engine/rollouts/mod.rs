@@ -1,5 +1,5 @@
-//! Batches of the model's own answers: prompts are drawn, answered by the weights that will learn from them, scored, and
-//! laid out with their advantages. A step's answers are a function of (weights, seed, step), so a resume writes the same ones.
+//! Batches of the model's own completions: prompts are drawn, completed by the current weights, scored, and laid out with
+//! their advantages. A step's completions are a function of (weights, seed, step), so a resume reproduces them.
 
 mod evaluate;
 pub(super) mod in_use;
@@ -373,7 +373,7 @@ impl Experience for Rollouts {
         }
         let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
-        // A resume brings them back; where the spec was changed since, answers are written anew.
+        // A resume restores them; if the spec was changed since, completions are generated again.
         let fits = |held: &InUse| {
             let rows = held.batches.iter().map(|batch| batch.batch_size);
             let wanted = self.config().steps * accum;

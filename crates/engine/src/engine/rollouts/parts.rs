@@ -1,4 +1,4 @@
-//! What the time of a step goes to before it learns.
+//! Timing of a step's phases before the update.
 
 use std::time::Duration;
 

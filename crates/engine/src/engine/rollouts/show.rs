@@ -1,4 +1,4 @@
-//! What people see of a rollout: readings of every step, and groups of answers to look at.
+//! What is reported of a rollout: readings of every step, and groups of completions to inspect.
 
 use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written};

@@ -1,4 +1,4 @@
-//! Answers to prompts, written side by side: those of a prompt share the keys and values of it.
+//! Generates completions in batches: those of one prompt share its keys and values.
 
 use crate::base::sampling::Sampling;
 use crate::data::{Batch, Dataset, Origin};
@@ -45,7 +45,7 @@ impl Asked {
     }
 
     /// So many prompts of an order, from batch number `first` on. The last batch of an epoch may be short, and one that is
-    /// larger than the data always is: the batches behind it fill the rest.
+    /// larger than the data always is: the batches after it fill the rest.
     pub fn drawn(data: &Dataset, seed: u64, first: u64, wanted: usize) -> Vec<Asked> {
         let batches = (first..).map(|number| data.train_batch(seed, number, wanted));
         // Data without prompts, which preparation refuses, would be asked for ever.

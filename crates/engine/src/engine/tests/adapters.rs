@@ -1,4 +1,4 @@
-//! Runs whose weights are frozen under adapters, and other update rules: what is saved, what is read, and to the bit.
+//! Runs with weights frozen under adapters, and other update rules: saved and restored bit by bit.
 
 use super::*;
 use crate::base::sampling::Sampling;
@@ -208,7 +208,7 @@ fn adapters_train_on_a_quantized_file_and_resume_to_the_bit() {
     assert_eq!(of(&mut measured.model), beside);
     assert_ne!(merged, beside, "f32 does not round");
     let without = of(&mut base.load().unwrap());
-    // Quantized products round activations to eight bits.
+    // Quantized matmuls round activations to eight bits.
     assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));
 }
 

@@ -1,4 +1,4 @@
-//! Rules on answers, held against what the methods on own answers really log.
+//! Rules on completions, checked against what RL methods really log.
 
 use super::rollouts::run_of;
 use super::*;

@@ -7,7 +7,7 @@ use crate::run::RunState;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Sends `command` after step 3 and gives the events behind it.
+/// Sends `command` after step 3 and gives the events after it.
 fn after(command: Command, words: &[&str]) -> Vec<Event> {
     let mut all = vec![
         "train.max_steps=8",
@@ -355,7 +355,7 @@ fn a_roll_back_forgets_what_was_measured_of_the_steps_given_up() {
     assert!(step_ms.len() == 1 && step_ms[0] < 100.0, "{step_ms:?}");
 }
 
-/// The settings that viewers see at the end, and those that `Adjusted` told of, with their step.
+/// The settings that viewers see at the end, and those in `Adjusted` events, with their step.
 fn settings(events: &[Event]) -> ([f64; 2], Vec<(u64, String)>) {
     let state = RunState::from_events(&in_envelopes(events));
     let told = |event: &Event| match event {
@@ -390,7 +390,7 @@ fn a_roll_back_tells_of_the_settings_that_it_brings_back() {
     assert_eq!(told, [of(3), of(2)].concat());
 }
 
-/// What was changed behind the newest checkpoint goes with a crash, and the resume says so.
+/// What was changed after the newest checkpoint goes with a crash, and the resume says so.
 #[test]
 fn a_resume_tells_of_settings_that_were_lost() {
     let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);

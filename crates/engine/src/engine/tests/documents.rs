@@ -1,4 +1,4 @@
-//! Runs on rows: fine-tuning on conversations, mixes, packed and padded rows, and that they resume to the bit.
+//! Runs on rows: fine-tuning on conversations, mixes, packed and padded rows, and bit-exact resumes.
 
 use super::*;
 use std::path::PathBuf;

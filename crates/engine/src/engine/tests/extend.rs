@@ -1,4 +1,4 @@
-//! A finished run goes on to another last step, with and without its optimizer's state; other validation sets beside its own.
+//! A finished run continues to another last step, with and without its optimizer's state; further validation sets.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The order of things in an undisturbed run.
+//! The order of events in an undisturbed run.
 
 use super::*;
 use crate::diagnosis::VERDICT;
@@ -187,7 +187,7 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
         message.contains("weights are too large") && message.contains("--force"),
         "{message}"
     );
-    // What computes is not begun after it, and that is told; what is read at a glance came before.
+    // Checks that compute are not started after it, which is reported; cheap checks came before.
     let not_run = |events: &[Event]| -> Vec<String> {
         let not_run = events.iter().filter_map(|e| match e {
             Event::Checked { finding, .. } if finding.status == Status::Unknown => {

@@ -1,4 +1,4 @@
-//! Adapters that are merged into the weights under them.
+//! Adapters merged into the weights that they were trained on.
 
 use super::adapters::{adapted, base, packed, weights, words_of};
 use super::*;
@@ -102,7 +102,7 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     export_adapter(&source, &options, &About::default(), &exported).unwrap();
     let file = exported.join(hf::ADAPTER_WEIGHTS);
     let bytes = std::fs::read(&file).unwrap();
-    // Other bytes: spaces behind the header, as PEFT's writer puts them there.
+    // Other bytes: spaces after the header, as PEFT's writer puts them there.
     let (length, rest) = bytes.split_at(8);
     let length = u64::from_le_bytes(length.try_into().unwrap());
     let (header, tensors) = rest.split_at(length as usize);
@@ -125,7 +125,7 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
         other.contains("another base") && other.contains("--any-base"),
         "{other}"
     );
-    // Chat puts an adapter beside the weights: told of other ones, and refused where it is in them.
+    // Chat attaches an adapter to the weights: a warning for other weights, and refused if it is merged into them.
     let beside = |model: &Path, adapter: &Path| {
         let held = HeldModel::load_with(model, &[adapter.to_path_buf()]);
         held.map(|held| match held.about(0.0) {

@@ -1,5 +1,4 @@
-//! Reward models: that they learn, what is saved and read back, and what they are good for. And the usual stages one after
-//! another, each better at its own goal.
+//! Reward models: training, saving, loading and use. And the usual stages in sequence, each improving its own objective.
 
 use super::*;
 use crate::engine::eval::measure::{Evaluation, Extent, evaluate};

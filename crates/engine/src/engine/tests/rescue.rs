@@ -1,4 +1,4 @@
-//! Spikes and values that are non-finite, answered without a hand.
+//! Spikes and non-finite values, handled automatically.
 
 use super::*;
 use crate::run::RunState;
@@ -90,7 +90,7 @@ fn a_resume_after_a_rescue_takes_the_same_course_to_the_bit() {
     let run = run_with(&["rescue.policy=act"]);
     let whole = run.go_with(&mut explode(1.0));
     let (to, from, ..) = rescues(&whole)[0];
-    // Ends right behind the rescue, and later; each time a resume goes on.
+    // Ends right after the rescue, and later; each time a resume goes on.
     for stop in [to, from + 3, 120] {
         let parted = run_with(&["rescue.policy=act"]);
         let mut spike = explode(1.0);
@@ -292,7 +292,7 @@ fn an_undone_rescue_leaves_the_course_of_a_run_that_was_never_rescued() {
 #[test]
 fn moments_of_a_checkpoint_that_is_not_stable_are_polluted_and_begin_afresh() {
     let calm = val_loss(&run_with(&["rescue.policy=act"]).go());
-    // No checkpoint has 1,000 healthy steps behind it.
+    // No checkpoint has 1,000 healthy steps after it.
     let words = [
         "rescue.policy=act",
         "rescue.stable_after=1000",

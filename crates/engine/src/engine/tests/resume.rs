@@ -1,4 +1,4 @@
-//! Continuing: to the bit, from whatever is whole.
+//! Resuming: bit-exact, from whatever is intact.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
     assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
 }
 
-/// What is measured against the steps before goes on where the checkpoint was, also for the steps right behind it.
+/// What is measured against the steps before goes on where the checkpoint was, also for the steps right after it.
 #[test]
 fn readings_that_look_back_are_those_of_a_run_that_never_stopped() {
     const LOOKING_BACK: [&str; 4] = [

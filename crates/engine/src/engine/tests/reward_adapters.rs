@@ -1,5 +1,4 @@
-//! The adapter of a reward model alone, as it is exported for PEFT: read back over a base that writes, and a tokenizer that lies
-//! beside that.
+//! The adapter of a reward model alone, exported for PEFT: loaded over a causal base, with the tokenizer beside it.
 
 use super::preferences::{data, last, trained};
 use super::*;

@@ -1,4 +1,4 @@
-//! Runs that learn from their own answers: what repeats, what a resume continues, what is reported.
+//! RL runs: reproducibility, resumes, and what is reported.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `eval.tasks`: asked before the first step, at their beat and at the end; answers stay; a resume asks nothing twice.
+//! `eval.tasks`: evaluated before the first step, at their interval and at the end; answers are kept; a resume repeats none.
 
 use super::*;
 

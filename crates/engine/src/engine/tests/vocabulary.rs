@@ -1,5 +1,5 @@
-//! Start models whose tokenizer gained tokens: tables that grow before the first step, in every way of training, and what
-//! reads the result.
+//! Start models whose tokenizer gained tokens: tables that are extended before the first step, in every kind of training, and
+//! programs that load the result.
 
 use super::*;
 use crate::data::tokenizer;

@@ -1,4 +1,4 @@
-//! Which metrics a run declares: what it measures, and nothing that never comes.
+//! Which metrics a run declares: those that it will measure, and no others.
 
 use super::Trainer;
 use crate::metrics::id;

@@ -1,5 +1,5 @@
-//! When ranks of PyTorch are lost: another generation from the newest checkpoint, after a pause, unless the cause will be the same
-//! again or nothing is gained.
+//! When PyTorch ranks are lost: a new generation from the newest checkpoint, after a pause, unless the cause would recur or
+//! there is no progress.
 
 use super::Trainer;
 use crate::base::human;
@@ -103,7 +103,7 @@ impl Trainer<'_, '_> {
         if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
             return match again.kind {
                 LostKind::Stopped => Err(EngineError::Stopped),
-                // A machine that starts anew, a port that somebody else took.
+                // A rebooted machine, a port that is in use.
                 _ => self.begin_again(again),
             };
         }

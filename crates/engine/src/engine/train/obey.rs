@@ -1,4 +1,4 @@
-//! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log explains why a run went as it did.
+//! Executes commands between steps. Each is answered by `Accepted` or `Rejected`, so the log explains the course of a run.
 
 use super::Trainer;
 use super::stop::Flow;

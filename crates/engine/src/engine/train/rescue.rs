@@ -1,5 +1,5 @@
-//! A rescue: back to a checkpoint from before the spike, on with a lower learning rate and without the batches. All of it
-//! is saved at once, so that a resume takes the same course, to the bit.
+//! A rescue: back to a checkpoint before the spike, then on with a lower learning rate and without the batches. All of it is
+//! saved at once, so that a resume is bit-exact.
 
 use super::Trainer;
 use crate::base::human;
@@ -82,7 +82,7 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
-            // Of an average and the weights behind it, the weights go on.
+            // Of an average and its weights, training continues with the weights.
             state.show_average(false)?;
             state.reset_optimizer(self.cx.spec)?;
         }

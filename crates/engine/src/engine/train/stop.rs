@@ -1,4 +1,4 @@
-//! Ways in which the loop ends before its last step.
+//! Ways to end the loop before the last step.
 
 use super::Trainer;
 use crate::engine::EngineError;

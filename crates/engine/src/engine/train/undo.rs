@@ -1,5 +1,5 @@
-//! The way back from a rescue: the state that it gave up is kept beside the checkpoints until it is taken up again, the next
-//! rescue replaces it, or the run is complete. One is kept at most.
+//! Undoes a rescue: the state before it is kept beside the checkpoints until it is restored, replaced by the next rescue, or
+//! the run is complete. At most one is kept.
 
 use super::Trainer;
 use crate::engine::EngineError;

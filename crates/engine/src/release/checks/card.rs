@@ -1,4 +1,4 @@
-//! The card says what the hub and its readers look for: base, data, languages, task, results, and no blanks.
+//! The card has what the hub and its readers need: base, data, languages, task, results, and no blanks.
 
 use super::super::card::{Card, NAME};
 use super::super::subject::{Form, Subject};

@@ -1,4 +1,4 @@
-//! Files are those that a manifest or a list of checksums vouches for.
+//! Files match the manifest or the list of checksums.
 
 use super::super::files::sha256_of;
 use super::super::layout::SUMS;

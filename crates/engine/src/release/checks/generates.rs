@@ -1,4 +1,4 @@
-//! The model answers: a few tokens, the most probable ones. Tokenizer and template run within limits, as in `llmtui chat`.
+//! The model generates: a few greedy tokens. Tokenizer and template run within limits, as in `llmtui chat`.
 
 use super::super::subject::{Form, Subject};
 use super::Check;

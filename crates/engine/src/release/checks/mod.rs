@@ -42,7 +42,7 @@ pub fn run(subject: &Subject, begin: &dyn Fn(&Check)) -> Vec<Finding> {
 /// Files by their names in the folder, said once.
 fn short(mut finding: Finding, subject: &Subject) -> Finding {
     let folder = subject.folder.display().to_string();
-    // Where all is well, only one of several files of models needs to be told.
+    // If all pass, only one of several model files is reported.
     let of_file = subject.form == Form::Gguf && finding.place.contains(".gguf");
     if finding.status >= Status::Pass && !of_file {
         finding.place.clear();

@@ -1,4 +1,4 @@
-//! Nothing in the folder runs when it is opened, and nothing leads out of it.
+//! Nothing in the folder executes when it is loaded, and no link leads out of it.
 
 use super::super::files::{Entry, Link};
 use super::super::subject::Subject;

@@ -1,4 +1,4 @@
-//! Nothing that is nobody else's business: tokens, keys, paths of the machine that the files were made on.
+//! No private data: tokens, keys, paths of the machine on which the files were made.
 
 use super::super::files::Entry;
 use super::super::subject::Subject;

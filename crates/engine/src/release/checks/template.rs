@@ -1,4 +1,4 @@
-//! The chat template writes the conversations that programs send, and a turn of the model ends with a token that stops it.
+//! The chat template renders typical conversations, and a turn of the model ends with a stop token.
 
 use super::super::subject::{Form, Subject};
 use super::Check;

@@ -1,4 +1,4 @@
-//! The tokenizer is there, belongs to the model, and gives texts back as they were.
+//! The tokenizer is present, matches the model, and round-trips texts.
 
 use super::super::subject::{Form, Subject};
 use super::Check;

@@ -1,4 +1,5 @@
-//! Every tensor is there in its shape, no other one is, and all values are numbers. Reads all weights once, piece by piece.
+//! Every tensor is present with the right shape, there are no others, and all values are finite. Reads all weights once,
+//! piece by piece.
 
 use super::super::subject::{Form, Subject};
 use super::Check;

@@ -1,4 +1,4 @@
-//! What a folder with an adapter alone must hold: PEFT's own folders as the healthy case.
+//! Requirements of a folder with only an adapter: PEFT's own folders as the healthy case.
 
 use super::*;
 use crate::engine::infer::HeldModel;

@@ -1,4 +1,4 @@
-//! Weights, tokenizer, template and card that are not as they should be.
+//! Faulty weights, tokenizers, templates and cards.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Folders of other forms, the layout, what cannot be tried.
+//! Folders in other formats, the layout, and what cannot be tested.
 
 use super::*;
 use crate::engine::export::{self, Options, Source};

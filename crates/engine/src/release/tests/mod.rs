@@ -1,4 +1,4 @@
-//! A folder that is fit to be published, and what each check says of one that is not.
+//! A folder that is fit for publication, and the finding of each check on one that is not.
 
 mod adapters;
 mod content;

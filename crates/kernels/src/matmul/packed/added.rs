@@ -1,4 +1,4 @@
-//! What of low rank joins a tile's sums: its place, and how vectors of it are computed.
+//! The low-rank term that is added to a tile: its block, and how vectors of it are computed.
 
 use super::instructions::Instructions;
 use super::pack::Source;
@@ -6,7 +6,7 @@ use crate::matmul::low_rank::LowRank;
 use crate::place::Place;
 use std::ops::Range;
 
-/// A product of low rank from (row, col) on.
+/// A low-rank term from (row, col) on.
 #[derive(Clone, Copy)]
 pub struct Added {
     of: *const LowRank<'static>,
@@ -15,7 +15,7 @@ pub struct Added {
 }
 
 impl Added {
-    /// The product must outlive the matmul.
+    /// The term must outlive the matmul.
     pub fn new(of: &LowRank) -> Added {
         Added {
             of: std::ptr::from_ref(of).cast(),

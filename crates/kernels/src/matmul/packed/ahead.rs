@@ -1,5 +1,5 @@
-//! Software prefetch: what is packed next is fetched while the arithmetic units are busy; otherwise they
-//! would wait for memory while packing, and memory would idle while they compute.
+//! Software prefetch: the data to be packed next are fetched while the arithmetic units are busy; otherwise they would wait
+//! for memory while packing, and memory would idle while they compute.
 
 use super::pack::Source;
 

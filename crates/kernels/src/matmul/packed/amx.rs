@@ -228,7 +228,7 @@ impl Behind {
         }
     }
 
-    /// Takes the sums of a tile that a product of low rank joins: in the registers, where all of it does.
+    /// Takes the sums of a tile to which a low-rank term is added: in the registers, if it covers the whole tile.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
     unsafe fn take_joined(&mut self) {
@@ -247,7 +247,7 @@ impl Behind {
         }
     }
 
-    /// Adds a product of low rank to the sums in the registers, with inputs rounded as all are.
+    /// Adds a low-rank term to the sums in the registers, with inputs rounded like all others.
     #[inline(always)]
     unsafe fn join(&mut self, cols: usize, added: Added) {
         let (left, right) = self.panels.0.split_at_mut(Bf16::ROWS * SIDE);

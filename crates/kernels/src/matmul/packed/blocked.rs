@@ -61,7 +61,7 @@ impl Job {
     /// # Safety
     /// It must lie within the output.
     pub unsafe fn part(&self, (row, m): (usize, usize), (col, n): (usize, usize)) -> Job {
-        // SAFETY: the caller names a part of the product.
+        // SAFETY: the caller names a part of the destination.
         unsafe {
             let mut write = self.write.at(row, col);
             write.cols = n;
@@ -86,7 +86,7 @@ impl Job {
 thread_local! {
     /// A thread's packed block of the left input; grows as needed and is kept.
     static LEFT: RefCell<Buffer> = RefCell::default();
-    /// The right input's panels, of the thread that asked for the product.
+    /// The right input's panels, owned by the thread that called the matmul.
     static RIGHT: Cell<Room> = Cell::default();
 }
 
@@ -236,7 +236,7 @@ impl Area<'_> {
         let turns = m.div_ceil(I::ROWS) * words.div_ceil(I::WORDS_PER_TURN);
         // Intel's L3 cache is slow: f32 gains 2 to 5 %, AMX 7 %. On processors by AMD it was not measured.
         let fetches_packed = !is_by_amd();
-        // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
+        // SAFETY: panels are `words` words deep and lie one after the other, within what the caller vouches for.
         unsafe {
             let mut ahead = Ahead::of_left(next);
             let mut write = self.job.write.at(claim.rows.0 * I::ROWS, self.cols.0);

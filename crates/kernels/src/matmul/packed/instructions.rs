@@ -1,6 +1,6 @@
-//! What a matmul needs of an instruction set; the loops around it are written once, in `pack`, `tile` and `blocked`.
+//! The interface of an instruction set for matmuls; the loops around it are written once, in `pack`, `tile` and `blocked`.
 //!
-//! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
+//! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are adjacent along k, the first in the low half.
 
 use super::ahead::Ahead;
 use super::rows::Part;

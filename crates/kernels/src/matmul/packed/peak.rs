@@ -1,4 +1,4 @@
-//! The innermost loop alone: the peak of the arithmetic units.
+//! The innermost loop alone: measures the peak of the arithmetic units.
 
 use super::ahead::Ahead;
 use super::instructions::Tiles;

@@ -1,5 +1,5 @@
-//! Few rows times a large matrix stored along k, as in decode: each thread packs the few rows, and reads its part of the
-//! matrix once, directly from memory. Packing the matrix would cost about as much as the products.
+//! Few rows times a large matrix stored along k, as in decode: each thread packs the few rows and reads its part of the
+//! matrix once, directly from memory. Packing the matrix would cost about as much as the matmul.
 
 use super::blocked::{Job, share};
 use super::instructions::Instructions;

@@ -1,4 +1,4 @@
-//! What the threads of one product share: panels of the right input, each packed by the first thread that needs it, and
+//! State shared by the threads of one matmul: panels of the right input, each packed by the first thread that needs it, and
 //! tiles of the destination, taken as threads become free.
 //!
 //! Fixed halves would make all wait for the slowest: on a virtual machine a neighbour on the same core halves one thread's
@@ -11,7 +11,7 @@ const FREE: u8 = 0;
 const BUSY: u8 = 1;
 const READY: u8 = 2;
 
-/// Memory for packed panels, kept from one product to the next.
+/// Memory for packed panels, kept from one matmul to the next.
 #[derive(Default)]
 pub(super) struct Room {
     words: Buffer,
@@ -84,7 +84,7 @@ pub(super) struct Claim {
     pub cols: (usize, usize),
 }
 
-/// What is left of a product: large claims first, small ones at the end, so that all threads finish together.
+/// The remaining work of a matmul: large claims first, small ones at the end, so that all threads finish together.
 pub(super) struct Claims {
     next: AtomicUsize,
     rows: usize,
@@ -143,7 +143,7 @@ impl Claims {
         }
     }
 
-    /// The claim at a position and the position behind it, if any is left there.
+    /// The claim at a position and the position after it, if any is left there.
     fn at(&self, position: usize) -> Option<(Claim, usize)> {
         let all = match self.by {
             By::Rows => self.rows,

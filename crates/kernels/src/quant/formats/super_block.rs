@@ -1,4 +1,4 @@
-//! What Q4_K and Q5_K share: eight blocks of 32 values, each with a scale and a minimum of six bits in twelve bytes.
+//! Shared by Q4_K and Q5_K: eight blocks of 32 values, each with a scale and a minimum of six bits, in twelve bytes.
 
 use crate::quant::half::put_f16;
 

@@ -1,5 +1,5 @@
-//! What an adapter_config.json says: which of its keys are read, which change nothing here, and that all others are refused,
-//! because they may change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
+//! adapter_config.json: which of its keys are read, which change nothing here; all others are rejected, because they may
+//! change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
 
 use super::patterns::{Targets, by_pattern};
 use crate::base::text::one_line;
@@ -45,7 +45,7 @@ const HARMLESS: [&str; 10] = [
     "qalora_group_size",
     "revision",
 ];
-/// Beginnings that leave the base as it is; all others take their product out of its weights, or round these.
+/// Initializations that leave the base unchanged; all others subtract their low-rank term from its weights, or round these.
 const BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "mica"];
 
 /// The adapter that a description means.

@@ -1,4 +1,4 @@
-//! The two factors of a matrix, and the magnitudes beside them.
+//! The two factors of a matrix, and its magnitudes.
 
 use crate::nn::adapter::RankAlpha;
 

@@ -1,5 +1,5 @@
-//! An adapter's two files as they go to others: written again with another name for the base or another type of numbers,
-//! and held against each other, as PEFT will.
+//! An adapter's two files for publication: rewritten with another base name or dtype, and checked against each other as PEFT
+//! does.
 
 use super::super::safetensors::{TensorHead, write_with};
 use super::super::{Dtype, HfError, pretty};

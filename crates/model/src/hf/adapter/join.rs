@@ -1,5 +1,5 @@
-//! Adapters of several matrices of ours as one adapter of the matrix in which the base's class keeps them, for PEFT: all A one
-//! below the other, and B with a block for each. `joined` reads them.
+//! Joins adapters of several of our matrices into one adapter of the fused matrix of the base's class, for PEFT: A stacked, B
+//! block-diagonal. `joined` reads them.
 
 use super::super::tensors::{DiskTensor, Values};
 use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};

@@ -1,5 +1,5 @@
-//! Matrices of ours that a class of transformers keeps as one: Phi-3's qkv_proj and gate_up_proj. Their adapters are read as
-//! one for each of ours.
+//! Matrices of ours that a transformers class fuses: Phi-3's qkv_proj and gate_up_proj. Their adapters are read as one per
+//! matrix.
 
 use super::super::families::fused_name;
 use super::factors::{Change, Factors};

@@ -1,5 +1,4 @@
-//! Adapters as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`, here beside the model that they
-//! belong to.
+//! Adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, beside the model that they belong to.
 
 mod description;
 mod factors;

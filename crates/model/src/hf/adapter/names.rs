@@ -1,5 +1,5 @@
-//! How a description names modules so that PEFT finds them: by the ends of names where all that end so are meant, else by
-//! whole names.
+//! How an adapter_config.json names modules so that PEFT finds them: by suffix if all modules with that suffix are meant,
+//! else by full name.
 
 use crate::nn::adapter::RankAlpha;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,5 @@
-//! Which modules a description of PEFT's means: the patterns of rank_pattern and alpha_pattern, and the targets of an adapter.
-//! The rules are those of `check_target_module_exists` of PEFT 0.21; those of the patterns are `nn::adapter`'s.
+//! Which modules PEFT's patterns select: rank_pattern, alpha_pattern, and an adapter's targets. The rules are those of
+//! `check_target_module_exists` of PEFT 0.21; those of rank_pattern and alpha_pattern are in `nn::adapter`.
 
 use crate::base::text::one_line;
 use crate::nn::adapter::{ByPattern, MAX_COMPILED, means_another_thing};
@@ -153,7 +153,7 @@ impl Layers {
             })
         };
         let finders = match patterns.is_empty() {
-            // The first number in a name, behind a name in something.
+            // The first number in a name, after a name in something.
             true => vec![compile(key, "", |_| {
                 r"^.*?\.[^.]*\.(?P<idx>\d+)\.".to_string()
             })?],

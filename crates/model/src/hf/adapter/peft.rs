@@ -1,4 +1,4 @@
-//! An adapter in PEFT's form, of PEFT or of this program: put beside the weights of a model, or added to them.
+//! An adapter in PEFT's format, written by PEFT or by this program: attached to a model's weights, or merged into them.
 
 use super::super::safetensors::TensorFile;
 use super::super::{HfError, read_config};
@@ -197,7 +197,7 @@ impl Peft {
         Ok(model.grow_vocabulary(rows)?)
     }
 
-    /// What a product of this size is multiplied by.
+    /// The scale of a low-rank term of this size.
     pub(super) fn scale_of(&self, size: RankAlpha) -> f64 {
         self.description.lora.scale_of(size)
     }

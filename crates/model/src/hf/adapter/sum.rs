@@ -1,4 +1,4 @@
-//! Several adapters beside one model at once: as one whose rank is the sum of theirs.
+//! Several adapters on one model at once: as one whose rank is the sum of theirs.
 
 use super::super::HfError;
 use super::factors::Change;

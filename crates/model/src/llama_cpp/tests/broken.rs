@@ -1,4 +1,4 @@
-//! Files whose keys or tensors say something else than the models that were written, and malformed ones.
+//! Files whose keys or tensors contradict the model, and malformed ones.
 
 use super::*;
 use crate::gguf::{Array, Gguf, NewTensor, TensorKind, Value};

@@ -1,4 +1,4 @@
-//! LoRA: the change of a frozen matrix is a product of two thin ones. rsLoRA, DoRA and LoRA+ are options of it.
+//! LoRA: the update of a frozen matrix is the product of two low-rank matrices. rsLoRA, DoRA and LoRA+ are options of it.
 
 use super::{Adapter, ByPattern};
 use crate::base::registry::Entry;
@@ -182,12 +182,12 @@ impl Config {
         adapted.map(|info| info.module().to_string()).collect()
     }
 
-    /// What the product of factors of this size is multiplied by.
+    /// The scale of the low-rank term of factors of this size.
     pub fn scale_of(&self, size: RankAlpha) -> f64 {
         size.alpha / self.divisor(size.rank)
     }
 
-    /// The alpha with which a product of this rank is multiplied by `scale`.
+    /// The alpha that gives `scale` at this rank.
     pub fn alpha_for(&self, rank: usize, scale: f64) -> f64 {
         scale * self.divisor(rank)
     }

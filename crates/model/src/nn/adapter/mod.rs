@@ -1,5 +1,5 @@
 //! Low-rank adapters: small trainable matrices beside frozen ones. An adapter is part of the linear layer that it adapts;
-//! `layout` says where its factors lie, `fused/linear` and `composite` compute it.
+//! `layout` assigns its factors' positions, `fused/linear` and `composite` compute it.
 
 mod lora;
 mod patterns;
@@ -16,7 +16,7 @@ use super::{Fault, ModelConfig, Role};
 pub trait Adapter {
     /// The rank of the adapter of the matrix of this name (without `.weight`).
     fn rank(&self, module: &str) -> usize;
-    /// What its low-rank product is multiplied by.
+    /// The scale of its low-rank term.
     fn scale(&self, module: &str) -> f64;
     /// Dropout probability on the adapter's input, in training.
     fn dropout(&self) -> f64;

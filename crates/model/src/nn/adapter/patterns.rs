@@ -1,5 +1,5 @@
-//! Values of single modules by patterns for their names: rank_pattern and alpha_pattern. The rules are those of `get_pattern_key`
-//! of PEFT 0.21; its patterns are Python's, of which those are read that mean the same here.
+//! Per-module values by patterns for module names: rank_pattern and alpha_pattern. The rules are those of `get_pattern_key`
+//! of PEFT 0.21; its patterns are Python regular expressions, of which those are accepted that mean the same here.
 
 use crate::base::text::one_line;
 use crate::nn::Fault;

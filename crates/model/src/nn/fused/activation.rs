@@ -1,4 +1,5 @@
-//! What stands between the two linear layers of a feed-forward block. Its backward is part of the second one's: `linear`.
+//! The activation function between the two linear layers of a feed-forward block. Its backward is part of the second layer's:
+//! `linear`.
 
 use super::{Node, Pass, Plan};
 use crate::kernels::activation;

@@ -1,5 +1,5 @@
-//! The adapters of a linear layer: y += scale · (x Aᵀ) Bᵀ, part by part, with x dropped at random in training; and back.
-//! `linear` calls all of it: an adapter is no node of its own.
+//! The adapters of a linear layer: y += scale · (x Aᵀ) Bᵀ, part by part, with dropout on x in training; forward and backward.
+//! `linear` calls all of it: an adapter is not a node of its own.
 
 use super::linear::LinearNode;
 use super::{Output, Pass, Plan};
@@ -312,7 +312,7 @@ impl Pass {
     }
 }
 
-/// Calls `f` with what a layer adds, and with the product of its adapters where it joins the layer's.
+/// Calls `f` with what a layer adds, and with the low-rank term of its adapters if it is fused into the layer's matmul.
 pub(super) fn joined(
     plan: &Plan,
     (arena, sizes): (&Arena, linear::Sizes),

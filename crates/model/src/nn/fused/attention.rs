@@ -1,4 +1,4 @@
-//! Attention over whole rows, with the rotation of queries and keys.
+//! Attention over whole rows, with RoPE on queries and keys.
 
 use super::{Node, Pass, Plan};
 use crate::kernels::attention;

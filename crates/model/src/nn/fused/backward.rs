@@ -1,5 +1,5 @@
-//! The way back: nodes from last to first, segment by segment. A node first gives back its own output, which nobody reads
-//! any more, so that its gradient can live there.
+//! The backward pass: nodes from last to first, segment by segment. A node first releases its own output, which is not read
+//! any more, so that its gradient can use the buffer.
 
 use super::head::{HeadGradient, HeadPass};
 use super::{Node, Output, Pass, Plan};
@@ -73,7 +73,7 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
-                // The linear layer behind it has gone back through it.
+                // The linear layer after it has gone back through it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
                 Node::Residual {

@@ -1,4 +1,4 @@
-//! How nodes make a transformer block: what norms stand where, and what joins the residual stream.
+//! How nodes form a transformer block: the placement of norms, and what is added to the residual stream.
 
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::Dropout;

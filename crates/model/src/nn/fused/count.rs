@@ -1,5 +1,5 @@
-//! A pass that counts: the same nodes in the same order over an arena of lengths, with their kernels left out. What it says
-//! is what the pass takes, of whatever nodes it is made.
+//! A counting pass: the same nodes in the same order over an arena of lengths, with their kernels left out. The result is the
+//! memory of the pass, whatever its nodes are.
 
 use super::{Pass, Plan};
 use crate::kernels::logprob::Upstream;

@@ -1,4 +1,4 @@
-//! The residual stream's beginning: token embeddings with what is added for positions.
+//! The start of the residual stream: token embeddings plus position embeddings.
 
 use super::{Pass, Plan};
 use crate::kernels::matmul::Accumulation;

@@ -1,5 +1,5 @@
-//! Experts: tokens are laid out by the experts that the router chose for them, each expert multiplies its own, and the
-//! results come together again.
+//! Experts: tokens are grouped by the experts that the router chose for them, each expert multiplies its own group, and the
+//! results are combined.
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};

@@ -1,4 +1,4 @@
-//! The head over a pass: forward and backward, or both at once where the gradient is known beforehand. Its kernel is
+//! The head of a pass: forward and backward, or both at once if the gradient is known beforehand. Its kernel is
 //! `kernels::logprob`. A value head beside it is `kernels::score` over the same hidden states.
 
 use super::{Pass, Plan};

@@ -1,5 +1,5 @@
-//! Linear layers, with the residual stream added where they end a sub-layer, and with their adapters. What is frozen gets no
-//! gradient, and its matmul is not computed.
+//! Linear layers, with the residual add if they end a sub-layer, and with their adapters. Frozen weights get no gradient, and
+//! their weight-gradient matmul is not computed.
 
 use super::adapter::{self, Low};
 use super::{Node, Output, Pass, Plan};

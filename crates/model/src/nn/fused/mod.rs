@@ -1,5 +1,6 @@
 //! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass over whole batches; `block`
-//! puts a block together, each kind of node has a file with its forward and its backward, and `backward` walks back.
+//! assembles a block, each kind of node has a file with its forward and its backward, and `backward` runs the nodes in
+//! reverse.
 
 mod activation;
 mod adapter;

@@ -1,4 +1,4 @@
-//! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
+//! The inputs of a pass besides its tokens: the model's config, its weights and tables, and the compute settings.
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
 use crate::kernels::low_rank;
@@ -89,9 +89,9 @@ impl<'a> Plan<'a> {
         self.weights.matrix(span)
     }
 
-    /// What is kept that these linear layers write or read, and else only products: in bf16 they round to bf16, so that is
-    /// what is written. Adapters whose product is one of its own have kernels that read f32, and so have quantized weights, but
-    /// where matmuls of many rows see them as bf16. Texts that are written (`is_cached`) have few rows.
+    /// Storage dtype of a buffer that only these linear layers' matmuls touch: bf16 if they round to bf16 anyway; f32 with
+    /// separate adapter matmuls, with quantized weights (unless matmuls of many rows dequantize them to bf16), and in decode
+    /// (`is_cached`), where rows are few.
     pub(super) fn among<const N: usize>(
         &self,
         linears: [&LinearSpans; N],

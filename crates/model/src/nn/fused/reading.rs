@@ -1,5 +1,5 @@
-//! The forward pass over the next pieces of several texts at once, whose keys and values are kept: one matmul per matrix
-//! for all of them, and attention by text.
+//! The incremental forward pass over the next pieces of several texts at once, with a KV cache: one matmul per matrix for all
+//! of them, and attention per text.
 
 use super::{Pass, Plan, head};
 use crate::kernels::attention;
@@ -8,7 +8,7 @@ use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
 impl Pass {
-    /// Reads the pieces that `texts` has taken up, `ids` one behind the other, and fills `logits` (pieces, V) with those
+    /// Reads the pieces that `texts` has taken up, `ids` one after the other, and fills `logits` (pieces, V) with those
     /// after the last token of each.
     pub fn next_logits(
         &mut self,

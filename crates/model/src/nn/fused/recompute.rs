@@ -1,6 +1,6 @@
-//! Values that one cheap pass over a kept slot gives again, as norms do: where they are large, the forward lets them go as
-//! soon as a matmul has read them, and the backward of that matmul recomputes them. For a buffer that no cache holds this
-//! costs hardly more than reading it back. What activations give is never kept: `activation` has it for nothing.
+//! Values that one cheap pass over a stored buffer can recompute, such as norms: if they are large, the forward releases them
+//! as soon as a matmul has read them, and the backward of that matmul recomputes them. For a buffer larger than the caches
+//! this costs hardly more than reading it back. Activation outputs are never stored: `activation` recomputes them for free.
 
 use super::{Node, Pass, Plan};
 use crate::kernels::norm;

@@ -1,4 +1,4 @@
-//! What a sub-layer gives, added to the residual stream; with features dropped in training.
+//! Adds a sub-layer's output to the residual stream, with dropout in training.
 
 use super::{Node, Output, Pass};
 use crate::kernels::dropout::{self, Dropout};

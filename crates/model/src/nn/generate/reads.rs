@@ -1,4 +1,4 @@
-//! What reads texts for whoever continues them: this program's own model, or one that is held elsewhere.
+//! The incremental forward behind generation, as a trait: this program's own model, or one on PyTorch's ranks.
 
 use crate::nn::decoding::Decoding;
 use candle_core::Result;

@@ -1,4 +1,4 @@
-//! Generation with a cache against generation without one, alone and in batches.
+//! Generation with a KV cache against generation without one, alone and in batches.
 
 use super::*;
 use crate::nn::kv_cache::CHUNK;

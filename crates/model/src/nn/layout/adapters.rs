@@ -1,4 +1,4 @@
-//! Where the factors of adapters lie: behind the base model, those of layers with the same input side by side.
+//! Positions of adapter factors: after the base model, those of layers with the same input adjacent.
 
 use super::build::Builder;
 use super::{BlockSpans, LinearSpans, MlpSpans, Span};
@@ -52,7 +52,7 @@ impl AdapterSpans {
         )
     }
 
-    /// Whether their product joins the layer's own.
+    /// Whether their low-rank term is fused into the layer's matmul.
     pub fn joins(&self) -> bool {
         !self.has_magnitudes() && self.parts().all(|part| low_rank::joins(part.rank))
     }

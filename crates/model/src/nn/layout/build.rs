@@ -1,4 +1,4 @@
-//! Names parameters and lays them one behind another.
+//! Names parameters and assigns their offsets, one after another.
 
 use super::{
     BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, Naming, NormSpans,
@@ -79,7 +79,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The layout without its table of parameters, which is `infos`. Adapters lie behind all else, so that the base model
+    /// The layout without its table of parameters, which is `infos`. Adapters lie after all else, so that the base model
     /// has the same place with and without them.
     pub fn build(&mut self) -> Layout {
         let (vocab, d) = (self.shape.vocab_size, self.shape.d_model);

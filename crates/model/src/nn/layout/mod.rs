@@ -1,6 +1,6 @@
-//! Which parameters a model has, in which order they lie in the flat buffers, and what they are called.
+//! Which parameters a model has, their order in the flat buffers, and their names.
 //!
-//! Parts that one matmul can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
+//! Parts that one matmul can serve are adjacent: q, k, v of a block, and gate and up of a gated one.
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
@@ -93,7 +93,7 @@ pub(crate) struct NormSpans {
 }
 
 impl NormSpans {
-    /// Gain and bias of flat gradients; `None` where they are frozen. The bias lies behind the gain.
+    /// Gain and bias of flat gradients; `None` where they are frozen. The bias lies after the gain.
     pub fn split<'a>(
         &self,
         grads: &'a mut [f32],
@@ -137,7 +137,7 @@ pub(crate) struct FeedForwardSpans {
     pub out: LinearSpans,
 }
 
-/// Feed-forward blocks of one size, laid out one behind another, and the router.
+/// Feed-forward blocks of one size, laid out one after another, and the router.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExpertSpans {
     /// (n_expert, D).
@@ -185,13 +185,13 @@ pub(crate) struct Layout {
     pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
-    /// What makes a value of a hidden state, (1, D), where a critic shares the trunk. It lies behind adapters, so that neither base
+    /// What makes a value of a hidden state, (1, D), where a critic shares the trunk. It lies after adapters, so that neither base
     /// nor adapters have another place because of it.
     pub value: Option<Span>,
     /// Of the linear layers that have any, in the order of the blocks.
     pub adapters: Vec<AdapterSpans>,
     pub infos: Vec<ParamInfo>,
-    /// How many of them are the base model's; adapters follow, and a value head behind those.
+    /// How many of them are the base model's; adapters follow, and a value head after those.
     pub n_base: usize,
 }
 
@@ -208,7 +208,7 @@ pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
     param_infos_of(config, vocab_size, None)
 }
 
-/// The same with the parameters of adapters behind them, which alone train; everything trains without.
+/// The same with the parameters of adapters after them, which alone train; everything trains without.
 pub fn param_infos_of(
     config: &ModelConfig,
     vocab_size: usize,

@@ -1,8 +1,8 @@
-//! A micro-step in one go: forward, the gradient of the loss with respect to log-probabilities and entropies, backward.
+//! A whole micro-step: forward, the gradient of the loss with respect to log-probabilities and entropies, backward.
 //!
 //! A loss is one of two kinds. Linear in log-probabilities, L = Σ c · logp with c known before the forward pass: the head
-//! goes forward and backward at once and never holds all logits. Any other: the head's values are handed out, and the
-//! gradient with respect to them comes back.
+//! runs forward and backward at once and never holds all logits. Any other: the head's values are returned to the method,
+//! which returns the gradient with respect to them.
 
 use super::{Backend, Model, TokenBatch};
 use crate::kernels::matmul::Accumulation;

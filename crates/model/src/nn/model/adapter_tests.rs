@@ -1,5 +1,5 @@
-//! Adapters and frozen weights: what trains has the gradient it would have if all did, what is frozen has none and does not
-//! move, and every option of a model goes with them.
+//! Adapters and frozen weights: trainable parameters have the gradient that they would have if all were trained, frozen ones
+//! have none and do not change, and every option of a model works with both.
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
 use super::*;
@@ -134,7 +134,7 @@ fn parts_of_a_fused_product_can_have_adapters_of_their_own() {
     }
 }
 
-/// Queries, keys and values are one product here: parts of it may have any ranks and scales.
+/// Queries, keys and values are one matmul here: its parts may have any ranks and scales.
 #[test]
 fn modules_can_have_ranks_and_alphas_of_their_own() {
     let texts = texts(18);

@@ -1,4 +1,4 @@
-//! A model with adapters: frozen weights, and small matrices beside them that train.
+//! A model with adapters: frozen weights, and small trainable matrices beside them.
 
 use super::Model;
 use crate::base::digest::hex;
@@ -63,7 +63,7 @@ impl Model {
         Ok(())
     }
 
-    /// Fills the adapters, and a value head behind them, with what they start from: the model then says what it says without
+    /// Fills the adapters, and a value head after them, with what they start from: the model then says what it says without
     /// them. The base stays.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)

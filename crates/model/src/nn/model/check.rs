@@ -1,4 +1,4 @@
-//! What a model refuses: shapes that do not fit, tokens that would index out of a table.
+//! Inputs that a model rejects: wrong shapes, tokens outside the vocabulary.
 
 use super::{Backend, Model, ModelConfig, ModelShape, TokenBatch};
 use crate::nn::Balancing;

@@ -1,4 +1,4 @@
-//! The experts of a model over an optimizer step: how busy they were, and the biases that balance them.
+//! The experts of a model over an optimizer step: their load, and the biases that balance it.
 
 use super::{Model, StepPosition};
 use crate::kernels::experts::Tally;

@@ -1,5 +1,5 @@
-//! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back. Here is what a
-//! model holds; `run` is what it does, `accumulate` a micro-step of it in one go, `check` what it refuses.
+//! The decoder as methods and the engine use it: token batches in, log-probabilities out, gradients back. Here is the state
+//! of a model; `run` has its passes, `accumulate` a whole micro-step, `check` the inputs that it rejects.
 
 mod accumulate;
 fn by_name(infos: &[ParamInfo]) -> BTreeMap<&str, &ParamInfo> {
@@ -91,7 +91,7 @@ pub struct TokenOutputs {
     pub value: Option<Tensor>,
 }
 
-/// Elementary operations behind one normal number, about.
+/// Elementary operations per normally distributed number, about.
 const NORMAL_COST: usize = 64;
 
 /// How a model computes.

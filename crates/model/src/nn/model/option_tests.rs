@@ -1,5 +1,5 @@
-//! Every option of a model, alone and together: gradients against f64, both backends, checkpointing, memory, reading on.
-//! Combinations of the registries' members stand in tests/gradients.rs.
+//! Every option of a model, alone and together: gradients against f64, both backends, checkpointing, memory, incremental
+//! forward. Combinations of the registries' members are in tests/gradients.rs.
 
 use super::*;
 use crate::nn::{footprint, oracle};

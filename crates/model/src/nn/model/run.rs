@@ -1,4 +1,4 @@
-//! Forward, backward, evaluation and reading, through either backend.
+//! Forward, backward, evaluation and incremental forward, on either backend.
 
 use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::{flat, logprob, threads};
@@ -195,7 +195,7 @@ impl Model {
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
     }
 
-    /// Lets `read` read on behind what `kept` holds of `text`, up to `tokens` tokens in all, and keeps what was read. `read`
+    /// Lets `read` read on after what `kept` holds of `text`, up to `tokens` tokens in all, and keeps what was read. `read`
     /// answers with the text as far as it then is.
     pub(crate) fn decode_on(
         &mut self,

@@ -1,4 +1,4 @@
-//! A model from outside: what it refuses, and that its parts agree.
+//! A model from outside: what it rejects, and that its parts agree.
 
 use super::*;
 use candle_core::DType;

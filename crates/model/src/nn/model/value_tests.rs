@@ -1,5 +1,5 @@
-//! A value head beside the output head: its values and the gradient of a loss of both, against f64, on both backends; where it
-//! lies; and that a model is the same with and without it.
+//! A value head beside the output head: its values and the gradient of a combined loss, against f64, on both backends; its
+//! position; and that a model computes the same with and without it.
 
 use super::option_tests::{compare, model, texts, upstream, with};
 use super::*;

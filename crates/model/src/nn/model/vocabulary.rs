@@ -1,4 +1,4 @@
-//! A model whose vocabulary gains tokens: which rows of its tables are there, and what the new ones begin as.
+//! A model whose vocabulary gains tokens: which rows its tables have, and how new ones are initialized.
 
 use super::Model;
 use crate::nn::{HeadKind, ModelConfig, ParamInfo, Role};

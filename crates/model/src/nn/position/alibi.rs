@@ -1,4 +1,4 @@
-//! Attention with linear biases: a score loses slope · distance, each head with a slope of its own.
+//! Attention with linear biases (ALiBi): a score is reduced by slope · distance, with one slope per head.
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};

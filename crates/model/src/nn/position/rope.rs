@@ -1,5 +1,5 @@
-//! Rotary positions: queries and keys are rotated by angles that grow with the position, so that their product depends
-//! on the distance alone. Halves are paired (feature j with j + width/2), as Hugging Face does.
+//! Rotary positions: queries and keys are rotated by angles proportional to the position, so that their dot product depends
+//! only on the distance. Halves are paired (feature j with j + width/2), as in Hugging Face's models.
 
 use super::scaling::ScalingConfig;
 use crate::base::registry::Entry;

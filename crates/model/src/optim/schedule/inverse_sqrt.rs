@@ -1,4 +1,4 @@
-//! Warm-up, then the inverse square root of the step: no end of the run is needed to know it.
+//! Warm-up, then the inverse square root of the step: independent of the length of the run.
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};

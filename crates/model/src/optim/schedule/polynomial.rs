@@ -1,4 +1,4 @@
-//! Warm-up, then a power of what is left of the run, from the peak down to `min_lr`.
+//! Warm-up, then a power of the remaining fraction of the run, from the peak down to `min_lr`.
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};

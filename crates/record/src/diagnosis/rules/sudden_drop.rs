@@ -1,4 +1,4 @@
-//! A loss that falls off a cliff: what is asked has become trivial.
+//! A loss that drops suddenly: the task has become trivial (leaked targets, mostly padding …).
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

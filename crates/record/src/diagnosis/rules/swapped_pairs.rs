@@ -1,4 +1,4 @@
-//! Held-out pairs that turn out the wrong way round.
+//! Held-out pairs that are ranked the wrong way: chosen and rejected are probably swapped.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

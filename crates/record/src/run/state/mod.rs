@@ -329,7 +329,7 @@ impl RunState {
         }
     }
 
-    /// A reward model: it scores answers and writes none.
+    /// Whether this is a reward model: it scores completions and generates none.
     pub fn judges(&self) -> bool {
         self.head
             .as_ref()

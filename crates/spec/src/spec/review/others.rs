@@ -4,9 +4,9 @@ use super::{Subject, poor};
 use crate::base::finding::Finding;
 use crate::nn::{ActivationCheckpointing, ModelConfig};
 
-/// Heads of fewer features are told of.
+/// Warn below this head_dim.
 const NARROW: usize = 16;
-/// Features of an advised head, about.
+/// The advised head_dim, about.
 const USUAL: usize = 32;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {

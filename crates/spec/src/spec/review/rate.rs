@@ -5,9 +5,9 @@ use crate::base::finding::Finding;
 use crate::optim::{MuonScale, OptimizerConfig, RateScale};
 
 const KAPLAN: &str = "Kaplan et al. 2020, arXiv 2001.08361, appendix D.6: 0.003239 − 0.0001395 ln N; GPT-3's table agrees";
-/// A rate so many times the usual one is told.
+/// Warn above this multiple of the usual learning rate.
 const FAR: f64 = 6.0;
-/// So many times below it, too: half of the steps would be spent on nothing.
+/// Warn below this fraction (1 / …) of it: half of the steps would be wasted.
 const FAR_BELOW: f64 = 30.0;
 
 /// AdamW's usual peak for a model of `n` parameters from random weights.

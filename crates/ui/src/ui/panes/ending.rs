@@ -346,7 +346,7 @@ impl<'a> Ending<'a> {
         rows
     }
 
-    /// What can be done now, the likeliest first.
+    /// What can be done next, most useful first.
     fn next(&self) -> Vec<Next> {
         let state = self.state();
         let name = one_line(self.held.name());

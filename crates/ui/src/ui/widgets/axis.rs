@@ -61,7 +61,7 @@ const MILLIS: Unit = Unit {
     letter: "ms",
 };
 
-/// A share is told in percent, as its readings are.
+/// Shares are shown in percent, as their readings are.
 const PERCENT: Unit = Unit {
     size: 0.01,
     letter: "%",

@@ -1,4 +1,4 @@
-//! Replacement characters: where a reader before us met bytes that were no text, and lost them.
+//! Replacement characters: an earlier program met invalid bytes and lost them.
 
 use super::{Check, Kind, Severity};
 use crate::data::inspect::row::{Row, parts};

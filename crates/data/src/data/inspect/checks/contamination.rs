@@ -1,4 +1,4 @@
-//! Training rows that quote an evaluation set: what is measured with it is memory then.
+//! Training rows that quote an evaluation set: scores on it then measure memorization.
 
 use super::overlap::{left_out, met, quotes};
 use super::{Check, Kind, Severity};

@@ -1,4 +1,4 @@
-//! Control characters and invisible marks: bells, escapes, NULs, marks that turn the direction of writing.
+//! Control characters and invisible characters: bells, escapes, NULs, direction overrides.
 
 use super::{Check, Kind, Severity};
 use crate::data::inspect::row::{Row, parts};

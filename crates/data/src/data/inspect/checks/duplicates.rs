@@ -1,4 +1,4 @@
-//! Rows that stand there twice, letter by letter. The first one is innocent.
+//! Exact duplicates; the first occurrence is kept.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::base::human::grouped;

@@ -1,4 +1,4 @@
-//! Conversations that end with somebody who waits for an answer: what stands behind the last answer is read for nothing.
+//! Conversations whose last turn is not the assistant's: everything after the last answer is never supervised.
 
 use super::{Check, Kind, Severity};
 use crate::data::Content;

@@ -1,10 +1,10 @@
-//! Answers whose end is not supervised: a model trained on them never stops.
+//! Answers whose end token is not supervised: a model trained on them never stops.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::data::Content;
 use crate::data::inspect::row::Row;
 
-/// Supervised tokens that a template may put behind the end of an answer, such as a line break.
+/// Supervised tokens that a template may put after the end of an answer, such as a line break.
 const BEHIND: usize = 3;
 
 pub const KIND: Kind = Kind {
@@ -30,7 +30,7 @@ impl Check for EosNotLearnt {
             return None;
         }
         let unended = row.seen.iter().find(|seen| {
-            // What others say behind the last answer is none of it.
+            // What others say after the last answer is none of it.
             let all = seen.document.ids.iter().zip(&seen.document.supervised).rev();
             let mut end = all.filter(|(_, supervised)| **supervised).peekable();
             end.peek().is_some() && !end.take(BEHIND).any(|(id, _)| self.ends.contains(id))

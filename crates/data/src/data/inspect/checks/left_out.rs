@@ -1,4 +1,4 @@
-//! Tools and calls of tools that the template does not write: the model never sees them.
+//! Tools and tool calls that the template does not render: the model never sees them.
 
 use super::{Check, Kind, Severity};
 use crate::data::inspect::row::Row;

@@ -1,5 +1,5 @@
-//! What can be wrong with rows: one file a kind and one word in the list below. A check looks at rows one after the other
-//! and says in a few words what is wrong with one; counting, examples and the report are the inspector's matter.
+//! Problems of rows: one file per kind and one word in the list below. A check gets the rows one by one and describes the
+//! problem of one in a few words; counting, examples and the report are up to the inspector.
 
 use super::ngrams::Reference;
 use super::row::Row;

@@ -66,12 +66,12 @@ fn first(text: &str) -> Option<(usize, char)> {
     None
 }
 
-/// `“AMANHÃ”`: a capital letter in front, a closing mark behind.
+/// `“AMANHÃ”`: a capital letter in front, a closing mark after.
 fn ends_a_shout(previous: char, rest: &str) -> bool {
     previous.is_uppercase() && rest.starts_with(['”', '’', '»', '…', '–', '—'])
 }
 
-/// The letter that `lead` and the bytes behind it make.
+/// The letter that `lead` and the bytes after it make.
 fn decode(lead: u8, rest: &str) -> Option<char> {
     let behind = match lead {
         0xc2..=0xdf => 1,

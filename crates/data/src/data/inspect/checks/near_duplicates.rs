@@ -1,5 +1,5 @@
-//! Rows that are almost equal to an earlier one. Equal ones are another kind's; a row is compared with rows that have no
-//! near duplicate before them, so that dropping what is found leaves no two similar rows.
+//! Rows that are nearly identical to an earlier one. Identical ones belong to another check; a row is compared with rows that
+//! have no earlier near duplicate, so that dropping the found ones leaves no two similar rows.
 
 use super::{Check, Kind, Severity};
 use crate::base::human::grouped;

@@ -1,4 +1,4 @@
-//! Rows of which no token counts in the loss: a batch of such rows has no loss at all.
+//! Rows without a supervised token: a batch of such rows has no loss.
 
 use super::{Check, Kind, Severity};
 use crate::data::Content;

@@ -1,4 +1,4 @@
-//! Rows longer than the context: what is cut off them is the end, which is the answer.
+//! Rows longer than the context: truncation removes the end, which is the answer.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::base::human::grouped;
@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
 
 struct OverLength {
     limit: u64,
-    /// Learnt tokens behind the limit.
+    /// Supervised tokens beyond the limit.
     lost: u64,
 }
 

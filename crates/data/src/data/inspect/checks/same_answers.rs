@@ -1,4 +1,4 @@
-//! Pairs that prefer nothing: both answers are the same.
+//! Pairs without a preference: both answers are identical.
 
 use super::{Check, Kind, Severity};
 use crate::data::Content;

@@ -1,4 +1,4 @@
-//! Rows that no format could read.
+//! Rows that no format can read.
 
 use super::{Check, Kind, Severity};
 use crate::data::RowFault;

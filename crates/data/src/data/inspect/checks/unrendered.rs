@@ -1,4 +1,4 @@
-//! Rows that the chat template refuses.
+//! Rows that the chat template rejects.
 
 use super::{Check, Kind, Severity};
 use crate::data::inspect::row::Row;

@@ -1,5 +1,4 @@
-//! Tables of text with a line of names on top: commas or tabs between the columns, quotes as RFC 4180 has them.
-//! Every value is a string.
+//! Text tables with a header line: columns separated by commas or tabs, quotes as in RFC 4180. Every value is a string.
 
 use super::{Container, Stream};
 use crate::data::source::fault::{Refusal, Trouble};

@@ -1,5 +1,5 @@
-//! A file of JSON: an array of rows, rows behind each other (with or without line ends), or one object around an array.
-//! It is cut into rows while it is read: a file may be larger than memory, a row may not.
+//! A JSON file: an array of rows, concatenated rows (with or without line ends), or one object that contains an array. It is
+//! split into rows while it is read: a file may be larger than memory, a row may not.
 
 use super::{Container, Stream};
 use crate::data::source::fault::Trouble;
@@ -285,7 +285,7 @@ impl Cutter {
         }
     }
 
-    /// Goes behind a value that was too long.
+    /// Goes after a value that was too long.
     fn skip_rest(&mut self) -> Result<(), Bad> {
         let Some(mut nesting) = self.inside.take() else {
             return Ok(());
@@ -320,7 +320,7 @@ impl Cutter {
         Ok((part, end.is_some()))
     }
 
-    /// A number or a word, up to what may stand behind one.
+    /// A number or a word, up to what may stand after one.
     fn word(&mut self) -> Result<Vec<u8>, Bad> {
         let mut kept = Vec::new();
         while let Some(byte) = self.fill()?.first().copied() {

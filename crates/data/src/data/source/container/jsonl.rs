@@ -1,4 +1,4 @@
-//! Rows of JSON, one object a line. Empty lines are passed over.
+//! JSON rows, one object per line. Empty lines are skipped.
 
 use super::{Container, Stream};
 use crate::data::source::MAX_ROW_BYTES;

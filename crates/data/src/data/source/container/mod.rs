@@ -1,4 +1,4 @@
-//! Kinds of files and how each becomes rows: one file a kind, one word in the list.
+//! Kinds of files and how each becomes rows: one file per kind, one word in the list.
 
 mod csv;
 mod json;

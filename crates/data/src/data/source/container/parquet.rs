@@ -1,5 +1,5 @@
-//! Tables in parquet. The library that reads them panics on crafted files, so it runs in a child process with limits and
-//! says each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, non-finite numbers null.
+//! Parquet tables. The library that reads them panics on crafted files, so it runs in a child process with limits and returns
+//! each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, non-finite numbers null.
 
 use super::{Container, Stream};
 use crate::base::child::{Child, ChildError, Limits, Lines, Parser, Request, Say};

@@ -1,6 +1,6 @@
-//! Plain text: a file is one document. It is handed on in pieces cut at line ends, so that a file may be larger than
-//! memory; every piece but the first bears the mark [`CONTINUES`]. The pieces of a file, one behind the other, are its
-//! text to the byte, without a byte-order mark.
+//! Plain text: a file is one document. It is returned in pieces that are split at line ends, so that a file may be larger
+//! than memory; every piece but the first has the mark [`CONTINUES`]. Concatenated, the pieces of a file are its exact text,
+//! without a byte-order mark.
 
 use super::{Container, Stream};
 use crate::data::source::fault::Trouble;

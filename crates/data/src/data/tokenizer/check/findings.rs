@@ -1,4 +1,4 @@
-//! The single questions put to a tokenizer, each with its evidence.
+//! The checks of a tokenizer, each with its evidence.
 
 use super::samples::{AWKWARD, SAMPLES, Sample};
 use crate::base::finding::{Finding, Status};

@@ -1,5 +1,5 @@
-//! What a tokenizer does to text, found out by using it: what is lost on the way back, which tokens are cut that should
-//! stay whole, how finely each language is cut, what is unknown.
+//! What a tokenizer does to text, found by using it: losses in a round trip, tokens that are split but should stay whole,
+//! bytes per token by language, unknown tokens.
 
 mod findings;
 mod samples;

@@ -1,5 +1,5 @@
-//! Short texts in several languages and kinds of code, written for this program: enough to see how finely a tokenizer cuts
-//! each of them, too little for a third digit.
+//! Short texts in several languages and programming languages, written for this program: enough to estimate bytes per token
+//! to two digits, not three.
 
 /// A text and what it is written in.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The parts of a tokenizer.json, put together: what is common to files of different origin.
+//! Assembles a tokenizer.json from parts: shared by files of different origin.
 
 use crate::data::tokenizer::marks::{Added, Marks};
 use crate::data::tokenizer::patterns::Pattern;
@@ -169,7 +169,7 @@ pub fn sentencepiece(
     spaces: &Spaces,
     added: &[Added],
 ) -> Value {
-    // Where no piece holds a space behind its first character, none can cross one: words can be looked at one by one.
+    // Where no piece holds a space after its first character, none can cross one: words can be looked at one by one.
     let one_word = tokens
         .iter()
         .all(|token| !token.chars().skip(1).any(|c| c == SPACE));

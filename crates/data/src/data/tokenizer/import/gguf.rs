@@ -107,7 +107,7 @@ fn added(metadata: &Metadata, tokens: &[String]) -> Result<Vec<Added>, String> {
         .collect())
 }
 
-/// Single characters; ids behind them may be unused.
+/// Single characters; ids after them may be unused.
 fn characters(metadata: &Metadata, tokens: &[String]) -> Result<String, String> {
     let is_used = |id: usize| match metadata.array("tokenizer.ggml.token_type") {
         Some(Array::I32(kinds)) => kinds.get(id).is_none_or(|kind| *kind as u64 != UNUSED),

@@ -1,6 +1,6 @@
-//! Tokenizers that exist already, in the forms in which they are found: tokenizer.json, GPT-2's vocab.json + merges.txt, a
-//! SentencePiece model, a GGUF file, a model folder. Each becomes a tokenizer.json as transformers writes it, with the
-//! marks (begin, end, padding, chat template) that stand beside it. Foreign bytes: the result is vetted before it is used.
+//! Existing tokenizers in their usual formats: tokenizer.json, GPT-2's vocab.json + merges.txt, a SentencePiece model, a GGUF
+//! file, a model folder. Each becomes a tokenizer.json as transformers writes it, with its special tokens (BOS, EOS, padding)
+//! and chat template. The bytes are untrusted: the result is vetted before it is used.
 
 mod assemble;
 mod folder;

@@ -1,4 +1,4 @@
-//! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as Llama 2 has it.
+//! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as in Llama 2.
 
 use super::assemble::{Pieces, Spaces, sentencepiece};
 use super::{Imported, bytes, fault};

@@ -1,5 +1,4 @@
-//! Files that are not what they seem, and small valid ones. Token ids against transformers and sentencepiece:
-//! tests/tokenizers.rs.
+//! Malformed files, and small valid ones. Token ids are compared with transformers and sentencepiece in tests/tokenizers.rs.
 
 use super::*;
 

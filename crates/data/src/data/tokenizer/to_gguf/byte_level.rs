@@ -1,4 +1,4 @@
-//! Byte-level BPE, llama.cpp's `gpt2`: the rule by which words are cut must be one that it has a name for.
+//! Byte-level BPE, llama.cpp's `gpt2`: its pre-tokenization rule must have a name in llama.cpp.
 
 use super::{Words, merges};
 use crate::data::tokenizer::Tokenizer;

@@ -1,5 +1,5 @@
-//! Single characters, as llama.cpp's `rwkv`: the longest token that fits, byte by byte, with no special tokens unless they
-//! are named. Byte-level BPE without merges would do too, were it not that llama.cpp ends texts at its token 11.
+//! Single characters, as llama.cpp's `rwkv`: the longest matching token, byte by byte, with no special tokens unless they are
+//! named. Byte-level BPE without merges would work too, but llama.cpp then ends texts at its token 11.
 
 use super::{NORMAL, UNUSED, Words};
 use crate::data::tokenizer::char::Alphabet;

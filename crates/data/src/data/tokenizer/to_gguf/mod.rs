@@ -1,5 +1,5 @@
-//! A tokenizer as the keys of a GGUF file: what `import::gguf` reads. Byte-level BPE, SentencePiece's BPE with bytes, and
-//! single characters go out; llama.cpp has no equal for the rest.
+//! A tokenizer as the keys of a GGUF file, which `import::gguf` reads. Byte-level BPE, SentencePiece's BPE with byte
+//! fallback, and single characters can be written; llama.cpp has no equivalent for the rest.
 
 mod byte_level;
 mod characters;

@@ -1,6 +1,6 @@
-//! SentencePiece's BPE with bytes (Llama 2, Mistral, Gemma, Phi-3), llama.cpp's `llama`. It knows scores of tokens instead of
-//! merges: any two neighbours may become a token, the best token first. That is the same where the merges are all ways to make
-//! each token of two others and stand in the tokens' order, as they do where they came from scores.
+//! SentencePiece's BPE with byte fallback (Llama 2, Mistral, Gemma, Phi-3), llama.cpp's `llama`. It uses scores of tokens
+//! instead of merges: any two neighbours may become a token, the best token first. The two are equivalent if the merges
+//! contain every split of each token into two others, in the order of the tokens, as they do if they came from scores.
 
 use super::{BYTE, NORMAL, Words, merges};
 use crate::data::tokenizer::Tokenizer;
@@ -69,9 +69,9 @@ fn is_none(part: &Json) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Prefix {
     None,
-    /// In front of a text, and behind each token that stands for itself.
+    /// In front of a text, and after each token that stands for itself.
     Each,
-    /// Where Metaspace puts it: not in front of a space, and with `first` not behind tokens that stand for themselves.
+    /// Where Metaspace puts it: not in front of a space, and with `first` not after tokens that stand for themselves.
     Where,
 }
 

@@ -1,6 +1,6 @@
-//! Power loss, by enumeration: every operation of several saves is recorded, and after each of them every state is built
-//! that a disk may show once the power is back. What was synced is there; of what was not, any part may be. In all of them
-//! the loader must find the newest acknowledged checkpoint, whole, or a newer one that is whole.
+//! Power loss, by enumeration: every operation of several saves is recorded, and after each of them every state is built that
+//! a disk may have after the power loss. Synced data is there; of unsynced data, any part may be. In all of them the loader
+//! must find the newest acknowledged checkpoint, complete, or a newer complete one.
 
 use super::*;
 use crate::engine::checkpoint::disk::{FileRecord, RealDisk};

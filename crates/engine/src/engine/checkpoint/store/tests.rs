@@ -1,4 +1,4 @@
-//! Commits, damage, debris and retention, on a real disk and on one that fails at every operation in turn.
+//! Commits, damage, leftovers and retention, on a real disk and on one that fails at every operation in turn.
 
 use super::*;
 use crate::engine::checkpoint::disk::{FileRecord, RealDisk};

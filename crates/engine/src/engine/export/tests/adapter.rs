@@ -1,4 +1,4 @@
-//! The adapter of a checkpoint alone.
+//! The adapter of a checkpoint exported alone.
 
 use super::*;
 use crate::hf::safetensors::TensorFile;

@@ -1,4 +1,4 @@
-//! A small random model in a folder, asked in every way.
+//! A small random model in a folder, with all kinds of requests.
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;

@@ -1,5 +1,5 @@
-//! Llama 3's scaling: pairs whose wave is longer than the old context are stretched, short waves are kept, between them the
-//! two are blended.
+//! Llama 3's scaling: pairs with a wavelength longer than the original context are stretched, short ones are kept, in between
+//! the two are blended.
 
 use super::Rotation;
 use crate::base::registry::Entry;

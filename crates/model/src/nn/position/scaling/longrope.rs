@@ -1,7 +1,7 @@
-//! LongRoPE: each pair has a divisor of its own, found by search; one list for texts within the old context, one for longer
-//! ones. Which list counts follows from the model's seq_len, as in llama.cpp: a text comes out the same whatever is read
-//! beside it, and a cache never holds keys of both. transformers asks the text instead: within the old context it takes the
-//! short list even where the model allows more.
+//! LongRoPE: each pair has its own divisor, found by search; one list for texts within the original context, one for longer
+//! ones. The model's seq_len decides which list applies, as in llama.cpp: results do not depend on the batch, and a cache
+//! never mixes keys of both. transformers decides by the text instead: within the original context it uses the short list
+//! even if the model allows more.
 
 use super::Rotation;
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! Ways to stretch rotary positions over texts longer than those that a model was trained on.
+//! Scalings that extend rotary positions to texts longer than in training.
 
 mod linear;
 mod llama3;

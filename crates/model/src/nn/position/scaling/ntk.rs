@@ -1,5 +1,5 @@
-//! NTK-aware scaling: a greater base, theta · factor^(d / (d − 2)), so that the slowest pair turns factor times slower and
-//! the fastest as before.
+//! NTK-aware scaling: a larger base, theta · factor^(d / (d − 2)), so that the slowest pair rotates factor times slower and
+//! the fastest one as before.
 
 use super::Rotation;
 use crate::base::registry::Entry;

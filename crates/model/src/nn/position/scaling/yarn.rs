@@ -1,5 +1,5 @@
-//! YaRN: pairs that turn often within the old context are kept, those that turn less than once are interpolated, a ramp lies
-//! between; and scores are sharpened a little.
+//! YaRN: pairs that rotate often within the original context are kept, those that rotate less than once are interpolated,
+//! with a ramp in between; and scores are scaled up slightly.
 
 use super::Rotation;
 use crate::base::registry::Entry;

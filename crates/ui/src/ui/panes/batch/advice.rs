@@ -101,7 +101,7 @@ fn needs_the_start(setting: &str) -> bool {
     key.contains("warmup") || fixed && !key.ends_with("dropout")
 }
 
-/// The steps that a branch with other settings can begin at, the likeliest first: the newest checkpoint from before what the
+/// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the
 /// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
 /// what a finding calls broken, or asks for from the first step on, begins anew.
 pub fn starts(held: &HeldRun, finding: &Finding) -> Vec<(&'static str, u64)> {

@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Without a word for so long, a machine that answers is told to be silent.
+/// A connected machine that sends nothing is shown as silent after this long.
 const SILENT: Duration = Duration::from_secs(30);
 /// Columns of a host's and of a run's name, at most.
 const HOST: usize = 14;

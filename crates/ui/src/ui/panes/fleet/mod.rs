@@ -26,7 +26,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     make: || Box::new(FleetPane::default()),
 };
 
-/// How soon the time since a machine was heard is told anew.
+/// How often "last seen" is refreshed.
 const TICK: Duration = Duration::from_secs(5);
 
 /// The list and its cursors.

@@ -487,7 +487,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
             c if c < 100.0 => format!("${c:.2}"),
             c => format!("${}", grouped(c.round() as u64)),
         };
-        facts.push(("money", words));
+        facts.push(("cost", words));
     }
     facts.push((
         "disk",
