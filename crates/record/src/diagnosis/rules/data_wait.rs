@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "data_wait",
-        title: "waits for data",
+        title: "data loading",
         summary: "A typical step waits less than 20 % of its time for its batches.",
         source: "rule of thumb",
     },

@@ -13,7 +13,7 @@ use crate::run::state::Evaluation;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "forgetting",
-        title: "other sets",
+        title: "forgetting",
         summary: "No loss of eval.extra rises while the validation loss falls.",
         source: "catastrophic forgetting, McCloskey and Cohen 1989; the margins are rules of thumb",
     },

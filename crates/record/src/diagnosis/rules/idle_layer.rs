@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "idle_layer",
-        title: "idle blocks",
+        title: "frozen blocks",
         summary: "No block's updates and gradient both stay below a fiftieth of the other blocks' median in three probes.",
         source: "a plateau with frozen parameters; the margin is a rule of thumb",
     },

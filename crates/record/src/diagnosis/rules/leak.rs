@@ -10,7 +10,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "leak",
-        title: "leaked targets",
+        title: "target leakage",
         summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V.",
         source: "labels not shifted, or a non-causal mask; the margin is a rule of thumb",
     },

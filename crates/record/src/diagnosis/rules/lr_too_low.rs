@@ -10,8 +10,8 @@ use crate::diagnosis::view::{FREQUENCIES, View};
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_low",
-        title: "small steps",
-        summary: "100 steps after the warm-up, weights that began at random change by 1e-4 and more a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 2e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
+        title: "update ratio",
+        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 2e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
     needs: &[metric::LOSS, metric::UPDATE_RATIO],

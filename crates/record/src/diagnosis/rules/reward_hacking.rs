@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "reward_hacking",
-        title: "real reward",
+        title: "reward hacking",
         summary: "Held-out pass@1 does not fall by 0.1 from its best while the reward rises.",
         source: "Gao et al. 2022, arXiv 2210.10760: proxy and gold reward diverge",
     },

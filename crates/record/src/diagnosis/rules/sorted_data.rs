@@ -11,7 +11,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "sorted_data",
-        title: "order of data",
+        title: "data order",
         summary: "Losses of neighbouring steps scatter independently around their trend (correlation below 0.5), or validation loss stays within 10 % of training loss.",
         source: "data sorted or not reshuffled; the margins are rules of thumb",
     },

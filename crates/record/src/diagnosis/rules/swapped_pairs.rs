@@ -10,7 +10,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "swapped_pairs",
-        title: "sides of pairs",
+        title: "swapped pairs",
         summary: "Accuracy on held-out pairs is at least chance while training pairs are learned.",
         source: "swapped sides or mixed-up splits; the margins are rules of thumb",
     },
