@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which tool wrote it; detected from its keys by default
-    #[arg(long, value_name = "TOOL", value_parser = ["llama-factory", "axolotl", "trl"])]
+    #[arg(long, value_name = "TOOL", value_parser = clap::builder::PossibleValuesParser::new(Dialect::ALL.iter().map(|d| d.id())))]
     pub from: Option<String>,
     /// Which TRL trainer the file is for; detected from its keys, names and data by default
     #[arg(long, value_name = "METHOD", value_parser = clap::builder::PossibleValuesParser::new(import::METHODS))]
@@ -52,7 +52,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let imported = import::import_with(&stem, &text, &known)
         .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
-    if args.method.is_some() && imported.dialect != Dialect::Trl {
+    if args.method.is_some() && !imported.dialect.takes_a_method() {
         let what = format!(
             "{file}: a file of {} already names its method",
             imported.dialect.id()

@@ -53,7 +53,7 @@ impl ConfigFacts {
 
     /// Whether its tool leaves the method to a command line, so that another one can be said.
     pub fn takes_a_method(&self) -> bool {
-        self.tool == Dialect::Trl.id()
+        Dialect::by_id(self.tool).is_some_and(Dialect::takes_a_method)
     }
 
     /// Why there is no plan: its base model is not on this machine, or cannot be trained.

@@ -1,13 +1,103 @@
 //! Keys of Axolotl's flat YAML.
 
+use super::defaults::{CPO, DROPOUT, GRPO, LEN, Silent, says};
 use super::shared::{
     BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
     PACKING, QUANTIZED, SCHEDULES, SHARDS, WINDOWS,
 };
-use super::{Row, Sets, To, plain, row};
+use super::tool::Tool;
+use super::{Known, Reader, Row, Sets, To, plain, row, shared};
 use serde_json::{Map, Value};
 
-pub(super) const MARKS: &[&str] = &[
+pub(super) struct Axolotl;
+pub(super) static TOOL: Axolotl = Axolotl;
+
+impl Tool for Axolotl {
+    fn id(&self) -> &'static str {
+        "axolotl"
+    }
+
+    fn title(&self) -> &'static str {
+        "Axolotl"
+    }
+
+    fn tables(&self) -> &'static [&'static [Row]] {
+        &[ROWS, shared::EVERYWHERE]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn is_of_the_trainer(&self) -> bool {
+        false
+    }
+
+    fn adapts(&self, map: &Map<String, Value>) -> bool {
+        let word = map.get("adapter").filter(|value| !value.is_null());
+        let word = word.map(plain);
+        word.is_some_and(|word| ["lora", "qlora"].contains(&&*word))
+    }
+
+    fn method(
+        &self,
+        reader: &mut Reader,
+        _name: &str,
+        map: &Map<String, Value>,
+        _known: &Known<'_>,
+    ) {
+        if let Some(method) = method(map) {
+            reader.method(method);
+        }
+    }
+
+    /// Settings of TRL's trainers.
+    fn block(&self) -> Option<&'static str> {
+        Some("trl")
+    }
+
+    fn choices(&self) -> [Silent; 2] {
+        [
+            (&["lr_scheduler"], "schedule", "cosine"),
+            (&["optimizer"], "optimizer", "adamw"),
+        ]
+    }
+
+    fn learning_rate(&self, _method: &str) -> Option<&'static str> {
+        None
+    }
+
+    fn length(&self, _on_policy: bool) -> Option<Silent> {
+        Some((&["sequence_len"], LEN, "512"))
+    }
+
+    fn epochs(&self) -> Silent {
+        (&["num_epochs"], "train.epochs", "1")
+    }
+
+    fn silent_batch(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.silent(map, (&["micro_batch_size"], "train.micro_batch_size", "1"));
+        let warms_up = reader.draft.value("schedule") != "none";
+        if warms_up && !says(map, "warmup_steps") && !says(map, "warmup_ratio") {
+            let words = "at most 100 steps there";
+            reader.silent_as("warmup_ratio: 0.03", "train.warmup_ratio", "0.03", words);
+        }
+    }
+
+    fn of_method(&self, method: &str) -> &'static [Silent] {
+        match method {
+            "simpo" => CPO,
+            "grpo" => GRPO,
+            _ => &[],
+        }
+    }
+
+    fn of_adapters(&self) -> &'static [Silent] {
+        &[(&["lora_dropout"], DROPOUT, "0")]
+    }
+}
+
+const MARKS: &[&str] = &[
     "base_model",
     "datasets",
     "sequence_len",
@@ -42,7 +132,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 ];
 
 /// The method where the file names none: supervised fine-tuning, unless all data are plain text.
-pub(super) fn method(map: &Map<String, Value>) -> Option<&'static str> {
+fn method(map: &Map<String, Value>) -> Option<&'static str> {
     let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
     let on = |key: &str| map.get(key).is_some_and(|value| !off(value));
     if on("rl") || on("reward_model") || on("process_reward_model") {
@@ -64,7 +154,7 @@ pub(super) fn method(map: &Map<String, Value>) -> Option<&'static str> {
     })
 }
 
-pub(super) const ROWS: &[Row] = &[
+const ROWS: &[Row] = &[
     row("base_model", To::Near("train.from", BASE)),
     row(
         "model_type",

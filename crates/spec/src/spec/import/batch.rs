@@ -1,6 +1,6 @@
 //! Counts that are other ones here: rows held out, those of a micro-batch of KTO, and what rollouts are counted in.
 
-use super::{Dialect, Fate, Line, Reader};
+use super::{Fate, Line, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::Value;
 
@@ -36,12 +36,12 @@ impl Reader {
         }
     }
 
-    /// LLaMA-Factory's PPO counts rollouts where its other stages count optimizer steps.
+    /// Counts optimizer steps where the tool's method counts rollouts.
     pub(super) fn counted_rollouts(&mut self) {
         let parts = ["rollout.steps", "rollout.epochs"].map(|path| self.whole(path).unwrap_or(1));
         let cycle: u64 = parts.iter().product();
-        let is_ppo = self.draft.value("method") == "ppo";
-        if self.dialect != Dialect::LlamaFactory || !is_ppo || cycle == 1 {
+        let method = plain(&self.draft.value("method"));
+        if !self.dialect.tool().counts_rollouts(&method) || cycle == 1 {
             return;
         }
         let words = format!("a step of the tool is a whole rollout, {cycle} optimizer steps here");

@@ -1,9 +1,7 @@
-//! Axolotl's block `trl`: settings of TRL's trainers, which it hands on to them. Read as the keys of a TRL file are.
+//! A block of settings that a tool hands on to another one (Axolotl's `trl`), read as that tool's own keys are.
 
 use super::{Dialect, Fate, Reader, brief};
 use serde_json::{Map, Value};
-
-const BLOCK: &str = "trl";
 
 /// A file with the keys of the block among its own.
 pub(super) struct Inlined {
@@ -20,10 +18,12 @@ pub(super) fn inlined(dialect: Dialect, mut map: Map<String, Value>) -> Inlined 
         keys: Vec::new(),
         hidden: Vec::new(),
     };
-    let is_map = map.get(BLOCK).is_some_and(Value::is_object);
-    if dialect == Dialect::Axolotl
-        && is_map
-        && let Some(Value::Object(block)) = map.shift_remove(BLOCK)
+    let name = dialect
+        .tool()
+        .block()
+        .filter(|name| map.get(*name).is_some_and(Value::is_object));
+    if let Some(name) = name
+        && let Some(Value::Object(block)) = map.shift_remove(name)
     {
         for (key, value) in block {
             inlined.keys.push(key.clone());
@@ -38,19 +38,19 @@ pub(super) fn inlined(dialect: Dialect, mut map: Map<String, Value>) -> Inlined 
 
 impl Reader {
     pub(super) fn of_block(&mut self, keys: Vec<String>, hidden: Vec<(String, Value)>) {
+        self.block = keys;
         for (key, value) in hidden {
-            let words = format!("{BLOCK}.{key} counts");
+            let words = format!("{} counts", self.shown_key(&key));
             let theirs = format!("{key}: {}", brief(&value));
             self.line(Fate::Needless, theirs, "", words);
         }
-        self.block = keys;
     }
 
     /// A key as the file has it.
     pub(super) fn shown_key(&self, key: &str) -> String {
-        match self.block.iter().any(|inner| inner == key) {
-            true => format!("{BLOCK}.{key}"),
-            false => key.to_string(),
+        match self.dialect.tool().block() {
+            Some(block) if self.block.iter().any(|inner| inner == key) => format!("{block}.{key}"),
+            _ => key.to_string(),
         }
     }
 }

@@ -1,29 +1,21 @@
 //! Which tool a file is of, told by its keys.
 
-use super::{Dialect, shared};
+use super::Dialect;
 use crate::spec::{layer, yaml};
 use serde_json::{Map, Value};
 
 /// Keys of no other tool, or of Hugging Face's trainer: so many name a tool whatever stands beside them.
 const ENOUGH: usize = 3;
 
-impl Dialect {
-    /// Whether a key says that a file is of this tool.
-    fn owns(self, key: &str) -> bool {
-        let of_trainer = || shared::TRAINER.iter().any(|row| row.key == key);
-        self.marks().contains(&key) || (self != Dialect::Axolotl && of_trainer())
-    }
-}
-
 /// The dialect whose unique keys occur; the one with the most if several do. Keys such as `learning_rate` are those of every
 /// tool, and one key that means something here among many that mean nothing is chance.
 pub(super) fn detect(keys: &[&str]) -> Option<Dialect> {
     let score = |d: Dialect| {
-        let marks = keys.iter().filter(|k| d.marks().contains(k)).count();
+        let marks = keys.iter().filter(|k| d.tool().marks().contains(k)).count();
         let known = keys.iter().filter(|k| d.row(k).is_some()).count();
         (marks, known)
     };
-    let best = Dialect::ALL.into_iter().max_by_key(|d| score(*d))?;
+    let best = Dialect::ALL.iter().copied().max_by_key(|d| score(*d))?;
     let own = keys.iter().filter(|key| best.owns(key)).count();
     let (_, known) = score(best);
     (own >= ENOUGH || own > 0 && 2 * known >= keys.len()).then_some(best)
@@ -51,7 +43,8 @@ pub fn tool_of(text: &str) -> Option<Dialect> {
         return None;
     }
     // Some of their keys are ours as well.
-    let is_theirs =
-        |d: &Dialect, key: &&str| d.marks().contains(key) && layer::key_is_known(key).is_err();
+    let is_theirs = |d: &Dialect, key: &&str| {
+        d.tool().marks().contains(key) && layer::key_is_known(key).is_err()
+    };
     detect(&keys).filter(|d| keys.iter().any(|key| is_theirs(d, key)))
 }

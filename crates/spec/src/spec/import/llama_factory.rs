@@ -1,11 +1,101 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
+use super::defaults::{ALPHA, DROPOUT, LEN, ONE_ANSWER, RANK, Silent, TARGETS, says};
 use super::shared::{
     FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS,
 };
-use super::{Row, Sets, To, row};
+use super::tool::Tool;
+use super::{Reader, Row, Sets, To, plain, row, shared};
+use serde_json::{Map, Value};
 
-pub(super) const MARKS: &[&str] = &[
+pub(super) struct LlamaFactory;
+pub(super) static TOOL: LlamaFactory = LlamaFactory;
+
+impl Tool for LlamaFactory {
+    fn id(&self) -> &'static str {
+        "llama-factory"
+    }
+
+    fn title(&self) -> &'static str {
+        "LLaMA-Factory"
+    }
+
+    fn tables(&self) -> &'static [&'static [Row]] {
+        &[ROWS, shared::EVERYWHERE, shared::TRAINER]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn adapts(&self, map: &Map<String, Value>) -> bool {
+        let word = map.get("finetuning_type").filter(|value| !value.is_null());
+        word.map(plain).is_none_or(|word| word == "lora")
+    }
+
+    /// PPO counts rollouts where other stages count optimizer steps.
+    fn counts_rollouts(&self, method: &str) -> bool {
+        method == "ppo"
+    }
+
+    fn silent_choices(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.silent(map, (&["stage"], "method", "sft"));
+        // Without a base model there is nothing to adapt.
+        if self.adapts(map) && says(map, "model_name_or_path") {
+            reader.silent(map, (&["finetuning_type"], "adapter", "lora"));
+        }
+    }
+
+    fn learning_rate(&self, _method: &str) -> Option<&'static str> {
+        Some("5e-5")
+    }
+
+    fn length(&self, _on_policy: bool) -> Option<Silent> {
+        Some((&["cutoff_len"], LEN, "2048"))
+    }
+
+    fn of_method(&self, method: &str) -> &'static [Silent] {
+        match method {
+            "simpo" => &[
+                (&["pref_beta"], "method.simpo.beta", "0.1"),
+                (&["simpo_gamma"], "method.simpo.gamma", "0.5"),
+            ],
+            // `GeneratingArguments`; TRL 0.9's `PPOConfig`, but for what its PPO trainer fills in.
+            "ppo" => &[
+                (&["max_new_tokens"], "rollout.max_new_tokens", "1024"),
+                (&["temperature"], "rollout.temperature", "0.95"),
+                (&["top_p"], "rollout.top_p", "0.7"),
+                (&["top_k"], "rollout.top_k", "50"),
+                (&["ppo_epochs"], "rollout.epochs", "4"),
+                (&["ppo_buffer_size"], "rollout.steps", "1"),
+                (&["ppo_target"], "method.ppo.kl_target", "6"),
+                (&["init_kl_coef"], "method.ppo.beta", "0.2"),
+                ONE_ANSWER,
+                (&["value head"], "method.ppo.critic", "shared"),
+            ],
+            _ => &[],
+        }
+    }
+
+    fn of_adapters(&self) -> &'static [Silent] {
+        &[
+            (&["lora_rank"], RANK, "8"),
+            (&["lora_dropout"], DROPOUT, "0"),
+            (&["lora_target"], TARGETS, "all"),
+        ]
+    }
+
+    /// Twice the rank.
+    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        if !says(map, "lora_alpha") {
+            let rank = reader.draft.value(RANK).as_u64();
+            let alpha = (2 * rank.unwrap_or_default()).to_string();
+            reader.silent_as(&format!("lora_alpha: {alpha}"), ALPHA, &alpha, "");
+        }
+    }
+}
+
+const MARKS: &[&str] = &[
     "stage",
     "finetuning_type",
     "template",
@@ -43,7 +133,7 @@ const FREEZE: &str = "all weights train, or adapters; single blocks cannot be fr
 const OPTIMIZER: &str = "no such optimizer here: adamw8bit and adafactor need little memory too";
 const MIX: &str = "give each source its probability as `weight`: they are shares of the tokens";
 
-pub(super) const ROWS: &[Row] = &[
+const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
     row("finetuning_type", To::Tuning),
     row("lora_rank", To::Key("adapter.lora.rank")),

@@ -20,6 +20,7 @@ mod set;
 mod shared;
 mod table;
 mod targets;
+mod tool;
 mod trainer;
 mod trl;
 mod twice;
@@ -27,6 +28,7 @@ mod wsd;
 
 pub use dataset_info::DatasetInfo;
 pub use detect::tool_of;
+pub use tool::Dialect;
 pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
@@ -43,65 +45,6 @@ use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use table::{Phase, Row, To, row};
-
-/// A supported tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    LlamaFactory,
-    Axolotl,
-    Trl,
-}
-
-impl Dialect {
-    pub const ALL: [Dialect; 3] = [Dialect::LlamaFactory, Dialect::Axolotl, Dialect::Trl];
-
-    /// Its name on the command line.
-    pub fn id(self) -> &'static str {
-        match self {
-            Dialect::LlamaFactory => "llama-factory",
-            Dialect::Axolotl => "axolotl",
-            Dialect::Trl => "trl",
-        }
-    }
-
-    pub fn by_id(id: &str) -> Option<Dialect> {
-        Dialect::ALL.into_iter().find(|d| d.id() == id)
-    }
-
-    fn tables(self) -> &'static [&'static [Row]] {
-        match self {
-            Dialect::LlamaFactory => &[llama_factory::ROWS, shared::EVERYWHERE, shared::TRAINER],
-            Dialect::Axolotl => &[axolotl::ROWS, shared::EVERYWHERE],
-            Dialect::Trl => &[trl::ROWS, shared::EVERYWHERE, shared::TRAINER],
-        }
-    }
-
-    /// Keys unique to this dialect.
-    fn marks(self) -> &'static [&'static str] {
-        match self {
-            Dialect::LlamaFactory => llama_factory::MARKS,
-            Dialect::Axolotl => axolotl::MARKS,
-            Dialect::Trl => trl::MARKS,
-        }
-    }
-
-    /// Whether the tool trains adapters by this file, rather than all weights.
-    fn adapts(self, map: &Map<String, Value>) -> bool {
-        let word = |key: &str| map.get(key).filter(|value| !value.is_null()).map(plain);
-        match self {
-            Dialect::LlamaFactory => word("finetuning_type").is_none_or(|word| word == "lora"),
-            Dialect::Axolotl => {
-                word("adapter").is_some_and(|word| ["lora", "qlora"].contains(&&*word))
-            }
-            Dialect::Trl => word("use_peft").is_some_and(|word| word == "true"),
-        }
-    }
-
-    fn row(self, key: &str) -> Option<&'static Row> {
-        let mut rows = self.tables().iter().copied().flatten();
-        rows.find(|row| row.key == key)
-    }
-}
 
 /// The outcome for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,12 +123,13 @@ pub enum ImportError {
     Yaml(#[from] YamlError),
     #[error("expected a map of keys")]
     NoMap,
-    #[error("no key identifies the tool: add --from llama-factory, axolotl or trl")]
+    #[error("no key identifies the tool: add --from {}", tool::listed(|t| t.id(), "or"))]
     NoDialect,
     #[error(
-        "this is a config of {0}, which is not imported: LLaMA-Factory's, Axolotl's and TRL's are"
+        "this is a config of {tool}, which is not imported: those of {} are",
+        tool::listed(|t| t.title(), "and")
     )]
-    Foreign(&'static str),
+    Foreign { tool: &'static str },
 }
 
 /// Reads another tool's YAML. `name` becomes the run's name if the file has none.
@@ -212,7 +156,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     let dialect = match known.from {
         Some(dialect) => dialect,
         None => match foreign(&map) {
-            Some(tool) => return Err(ImportError::Foreign(tool)),
+            Some(tool) => return Err(ImportError::Foreign { tool }),
             None => detect(&keys).ok_or(ImportError::NoDialect)?,
         },
     };
@@ -221,18 +165,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     let mut reader = Reader::of(dialect, name, &map, known);
     reader.of_block(inlined.keys, inlined.hidden);
     // Choices first: settings below them belong to the selected member.
-    match dialect {
-        Dialect::Trl => {
-            let (method, by) = trainer::trainer(name, &map, known.method, &known.columns);
-            reader.trainer(&method, &by);
-        }
-        Dialect::Axolotl => {
-            if let Some(method) = axolotl::method(&map) {
-                reader.method(method);
-            }
-        }
-        Dialect::LlamaFactory => {}
-    }
+    dialect.tool().method(&mut reader, name, &map, known);
     reader.silent_choices(&map);
     reader.keys(&map, Phase::Method..=Phase::Setting);
     reader.silent_rate(&map);
@@ -309,9 +242,9 @@ impl Reader {
                 .get("max_steps")
                 .and_then(Value::as_u64)
                 .filter(|n| *n > 0),
-            epochs: dialect.epochs_of(map),
+            epochs: defaults::epochs_of(dialect.tool(), map),
             without_steps: cadence::without_steps(map),
-            adapts: dialect.adapts(map),
+            adapts: dialect.tool().adapts(map),
             names_targets: defaults::says(map, "lora_target_modules"),
             says_power: false,
             says_mix: defaults::says(map, "mix_strategy"),
@@ -329,9 +262,9 @@ impl Reader {
     }
 
     fn row(&self, key: &str) -> Option<&'static Row> {
-        match self.block.iter().any(|inner| inner == key) {
-            true => trl::ROWS.iter().find(|row| row.key == key),
-            false => self.dialect.row(key),
+        match self.dialect.tool().block().and_then(Dialect::by_id) {
+            Some(of) if self.block.iter().any(|inner| inner == key) => of.own_row(key),
+            _ => self.dialect.row(key),
         }
     }
 

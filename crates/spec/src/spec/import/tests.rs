@@ -87,6 +87,10 @@ lr_scheduler_type: reduce_lr_on_plateau
 seed: 42
 ";
 
+fn tool(id: &str) -> Dialect {
+    Dialect::by_id(id).unwrap()
+}
+
 fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
     let starts = format!("{key}:");
     let found = imported
@@ -99,7 +103,7 @@ fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
 #[test]
 fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
     let imported = import("lf", LLAMA_FACTORY, None).unwrap();
-    assert_eq!(imported.dialect, Dialect::LlamaFactory);
+    assert_eq!(imported.dialect, tool("llama-factory"));
     let draft = &imported.draft;
     assert_eq!(draft.value("train.max_steps"), 3000);
     assert_eq!(draft.value("train.warmup_ratio"), 0.1);
@@ -223,7 +227,7 @@ fn switches_that_are_off_are_off_here_too() {
 #[test]
 fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named() {
     let imported = import("ax", AXOLOTL, None).unwrap();
-    assert_eq!(imported.dialect, Dialect::Axolotl);
+    assert_eq!(imported.dialect, tool("axolotl"));
     assert_eq!(imported.draft.value("model.seq_len"), 2048);
     assert_eq!(imported.draft.value("optimizer"), "adamw8bit");
     assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
@@ -242,7 +246,7 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert_eq!(fate(&imported, "datasets[0].type").fate, Fate::Mapped);
     assert_eq!(imported.draft.value("data.packing"), "packed");
     let trl = import("trl", TRL, None).unwrap();
-    assert_eq!(trl.dialect, Dialect::Trl);
+    assert_eq!(trl.dialect, tool("trl"));
     assert_eq!(trl.draft.value("train.clip_norm"), 0.5);
     assert!(
         fate(&trl, "lr_scheduler_type")
@@ -438,16 +442,16 @@ fn what_is_no_spec_of_any_tool_is_refused() {
         import("x", "colour: red", None),
         Err(ImportError::NoDialect)
     ));
-    let forced = import("x", "colour: red", Some(Dialect::Trl)).unwrap();
+    let forced = import("x", "colour: red", Some(tool("trl"))).unwrap();
     assert_eq!(fate(&forced, "colour").fate, Fate::Unknown);
 }
 
 #[test]
 fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
     let draft = Draft::blank("x");
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         assert_eq!(Dialect::by_id(dialect.id()), Some(dialect));
-        let rows: Vec<&Row> = dialect.tables().iter().copied().flatten().collect();
+        let rows: Vec<&Row> = dialect.tool().tables().iter().copied().flatten().collect();
         for (i, row) in rows.iter().enumerate() {
             assert!(
                 rows[..i].iter().all(|r| r.key != row.key),
@@ -474,7 +478,7 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
             };
             assert!(known, "{}: no place {path}", row.key);
         }
-        for mark in dialect.marks() {
+        for mark in dialect.tool().marks() {
             assert!(dialect.row(mark).is_some(), "{mark}");
         }
     }

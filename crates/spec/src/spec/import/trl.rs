@@ -1,9 +1,122 @@
 //! Keys of TRL's trainers beyond Hugging Face's.
 
+use super::defaults::{
+    ALPHA, ANSWER, CPO, DROPOUT, GRPO, LEN, ONE_ANSWER, RANK, Silent, TARGETS, says,
+};
 use super::shared::{PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
-use super::{Row, Sets, To, row};
+use super::tool::Tool;
+use super::{Fate, Known, Reader, Row, Sets, To, plain, row, shared, trainer};
+use serde_json::{Map, Value};
 
-pub(super) const MARKS: &[&str] = &[
+pub(super) struct Trl;
+pub(super) static TOOL: Trl = Trl;
+
+impl Tool for Trl {
+    fn id(&self) -> &'static str {
+        "trl"
+    }
+
+    fn title(&self) -> &'static str {
+        "TRL"
+    }
+
+    fn tables(&self) -> &'static [&'static [Row]] {
+        &[ROWS, shared::EVERYWHERE, shared::TRAINER]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn adapts(&self, map: &Map<String, Value>) -> bool {
+        map.get("use_peft")
+            .is_some_and(|word| plain(word) == "true")
+    }
+
+    fn names_its_method(&self) -> bool {
+        false
+    }
+
+    fn method(&self, reader: &mut Reader, name: &str, map: &Map<String, Value>, known: &Known<'_>) {
+        let (method, by) = trainer::trainer(name, map, known.method, &known.columns);
+        reader.trainer(&method, &by);
+    }
+
+    fn learning_rate(&self, method: &str) -> Option<&'static str> {
+        Some(match method {
+            "sft" => "2e-5",
+            "reward" => "1e-4",
+            "ppo" => "3e-6",
+            _ => "1e-6",
+        })
+    }
+
+    /// Prompts and answers have limits of their own.
+    fn length(&self, on_policy: bool) -> Option<Silent> {
+        (!on_policy).then_some((&["max_length", "max_seq_length"], LEN, "1024"))
+    }
+
+    fn of_method(&self, method: &str) -> &'static [Silent] {
+        match method {
+            "simpo" => CPO,
+            "grpo" => GRPO,
+            "rloo" => &[
+                (&["num_generations", "rloo_k"], "rollout.group_size", "2"),
+                ANSWER,
+            ],
+            "ppo" => &[
+                ONE_ANSWER,
+                (&["critic learning rate"], "method.ppo.critic_lr_scale", "1"),
+                (&["num_ppo_epochs"], "rollout.epochs", "4"),
+                (&["response_length"], "rollout.max_new_tokens", "53"),
+                (&["temperature"], "rollout.temperature", "0.7"),
+            ],
+            _ => &[],
+        }
+    }
+
+    fn silent_settings(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        if reader.draft.value("method") == "sft" {
+            mask(reader, map);
+        }
+        if reader.writes_answers() {
+            room(reader, map);
+        }
+    }
+
+    fn of_adapters(&self) -> &'static [Silent] {
+        &[
+            (&["lora_r"], RANK, "16"),
+            (&["lora_alpha"], ALPHA, "32"),
+            (&["lora_dropout"], DROPOUT, "0.05"),
+            // PEFT's choice for llama, mistral, qwen and gemma.
+            (&["lora_target_modules"], TARGETS, "minimal"),
+        ]
+    }
+}
+
+/// Which tokens it learns where the file does not say.
+fn mask(reader: &mut Reader, map: &Map<String, Value>) {
+    let keys = ["assistant_only_loss", "completion_only_loss"];
+    if !keys.iter().any(|key| says(map, key)) {
+        let theirs = "(assistant_only_loss: false)".into();
+        reader.line(Fate::Default, theirs, "data.train_on: auto", WHOLE_TURNS);
+    }
+}
+
+/// TRL limits prompts and answers apart, and newer ones prompts not at all; here a row has room for both.
+fn room(reader: &mut Reader, map: &Map<String, Value>) {
+    const PROMPT: u64 = 512;
+    let said = map.get("max_prompt_length").and_then(Value::as_u64);
+    let answer = reader.draft.value("rollout.max_new_tokens").as_u64();
+    let (prompt, answer) = (said.unwrap_or(PROMPT), answer.unwrap_or_default());
+    let theirs = format!("a prompt of {prompt} tokens and an answer of {answer}");
+    let words = "data.too_long handles longer prompts; a larger model.seq_len has room for them";
+    let tokens = (prompt + answer).to_string();
+    reader.silent_as(&theirs, "model.seq_len", &tokens, words);
+}
+
+const MARKS: &[&str] = &[
     "dataset_name",
     "datasets",
     "dataset_mixer",
@@ -29,7 +142,7 @@ pub(super) const MARKS: &[&str] = &[
 
 const NO_SERVER: &str = "answers are written by the weights that train";
 
-pub(super) const ROWS: &[Row] = &[
+const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
     row("datasets", To::Data(Sets::Maps)),
     row("dataset_mixer", To::Mixer),

@@ -91,7 +91,7 @@ fn trls_mixtures_are_several_sources() {
     let (all, imported) = sources(
         "model_name_or_path: m\ndatasets:\n  - path: org/a\n    name: en\n    split: train\n    columns: [prompt]\n  - path: org/b\n",
     );
-    assert_eq!(imported.dialect, Dialect::Trl);
+    assert_eq!(imported.dialect, tool("trl"));
     assert_eq!(
         all,
         json!([{"name": "org/a", "subset": "en", "split": "train"}, "org/b"])
@@ -106,7 +106,7 @@ fn the_handbooks_mixers_are_sources_with_fractions() {
         dataset_splits: [train_sft, test_sft]\ndataset_configs: [null, en]\npreprocessing_num_workers: 12\n\
         num_train_epochs: 1\nlearning_rate: 2.0e-05\nchat_template: \"{% for m in messages %}{% endfor %}\"\n";
     let (all, imported) = sources(text);
-    assert_eq!(imported.dialect, Dialect::Trl);
+    assert_eq!(imported.dialect, tool("trl"));
     let expected = json!([
         {"name": "org/a", "split": "train_sft"},
         {"name": "org/b", "subset": "en", "split": "train_sft", "fraction": 0.25},

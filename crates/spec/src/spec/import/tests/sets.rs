@@ -104,7 +104,7 @@ fn modules_are_added_to_all_linear_layers_in_either_order() {
 /// What a spec refuses was dropped, and the setting that needs it was told as taken.
 #[test]
 fn a_refused_choice_is_told_instead_of_the_setting_that_needs_it() {
-    let mut reader = Reader::of(Dialect::Axolotl, "x", &Map::new(), &Known::default());
+    let mut reader = Reader::of(tool("axolotl"), "x", &Map::new(), &Known::default());
     let before = reader.set_before("theirs: 1".into(), "adapter.lora.targets", "nothing");
     assert_eq!(before, None);
     let line = reader.lines.last().unwrap();

@@ -29,8 +29,8 @@ fn configs_of_other_tools_are_refused() {
     }
     // A dump of Hugging Face's arguments is one of its trainers, and what people say counts.
     let hf = "model_name_or_path: m\nper_device_train_batch_size: 2\nnum_train_epochs: 1\nfoo: 1\nbar: 2\nbaz: 3\nqux: 4\n";
-    assert_eq!(import("x", hf, None).unwrap().dialect, Dialect::Trl);
-    assert!(import("x", torchtune, Some(Dialect::Axolotl)).is_ok());
+    assert_eq!(import("x", hf, None).unwrap().dialect, tool("trl"));
+    assert!(import("x", torchtune, Some(tool("axolotl"))).is_ok());
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn axolotls_block_of_trl_is_read_as_trls_keys() {
     let block = "trl:\n  beta: 0.02\n  max_completion_length: 77\n  num_generations: 4\n  temperature: 0.7\n  epsilon: 0.1\n  \
         use_vllm: true\n  vllm_server_host: 0.0.0.0\n  scale_rewards: false\n  reward_funcs: [r.f]\n  what: 1\n  top_p: null\n";
     let imported = import("x", &format!("{GRPO}{block}"), None).unwrap();
-    assert_eq!(imported.dialect, Dialect::Axolotl);
+    assert_eq!(imported.dialect, tool("axolotl"));
     for (path, wanted) in [
         ("method.grpo.beta", serde_json::json!(0.02)),
         ("rollout.max_new_tokens", serde_json::json!(77)),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 fn read(name: &str, text: &str, method: Option<&str>, columns: &[&str]) -> Imported {
     let known = Known {
-        from: Some(Dialect::Trl),
+        from: Some(tool("trl")),
         method,
         columns: columns.iter().map(|c| (*c).to_string()).collect(),
         ..Known::default()
