@@ -16,7 +16,7 @@ pub struct Text {
     pub bytes: Vec<u8>,
 }
 
-/// What was found of one text.
+/// The result for one text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Known {
     /// Mean log-likelihood of its tokens, nats; the first is not predicted.

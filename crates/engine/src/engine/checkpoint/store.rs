@@ -27,7 +27,7 @@ pub struct Part<'a> {
     pub frozen: bool,
 }
 
-/// A checkpoint that stands on the disk.
+/// A checkpoint on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub step: u64,
@@ -75,7 +75,7 @@ fn clear(entry: &std::fs::DirEntry) -> io::Result<()> {
 }
 
 impl Store {
-    /// Opens the folder (created when absent) and clears away what a killed save or deletion left behind.
+    /// Opens the folder (created when absent) and removes leftovers of killed saves and deletions.
     pub fn open(folder: &Path, disk: Box<dyn Disk>) -> io::Result<Store> {
         if !folder.is_dir() {
             std::fs::create_dir(folder)?;

@@ -18,7 +18,7 @@ pub enum Extent {
     Whole,
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
     /// The method's loss, a mean over what its normalizer counts.
