@@ -1,4 +1,4 @@
-//! Human-readable numbers, in few columns and fixed shapes.
+//! Human-readable numbers, in few columns and fixed formats.
 
 use std::time::Duration;
 

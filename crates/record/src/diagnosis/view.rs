@@ -1,5 +1,5 @@
-//! What rules read of a run: its loss at the start, at its best and now, with the noise of a step beside them, and the newest
-//! readings of other metrics. Losses are nats per token.
+//! The data that rules read: the run's loss at the start, at its best and now, with the noise of a step, and the newest
+//! readings of other metrics. Losses are in nats per token.
 
 use super::metric;
 use crate::base::human;

@@ -1,5 +1,5 @@
-//! Runs beside each other: their curves on one axis (steps, tokens or time), the settings in which they differ, their
-//! figures. Reads folds alone, so runs of other programs compare like ours. No screens here.
+//! Runs side by side: their curves on one axis (steps, tokens or time), the settings in which they differ, their figures.
+//! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
 use super::rewound::Rewound;

@@ -1,4 +1,4 @@
-//! Which log a path means: the file itself, or the newest log in a folder. The search is bounded and follows no links.
+//! Finds the log for a path: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
 use super::checkpoints::{TOGETHER, checkpoint, furthest};
 use super::formats::{FORMATS, PRINTED, may_be_printed};

@@ -1,5 +1,5 @@
-//! What others call a metric, and what it is called here: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. A name that
-//! is unknown keeps its own.
+//! Translates metric names of other programs into ours: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. An
+//! unknown name is kept.
 
 use crate::base::text::one_line;
 use crate::metrics;

@@ -1,5 +1,5 @@
-//! A file that another program writes: what was added since the last look, in bounded pieces. A file that was replaced or cut is
-//! told apart from one that grew.
+//! Follows a file that another program writes: what was appended since the last read, in bounded pieces. A replaced or
+//! truncated file is distinguished from one that grew.
 
 use crate::base::clock::UnixMillis;
 use crate::base::files::{Identity, open_plain};

@@ -1,5 +1,5 @@
-//! From what a log says to events of the wire: names become ours, metrics are declared before their first value, steps that go back
-//! are a resume, and a log that stays silent is a run that ended.
+//! From a log's records to events of the wire: names become ours, metrics are declared before their first value, steps that
+//! go back are a resume, and a log that stays silent is a run that ended.
 
 use super::names::{self, Mapping, Role};
 use super::passes::Passes;

@@ -1,4 +1,4 @@
-//! The state of a fleet: a fold over what its machines say. Time comes from outside.
+//! The state of a fleet: a fold over the messages of its machines. Time is passed in.
 
 use super::hosts::Host;
 use super::news::{Machine, News, Run};

@@ -1,4 +1,4 @@
-//! The model that a question speaks of, by name or by size: what it needs beside what is there, so that `can I train a 7B model`
+//! The model in a question, by name or by size: its requirements next to what is available, so that `can I train a 7B model`
 //! is answered with numbers of a 7B model.
 
 use crate::base::human;

@@ -1,4 +1,4 @@
-//! What evaluations of a run measure, as far as its method and settings tell: readings of which more, or less, is better.
+//! The readings that evaluations of a run have, as far as its method and settings determine them, with their direction.
 
 use super::MethodConfig;
 use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};

@@ -1,4 +1,4 @@
-//! A Hugging Face folder as a source of a model, and what can be said of one that this build cannot run.
+//! A Hugging Face folder as a model source, and the facts about one that this build cannot run.
 
 use super::{ModelSource, SourceError};
 use crate::base::files::read_plain;

@@ -1,5 +1,5 @@
 //! Calibration from earlier runs on this machine: measured over planned memory, and speed. Kept in the user's state
-//! directory, one line per run; always shown beside the plan's own number.
+//! directory, one line per run; always shown next to the plan's own number.
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};

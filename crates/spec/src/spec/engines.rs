@@ -1,4 +1,4 @@
-//! What the engines say of a spec that names another one.
+//! Compatibility of a spec with the engine that it names.
 
 use super::RunSpec;
 use crate::base::paths::Env;

@@ -1,5 +1,4 @@
-//! A run's own `spec.yaml`: written whole, so that a setting which is missing was lost or deleted, and no default may take its
-//! place.
+//! A run's own `spec.yaml`: written completely, so a missing setting was lost or deleted, and no default may replace it.
 
 use super::issue::SpecErrors;
 use super::{RunSpec, load};

@@ -1,4 +1,4 @@
-//! The model that is asked, from files or while it trains; and the fingerprint of its files.
+//! The evaluated model, from files or during training; and the fingerprint of its files.
 
 use super::error::TaskError;
 use super::model::AskedModel;

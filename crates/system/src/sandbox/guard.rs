@@ -1,6 +1,6 @@
-//! Around the program: this process starts the guard, reads what the program writes and waits. The guard, which has one thread
-//! (the kernel lets no other leave its namespaces), builds the walls, starts the program and kills it at its deadline, or when
-//! nobody waits any more: then its input ends.
+//! The processes around the program: this process starts the guard, reads the program's output and waits. The guard, which
+//! has one thread (the kernel lets no other leave its namespaces), sets up isolation, starts the program and kills it at its
+//! deadline, or when this process is gone: then its input ends.
 
 use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, find, walls};
 use crate::base::clock::{Clock, SystemClock};

@@ -1,4 +1,4 @@
-//! Python that a model wrote, on its way into a sandbox.
+//! Model-generated Python, prepared for a sandbox.
 
 use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The worker's Python package, which is part of this program: written where Python finds it.
+//! The worker's Python package, which is embedded in this program: written to where Python finds it.
 
 use crate::base::digest::hex;
 use crate::base::files::{read_plain, write_atomic};

@@ -1,5 +1,5 @@
-//! What a log says that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may stand
-//! anywhere in it. Of a long log what was found is kept beside it, and only what was appended since is read the next time.
+//! The facts of a log that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may be
+//! anywhere in it. For a long log the result is stored beside it, and only what was appended since is read the next time.
 
 use super::{RunStatus, VERDICT, kind_of};
 use crate::base::clock::UnixMillis;

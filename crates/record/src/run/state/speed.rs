@@ -1,6 +1,6 @@
-//! How fast a run trains: one speed for the header, for the titles of charts and for the lines of `train`, so that tokens per
-//! second times the time of a step are the tokens of a step. Evaluations, samples and checkpoints are no part of it; the time
-//! that is left counts them (`pace`).
+//! The current speed of a run: one value for the header, for the titles of charts and for the lines of `train`, so that
+//! tokens per second times the step time are the tokens of a step. Evaluations, samples and checkpoints are excluded; the
+//! remaining time includes them (`pace`).
 
 use super::RunState;
 use crate::run::series::Point;

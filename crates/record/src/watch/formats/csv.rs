@@ -1,5 +1,5 @@
-//! A table of numbers whose first line names the columns: Lightning's `metrics.csv`, a spreadsheet, a log of one's own. Empty
-//! cells say nothing. Without a column for the step, rows count.
+//! A table of numbers whose first line names the columns: Lightning's `metrics.csv`, a spreadsheet, a custom log. Empty cells
+//! are skipped. Without a step column, rows are counted.
 
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;

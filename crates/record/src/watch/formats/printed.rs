@@ -1,6 +1,6 @@
-//! What transformers' Trainer, TRL and those built on them print: one Python dictionary for each record, its numbers in quotes since
-//! transformers 5, and a progress bar in between. Records name no step: the bar that is drawn again behind each one does. Where
-//! the bar is not in the same log, or went there at other times, records count.
+//! The output of transformers' Trainer, TRL and programs built on them: one Python dictionary per record, its numbers in
+//! quotes since transformers 5, and a progress bar in between. Records have no step: it is taken from the bar that is redrawn
+//! after each one. If the bar is not in the same log, or was written at other times, records are counted.
 
 use crate::watch::names::{self, Mapping, Role};
 use crate::watch::{Facts, Item, json};

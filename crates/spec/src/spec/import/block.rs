@@ -1,4 +1,4 @@
-//! Axolotl's block `trl`: settings of TRL's trainers, which it hands on to them. Read as the keys of a TRL file are.
+//! Axolotl's block `trl`: settings that it passes to TRL's trainers. Read like the keys of a TRL file.
 
 use super::{Dialect, Fate, Reader, brief};
 use serde_json::{Map, Value};

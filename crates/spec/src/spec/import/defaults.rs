@@ -1,4 +1,4 @@
-//! What a tool does where its file is silent, written into the spec: this program's own defaults would train another run.
+//! A tool's defaults for missing keys, written into the spec: this program's own defaults would train differently.
 //!
 //! Sources: transformers 4.57 `TrainingArguments`; TRL 1.16 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
 //! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.

@@ -1,5 +1,5 @@
-//! Which of TRL's trainers a file is for. Its script is named on a command line, and the file itself rarely says: its keys,
-//! names of people's own and the columns of the data are looked at in turn, and a guess is called one.
+//! Which of TRL's trainers a file is for. The script is given on a command line, and the file itself rarely names it: its
+//! keys, custom names and the columns of the data are examined in turn, and a guess is reported as one.
 
 use super::{Fate, Reader, plain};
 use crate::data::source::{ReadContext, SourceConfig, rows};

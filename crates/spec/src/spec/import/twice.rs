@@ -1,4 +1,4 @@
-//! Keys that mean one setting, and keys that say nothing: which of several counts, and one line for many that are off.
+//! Several keys for one setting, and keys without effect: which of several counts, and one line for many that are off.
 
 use super::{Fate, Line, Reader};
 

@@ -1,5 +1,5 @@
-//! Settings that are legal and probably not meant: looked at before the start, alone and against the sizes of model and data.
-//! One file a subject and one word in the list below; each finding names a change (`-s key=value`) and its source. Plans,
+//! Valid settings that are probably mistakes: checked before the start, alone and against the sizes of model and data. One
+//! file per subject and one word in the list below; each finding names a change (`-s key=value`) and its source. Plans,
 //! preflight, the wizard and `llmtui train` show them.
 
 use super::RunSpec;

@@ -1,4 +1,4 @@
-//! Passes over the data.
+//! The number of epochs.
 
 use super::{Subject, learns_preferences, poor};
 use crate::base::finding::Finding;

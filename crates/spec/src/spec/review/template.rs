@@ -1,5 +1,4 @@
-//! Prompts that a chat model would answer as turns, given to it as texts to continue; and turns in the marks of another
-//! model's template.
+//! Prompts given to a chat model as plain texts instead of turns; and turns with the markers of another model's template.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

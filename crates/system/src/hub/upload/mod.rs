@@ -1,5 +1,5 @@
-//! Uploading a folder as one commit: large files by git LFS, where what is there already is not sent again, so an upload that
-//! broke off goes on with the next file; small ones inside the commit itself.
+//! Uploads a folder as one commit: large files by git LFS, skipping those that the hub already has, so that an interrupted
+//! upload continues with the next file; small ones inside the commit itself.
 
 mod base64;
 mod lfs;

@@ -1,5 +1,5 @@
-//! One generation of ranks, of this machine or of several: started together, asked together, ended together. A rank that dies, hangs
-//! or complains ends the generation; who runs it decides about the next.
+//! One generation of ranks, on this machine or several: started, addressed and ended together. A rank that dies, hangs or
+//! reports an error ends the generation; its owner decides about the next.
 
 mod admit;
 pub(super) mod words;

@@ -1,4 +1,4 @@
-//! What is left of a rank that ended: its last words.
+//! What remains of a rank that ended: the tail of its stderr.
 
 use super::super::frame::Frame;
 use super::super::lost::{Lost, LostKind};
