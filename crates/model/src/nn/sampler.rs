@@ -3,9 +3,9 @@
 //! 1. repetition penalty over the whole text, prompt included;
 //! 2. temperature; 0 ends here with the most likely token;
 //! 3. top-k, ties with the k-th stay;
-//! 4. top-p over what is left;
-//! 5. min-p over what is left;
-//! 6. a draw from the softmax of what is left.
+//! 4. top-p over the remaining candidates;
+//! 5. min-p over the remaining candidates;
+//! 6. a draw from the softmax of the remaining candidates.
 //!
 //! The most likely token survives every cut. The reported log-probability of a token and the entropy at its position
 //! are those of the model's own distribution, before all of this. Stop strings are about text and handled elsewhere.

@@ -1,11 +1,11 @@
-//! The cache of tokenized sources: a folder for each key, and a key for everything that the tokens depend on. Shards are
-//! written under other names and renamed, so a killed process leaves whole shards to go on from; the manifest comes last
-//! and makes an entry whole. Shards are held against their checksums when they are first opened and whenever their size
-//! or time of change is another one; a damaged entry is rebuilt.
+//! The cache of tokenized sources: a folder for each key, which covers everything that the tokens depend on. Shards are
+//! written under temporary names and renamed, so a killed process leaves complete shards to continue from; the manifest comes
+//! last and completes an entry. Shards are checked against their checksums when they are first opened and whenever their size
+//! or modification time changes; a damaged entry is rebuilt.
 //!
 //! ```text
 //! tokens/3f9c….lock
-//! tokens/3f9c….part/shard-00000 …        being made
+//! tokens/3f9c….part/shard-00000 …        incomplete
 //! tokens/3f9c…/shard-00000 … manifest.json verified.json
 //! ```
 

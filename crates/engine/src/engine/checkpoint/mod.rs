@@ -1,13 +1,13 @@
-//! Checkpoints: a Hugging Face model folder that is a point to resume from as well. Never a pickle.
+//! Checkpoints: a Hugging Face model folder that is also a resume point. Never a pickle.
 //!
 //! | file | what |
 //! |---|---|
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
-//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, in two files that all checkpoints of a run share by hard links, and not there where the base is a quantized file, which the config names |
+//! | adapter_config.json, adapter_model.safetensors | its adapters, if it has any, in PEFT's format; model.safetensors then has the base's weights, in two copies that all checkpoints of a run share by hard links, and is absent if the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
-//! | critic.safetensors | weights and moments of the critic, of methods that have one |
-//! | reference.safetensors | the reference model, where it is the policy as a cold start left it |
-//! | rollout.json.zst | answers that steps to come still learn from, between the steps of a rollout |
+//! | critic.safetensors | weights and moments of the critic, for methods that have one |
+//! | reference.safetensors | the reference model, if it is the policy after a cold start |
+//! | rollout.json.zst | completions that later steps still train on, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
 
