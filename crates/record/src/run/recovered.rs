@@ -40,7 +40,7 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     header.name = name.unwrap_or_else(|| named_by(&header.id));
     header.parent = parent(root);
     if alive {
-        // Who is told to stop this process must not hit another one.
+        // A stop of this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
             if let Event::Hello { pid, .. } = event {
                 header.pid = pid;

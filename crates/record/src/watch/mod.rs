@@ -85,7 +85,7 @@ pub struct Watched {
     source: Box<dyn Source>,
     translator: Translator,
     mapping: Mapping,
-    /// Mapped names that are not there were told.
+    /// Missing mapped names were reported.
     told: bool,
     clock: Box<dyn Clock>,
 }

@@ -162,7 +162,7 @@ mod tests {
         tail.read().unwrap();
         assert_eq!(tail.lines(), ["two"]);
         assert_eq!(tail.read().unwrap(), (Change::None, false));
-        // Longer than before, in the same file: only its beginning tells.
+        // Longer than before, in the same file: only its beginning decides.
         std::fs::write(&path, "three\nfour\nfive\n").unwrap();
         assert_eq!(tail.read().unwrap().0, Change::Replaced);
         assert_eq!(tail.lines(), ["three", "four", "five"]);

@@ -4,7 +4,7 @@ use super::MethodConfig;
 use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
 use crate::metrics::{Direction, id, validation_id};
 
-/// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured, none where no
+/// Ids of the readings by which a method's evaluations can be ranked. `ks`: of which pass@k is measured, none where no
 /// reward is a verifier; `extra`: names of further validation sets.
 pub fn evaluated<'a>(
     method: &MethodConfig,

@@ -74,7 +74,7 @@ pub enum Normalizer {
     Tokens,
     /// Pairs.
     Pairs,
-    /// Sequences that the batch tells apart.
+    /// Sequences that the batch distinguishes.
     Sequences,
     /// Micro-batches: each divides by its own tokens, a part by those of its micro-batch.
     Batches,

@@ -51,7 +51,7 @@ impl Train {
             .spec
             .as_str()
             .or_else(|| self.spec.get("extends")?.as_str());
-        // What is wrong with it is told when it is loaded.
+        // What is wrong with it is reported when it is loaded.
         let Some(draft) = file.and_then(|word| Draft::open(word, sources).ok()) else {
             return train;
         };

@@ -38,7 +38,7 @@ fn mark(id: &str) -> String {
 /// Whether a file that begins so is a report of this run or pipeline.
 pub fn is_report_of(id: &str, head: &[u8]) -> bool {
     let mark = mark(id);
-    // One that has said nothing has no id yet: its reports are told from no other's.
+    // One that has said nothing has no id yet: its reports have no name of their own.
     !id.is_empty() && head.windows(mark.len()).any(|part| part == mark.as_bytes())
 }
 

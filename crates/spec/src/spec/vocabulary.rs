@@ -78,7 +78,7 @@ pub(super) fn grow(
     if merged.value.pointer("/train/resize_vocab") != Some(&Value::Bool(true)) {
         return;
     }
-    // A tokenizer that cannot be read is told of as the data are.
+    // A tokenizer that cannot be read is reported like the data.
     let loaded = place.map(|place| tokenizer::load(place, &Child::of_this_program()));
     let (Some(rows), Some(Ok(tokenizer))) = (config.vocab_size, loaded) else {
         return;

@@ -4,7 +4,7 @@ use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is told of a program that failed: the end of what it wrote.
+/// What is reported of a program that failed: the end of what it wrote.
 const TOLD: usize = 200;
 
 /// The interpreter, and what a program may use of the machine.

@@ -164,7 +164,7 @@ const SUMMARY_KINDS: &[&str] = &[
 ];
 
 impl Scan {
-    /// Reads the lines that begin in `begin..end`; tells where the next one begins.
+    /// Reads the lines that begin in `begin..end`; returns where the next one begins.
     fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<u64> {
         let mut tail = Tail::open_at(path, begin)?;
         let mut lines = String::new();

@@ -67,7 +67,7 @@ impl RunState {
             let steps: f64 = timed.iter().map(|t| t.steps).sum();
             let seconds: f64 = timed.iter().map(|t| t.steps * t.seconds).sum();
             let logged = (!timed.is_empty()).then(|| 1e3 * seconds / steps);
-            // A log that tells neither has the times of its lines.
+            // A log with neither has the times of its lines.
             let step_ms = logged.or_else(|| self.pace.step_ms());
             let rate = step_ms.filter(|_| tokens > 0.0);
             (rate.map(|ms| 1e3 * tokens / ms), step_ms)

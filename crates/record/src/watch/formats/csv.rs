@@ -82,7 +82,7 @@ fn cells(line: &str, separator: u8) -> Vec<String> {
         .collect()
 }
 
-/// The curve in a table that TensorBoard's page saves: only the file's name tells it (`run-train-tag-loss.csv`).
+/// The curve in a table that TensorBoard's page saves: only the file's name identifies it (`run-train-tag-loss.csv`).
 fn exported(path: &Path, columns: &[String]) -> Option<String> {
     let name = path.file_stem()?.to_str()?;
     let (_, tag) = name.split_once("tag-")?;

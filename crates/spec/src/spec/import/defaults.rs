@@ -265,7 +265,7 @@ impl Reader {
         if self.dialect == Dialect::Trl && self.writes_answers() {
             self.silent_room(map);
         }
-        // Both sides of TRL's clipping, unless it is told apart.
+        // Both sides of TRL's clipping, unless it is set separately.
         if let Some(epsilon) = map.get("epsilon").filter(|_| says(map, "epsilon")) {
             let epsilon = plain(epsilon);
             let theirs = format!("epsilon_high: {epsilon}");
@@ -302,7 +302,7 @@ impl Reader {
         }
     }
 
-    /// Their schedules end at 0 unless told otherwise; a polynomial is a straight line.
+    /// Their schedules end at 0 by default; a polynomial is a straight line.
     fn silent_schedule(&mut self) {
         let floor = self.draft.settle("schedule.*.min_lr");
         if floor.is_some_and(|path| self.draft.value(&path).is_null()) {

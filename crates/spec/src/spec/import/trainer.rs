@@ -82,7 +82,7 @@ const WORDS: &[(&str, &str)] = &[
 /// Keys with names that people choose.
 const NAMES: &[&str] = &["output_dir", "run_name", "hub_model_id", "dataset_name"];
 
-/// What tells the trainer.
+/// What identifies the trainer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum By {
     /// The command line.
@@ -215,7 +215,7 @@ impl Reader {
             ),
         };
         self.set(theirs, "method", method, &words);
-        // What the schema lacks is told as that alone.
+        // What the schema lacks is reported as that alone.
         let taken = self
             .lines
             .last()

@@ -94,7 +94,7 @@ macro_rules! subjects {
     ($($subject:ident)+) => {
         $(mod $subject;)+
 
-        /// Every subject, in the order in which they are told.
+        /// Every subject, in the order in which they are reported.
         const SUBJECTS: &[fn(&Subject<'_>) -> Vec<Finding>] = &[$($subject::review),+];
     };
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 /// Files of one request; the hub takes 256.
 const BATCH: usize = 100;
-/// Bytes from a file's beginning by which the hub tells text from anything else.
+/// Bytes from a file's beginning by which the hub distinguishes text.
 const SAMPLE: u64 = 512;
 /// Above this many bytes the hub keeps a file in LFS whatever it holds.
 pub const LARGE: u64 = 10 << 20;

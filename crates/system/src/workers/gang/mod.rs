@@ -239,7 +239,7 @@ impl Gang {
         frame.write(&mut end.stream).map_err(|_| self.why(rank))
     }
 
-    /// Waits for the answer of every rank to what was told, in their order; `pieces` takes those that rank 0 sends before it.
+    /// Waits for the answer of every rank to the request, in their order; `pieces` takes those that rank 0 sends before it.
     ///
     /// # Errors
     /// A rank dies, complains, hangs, or takes longer than `limit`.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a log that are looked at.
 const TAIL: u64 = 4_096;
-/// Characters of it that are told.
+/// Characters of it that are reported.
 const TOLD: usize = 300;
 
 /// What a worker complains of.
