@@ -16,7 +16,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A connection to the engine of a live run, and the run as its log tells it.
+/// A connection to the engine of a live run, and the run as recorded in its log.
 pub struct Controlled {
     pub run: RunDir,
     pub state: RunState,

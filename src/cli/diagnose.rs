@@ -96,7 +96,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// The tests of causes, told one by one on standard error.
+/// The tests of causes, reported one by one on standard error.
 fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>> {
     let spec = run_ref::spec_of(run)?;
     super::memory::check(&spec, &cx.env)?;

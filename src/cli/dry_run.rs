@@ -137,7 +137,7 @@ fn outline(
         Target::Resumed(..) => None,
     };
     let changes = loaded.iter().flat_map(|loaded| loaded.notes());
-    // A size that the spec names itself is no change that it was told of.
+    // A size that the spec names itself is no change that is reported.
     let is_told = loaded
         .is_some_and(|loaded| matches!(loaded.origins.get("model.vocab_size"), Origin::Implied(_)));
     let growth = vocabulary_growth(&spec, &data.tokenizer).filter(|_| !is_told);

@@ -76,7 +76,7 @@ pub struct StateArgs {
     run: String,
 }
 
-/// A time limit in one of SLURM's forms, which are many: whoever writes another is told them all.
+/// A time limit in one of SLURM's forms, which are many: an error lists them all.
 fn time(text: &str) -> Result<String, Failure> {
     match slurm_seconds(text) {
         Some(_) => Ok(text.into()),

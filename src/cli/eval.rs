@@ -98,7 +98,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             false => show::list(&listed),
         });
     }
-    // Names first, rows last: a word that names nothing is told before any row is downloaded.
+    // Names first, rows last: a word that names nothing is reported before any row is downloaded.
     let tasks = named(args, cx)?;
     let found = args.models.iter().map(|word| find(word, cx));
     let mut models = found.collect::<anyhow::Result<Vec<Asked>>>()?;

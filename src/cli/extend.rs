@@ -159,7 +159,7 @@ impl Extension {
         &self.loaded.spec
     }
 
-    /// What is told before it starts.
+    /// What is reported before it starts.
     pub fn lines(&self, run: &RunDir) -> Vec<String> {
         let (spec, was) = (&self.loaded.spec, &self.was);
         let (now, before) = (Length::of(spec), was.train.max_steps);

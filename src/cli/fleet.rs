@@ -101,7 +101,7 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
         .map_err(|e| Failure::yours(e.to_string(), "llmtui fleet --help shows an example").into())
 }
 
-/// What there is now: each machine until it has told all its runs or cannot be asked.
+/// What there is now: each machine until it has listed all its runs or cannot be asked.
 fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     let own = std::env::current_exe()?;
     let (sender, heard) = mpsc::channel();

@@ -95,7 +95,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What was found, told as it is found: where deleting fails, what went before is known.
+/// What was found, reported as it is found: where deleting fails, what went before is known.
 struct Ledger<'a> {
     args: &'a Args,
     runs_dir: &'a Path,

@@ -253,7 +253,7 @@ fn table(one: &Inspected, other: Option<&Inspected>, changes: Option<&[f64]>) ->
         ("spectral norm", |m| m.spectrum.map(|s| s.spectral_norm)),
         ("std", |m| Some(m.std)),
     ];
-    // Beside another model: what tells two apart.
+    // Beside another model: what distinguishes the two.
     let shown: Vec<&Column> = match other {
         None => columns.iter().collect(),
         Some(_) => [0, 2, 5].iter().map(|i| &columns[*i]).collect(),

@@ -45,7 +45,7 @@ pub fn arm(trains: bool) {
     }));
 }
 
-/// An error that memory was refused for, whatever verb and library it came through, is told as the end by an allocation is, and
+/// An error that memory was refused for, whatever verb and library it came through, is reported as the end by an allocation is, and
 /// has its class.
 pub fn named(error: anyhow::Error) -> anyhow::Error {
     let told: Vec<String> = error.chain().map(ToString::to_string).collect();

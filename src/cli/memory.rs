@@ -29,7 +29,7 @@ pub fn torch(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
         .map_err(|(what, hint)| Failure::machine(what, hint))
 }
 
-/// The spec with an engine for `engine: auto`, which is told.
+/// The spec with an engine for `engine: auto`, which is reported.
 pub fn decided(mut loaded: Loaded, cx: &Context) -> Loaded {
     if let Some(why) = start::decide_here(&mut loaded, &cx.env) {
         tell!("note: {why}");

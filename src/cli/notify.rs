@@ -32,10 +32,10 @@ pub struct Notifier {
     /// The run's id.
     run: String,
     name: String,
-    /// The last verdict that was told: a verdict is told once until another one comes.
+    /// The last verdict that was reported: a verdict is reported once until another one comes.
     verdict: String,
     running: Vec<Child>,
-    /// Where a command that failed is told.
+    /// Where a command that failed is reported.
     complain: fn(&str),
 }
 

@@ -30,7 +30,7 @@ pub struct Progress {
     last_line: UnixMillis,
     /// The step of the last step line.
     last_step: u64,
-    /// Notes that have been told: a resume reads the data again, and notes the same of them.
+    /// Notes that have been reported: a resume reads the data again, and notes the same of them.
     noted: HashSet<String>,
 }
 

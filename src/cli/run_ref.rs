@@ -252,7 +252,7 @@ fn fails_again(run: &RunDir) -> bool {
 /// How the newest engine process of a run ended.
 pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
     let mut last = None;
-    // A log that cannot be read tells of no end.
+    // An unreadable log has no end.
     let _ = index::scan_events(&run.events_path(), &["Finished"], |event| {
         if let Event::Finished { outcome, .. } = event {
             last = Some(outcome);
@@ -264,7 +264,7 @@ pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
 /// A run without a checkpoint: none was saved yet, or they are gone.
 pub fn no_checkpoint(run: &RunDir) -> Failure {
     let mut last = None;
-    // A log that cannot be read tells of none.
+    // An unreadable log has none.
     let _ = index::scan_events(&run.events_path(), &["Checkpointed"], |event| {
         if let Event::Checkpointed { step, .. } = event {
             last = Some(step);

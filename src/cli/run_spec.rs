@@ -64,10 +64,10 @@ fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failur
     Failure::yours(what, hint)
 }
 
-/// The spec that the newest engine of a run began with, as its log tells it.
+/// The spec that the newest engine of a run began with, as recorded in its log.
 fn logged_spec(run: &RunDir) -> Option<serde_json::Value> {
     let mut last = None;
-    // A log that cannot be read tells of none.
+    // An unreadable log has none.
     let _ = index::scan_events(&run.events_path(), &["Started"], |event| {
         if let Event::Started { spec, .. } = event {
             last = Some(spec);

@@ -155,7 +155,7 @@ fn summary(state: &RunState, found: &Found) -> String {
     let of = of.map_or(String::new(), |head| {
         format!(" of {}", human::grouped(head.max_steps))
     });
-    // A tracker's own name of the run tells more than its folder.
+    // A tracker's own run name is more informative than its folder.
     let name = state.head.as_ref().map_or(&found.name, |head| &head.name);
     let mut text = format!(
         "{} ({}): {} at step {}{of}\n{}\n",

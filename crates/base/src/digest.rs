@@ -1,4 +1,4 @@
-//! Digests in the words of files and logs. Which algorithm made one is its owner's matter.
+//! Digests as written in files and logs. Which algorithm made one is up to its owner.
 
 /// Lower-case hexadecimal digits, two a byte.
 pub fn hex(bytes: &[u8]) -> String {

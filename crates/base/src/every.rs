@@ -1,5 +1,5 @@
-//! How often something happens during a run: every so many steps, or at a share of the run, as `eval_steps` of transformers has it.
-//! What is due at a step is the engine's matter.
+//! How often something happens during a run: every so many steps, or at a fraction of the run, like `eval_steps` in
+//! transformers. What is due at a step is decided by the engine.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -235,7 +235,7 @@ fn of_the_disk(place: &Path, error: &io::Error) -> (String, String) {
     (cause.into(), format!("{fix} {place}"))
 }
 
-/// Opening a pipe waits for its other end, unless told not to.
+/// Opening a pipe waits for its other end, unless it is non-blocking.
 fn no_wait() -> i32 {
     rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
 }

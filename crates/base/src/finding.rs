@@ -1,6 +1,5 @@
-//! What a check says, one type for all of them: the doctor, preflight, data, tokenizers, plans and the verdicts on a
-//! training. A finding names what was measured, why it is so and what to do. How it is printed or drawn lives in `cli` and
-//! `ui`.
+//! The result of a check, one type for all of them: the doctor, preflight, data, tokenizers, plans and the verdicts on a
+//! training. A finding has evidence, cause and fix. Printing and drawing are in `cli` and `ui`.
 
 use super::num::Num;
 use super::text::{one_line, sanitize};

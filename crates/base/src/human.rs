@@ -1,4 +1,4 @@
-//! Human-readable numbers, in few columns and fixed shapes.
+//! Human-readable numbers, in few columns and fixed formats.
 
 use std::time::Duration;
 
@@ -184,10 +184,10 @@ pub fn reading(x: f64, unit: &str) -> String {
     }
 }
 
-/// From here on a number is told by its first digits.
+/// From here on only the first digits are shown.
 const MANY: f64 = 1e6;
 
-/// `42 %`, `0.8 %`: a small share has a digit more, so that it is not told as none.
+/// `42 %`, `0.8 %`: a small share has a digit more, so that it is not shown as 0.
 fn percent(x: f64) -> String {
     match x.abs() {
         a if a >= MANY => format!("{} %", short(x)),

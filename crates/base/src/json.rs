@@ -1,5 +1,5 @@
-//! How a JSON value becomes a typed one in every room: by reference, with the path of what does not fit. One way for all is one
-//! reader per type in the binary, and readers are a large part of what a build compiles.
+//! Deserializes a JSON value into a typed one, for every room: by reference, with the path of the faulty part. Sharing one
+//! way means one deserializer per type in the binary, and these are a large part of the build time.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The ground floor: shared by every room, depending on none. Nothing here is about runs, models or UI.
+//! The lowest layer: shared by every room, depending on none. Nothing here is about runs, models or UI.
 
 pub mod child;
 pub mod clock;

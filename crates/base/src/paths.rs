@@ -32,7 +32,7 @@ pub struct Env {
     pub cuda_device_order: Option<String>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
-    /// `LLMTUI_NOTIFY`: a shell command that tells a person of a run's end.
+    /// `LLMTUI_NOTIFY`: a shell command that notifies a person of a run's end.
     pub notify: Option<String>,
     /// The Hugging Face hub's variables.
     pub hub: HubEnv,

@@ -1,4 +1,4 @@
-//! Whether something can be written at a place: tried before work that takes long. Writing itself is the matter of [`super::files`].
+//! Whether a path is writable: tested before long work. Writing itself is in [`super::files`].
 
 use super::files::temporary_beside;
 use std::fs::{self, File};

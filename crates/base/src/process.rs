@@ -1,4 +1,4 @@
-//! What `/proc` says of another process. Who may be told to do what to it is not decided here.
+//! Another process according to `/proc`. Who may signal it is not decided here.
 
 use crate::files::read_plain_text;
 

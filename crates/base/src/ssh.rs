@@ -1,4 +1,4 @@
-//! Command lines of the system's own `ssh`: its agent, its keys and its configuration count.
+//! Command lines of the system's own `ssh`, with its agent, keys and configuration.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! The question in a prompt that a chat template rendered. Templates begin all prompts alike, so that the first lines say
-//! nothing of what was asked.
+//! The question in a prompt that a chat template rendered. Prompts of one template begin alike, so the first lines do not
+//! identify the question.
 
 /// Names of roles as templates write them, below or behind a mark.
 const ROLES: &[&str] = &[

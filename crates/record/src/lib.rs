@@ -1,5 +1,5 @@
-//! A run as its log tells it: what is said over the [`wire`], the [`run`] folder and its fold, what [`metrics`] mean, the [`diagnosis`],
-//! and runs that other programs log ([`watch`]). No tensors, no models: a viewer needs this and nothing that trains.
+//! A run as recorded in its log: the [`wire`], the [`run`] folder and its fold, the [`metrics`], the [`diagnosis`], and logs
+//! of other programs ([`watch`]). No tensors, no models: a viewer needs this and nothing that trains.
 
 pub use llmtui_base as base;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a run shall do, said and judged before it starts: the [`spec`], where models come from ([`models`]), losses ([`methods`]) and
-//! [`rewards`], [`tasks`], the [`plan`], the [`advisor`], [`pipeline`]s, the [`guide`], and a run written down ([`report`]). Nothing here trains.
+//! A run before it starts: the [`spec`], model sources ([`models`]), losses ([`methods`]) and [`rewards`], [`tasks`], the
+//! [`plan`], the [`advisor`], [`pipeline`]s, the [`guide`], and reports of runs ([`report`]). Nothing here trains.
 
 pub use llmtui_base as base;
 pub use llmtui_data::data;

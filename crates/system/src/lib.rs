@@ -1,5 +1,5 @@
-//! What lies around a run: the machine ([`hardware`]), the Hugging Face [`hub`], programs that nobody has read ([`sandbox`]), ranks of
-//! PyTorch ([`workers`]), the [`gguf`] container, files within the binary ([`embed`]). No tensors, no models.
+//! The surroundings of a run: the machine ([`hardware`]), the Hugging Face [`hub`], untrusted programs ([`sandbox`]), PyTorch
+//! ranks ([`workers`]), the [`gguf`] container, embedded files ([`embed`]). No tensors, no models.
 
 pub use llmtui_base as base;
 pub use llmtui_record::wire;

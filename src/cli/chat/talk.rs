@@ -314,7 +314,7 @@ impl<'a, W: Write> Talk<'a, W> {
         }
     }
 
-    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept. A turn that the model rejects is told of and taken
+    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept. A turn that the model rejects is reported and taken
     /// back: who types can say something else.
     ///
     /// # Errors

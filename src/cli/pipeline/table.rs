@@ -307,7 +307,7 @@ mod tests {
         planned(&pipeline.unwrap(), stages)
     }
 
-    /// A stage on its own answers was told to take 4 times what it took: how soon they end is not known.
+    /// The plan of an RL stage was 4 times its time: how soon they end is not known.
     #[test]
     fn the_time_of_answers_is_told_as_what_it_is_at_most() {
         let text = told(&[stage("base", false, None), stage("rl", true, None)]);

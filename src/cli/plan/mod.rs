@@ -294,7 +294,7 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
 }
 
 /// A run by the spec that it was created with, in the precision that it trains in; the plan is for this machine unless another is
-/// named, which is told.
+/// named, which is reported.
 fn of_run(
     args: &Args,
     set: &[String],

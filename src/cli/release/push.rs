@@ -103,7 +103,7 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether there is a token to send it with: told before anything is said to be sent.
+/// Whether there is a token to send it with: reported before anything is said to be sent.
 ///
 /// # Errors
 /// There is none.

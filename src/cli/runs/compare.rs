@@ -108,7 +108,7 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     let cells: String = cells
         .map(|cell| format!("  {:>RUN$}", short(&cell)))
         .collect();
-    // Its end tells it from others: the step of a row, the last word of a path.
+    // Its end distinguishes it from others: the step of a row, the last word of a path.
     let name = cut_middle(name, NAME, "..");
     out.push_str(format!("{name:<NAME$}{cells}").trim_end());
     out.push('\n');
@@ -159,7 +159,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
 }
 
 /// The newest readings, each with its step where the runs' are not of the same one, and those at the last step that all had
-/// reached: only there a best one is told.
+/// reached: only there a best one is reported.
 fn readings(out: &mut String, tracks: &[Track]) {
     let figures = figures(tracks);
     let steps: Vec<_> = figures.iter().map(|f| ends(tracks, &f.id)).collect();
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(winner(&alike), json!(1));
     }
 
-    /// The step is all that tells such a row from the one above it.
+    /// Only the step distinguishes such a row from the one above it.
     #[test]
     fn the_end_of_a_long_name_is_kept() {
         let mut out = String::new();

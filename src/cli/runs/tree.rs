@@ -82,7 +82,7 @@ fn lies_in(value: Option<&Value>, folder: &Path) -> bool {
 }
 
 /// Where another method, optimizer or adapter was chosen, that comes first; the settings that went with the parent's are not
-/// told one by one, nor those of its own that are as they always are, nor what follows from others.
+/// reported one by one, nor those of its own that are as they always are, nor what follows from others.
 fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
     let specs = [was, is];
     let pair = |values: Vec<Option<Value>>| <[Option<Value>; 2]>::try_from(values).ok();

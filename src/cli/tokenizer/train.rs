@@ -216,7 +216,7 @@ impl Planned {
             let failure = Failure::yours("it names none", "files: [corpus.txt]");
             return Err(("files", failure));
         }
-        // What a folder holds besides is told when the stage begins.
+        // What a folder holds besides is reported when the stage begins.
         let files = texts::listed(&args.files, &|_| {}).map_err(|failure| ("files", failure))?;
         text_bytes(&files).map_err(|failure| ("files", failure))?;
         Ok(Planned { config, files })

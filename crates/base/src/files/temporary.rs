@@ -1,4 +1,4 @@
-//! Names of what is not whole yet (`.tmp-…`) or no more (`.del-…`), and whose of them are left over.
+//! Names of files that are not complete yet (`.tmp-…`) or being deleted (`.del-…`), and which of them are leftovers.
 
 use super::folder_of;
 use std::fs;

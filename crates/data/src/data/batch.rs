@@ -21,7 +21,7 @@ pub const LABEL: &str = "label";
 /// The column of margins of ranked pairs, the same for both sides: by how much the chosen score is to exceed the other.
 pub const MARGIN: &str = "margin";
 
-/// Where a sequence stands in its data: the same one has the same origin in every epoch.
+/// The position of a sequence in its data: the same one has the same origin in every epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub held_out: bool,
@@ -39,7 +39,7 @@ pub struct Batch {
     /// Rows.
     pub batch_size: usize,
     pub seq_len: usize,
-    /// What an example of these rows is.
+    /// The unit of these rows.
     pub unit: Unit,
     /// Where each window starts in its split; empty where rows are made of documents.
     pub starts: Vec<usize>,
@@ -51,10 +51,10 @@ pub struct Batch {
     /// Same shape: the sequence of each token, an index into `origins`; padding counts to the last of its row. Empty where
     /// an example is one text.
     pub sequence: Vec<u32>,
-    /// The sequences; those of an example stand next to each other.
+    /// The sequences; those of an example are adjacent.
     pub origins: Vec<Origin>,
     pub columns: Vec<Column>,
-    /// What rewards compare the answers with, a JSON object for each sequence; empty where examples are no prompts.
+    /// The references for rewards, a JSON object for each sequence; empty if examples are not prompts.
     pub references: Vec<String>,
     /// Tokens that are not padding; of each source in turn where there are several.
     pub tokens: Vec<u64>,

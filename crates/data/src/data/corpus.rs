@@ -18,9 +18,9 @@ pub(super) struct Corpus {
     pub val: Vec<u32>,
     /// SHA-256 of the text, in hex.
     pub fingerprint: String,
-    /// Where the text came from, for people.
+    /// Where the text came from, for display.
     pub place: String,
-    /// What was noticed on the way: dropped marks, line ends.
+    /// Notices: dropped marks, line ends.
     pub notes: Vec<String>,
     /// Bytes of UTF-8 in the validation split: bits per byte = loss / ln 2 × tokens / bytes.
     pub val_bytes: u64,

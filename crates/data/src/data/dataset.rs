@@ -17,17 +17,17 @@ pub struct Dataset {
     pub tokenizer: Tokenizer,
     /// SHA-256 in hex of everything that decides on the tokens of the batches: text, template, packing, shares.
     pub fingerprint: String,
-    /// SHA-256 of the tokenizer.json and of what stands beside it, in hex.
+    /// SHA-256 of the tokenizer.json and of its metadata files, in hex.
     pub tokenizer_fingerprint: String,
-    /// Where the text came from, for people.
+    /// Where the text came from, for display.
     pub place: String,
-    /// What was noticed on the way: dropped marks, line ends, documents that were cut or left out.
+    /// Notices: dropped marks, line ends, documents that were cut or left out.
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
     /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
-    /// There is a chat template, and it writes none of the training rows: they are texts.
+    /// There is a chat template, but no training row uses it: they are texts.
     pub unused_template: bool,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
     pub cut_marks: Vec<CutMark>,

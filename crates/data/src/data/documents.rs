@@ -105,7 +105,7 @@ impl Portion {
         Portion { templated, ..self }
     }
 
-    /// What is drawn at once, in an epoch: rows, or batches of rows of like length.
+    /// The unit of shuffling in an epoch: rows, or batches of rows of similar length.
     fn draws(&self, batch_size: usize) -> u64 {
         match &self.layout {
             Layout::Stream(stream) => stream.windows(),
@@ -576,7 +576,7 @@ impl Documents {
         self.train.iter().chain(&self.val).any(|p| p.store.masked())
     }
 
-    /// How many pieces of the validation split stand in the training split word for word, and how many there are; `None`
+    /// How many pieces of the validation split occur verbatim in the training split, and how many there are; `None`
     /// where documents run together.
     pub fn repeated(&self) -> Option<(u64, u64)> {
         let hashes = |portions: &[Portion]| {
@@ -618,7 +618,7 @@ fn row_of(split: &[Portion], mut row: u64) -> Option<(usize, u64)> {
     None
 }
 
-/// Pieces side by side as one row of `width` places; what is left is padding that is neither supervised nor attended to.
+/// Pieces side by side as one row of `width` places; the rest is padding that is neither supervised nor attended to.
 /// `held_out` says which split they are of.
 fn lay(
     batch: &mut Batch,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[error("{place}: {what}")]
 pub struct RowFault {
     pub place: Place,
-    /// What was found, safe to show.
+    /// The value found, safe to show.
     pub what: String,
     /// What to do about it; may be empty.
     pub fix: String,
@@ -70,7 +70,7 @@ pub enum DataError {
     #[error("the built-in corpus `{corpus}` is plain text, but the method trains on rows: {needs}")]
     NoRows {
         corpus: String,
-        /// What a row must hold.
+        /// What a row must contain.
         needs: &'static str,
     },
     #[error("the {split} split has {tokens} tokens; one window takes {window} (seq_len + 1)")]
@@ -111,7 +111,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// A source that cannot be used: what it is, what is wrong with it (a predicate), what to do.
+    /// A source that cannot be used: its name, the fault (a predicate), the fix.
     pub fn source(
         place: impl Display,
         what: impl Into<String>,

@@ -38,7 +38,7 @@ pub enum Turns {
     Messages(Vec<Message>),
 }
 
-/// What a row holds. Methods differ in the kinds that they can learn from.
+/// The content of a row. Methods differ in the kinds that they can train on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     /// Text to continue: pretraining.
@@ -59,7 +59,7 @@ pub enum Content {
         completion: Turns,
         desirable: bool,
     },
-    /// A prompt whose answer is made in training: PPO, GRPO, RLOO. `answer` is what a verifiable reward compares with.
+    /// A prompt whose completion is generated in training: PPO, GRPO, RLOO. `answer` is the reference for verifiable rewards.
     Prompt {
         prompt: Turns,
         answer: Option<String>,
@@ -67,7 +67,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// What it is, in words, and the methods that learn from it.
+    /// Its kind, in words, and the methods that train on it.
     fn kind(&self) -> (&'static str, &'static [&'static str]) {
         match self {
             Content::Text(_) => ("a text", &["pretrain"]),
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// The fault of a row that a method cannot learn from: what it is, what the method needs, which ones learn from it.
+    /// The fault of a row that a method cannot use: its kind, what the method needs, which methods can use it.
     pub fn unfit(&self, wanted: Unit, place: &Place) -> RowFault {
         let (what, methods) = self.kind();
         let readers = match methods {
@@ -123,7 +123,7 @@ impl Example {
     }
 }
 
-/// Where a row stands, for people: the file and the line (text formats) or the row (tables), from 1.
+/// The location of a row, for display: the file and the line (text formats) or the row (tables), from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub file: Arc<str>,

@@ -14,7 +14,7 @@ const SAMPLE_FAULTS: usize = 1000;
 /// Skipped rows that are listed one by one.
 const LISTED: usize = 100;
 
-/// What a row that cannot be used does.
+/// The handling of unusable rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadRow {
@@ -46,7 +46,7 @@ pub struct Examples {
     ended: bool,
 }
 
-/// Kinds of files whose rows stand under names of columns.
+/// Kinds of files whose rows have named columns.
 const TABLES: [&str; 3] = ["csv", "tsv", "parquet"];
 
 /// Opens a source and finds out how its rows are to be read. `format` holds for a source that does not say its own.
@@ -125,7 +125,7 @@ fn sample(
 }
 
 impl Examples {
-    /// The format and what it was detected by.
+    /// The format and the grounds for it.
     pub fn detection(&self) -> &Detection {
         &self.detection
     }

@@ -17,7 +17,7 @@ pub struct StepBatches {
 }
 
 impl StepBatches {
-    /// Tokens of each source that are no padding; empty where there is one text.
+    /// Tokens of each source that are not padding; empty where there is one text.
     pub fn by_source(&self) -> Vec<u64> {
         let mut sums = Vec::new();
         for batch in &self.batches {
@@ -29,7 +29,7 @@ impl StepBatches {
         sums
     }
 
-    /// Tokens that are no padding.
+    /// Tokens that are not padding.
     pub fn n_tokens(&self) -> u64 {
         self.batches.iter().map(Batch::n_tokens).sum()
     }

@@ -8,7 +8,7 @@ const ONE: u128 = 1 << 32;
 /// 2³² / φ, odd: every part is met once in 2³² rows.
 const STRIDE: u128 = 0x9E37_79B9;
 
-/// A stretch of the run with shares of its own.
+/// A part of the run with its own shares.
 #[derive(Debug, Clone, PartialEq)]
 struct Stage {
     /// Its first row; the next stage's is its end.

@@ -1,7 +1,7 @@
 //! The unit of training: one example of a data set. The store keeps examples, the hold-out draws them, packing places them;
 //! none of them splits one.
 
-/// What an example consists of.
+/// The kinds of examples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unit {
     /// One text, conversation or completion: one sequence.
@@ -18,7 +18,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What a row must hold, in words.
+    /// What a row must contain, in words.
     pub fn needs(self) -> &'static str {
         match self {
             Unit::Text => "a text, a completion or a conversation",
@@ -28,7 +28,7 @@ impl Unit {
         }
     }
 
-    /// The methods that learn from it, by their words in a spec.
+    /// The methods that train on it, by their names in a spec.
     pub fn methods(self) -> &'static [&'static str] {
         match self {
             Unit::Text => &["pretrain", "sft"],
@@ -38,7 +38,7 @@ impl Unit {
         }
     }
 
-    /// Sequences of an example in a batch; they stand next to each other.
+    /// Sequences of an example in a batch; they are adjacent.
     pub fn sequences(self) -> usize {
         match self {
             Unit::Text | Unit::Judged | Unit::Prompt => 1,
@@ -46,9 +46,9 @@ impl Unit {
         }
     }
 
-    /// Documents of an example in the store; they stand next to each other. Behind a judged answer stands its label, one id:
-    /// 1 is desirable. Behind a prompt stands its reference: the bytes of a JSON object, one for each id. Behind a ranked pair
-    /// stands its margin: the bits of an f32 in two ids.
+    /// Documents of an example in the store; they are adjacent. A judged answer is followed by its label, one id:
+    /// 1 is desirable. A prompt is followed by its reference: the bytes of a JSON object, one for each id. A ranked pair is
+    /// followed by its margin: the bits of an f32 in two ids.
     pub fn documents(self) -> usize {
         match self {
             Unit::Text => 1,

@@ -12,9 +12,9 @@ use crate::base::child::Child;
 use crate::base::files::{read_plain_text, write_atomic};
 use std::path::Path;
 
-/// A subword tokenizer learns from this much text: beyond, its pieces hardly change.
+/// A subword tokenizer is trained on this much text: with more, its tokens hardly change.
 const SAMPLE: usize = 128 << 20;
-/// A character vocabulary needs all of the text; more than this of it is no case for one.
+/// A character vocabulary needs all of the text; texts larger than this should not use one.
 const ALL: usize = 1 << 30;
 
 /// The template of tokenizers that are made here.
@@ -32,7 +32,7 @@ pub(super) fn tokenizer(
         let template = template(config, &tokenizer)?;
         return Ok((tokenizer, template));
     }
-    // A template of a file asks the tokenizer for its marks, and one that is made here has none.
+    // A template from a file takes its markers from the tokenizer, and one that is trained here has none.
     let bare = TokenizerConfig::Char(Default::default()).build("-", "-")?;
     let template = template(config, &bare)?;
     let tokenizer = made(config, sources, template.as_ref(), read, cache)?;
@@ -103,7 +103,7 @@ fn name(
             "template",
             template.map(Template::fingerprint).unwrap_or_default(),
         );
-    // What is read of a row depends on these, too.
+    // The text of a row depends on these, too.
     key = key
         .with("format", format!("{:?}", config.format))
         .with("unit", format!("{:?}", read.unit))
@@ -121,7 +121,7 @@ fn name(
     Ok(format!("tokenizer-{}.json", key.hash()))
 }
 
-/// What a tokenizer learns from.
+/// The training text of a tokenizer.
 #[derive(Default)]
 struct Gathered {
     text: String,

@@ -14,7 +14,7 @@ pub(super) struct NonFinite {
     pub lr: f64,
 }
 
-/// What the user reads when the loss or a gradient is not finite, and what to do about it.
+/// The message for a non-finite loss or gradient, with what to try.
 pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
     let NonFinite {
         what,
@@ -76,7 +76,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without a message".into())
 }
 
-/// Writes what is known of a panic into the run's directory and says where.
+/// Writes the details of a panic into the run's directory and returns the path.
 pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
     let what = words(panic);
     let path = job.run_dir.path().join("crash.txt");

@@ -51,7 +51,7 @@ impl RunContext<'_, '_> {
         train.grad_accum_steps * rows * self.spec.model.seq_len
     }
 
-    /// Reports each setting that is not what it was `before`, as after a load; whether there is any.
+    /// Reports each setting that differs from `before`, as after a load; returns whether there is any.
     pub fn emit_adjusted(&mut self, step: u64, before: Settings) -> bool {
         let now = self.state.settings(self.spec);
         let changed = before.into_iter().zip(now).filter(|(old, new)| old != new);
@@ -76,7 +76,7 @@ impl RunContext<'_, '_> {
         }
     }
 
-    /// What is wrong with the weights.
+    /// The fault of the weights.
     pub fn broken_weights(&mut self) -> Result<Option<NonFinite>, EngineError> {
         self.state.take_from_ranks()?;
         let broken = || NonFinite {

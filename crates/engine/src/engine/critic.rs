@@ -87,7 +87,7 @@ impl Critic {
         Ok(())
     }
 
-    /// Writes what it says of every token beside answers.
+    /// Writes its value for every token into the rollout.
     ///
     /// # Errors
     /// A batch that it refuses.
@@ -126,7 +126,7 @@ impl Critic {
         Ok(())
     }
 
-    /// Brings averaged weights into the model, where the optimizer keeps any, or back what it trains.
+    /// Switches the model to averaged weights, if the optimizer keeps any, or back to the trained ones.
     ///
     /// # Errors
     /// Those of the optimizer.
@@ -176,13 +176,13 @@ impl Critic {
         if !self.begun {
             return Ok(());
         }
-        // What the checkpoint's weights are.
+        // Which weights the checkpoint contains.
         self.show_average(true)?;
         flat::read(path, &mut self.model, Some(&mut *self.optimizer))
     }
 }
 
-/// Writes advantages and returns of tokens beside answers that have values, and says what the rollout teaches.
+/// Writes advantages and returns into a rollout that has values, and returns its readings.
 pub fn judge(
     method: &ppo::Config,
     beta: f64,
@@ -222,7 +222,7 @@ pub fn judge(
     judged
 }
 
-/// Where the tokens of a row's answer stand.
+/// The positions of a completion's tokens in its row.
 fn places(batch: &Batch, row: usize) -> impl Iterator<Item = usize> {
     let all = row * batch.seq_len..(row + 1) * batch.seq_len;
     all.filter(|at| batch.mask[*at])

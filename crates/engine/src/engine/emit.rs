@@ -39,7 +39,7 @@ pub(super) struct Port<'a> {
     telemetry: Telemetry,
     pub clock: Arc<dyn Clock>,
     phase: Phase,
-    /// The rules beside the run: what they find is said at each evaluation and at the end.
+    /// The rules beside the run: their findings are logged at each evaluation and at the end.
     rules: Rules,
     /// From this step on the verdict is asked for again; evaluations ask anyway.
     next_verdict: u64,
@@ -94,14 +94,14 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Takes in what a run has logged before, on the side: a resumed one is judged by its whole history.
+    /// Reads the earlier log of a resumed run in the background: it is judged by its whole history.
     pub fn recall(&mut self, log: &Path) {
         if let Ok(log_so_far) = std::fs::metadata(log) {
             self.rules = Rules::of_log(log.into(), log_so_far.len());
         }
     }
 
-    /// Emits what the rules find otherwise than before.
+    /// Emits changed findings of the rules.
     fn diagnose(&mut self, last: bool) {
         for event in self.rules.news(last) {
             self.emit.emit(event);

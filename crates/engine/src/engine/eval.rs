@@ -16,7 +16,7 @@ use measure::{Evaluation, Extent, evaluate};
 use std::time::Duration;
 
 impl RunContext<'_, '_> {
-    /// What an evaluation now reads: the whole split after the last step, else as any other.
+    /// How much the next evaluation reads: the whole split after the last step, else the usual amount.
     fn extent(&self) -> Extent {
         let last = self.step() >= self.spec.train.max_steps;
         match (self.spec.eval.rows, last) {
@@ -180,7 +180,7 @@ impl RunContext<'_, '_> {
     /// Says once that an evaluation lacks the reading that decides: no checkpoint will be the best one, and patience never ends.
     fn miss_best(&mut self, values: &Values) {
         let metric = &self.best_by.metric;
-        // Tasks are evaluated at a time of their own.
+        // Tasks are evaluated at their own interval.
         let mut tasks = self.spec.eval.tasks.iter();
         let of_task = metric.strip_prefix("eval/").is_some() && tasks.next().is_some();
         if of_task || self.lacks_best || values.contains_key(metric) {
@@ -217,10 +217,10 @@ impl RunContext<'_, '_> {
             value: *value,
             direction: self.best_by.direction,
         };
-        // The same step once more is no further evaluation.
+        // The same step again is not another evaluation.
         let again = progress.measured.as_ref().is_some_and(|m| m.step == step);
         progress.stale += u64::from(!again);
-        // Of equal ones the later is the best, which is no gain to be patient for.
+        // In a tie the later one is the best, but patience does not count it as a gain.
         if found.improves_on(progress.best.as_ref()) {
             progress.stale = 0;
         }

@@ -89,7 +89,7 @@ fn pieces(answer: &[u32], logps: &[f32], tokenizer: &Tokenizer) -> Vec<(String, 
     pieces
 }
 
-/// Both sides of ranked pairs with their scores: what they begin with alike is the prompt.
+/// Both sides of ranked pairs with their scores: their common prefix is the prompt.
 fn ranked(batch: &Batch, scores: &[f32], tokenizer: &Tokenizer) -> Vec<ExaminedSequence> {
     let filled = |row: usize| {
         let places = row * batch.seq_len..(row + 1) * batch.seq_len;

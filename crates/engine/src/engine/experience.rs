@@ -19,7 +19,7 @@ pub trait Experience {
     /// Takes a step back whose memory may be used again.
     fn recycle(&mut self, step: StepBatches);
 
-    /// The model's own answers, where those are what is learned from.
+    /// The model's own completions, for RL methods.
     fn rollouts(&mut self) -> Option<&mut Rollouts> {
         None
     }

@@ -27,7 +27,7 @@ pub struct Guard {
     standing_high: u64,
 }
 
-/// What the guard makes of a step.
+/// The guard's verdict on a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Seen {
     Healthy,
@@ -42,12 +42,12 @@ impl Guard {
         *self == Guard::default()
     }
 
-    /// Step and micro-step of the first of the outliers that the run stands in.
+    /// Step and micro-step of the first of the current outliers.
     pub(super) fn since(&self) -> Option<(u64, u64)> {
         self.since
     }
 
-    /// What is usual is measured afresh.
+    /// Resets the baseline.
     pub(super) fn forget(&mut self) {
         *self = Guard::default();
     }
@@ -96,7 +96,7 @@ impl Guard {
         };
         self.since.get_or_insert(at);
         self.odd += 1;
-        // Said once: where that rescue is undone too, what is seen becomes usual.
+        // Reported once: if that rescue is undone too, the baseline is reset.
         if lasting {
             (self.standing, self.standing_high) = (0, 0);
             return Seen::Lasting(found);
@@ -122,7 +122,7 @@ impl Guard {
             return false;
         }
         let most = 2 * self.standing_high > self.standing;
-        // This step decides only where it is high itself; a spike that has passed is no more.
+        // This step decides only if it is high itself; a spike that has passed is over.
         if !most {
             self.calm_down();
         }

@@ -18,7 +18,7 @@ pub struct Text {
     pub separator: Option<u32>,
 }
 
-/// What was found of one text.
+/// The result for one text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Known {
     /// Mean log-likelihood of its tokens, nats; the first is not predicted.

@@ -16,27 +16,27 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What a merged folder says of how it was made.
+/// The record of a merge in its folder.
 pub const RECORD: &str = "merge.json";
 const MAX_RECORD: u64 = 1 << 20;
 /// Tokens of a prompt that are asked about.
 const MAX_TOKENS: usize = 256;
 /// The largest difference of logits, as a share of the largest logit, that f32 explains.
 const TOLERANCE: f32 = 1e-3;
-/// Adapters that may stand on each other.
+/// The longest chain of adapters.
 const MAX_STAGES: usize = 8;
-/// What a model is asked where the user says nothing.
+/// The default prompts of the comparison.
 pub const PROMPTS: [&str; 3] = [
     "The capital of France is",
     "Explain in one sentence why the sky is blue.",
     "def add(a, b):\n    return",
 ];
 
-/// What is merged into what.
+/// A merge: adapters and base.
 #[derive(Debug)]
 pub struct Order {
     pub base: PathBuf,
-    /// Each with what it counts. The base's own adapter, and those under it, come first in any case.
+    /// Each with its weight. The base's own adapter, and those below it, always come first.
     pub adapters: Vec<(PathBuf, f64)>,
     pub to: PathBuf,
     /// f32, f16 or bf16.
@@ -48,17 +48,17 @@ pub struct Order {
     pub prompts: Vec<String>,
 }
 
-/// What came of it.
+/// The result of a merge.
 #[derive(Debug)]
 pub struct Merged {
     pub written: Vec<Written>,
-    /// What the lowest adapter stands on, and the folders of the adapters in the order of their merge.
+    /// The base of the lowest adapter, and the folders of the adapters in merge order.
     pub base: PathBuf,
     pub adapters: Vec<PathBuf>,
     pub check: Result<Compared, String>,
     /// The model gives one score in place of logits over a vocabulary.
     pub scores: bool,
-    /// What the rounding to a type of 16 bits changes: logits of the merged weights in f32, against those of what was written.
+    /// The effect of rounding to a 16-bit dtype: logits of the merged f32 weights against those of the written ones.
     pub rounded: Option<Compared>,
 }
 
@@ -156,10 +156,10 @@ fn cannot(what: impl Into<String>, fix: impl Into<String>) -> MergeError {
     }
 }
 
-/// Adapters that are added at once, each with what it counts.
+/// Adapters that are added at once, each with its weight.
 type Stage = Vec<(Peft, f64)>;
 
-/// Merges as ordered and writes the folder. Adapters that stand on adapters are merged from the lowest up, each checked as
+/// Merges and writes the folder. Chains of adapters are merged from the lowest up, each checked as
 /// one is.
 ///
 /// # Errors
@@ -221,7 +221,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     })
 }
 
-/// Asks the written weights what the merged ones were asked, one after the other: there may be no room for both.
+/// Runs the prompts on the written weights as on the merged ones, one after the other: memory may not suffice for both.
 fn rounding(
     order: &Order,
     mut merged: Model,
@@ -244,7 +244,7 @@ fn add(
     done: &mut Stage,
 ) -> Result<(), MergeError> {
     if stage.iter().any(|(adapter, _)| adapter.scores()) && !model.config().is_reward_model() {
-        // A reward model's adapter stands on a model that writes, and brings the score in the place of its head.
+        // A reward model's adapter belongs to a causal base, and its score replaces the head.
         *model = model.scoring()?;
     }
     for (adapter, _) in &stage {
@@ -256,7 +256,7 @@ fn add(
     let base = answers(model, prompts)?;
     let beside = match attach_sum(&stage, model) {
         Ok(()) => Ok(answers(model, prompts)?),
-        // What cannot stand beside the weights can still be added to them.
+        // An adapter that cannot be attached to the weights can still be merged into them.
         Err(error) => Err(one_line(&error.to_string())),
     };
     model.remove_adapters()?;
@@ -445,7 +445,7 @@ fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(
                 .map(|base| format!(": {}", one_line(base)))
                 .unwrap_or_default();
             let folder = adapter.folder();
-            // A checkpoint brings the weights that its adapter stands on, where they are not another file's.
+            // A checkpoint contains its adapter's base weights, unless they are in another file.
             let whole = folder.join(hf::CONFIG).is_file() && !models::is_adapter_alone(folder);
             let whole = match whole {
                 true => format!(

@@ -18,7 +18,7 @@ impl Perplexity {
     }
 }
 
-/// Reads `tokens` in windows of at most `window` tokens, each with what stands before it in its window alone.
+/// Scores `tokens` in windows of at most `window` tokens, each conditioned only on the earlier tokens of its window.
 ///
 /// # Errors
 /// Fewer than two tokens, or one that is outside the vocabulary.

@@ -49,7 +49,7 @@ pub(super) fn emit_layers(cx: &mut RunContext<'_, '_>, layers: BTreeMap<String, 
     }
 }
 
-/// Spectra of a checkpoint, one at a time, on a thread that only takes what others leave.
+/// Spectra of a checkpoint, one at a time, on a thread of the lowest priority.
 #[derive(Default)]
 pub(super) struct Spectra {
     under_way: Option<Receiver<(u64, Layers)>>,
@@ -86,7 +86,7 @@ impl Spectra {
         }
     }
 
-    /// Sends what is ready.
+    /// Sends the results that are ready.
     pub fn emit(&mut self, cx: &mut RunContext<'_, '_>) {
         let Some(receive) = &self.under_way else {
             return;

@@ -21,7 +21,7 @@ enum Told {
     Done(Box<Result<Dataset, EngineError>>),
 }
 
-/// Opens the data and logs what was noticed.
+/// Opens the data and logs the notices.
 ///
 /// # Errors
 /// The data cannot be used, or [`EngineError::Stopped`]: the thread is then left to itself and ends with the process.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// A step that takes so many times the usual one is none.
 const TIMES_USUAL: f64 = 20.0;
-/// Steps whose durations tell what is usual.
+/// Steps whose durations define the typical one.
 const USUAL: usize = 32;
 /// Behind the rule's name: the part of its state that counts updates.
 const STEPS: &str = ".steps";
@@ -73,7 +73,7 @@ pub struct Remote {
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
-    /// Where the micro-batch under way stands in the run.
+    /// The position of the current micro-batch in the run.
     at: At,
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
@@ -118,7 +118,7 @@ impl Remote {
         self.build["precision"].as_str().unwrap_or("f32")
     }
 
-    /// Why the ranks are gone, if they are; what is asked of them after that is refused.
+    /// Why the ranks are gone, if they are; later requests are refused.
     pub fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
@@ -352,7 +352,7 @@ impl Remote {
         })
     }
 
-    /// What is lost stays lost until a new generation is started.
+    /// Lost ranks stay lost until a new generation is started.
     fn with_gang<R>(
         &mut self,
         work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>,
@@ -391,7 +391,7 @@ impl Remote {
         });
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(4 * share * length * 4);
-            // What a rank lacks is filled up with the first row, which then counts nothing.
+            // A rank with fewer rows is padded with the first row, at weight 0.
             let own =
                 || (rank * share..(rank + 1) * share).map(|row| if row < rows { row } else { 0 });
             let ids = [Some(batch.inputs), Some(batch.targets), batch.first];

@@ -19,7 +19,7 @@ pub(super) enum Taken {
     Broken(NonFinite),
 }
 
-/// Judges the step in hand by what it measured; a loss over the model's own answers is no measure of it.
+/// Judges the current step by its readings; a loss over the model's own completions is not a valid one.
 pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_loss: bool) -> Taken {
     let config = &cx.spec.rescue;
     if config.policy == RescuePolicy::Off && !config.skip_outliers {

@@ -15,7 +15,7 @@ use crate::wire::{Best, Event};
 use serde_json::Value;
 use std::path::Path;
 
-/// Where the run will go on, if its newest checkpoint is whole.
+/// Where the run will continue, if its newest checkpoint is intact.
 pub(super) fn begun_at(job: &EngineJob) -> u64 {
     let saved = job
         .resume
@@ -43,7 +43,7 @@ pub(super) fn resume(
         let hint = "the training is not touched by it; the curves begin behind that step";
         port.warn(step, "log_lost", what, hint);
     }
-    // Another text may have another vocabulary: what it is made from is asked before weights of other shapes are read.
+    // Another text may have another vocabulary: the data are compared before weights of other shapes are read.
     let saved = checkpoint::read_state(&path)?;
     if saved.progress.step != step {
         return Err(EngineError::Setup(format!(
@@ -343,7 +343,7 @@ fn last_told(job: &EngineJob) -> Option<u64> {
     // A log that cannot be read acknowledges nothing.
     let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
         Event::Checkpointed { step, .. } => last = Some(step),
-        // Restarted from step 0: what was saved before is given up.
+        // Restarted from step 0: earlier checkpoints are discarded.
         Event::RolledBack { step: 0 } => last = None,
         _ => {}
     });

@@ -46,7 +46,7 @@ impl<'a> Revisit<'a> {
     /// The rows of a run, by what its newest checkpoint says of batches that were passed over.
     ///
     /// # Errors
-    /// A checkpoint that cannot be read; data that are no longer those of the run.
+    /// An unreadable checkpoint; data that have changed since the run.
     pub fn of_run(
         run: &RunDir,
         spec: &'a RunSpec,

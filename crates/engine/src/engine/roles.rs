@@ -31,7 +31,7 @@ pub enum Reference {
     Frozen(Box<Model>),
     /// The same, on the ranks; where a cold start has moved it, the engine's copy of it as well.
     FrozenThere(Option<Box<Model>>),
-    /// What the starting weights said of every sequence.
+    /// Log-probabilities of every sequence under the initial weights.
     Precomputed(HashMap<Origin, f32>),
 }
 
@@ -46,7 +46,7 @@ impl Models {
         }
     }
 
-    /// What the policy says of a batch, without a gradient.
+    /// The policy's outputs for a batch, without a gradient.
     ///
     /// # Errors
     /// A batch that it refuses; ranks that are gone.
@@ -145,7 +145,7 @@ impl Models {
         !matches!(self.reference, Reference::None | Reference::Precomputed(_))
     }
 
-    /// What the reference gives each sequence; `None` where there is no reference.
+    /// The reference's log-probability of each sequence; `None` without a reference.
     fn reference_logps(&mut self, batch: &Batch) -> Result<Option<Vec<f32>>, EngineError> {
         let values = match &mut self.reference {
             Reference::None => return Ok(None),
@@ -265,7 +265,7 @@ impl Models {
         Ok(())
     }
 
-    /// Before answers are written: the ranks get the weights. Returns how many can be written at once, of `wanted`.
+    /// Before generation: the ranks get the weights. Returns how many completions can run at once, of `wanted`.
     ///
     /// # Errors
     /// The ranks are gone.

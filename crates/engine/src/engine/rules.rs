@@ -8,13 +8,13 @@ use crate::wire::Event;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-/// What the rules know of the run.
+/// The state of the rules.
 pub(super) struct Rules {
     watch: Watch,
     history: Option<History>,
 }
 
-/// What was logged before, as long as it is being read.
+/// The earlier log, while it is being read.
 struct History {
     reading: JoinHandle<Watch>,
     /// Events since the resume, oldest first.

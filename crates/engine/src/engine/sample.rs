@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Held-out questions that are answered in a sample.
 const QUESTIONS: usize = 2;
 
-/// What a sample continues.
+/// The prompt of a sample.
 struct Given {
     text: String,
     tokens: Vec<u32>,

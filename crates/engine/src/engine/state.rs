@@ -82,7 +82,7 @@ pub struct Progress {
     /// Rescues so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub rescues: u64,
-    /// What the newest rescue gave up, while it can be taken up again.
+    /// The state before the newest rescue, while it can be restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Undo>,
     /// What outliers are measured against.
@@ -98,7 +98,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Progress {
-    /// Moves the data cursor after a step of `micro_steps`, and over what is passed over.
+    /// Advances the data cursor past a step of `micro_steps`, and past skipped batches.
     pub(super) fn advance(&mut self, micro_steps: u64) {
         self.micro_step += micro_steps;
         while let Some((_, end)) = self
@@ -169,7 +169,7 @@ impl TrainState {
         })
     }
 
-    /// Brings averaged weights into the policy, where the optimizer keeps any, or back what it trains.
+    /// Switches the policy to averaged weights, if the optimizer keeps any, or back to the trained ones.
     pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
         if let Some(critic) = &mut self.critic {
             critic.show_average(show)?;
@@ -254,7 +254,7 @@ impl TrainState {
         Ok(of_critic? && state_is_finite(&*self.optimizer)?)
     }
 
-    /// True while every weight is a number, the critic's too: what is not is never saved.
+    /// True while every weight is finite, the critic's too: non-finite ones are never saved.
     pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
         let of_critic = self
             .critic

@@ -19,11 +19,11 @@ use crate::probes::{Carrier, Probes};
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
-/// What one step measured.
+/// The readings of one step.
 #[derive(Debug, Clone, Default)]
 struct Step {
     gradients: Gradients,
-    /// What the critic is to learn from the same answers.
+    /// The critic's gradients from the same completions.
     critic: Option<Gradients>,
     /// Tokens of the step that are not padding.
     tokens: u64,
@@ -45,7 +45,7 @@ struct StepLog {
     waited: Duration,
     /// The reference model's forward passes over batches of the data set.
     referring: Duration,
-    /// Of answers that the step learns from: writing, scoring and what the reference says of them.
+    /// Timings of the completions: generation, scoring, and log-probabilities of the reference.
     answering: Duration,
     parts: Parts,
 }
@@ -133,7 +133,7 @@ impl Stepper {
         Ok(taken)
     }
 
-    /// Forgets what was measured since the last line of the log: the state went back.
+    /// Discards readings since the last log line: the state was rolled back.
     pub fn forget(&mut self) {
         self.log = StepLog::default();
     }
@@ -156,7 +156,7 @@ impl Stepper {
         Ok(())
     }
 
-    /// The critic learns beside the policy, at a rate of its own.
+    /// The critic is trained beside the policy, with its own learning rate.
     fn update_critic(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let clip_norm = cx.state.clip_norm(cx.spec);
         let (Some(found), Some(critic)) = (&self.log.last.critic, &mut cx.state.critic) else {
@@ -313,7 +313,7 @@ impl Stepper {
         emit_layers(cx, seen.layers);
     }
 
-    /// Keeps new answers for whoever wants to look at them. A disk that does not take them costs only that.
+    /// Stores new completions for inspection. A disk error loses only that.
     fn keep_rollout(&mut self, cx: &mut RunContext<'_, '_>) {
         let rollouts = self.experience.rollouts();
         if let Some(Err(e)) = rollouts.map(|r| r.keep(cx.job.run_dir.path())) {

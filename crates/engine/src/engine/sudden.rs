@@ -9,7 +9,7 @@ use std::path::Path;
 /// counter (`memory.events`).
 pub(super) fn told(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
     let kills = oom_kills.filter(|kills| *kills > 0)?;
-    // A log that cannot be read is reported by whoever needs it.
+    // An unreadable log is reported where it is needed.
     let last = last_event(events).ok()??;
     if matches!(last.event, Event::Finished { .. }) {
         return None;

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 pub(super) struct Tasks {
     prepared: Vec<Prepared>,
     folder: PathBuf,
-    /// What stands around the prompts of tasks that are asked as turns.
+    /// The chat template for prompts of tasks that are asked as turns.
     template: Option<Template>,
 }
 
@@ -192,7 +192,7 @@ fn declared(task: &Prepared) -> [MetricInfo; 2] {
     let config = task.task.config();
     let name = one_line(&config.name);
     let headline = config.headline.as_deref().unwrap_or_default();
-    // Perplexities and bits are better where they are lower; counts and rewards are no shares.
+    // Lower is better for perplexities and bits; counts and rewards are not fractions.
     let lower = config.kind == Kind::Text || compared_by(headline) != headline;
     let shares = [
         "acc",

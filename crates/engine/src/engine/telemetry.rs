@@ -20,7 +20,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts sampling; without a thread to be had there are simply no readings.
+    /// Starts sampling; if no thread can be started there are no readings.
     pub fn start(env: &Env) -> Telemetry {
         let env = env.clone();
         let (send, events) = sync_channel(WAITING);
@@ -62,7 +62,7 @@ fn sample(env: &Env, send: &SyncSender<Event>, stopped: &Receiver<()>) {
     }
 }
 
-/// What the machine is, and the readings that will come of it.
+/// The machine, and the metrics declared for it.
 fn described(machine: &Machine) -> Vec<Event> {
     let gpus = machine.gpus.iter().map(|gpu| gpu.index);
     let metrics = sampler::declarations(gpus);

@@ -123,7 +123,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
+    /// N + 1 rounds for N steps: the last one evaluates, samples and saves like any other.
     fn train_on(&mut self) -> Result<Outcome, EngineError> {
         let max_steps = self.cx.spec.train.max_steps;
         self.save_a_point_to_go_back_to()?;
@@ -146,7 +146,7 @@ impl Trainer<'_, '_> {
                 }
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
-            // Where it begins is what a rise of answers, or of what is forgotten, is measured against.
+            // The first evaluation is the baseline for gains and forgetting.
             let on_policy = self.cx.spec.method.on_policy().is_some();
             let first = step == 0 && (on_policy || !self.cx.extras.is_empty());
             if first && done.evaluated_at.is_none()
@@ -229,7 +229,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Whether the spec's patience is over: what is trained is complete, and `Finished` says why.
+    /// Whether the spec's patience is exhausted: the run is then complete, and `Finished` has the reason.
     fn out_of_patience(&mut self) -> bool {
         let why = self.cx.out_of_patience();
         let over = why.is_some();

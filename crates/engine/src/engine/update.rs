@@ -12,7 +12,7 @@ use crate::probes::Probes;
 use candle_core::Result;
 use std::borrow::Cow;
 
-/// Where an update stands in its run.
+/// The position of an update in its run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct At {
     pub seed: u64,
@@ -28,7 +28,7 @@ pub struct Rates {
     pub clip_norm: f64,
 }
 
-/// What the micro-batches of a step gave: the gradient is in the model.
+/// Results of a step's micro-batches; the gradient is in the model.
 #[derive(Debug, Clone, Default)]
 pub struct Gradients {
     /// The method's loss over the whole step.
@@ -40,7 +40,7 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// Whether loss and norm are finite: what is not must not reach the weights.
+    /// Whether loss and norm are finite: otherwise the weights must not be updated.
     pub fn are_finite(&self) -> bool {
         self.loss.is_finite() && self.norm.is_finite()
     }
@@ -242,7 +242,7 @@ mod tests {
         in_parts(&[]);
     }
 
-    /// Each part drops what the whole would.
+    /// Dropout masks of the parts are those of the whole.
     #[test]
     fn parts_drop_features_as_the_whole_does() {
         in_parts(&["model.dropout=0.3"]);
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// A step that is looked at and not applied leaves nothing for the next: no expert's bias moves by what it has seen.
+    /// A step that is measured but not applied has no effect on the next: no expert's bias changes.
     #[test]
     fn a_step_that_is_not_applied_leaves_nothing_behind() {
         let (spec, data) = tiny(&["model.moe.n_expert=4", "model.moe.balancing.bias.rate=0.5"]);

@@ -52,7 +52,7 @@ const SHARE: Metric = metric(
     "With a loss spike: the batch is bad. Repeatedly above 1 % of the elements: moments are polluted; lower the learning rate, raise β2, or roll back.",
 );
 
-/// Looks before an element has a past to stand out of.
+/// Probes before an element has enough history.
 const ENOUGH: u64 = 20;
 
 struct Elements {
@@ -188,7 +188,7 @@ mod tests {
         // θ v = 0.5: beyond it are 1.0 and 0.8 of seven with a past.
         assert_eq!(seen.share(1.0, 1.0), Some(2.0 / 7.0));
         assert_eq!(seen.share(1.0, 0.5), Some(0.0));
-        // v of a young mean is too small: a tenth of what it will be.
+        // v of a young moving average is too small: a tenth of its final value.
         assert_eq!(seen.share(0.1, 1.0), Some(0.0));
     }
 }

@@ -24,7 +24,7 @@ use serde_json::Value;
 /// How often a probe is asked, in terms of `health.every`; only on steps that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cadence {
-    /// Each logged step: what it reads is there anyway.
+    /// Each logged step: its inputs are available anyway.
     Step,
     /// Five times in `health.every` steps.
     Often,
@@ -68,14 +68,14 @@ impl Cadence {
     }
 }
 
-/// What a probe is shown.
+/// The inputs of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// Every step's loss and gradient norm.
     Steps,
     /// Activations and attention of the first micro-batch.
     Activations,
-    /// The gradient as it stands after each micro-batch.
+    /// The gradient after each micro-batch.
     MicroGradients,
     /// The step's gradient, before the update.
     Gradient,
@@ -107,7 +107,7 @@ pub struct Setup<'a> {
     pub batch_tokens: usize,
 }
 
-/// Looks on at the steps that are due. What is left out is not seen.
+/// Called at the steps that are due. The defaults ignore their input.
 pub trait Probe: Send {
     fn step(&mut self, _seen: &StepSeen<'_>) {}
     fn activation(&mut self, _seen: &Activation<'_>) {}
@@ -130,14 +130,14 @@ pub trait Probe: Send {
     fn update(&mut self, _params: &Params, _rule: &dyn UpdateRule) -> Result<()> {
         Ok(())
     }
-    /// What was seen since the last report.
+    /// The readings since the last report.
     fn report(&mut self, into: &mut Report);
-    /// What a resumed run needs to read what this one would have read; small, as it goes into each checkpoint's `state.json`.
+    /// The state that a resumed run needs for the same readings; small, as it goes into each checkpoint's `state.json`.
     /// `None` where nothing was seen yet, or one step knows nothing of those before.
     fn carried(&self) -> Option<Value> {
         None
     }
-    /// Takes up what was carried; afresh without it.
+    /// Restores the carried state; starts fresh without it.
     fn take_up(&mut self, _carried: Option<&Value>) {}
 }
 

@@ -163,7 +163,7 @@ impl Probe for Noise {
         }
         self.sample.gather(grads, &mut self.sum);
         self.before.resize(self.sum.len(), 0.0);
-        // What this micro-batch added; then its place holds the sum.
+        // This micro-batch's contribution; afterwards the sum is stored.
         for (before, sum) in self.before.iter_mut().zip(&self.sum) {
             *before = sum - *before;
         }

@@ -27,7 +27,7 @@ impl Report {
     }
 }
 
-/// The nearest number of few digits; what is not finite stays.
+/// Rounds to few digits; non-finite values stay.
 fn rounded(x: f64) -> f64 {
     if !x.is_finite() || x == 0.0 {
         return x;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// Elements that are looked at in all.
 const BUDGET: usize = 1 << 17;
-/// Elements of a piece: what one read from memory brings along.
+/// Elements of a segment: four cache lines.
 const PIECE: usize = 64;
 /// Of each tensor at least as many.
 const LEAST: usize = 1024;
@@ -24,7 +24,7 @@ struct Piece {
     grads: Range<usize>,
     /// First element of the parameter it is of, in the sample.
     at: usize,
-    /// What one element stands for.
+    /// The weight of one element.
     weight: f64,
     /// Its block; those of none (embeddings, head) come last.
     group: usize,
@@ -74,7 +74,7 @@ impl Sample {
         self.n_layer
     }
 
-    /// Each piece: its group, its place in the sample, and what one of its elements stands for.
+    /// Each segment: its group, its position in the sample, and the weight of its elements.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, Range<usize>, f64)> + '_ {
         self.pieces.iter().map(|piece| {
             (

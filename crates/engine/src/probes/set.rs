@@ -93,7 +93,7 @@ impl Carrier {
     }
 }
 
-/// A probe that panicked ends the run; its lock is no second failure.
+/// A probe that panicked ends the run; its poisoned lock is not another failure.
 fn open(set: Option<&Arc<Mutex<Set>>>) -> Option<MutexGuard<'_, Set>> {
     Some(set?.lock().unwrap_or_else(PoisonError::into_inner))
 }

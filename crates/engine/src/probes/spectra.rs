@@ -65,10 +65,10 @@ pub const SINGULAR: Metric = metric(
     "A rise of 0.3 within a twentieth of the run: directions collapse; check learning rate, weight decay, repeated data.",
 );
 
-/// What is measured of a checkpoint while its run goes on.
+/// Metrics of a checkpoint while its run continues.
 pub const METRICS: [&Metric; 3] = [&ALPHA, &STABLE_RANK, &SINGULAR];
 
-/// What is known of a matrix, or of one of several that lie in one tensor.
+/// A matrix, or one of several in one tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     /// Name of the tensor, with `[q]`, `[k]`, `[v]` where it holds three.

@@ -111,7 +111,7 @@ impl Probe for Spectral {
                 let sigma = spectral_norm(values, rows, cols, &mut matrix.vector, rounds);
                 let scaled = sigma / (rows as f64 / cols as f64).sqrt();
                 if let Some(block) = found.get_mut(matrix.layer) {
-                    // NaN is what was not seen yet.
+                    // NaN: not measured yet.
                     *block = [block[0].max(sigma), block[1].max(scaled)];
                 }
             }

@@ -87,7 +87,7 @@ impl Probe for Spikes {
         self.seen += 1;
         let ratio = self.ratio.push(seen.grad_norm);
         self.largest = [self.largest, ratio].into_iter().flatten().reduce(f64::max);
-        // The fall of the beginning is no spread.
+        // The initial drop does not count as spread.
         if self.seen > YOUNG {
             self.gradient.push(seen.grad_norm);
             self.loss.push(seen.loss);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 
 pub const NAME: &str = "README.md";
-/// Larger ones are no cards.
+/// Larger files are not cards.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// A card, as far as it can be read.
@@ -64,7 +64,7 @@ impl Card {
         }
     }
 
-    /// What stands under a key; `None` for nothing, also where the metadata cannot be read.
+    /// The value of a key; `None` if absent, also if the metadata cannot be parsed.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.metadata
             .as_ref()

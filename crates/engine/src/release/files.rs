@@ -8,10 +8,10 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// More files, or folders in each other, are no model's.
+/// More files, or deeper folders, are not a model's.
 const MAX_FILES: usize = 10_000;
 const MAX_DEPTH: usize = 8;
-/// Folders of tools that are no part of a model: git's, and what the hub's own tools leave.
+/// Folders of tools that do not belong to a model: git's, and those of the hub's own tools.
 const TOOLS: [&str; 3] = [".git", ".cache", ".huggingface"];
 /// Leading bytes by which formats are distinguished.
 const HEAD: usize = 512;
@@ -75,7 +75,7 @@ impl Entry {
 /// Every file below a folder, by name.
 ///
 /// # Errors
-/// It cannot be read, or is no folder of one model.
+/// It cannot be read, or is not the folder of one model.
 pub fn list(folder: &Path) -> Result<Vec<Entry>, SubjectError> {
     let home = fs::canonicalize(folder).map_err(|source| SubjectError::Io {
         path: folder.into(),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The list of checksums, as `sha256sum -c` reads it.
 pub const SUMS: &str = "SHA256SUMS";
-/// What a checkpoint or a training leaves beside a model, by whole name.
+/// Files of a checkpoint or a training beside a model, by whole name.
 const LEFT_OUT: &[&str] = &[
     checkpoint::STATE,
     checkpoint::OPTIMIZER,
@@ -82,7 +82,7 @@ pub fn belonging(subject: &Subject) -> Vec<&Entry> {
 /// Copies them to `to`, which is absent or empty, and seals it.
 ///
 /// # Errors
-/// Something stands there, or the disk refuses; nothing is left of what was begun.
+/// The destination exists, or the disk refuses; no partial output is left.
 pub fn lay_out(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();

@@ -7,7 +7,7 @@ use crate::hf;
 use crate::models::{ModelSource, kind};
 use std::path::{Path, PathBuf};
 
-/// What a folder holds.
+/// The kind of model in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// config.json with weights.
@@ -39,7 +39,7 @@ pub struct Subject {
     pub here: Here,
 }
 
-/// What this machine brings.
+/// What this machine provides.
 #[derive(Debug, Clone, Default)]
 pub struct Here {
     /// Bytes that a model may take.
@@ -62,7 +62,7 @@ impl Subject {
             () if has(hf::ADAPTER_CONFIG) => Form::Adapter,
             () if any_gguf => Form::Gguf,
             () => {
-                // Says what is missing, and what lies there instead.
+                // Names what is missing, and what was found instead.
                 kind(folder)?;
                 Form::Model
             }

@@ -65,7 +65,7 @@ impl Leaves {
     }
 }
 
-/// What a batch gave, (B, T) each; the first two with the graph that leads back to the leaves.
+/// Outputs for a batch, (B, T) each; the first two with the graph back to the leaves.
 pub(crate) struct Graph {
     pub logp: Tensor,
     pub entropy: Tensor,
@@ -73,7 +73,7 @@ pub(crate) struct Graph {
     pub top1: Tensor,
     /// Of a value head, with its graph.
     pub value: Option<Tensor>,
-    /// What the losses that balance experts add to the loss.
+    /// The experts' balancing losses.
     pub balance: Option<Tensor>,
 }
 
@@ -83,10 +83,10 @@ pub(crate) struct Decoder<'a> {
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
     pub leaves: Leaves,
-    /// Features are dropped, and experts balanced, where gradients are tracked.
+    /// Dropout and expert balancing are on if gradients are tracked.
     pub track: Track,
     pub step_position: StepPosition,
-    /// Whether adapters count.
+    /// Whether adapters are on.
     pub adapters: bool,
 }
 
@@ -102,7 +102,7 @@ impl Decoder<'_> {
         Ok(self.hidden_and_balance(ids, past, first)?.0)
     }
 
-    /// The same with what the losses that balance experts come to, where there are experts.
+    /// The same with the experts' balancing losses, if there are experts.
     fn hidden_and_balance(
         &self,
         ids: &Tensor,
@@ -145,7 +145,7 @@ impl Decoder<'_> {
         Ok((self.norm(self.layout.norm.as_ref(), &x)?, balance))
     }
 
-    /// Token embeddings with what is added for positions.
+    /// Token embeddings plus position embeddings.
     fn embedded(&self, ids: &Tensor, positions: Positions) -> Result<Tensor> {
         let table = self.leaves.get(self.layout.tokens)?;
         let vectors = match self.layout.positions {
@@ -196,7 +196,7 @@ impl Decoder<'_> {
         self.linear(&spans.out, &active)
     }
 
-    /// All experts over all tokens, each weighed by its gate; and what the losses that balance them come to in this block.
+    /// All experts over all tokens, each weighted by its gate; and this block's balancing losses.
     fn experts(&self, layer: usize, spans: &ExpertSpans, h: &Tensor) -> Result<(Tensor, Tensor)> {
         let Some(moe) = self.config.experts(layer) else {
             candle_core::bail!("block {layer} has no experts")
@@ -221,7 +221,7 @@ impl Decoder<'_> {
         Ok((y.reshape(h.shape())?, share))
     }
 
-    /// The residual stream with what a sub-layer adds.
+    /// The residual stream plus a sub-layer's output.
     fn joined(
         &self,
         x: &Tensor,

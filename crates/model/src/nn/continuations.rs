@@ -27,7 +27,7 @@ pub fn kv_bytes_per_token(shape: &ModelShape) -> usize {
     4 * 2 * shape.n_layer * shape.n_kv_head * shape.head_dim
 }
 
-/// Refuses what cannot be scored.
+/// Rejects inputs that cannot be scored.
 ///
 /// # Errors
 /// An empty context or continuation, a text longer than the model's context, ids beyond the vocabulary.
@@ -114,7 +114,7 @@ pub fn score(model: &mut Model, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
     Ok(groups.iter().map(of_group).collect())
 }
 
-/// How many tokens all contexts begin with.
+/// The length of the common prefix of all contexts, in tokens.
 fn shared_prefix(firsts: &[(usize, &[u32], &Group)]) -> usize {
     let [(_, one, _), others @ ..] = firsts else {
         return 0;
@@ -144,7 +144,7 @@ mod tests {
         model
     }
 
-    /// What a whole pass over each text says.
+    /// The result of a whole pass over each text.
     fn alone(model: &mut Model, context: &[u32], continuation: &[u32]) -> Vec<f32> {
         let all = [context, continuation].concat();
         let n = all.len() - 1;

@@ -9,7 +9,7 @@ use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
 use std::ops::ControlFlow;
 
-/// How much is to be read.
+/// The size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Texts side by side.
@@ -18,17 +18,17 @@ pub(crate) struct Extent {
     pub tokens: usize,
 }
 
-/// What a model makes of given tokens.
+/// A model's scores of given tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
     /// Log-probability of each, in nats.
     pub logps: Vec<f32>,
-    /// How many of them are the most likely token at their place.
+    /// How many of them are the top-1 token at their position.
     pub greedy: usize,
 }
 
 impl Scores {
-    /// One more token, by the logits (V) at its place.
+    /// Adds a token, by the logits (V) at its position.
     fn push_row(&mut self, logits: &[f32], target: u32) {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits.iter().map(|x| f64::from(x - max).exp()).sum();
@@ -38,7 +38,7 @@ impl Scores {
     }
 }
 
-/// Texts being read. Weights are those of the moment at which reading began.
+/// Texts with their KV caches. The weights must not change while it exists.
 pub(crate) enum Decoding<'a> {
     /// One text after the other.
     Composite {
@@ -61,7 +61,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// One cache for each text; what they hold is read already.
+    /// One cache for each text; cached tokens are not computed again.
     pub fn fused(plan: Plan<'a>, pass: &'a mut Pass, caches: Vec<KvCache>) -> Self {
         Decoding::Fused {
             plan,
@@ -71,7 +71,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// How many tokens of a text are read.
+    /// The cached tokens of a text.
     pub fn held(&self, text: usize) -> usize {
         match self {
             Decoding::Composite { .. } => 0,
@@ -79,7 +79,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Lets text `to`, which comes later, hold what text `from` holds: a prompt that both begin with is read once.
+    /// Copies the cache of text `from` to the later text `to`: a shared prompt is prefilled once.
     pub fn copy(&mut self, from: usize, to: usize) {
         match self {
             Decoding::Composite { pasts, .. } => pasts[to] = pasts[from].clone(),
@@ -98,17 +98,16 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Reads the first text on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used
-    /// again.
+    /// Appends `tokens` to the first text and fills `logits` (V), those after the last of them; the buffer may be reused.
     pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
         let mut go_on = |_, _| ControlFlow::Continue(());
         let _ = self.read_batch(&[(0, tokens)], logits, &mut go_on)?;
         Ok(())
     }
 
-    /// Reads on in several texts: (text, tokens) in the order of the texts, no tokens for none. Fills `logits` (pieces, V),
-    /// those after the last token of each. Between two chunks of a long piece `pause` hears the text and how many more of its
-    /// tokens are read, and may break off: then there are no logits.
+    /// Appends tokens to several texts: (text, tokens) in the order of the texts; texts without new tokens are not listed. Fills
+    /// `logits` (pieces, V), those after the last token of each. Between two chunks of a long piece `pause` gets the text and the
+    /// number of tokens just prefilled, and may cancel: then there are no logits.
     pub fn read_batch(
         &mut self,
         pieces: &[(usize, &[u32])],

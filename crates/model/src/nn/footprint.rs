@@ -1,20 +1,20 @@
-//! What a pass needs besides weights, gradients and moments, predicted to the byte: the planner asks, and tests below hold
-//! it against real steps.
+//! Memory of a pass besides weights, gradients and moments, predicted to the byte for the planner; tests below compare it with
+//! real steps.
 //!
 //! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, F = d_ff and W = F, or 2 F
-//! where the block is gated, a kept block holds per row
+//! for a gated block, a block whose activations are stored has per row
 //!
 //! ```text
-//! 4 d_model + Q + A + W + n_head + 4      numbers of f32
+//! 4 d_model + Q + A + W + n_head + 4      values of f32
 //! ```
 //!
 //! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
-//! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large; in bf16
-//! norm outputs, queries, keys, values, attention's output and what goes into the activation take half (`fused/plan`, among).
-//! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
-//! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
-//! at once. The exact number follows from the pass itself, because buffers are shared by size: it runs over an arena that
-//! counts, and leaves its kernels out (`fused/count`).
+//! log-sum-exp; the activation function's input; statistics of the norms), minus the norm outputs if they are large; in bf16
+//! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
+//! Without activation checkpointing all n_layer blocks are stored; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
+//! segment of n blocks. In addition there are the first row of the residual stream, the last norm, and the few gradients that
+//! are alive at once. The exact number comes from the pass itself, because buffers are shared by size: it runs over a counting
+//! arena, without its kernels (`fused/count`).
 
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};

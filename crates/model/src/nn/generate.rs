@@ -31,39 +31,39 @@ pub struct GeneratedToken {
 /// Why generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// A token that ends texts came; it is not among the tokens.
+    /// An end-of-text token; it is not among the tokens.
     Eos,
-    /// `max_new_tokens` are there.
+    /// `max_new_tokens` are reached.
     Length,
     /// The context is full.
     Context,
-    /// The callback said so.
+    /// The callback stopped it.
     Stopped,
 }
 
-/// What came of a prompt.
+/// The completion of a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
     /// New tokens, without the prompt and without the one that ended it.
     pub tokens: Vec<u32>,
     pub finish: Finish,
-    /// The token that ended it, where one did.
+    /// The token that ended it, if one did.
     pub end: Option<GeneratedToken>,
 }
 
-/// What becomes of a text that has filled the context.
+/// What to do with a text that has filled the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// It ends; a prompt that is longer is an error.
     Stop,
-    /// Its newer half is read again from the first position; of a longer prompt the end is read.
+    /// Its newer half is prefilled again from the first position; a longer prompt is cut to its end.
     Roll,
 }
 
-/// How texts are continued.
+/// Settings of generation.
 #[derive(Debug, Clone, Copy)]
 pub struct Continuing<'a> {
-    /// `stop` is about text and is the caller's to watch; `context` is decided in `when_full`.
+    /// `stop` is about text and up to the caller; `context` is decided in `when_full`.
     pub sampling: &'a Sampling,
     /// Tokens that end a text.
     pub ends: &'a [u32],
@@ -74,15 +74,15 @@ pub struct Continuing<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
     pub tokens: &'a [u32],
-    /// Which of the texts under one seed it is: its draws depend on this number, and not on who stands beside it.
+    /// The index of the text under one seed: its draws depend on this number, and not on the other texts of the batch.
     pub number: u32,
 }
 
-/// What is heard while texts are continued.
+/// Progress of generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// So many tokens of the prompt are read by now, `kept` of them in an earlier text. Comes before reading and between two
-    /// pieces of a long prompt.
+    /// So many tokens of the prompt are prefilled, `kept` of them from the cache of an earlier text. Sent before prefill and
+    /// between two chunks of a long prompt.
     Read {
         tokens: usize,
         kept: usize,
@@ -90,7 +90,7 @@ pub enum Step {
     Token(GeneratedToken),
 }
 
-/// Continues `prompt` by at most `sampling.max_new_tokens`. `on_token` sees each token as it comes and may break off.
+/// Generates at most `sampling.max_new_tokens` after `prompt`. `on_token` gets each token as it is sampled and may stop.
 ///
 /// # Errors
 /// An empty prompt, ids beyond the vocabulary, a prompt that the context cannot hold, damaged weights.
@@ -111,8 +111,8 @@ pub fn generate(
     }
 }
 
-/// [`generate`] of one text after the other with the same model: keys and values of the last one are kept, and of a prompt
-/// that begins alike only the rest is read. `hear` may break off between the pieces of a long prompt, too.
+/// [`generate`] for one text after the other with the same model: the KV cache of the last one is kept, and a prompt with the
+/// same prefix prefills only the rest. `hear` may also cancel between the chunks of a long prompt.
 ///
 /// # Errors
 /// As [`generate`].
@@ -147,9 +147,9 @@ pub fn generate_on(
     Ok(text.generated())
 }
 
-/// Continues several prompts side by side, of whatever lengths: each comes out as it would alone. Of equal prompts that stand
-/// next to each other one is read, and the others share its keys and values. `on_token` hears the
-/// text's place in `prompts` with each token; breaking off ends that text alone.
+/// Generates completions of several prompts in one batch, of any lengths, with the same results as alone. Adjacent equal prompts
+/// are prefilled once and share the keys and values. `on_token` gets the text's index in `prompts` with each token; stopping
+/// ends only that text.
 ///
 /// # Errors
 /// As [`generate`].
@@ -170,8 +170,8 @@ pub fn generate_batch(
     Ok(texts.into_iter().map(Text::generated).collect())
 }
 
-/// [`generate_batch`] with the weights of somebody else: `model` says what its tokens and its context are, and `reader` is asked with
-/// the most tokens of a text and reads.
+/// [`generate_batch`] with weights held elsewhere: `model` has the vocabulary and the context, and `reader` is called with the
+/// length of the longest text and does the forward passes.
 ///
 /// # Errors
 /// As [`generate`]; those of the reader.
@@ -193,7 +193,7 @@ fn begin<'a>(model: &Model, prompts: &[Prompt], how: Continuing<'a>) -> Vec<Text
     texts.collect()
 }
 
-/// Of equal prompts beside each other the first is read.
+/// Of adjacent equal prompts the first is prefilled.
 fn side_by_side(
     texts: &mut [Text],
     prompts: &[Prompt],
@@ -214,7 +214,7 @@ fn side_by_side(
     })
 }
 
-/// Checks that prompts can be read, and returns how many tokens each text needs room for.
+/// Checks the prompts, and returns the cache capacity that each text needs, in tokens.
 fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
     let limit = model.shape().seq_len;
     for prompt in prompts {
@@ -231,7 +231,7 @@ fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
     Ok(limit.min(longest.saturating_add(how.sampling.max_new_tokens)))
 }
 
-/// Continues texts until each is at its end. A text that is broken off while its prompt is read ends all of them.
+/// Generates until every text has ended. Cancelling during a prefill ends all of them.
 fn go_on(
     texts: &mut [Text],
     reader: &mut dyn Reads,
@@ -271,8 +271,8 @@ fn go_on(
     }
 }
 
-/// The row of the logits that each text goes by: its own or, where it shares a prompt, that of the text that was read, whose keys
-/// and values it gets. Those that share one stand after it, until each has a token of its own.
+/// The row of logits for each text: its own or, for a shared prompt, that of the text that was prefilled, whose keys and values
+/// it gets. Texts that share a prompt follow it, until each has its own token.
 fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Option<usize>> {
     let mut rows = vec![None; texts.len()];
     for (row, &read) in running.iter().enumerate() {
@@ -289,7 +289,7 @@ fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Op
     rows
 }
 
-/// Draws the next token of every text that has a row of the logits, side by side: a draw depends on the text alone.
+/// Samples the next token of every text that has a row of logits, in parallel: a draw depends on the text alone.
 fn draw(texts: &mut [Text], rows: &[Option<usize>], logits: &[f32], n_rows: usize) {
     let vocab_size = logits.len() / n_rows;
     let mut drawing: Vec<(&mut Text, &[f32])> = texts
@@ -300,17 +300,17 @@ fn draw(texts: &mut [Text], rows: &[Option<usize>], logits: &[f32], n_rows: usiz
     threads::team(|| threads::each(&mut drawing, |(text, logits)| text.draw(logits)));
 }
 
-/// A text on its way.
+/// A text in progress.
 struct Text<'a> {
-    /// What the model sees of it.
+    /// The part in the context window.
     window: Vec<u32>,
-    /// How many of the window are read.
+    /// The cached tokens of the window.
     read: usize,
-    /// The text before it that begins with the same prompt, as long as that is unread.
+    /// The earlier text with the same prompt, until that is prefilled.
     same_as: Option<usize>,
     new: Vec<u32>,
     sampler: Sampler<'a>,
-    /// The token that comes next, until it is heard.
+    /// The next token, until it is reported.
     drawn: Option<Result<Chosen>>,
     max_new_tokens: usize,
     limit: usize,
@@ -320,7 +320,7 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Of a prompt over the limit its last tokens are read.
+    /// A prompt over the limit is cut to its last tokens.
     fn of(model: &Model, prompt: Prompt, how: Continuing<'a>) -> Self {
         let (limit, vocab_size) = (model.shape().seq_len, model.shape().vocab_size);
         let tokens = prompt.tokens;
@@ -352,13 +352,13 @@ impl<'a> Text<'a> {
         &self.window[self.read..]
     }
 
-    /// Draws the next token by the logits after all that is unread.
+    /// Samples the next token by the logits after the new tokens.
     fn draw(&mut self, logits: &[f32]) {
         self.read = self.window.len();
         self.drawn = Some(self.sampler.next(logits, self.new.len() as u64));
     }
 
-    /// Takes over the token that was drawn, if one was.
+    /// Appends the sampled token, if there is one.
     fn take_over(
         &mut self,
         ends: &[u32],
@@ -389,7 +389,7 @@ impl<'a> Text<'a> {
         Ok(true)
     }
 
-    /// What becomes of a window that is over the limit: the text ends, or the newer half is to be read afresh.
+    /// Handles a window over the limit: the text ends, or the newer half is prefilled again.
     fn settle(&mut self, at: usize, reader: &mut dyn Reads) {
         if self.window.len() <= self.limit || self.finish.is_some() {
             return;

@@ -3,8 +3,8 @@
 
 use crate::kernels::attention::{Heads, Piece};
 
-/// Tokens that one pass reads at most: bounds the activations of long prompts, and what a layer with a window keeps beyond
-/// it.
+/// The largest prefill chunk, in tokens: bounds the activations of long prompts, and what a layer with a sliding window caches
+/// beyond its window.
 pub(crate) const CHUNK: usize = 512;
 
 /// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
@@ -12,9 +12,9 @@ struct LayerCache {
     keys: Vec<f32>,
     values: Vec<f32>,
     capacity: usize,
-    /// A token sees this many up to itself; older ones are dropped when room is needed.
+    /// The sliding window; older tokens are dropped when space is needed.
     window: Option<usize>,
-    /// Tokens at the beginning of the text that are not held any more.
+    /// Tokens at the beginning of the text that are no longer cached.
     dropped: usize,
 }
 
@@ -31,7 +31,7 @@ impl LayerCache {
         }
     }
 
-    /// The same rows with room for more.
+    /// Grows the buffers, keeping the rows.
     fn grown(self, heads: Heads, capacity: usize, len: usize) -> Self {
         let mut new = LayerCache::new(heads, capacity, self.window);
         if new.capacity <= self.capacity {
@@ -49,13 +49,13 @@ impl LayerCache {
         new
     }
 
-    /// Whether all is held that tokens after the first `len` can see.
+    /// Whether everything is cached that tokens after the first `len` attend to.
     fn reaches_back_to(&self, len: usize) -> bool {
         let seen = self.window.map_or(len, |window| len.min(window - 1));
         self.dropped <= len - seen
     }
 
-    /// Makes room for `new` rows after `len` tokens of text, by forgetting those that no token to come can see.
+    /// Makes space for `new` rows after `len` tokens of text, by dropping those that no later token attends to.
     fn make_room(&mut self, heads: Heads, len: usize, new: usize) {
         let held = len - self.dropped;
         let Some(window) = self.window.filter(|_| held + new > self.capacity) else {
@@ -79,7 +79,7 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
-    /// Room for `capacity` tokens; `windows` has how far each layer sees.
+    /// Space for `capacity` tokens; `windows` has the sliding window of each layer.
     pub fn new(heads: Heads, capacity: usize, windows: &[Option<usize>]) -> Self {
         let layer = |window: &Option<usize>| LayerCache::new(heads, capacity, *window);
         KvCache {
@@ -88,7 +88,7 @@ impl KvCache {
         }
     }
 
-    /// Copies keys and values of new rows of `qkv` after what the layer holds. They count once all layers have them.
+    /// Appends keys and values of new rows of `qkv` to the layer. They count once all layers have them.
     pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
         let held = &mut self.layers[layer];
@@ -111,7 +111,7 @@ impl KvCache {
         }
     }
 
-    /// Forgets what stands after the first `len` tokens; all, where a window has dropped what is to be seen from there.
+    /// Truncates to the first `len` tokens; to none if a sliding window has dropped tokens that are visible from there.
     fn go_back(&mut self, len: usize) {
         match self.layers.iter().all(|layer| layer.reaches_back_to(len)) {
             true => self.len = self.len.min(len),
@@ -128,7 +128,7 @@ impl KvCache {
         }
     }
 
-    /// Takes over what another cache of the same room holds.
+    /// Copies another cache of the same capacity.
     pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
         for (to, from) in self.layers.iter_mut().zip(&other.layers) {
@@ -157,23 +157,23 @@ impl KvCache {
     }
 }
 
-/// Keys and values of the text that was read last, kept for a text that begins alike. They belong to one model, whose weights
-/// do not change meanwhile.
+/// The KV cache of the previous text, kept for a text with the same prefix. It belongs to one model, whose weights must not
+/// change meanwhile.
 #[derive(Default)]
 pub struct Kept {
-    /// What the cache has read.
+    /// The cached text.
     tokens: Vec<u32>,
     cache: Option<KvCache>,
 }
 
 impl Kept {
-    /// Larger ones are given back once a text is at its end.
+    /// Larger caches are freed at the end of a text.
     const MAX_BYTES: usize = 1 << 30;
-    /// Room grows in steps of so many tokens.
+    /// Capacity grows in steps of so many tokens.
     const STEP: usize = 1024;
 
-    /// A cache with room for `capacity` tokens that holds as much of `text` as it can, but never all of it: its last token has
-    /// to be read for what follows.
+    /// A cache with space for `capacity` tokens that contains as much of `text` as possible, but never all of it: its last token
+    /// has to be computed for the logits after it.
     pub(crate) fn take_up(
         &mut self,
         text: &[u32],
@@ -191,7 +191,7 @@ impl Kept {
         cache.grown(heads, capacity)
     }
 
-    /// Takes a cache back, with the text of which it has read the beginning.
+    /// Stores a cache again, with the text whose prefix it contains.
     pub(crate) fn remember(&mut self, cache: Option<KvCache>, text: &[u32]) {
         let cache = cache.filter(|cache| cache.bytes() <= Self::MAX_BYTES);
         self.tokens = cache
@@ -200,7 +200,7 @@ impl Kept {
         self.cache = cache;
     }
 
-    /// `tokens` in steps, at most `limit`: so a conversation does not move its keys and values in every turn.
+    /// `tokens` rounded up, at most `limit`: so a conversation does not reallocate its cache in every turn.
     pub(crate) fn room(tokens: usize, limit: usize) -> usize {
         tokens
             .div_ceil(Self::STEP)
@@ -209,7 +209,7 @@ impl Kept {
     }
 }
 
-/// The texts of a reading, and which pieces of them a pass reads.
+/// The texts of a batch, and the pieces that the current pass appends.
 pub(crate) struct Texts {
     pub(super) caches: Vec<KvCache>,
     /// (text, new tokens), in the order of the texts.
@@ -217,7 +217,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// One cache for each text; what they hold is read already.
+    /// One cache for each text; cached tokens are not computed again.
     pub fn new(caches: Vec<KvCache>) -> Texts {
         Texts {
             caches,
@@ -225,7 +225,7 @@ impl Texts {
         }
     }
 
-    /// Turns to these pieces, (text, new tokens), and puts their tokens one after the other in `ids`.
+    /// Starts a pass over these pieces, (text, new tokens), and concatenates their tokens in `ids`.
     pub fn take_up(&mut self, pieces: &[(usize, &[u32])], ids: &mut Vec<u32>) {
         self.pieces.clear();
         ids.clear();
@@ -251,8 +251,8 @@ impl Texts {
         read.max().unwrap_or(0)
     }
 
-    /// Where the tokens stand, in the words of [`crate::kernels::positions::Positions`] for one row: returns `start`, and
-    /// fills `first` so that start + row − first is the token's place in its own text. A single text needs none.
+    /// The tokens' positions, as [`crate::kernels::positions::Positions`] of one row: returns `start`, and fills `first` so that
+    /// start + row − first is the token's position in its own text. A single text needs none.
     pub fn positions(&self, first: &mut Vec<u32>) -> usize {
         let start = self.start();
         if self.pieces.len() > 1 {
@@ -279,7 +279,7 @@ impl Texts {
             })
     }
 
-    /// Counts the tokens of all pieces as read.
+    /// Counts the tokens of all pieces as cached.
     pub fn advance(&mut self) {
         for (cache, new) in self.reading() {
             cache.len += new;
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::base::rng::{Rng, Stream};
 
-    /// A layer with a window holds, of what a token may see, just what a layer without one holds.
+    /// A layer with a sliding window caches, of what a token attends to, the same as a layer without one.
     #[test]
     fn a_window_forgets_only_what_nobody_sees() {
         let heads = Heads {

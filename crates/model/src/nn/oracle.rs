@@ -5,16 +5,16 @@ use super::tape::Track;
 use super::{Model, TokenBatch};
 use candle_core::{DType, Device, Result, Tensor};
 
-/// What an exact forward and backward give; flat, row-major.
+/// Results of an exact forward and backward; flat, row-major.
 #[derive(Debug, Clone)]
 pub struct Exact {
     /// Log-probability of each target, B · T.
     pub logp: Vec<f64>,
     /// Entropy of each distribution, B · T.
     pub entropy: Vec<f64>,
-    /// What a value head says of each token, B · T; empty without one.
+    /// The value of each token, B · T; empty without a value head.
     pub value: Vec<f64>,
-    /// What the losses that balance experts come to; 0 without.
+    /// The experts' balancing losses; 0 without.
     pub balance: f64,
     /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + balance, flat like those of the model.
     pub grads: Vec<f64>,

@@ -18,12 +18,12 @@ pub enum Init {
     Zeros,
 }
 
-/// One named parameter and where it lies in the flat buffers.
+/// One named parameter and its position in the flat buffers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParamInfo {
     /// Name as Hugging Face writes it.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// The block that it belongs to, counted from 0.
     pub layer: Option<u32>,
@@ -78,7 +78,7 @@ pub struct Params {
     held: usize,
     weights: Tensor,
     grads: Tensor,
-    /// The gradients stand for zeros, whatever the memory holds: the next backward overwrites it, which saves a pass over
+    /// The gradients count as zeros, whatever the memory contains: the next backward overwrites it, which saves a pass over
     /// all of it to clear and another to add. Whoever else reads them has them cleared first.
     cleared: AtomicBool,
 }
@@ -97,7 +97,7 @@ impl Params {
         })
     }
 
-    /// Whether all weights are here.
+    /// Whether all weights are in memory as f32.
     pub fn is_present(&self) -> bool {
         self.held == 0
     }
@@ -245,7 +245,7 @@ impl Params {
         (self.grads.clone(), into)
     }
 
-    /// Writes the zeros that the gradients stand for.
+    /// Writes the zeros that the gradients count as.
     fn settle(&self) -> Result<()> {
         if self.cleared.swap(false, Ordering::Relaxed) {
             flat::write(&self.grads, |grads| grads.fill(0.0))?;
@@ -290,7 +290,7 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
-    /// Sets what trains: `values` (n_trainable) in the order of the flat gradients. Frozen weights stay.
+    /// Sets the trainable parameters: `values` (n_trainable) in the order of the flat gradients. Frozen weights stay.
     ///
     /// # Errors
     /// Another number of values; weights that are not here.
@@ -321,7 +321,7 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
-    /// Where a parameter lies among the weights that are here; `None` where it is kept quantized elsewhere.
+    /// The position of a parameter in the flat weights; `None` if it is kept quantized elsewhere.
     pub fn place(&self, info: &ParamInfo) -> Option<std::ops::Range<usize>> {
         let from = info.offset.checked_sub(self.held)?;
         Some(from..from + info.len)
@@ -372,7 +372,7 @@ impl Params {
 
 const QUANTIZED: &str = "the model's weights are quantized, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
 
-/// Zeros on huge pages where the system has them.
+/// Zeros on huge pages if the system has them.
 fn zeros(len: usize, device: &Device) -> Result<Tensor> {
     let zeros = Tensor::zeros(len, DType::F32, device)?;
     pages::prefer_huge(&zeros)?;

@@ -15,7 +15,7 @@ pub enum Role {
     Norm,
     /// The bias of a linear layer or of a norm.
     Bias(Site),
-    /// What chooses experts: the router's matrix, and the biases that balance the choice.
+    /// The router: its matrix, and the balancing biases.
     Router,
     /// The output head, where it is not tied to the embeddings.
     Head,
@@ -39,7 +39,7 @@ pub enum AttentionRole {
 /// The matrices of a feed-forward block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MlpRole {
-    /// What goes through the activation, in gated blocks.
+    /// The gate projection of gated blocks.
     Gate,
     Up,
     Down,
@@ -53,7 +53,7 @@ pub enum AdapterRole {
     Magnitude,
 }
 
-/// What a bias belongs to.
+/// The parameter that a bias belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     Attention,

@@ -3,12 +3,12 @@
 //! 1. repetition penalty over the whole text, prompt included;
 //! 2. temperature; 0 ends here with the most likely token;
 //! 3. top-k, ties with the k-th stay;
-//! 4. top-p over what is left;
-//! 5. min-p over what is left;
-//! 6. a draw from the softmax of what is left.
+//! 4. top-p over the remaining candidates;
+//! 5. min-p over the remaining candidates;
+//! 6. a draw from the softmax of the remaining candidates.
 //!
-//! The most likely token survives every cut. What is reported of a token, its log-probability and the entropy of its place,
-//! is that of the model's own distribution, before all of this. Stop strings are about text and live elsewhere.
+//! The most likely token survives every cut. The reported log-probability of a token and the entropy at its position
+//! are those of the model's own distribution, before all of this. Stop strings are about text and handled elsewhere.
 
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::Sampling;
@@ -16,10 +16,10 @@ use crate::kernels::distribution::{self, Softmax};
 use crate::kernels::math::exp;
 use candle_core::{Result, bail};
 
-/// What top-p looks at first; it grows until it holds the mass.
+/// The initial number of candidates of top-p; it grows until it covers the mass.
 const FIRST_LOOK: usize = 64;
 
-/// A token that was chosen, and what the model's own distribution says of it, in nats.
+/// A sampled token, and its statistics under the model's own distribution, in nats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Chosen {
     pub id: u32,
@@ -35,11 +35,11 @@ pub(crate) struct Sampler<'a> {
     sampling: &'a Sampling,
     /// Of the text among those that are written under one seed.
     number: u32,
-    /// Whether a token id stands in the text so far; empty where nobody asks.
+    /// Whether a token id occurs in the text so far; empty without a repetition penalty.
     seen: Vec<bool>,
-    /// Logits after penalty and temperature, where these change any; reused between draws, as what follows.
+    /// Logits after penalty and temperature, if these change any; reused between draws, as are the following.
     adjusted: Vec<f32>,
-    /// (id, adjusted logit) of what is left after cuts; empty where nothing is cut.
+    /// (id, adjusted logit) of the remaining candidates; empty if nothing is cut.
     candidates: Vec<(u32, f32)>,
     /// Unnormalized probabilities, of the model's own distribution at the end.
     weights: Vec<f32>,
@@ -116,7 +116,7 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Whether anything of a vocabulary may be cut before a draw.
+    /// Whether candidates may be cut before a draw.
     fn cuts(&self, vocab_size: usize) -> bool {
         let Sampling {
             top_k,
@@ -211,7 +211,7 @@ impl<'a> Sampler<'a> {
         Rng::new(self.sampling.seed, Stream::Sample, index, self.number).uniform_f64()
     }
 
-    /// From what the cuts left.
+    /// From the remaining candidates.
     fn draw(&mut self, index: u64) -> u32 {
         let total: f64 = weigh(&self.candidates).sum();
         let mut left = self.uniform(index) * total;

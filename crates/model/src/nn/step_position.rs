@@ -10,7 +10,7 @@ pub struct StepPosition {
     pub micro_step: u64,
     /// Tokens of the micro-step before this pass, where it goes through the model in parts.
     pub first_token: usize,
-    /// What the losses that balance experts count in the optimizer step: one over its micro-steps.
+    /// The weight of balancing losses in the optimizer step: one over its micro-steps.
     pub share: f64,
 }
 
@@ -25,20 +25,20 @@ impl Default for StepPosition {
     }
 }
 
-/// Where features are dropped.
+/// A dropout site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Embedding,
-    /// What attention of a block adds to the residual stream.
+    /// The attention output of a block.
     Attention(usize),
-    /// What the feed-forward part of a block adds.
+    /// The feed-forward output of a block.
     Mlp(usize),
     /// The input of an adapted linear layer, by its number.
     Adapter(u32),
 }
 
 impl StepPosition {
-    /// What is dropped at a place, if anything is.
+    /// The dropout at a site, if there is any.
     pub(crate) fn dropout(&self, rate: f64, place: Place) -> Option<Dropout> {
         let lane = match place {
             Place::Embedding => 0,

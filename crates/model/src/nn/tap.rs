@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A place of a block whose values can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
-    /// What a block hands on: the residual stream, (rows, D).
+    /// A block's output: the residual stream, (rows, D).
     Block,
     /// The input of the second matmul of a feed-forward block: activations, times the gate where there is one,
     /// (rows, d_ff). Not in blocks of experts.
@@ -25,7 +25,7 @@ pub struct Activation<'a> {
     pub width: usize,
 }
 
-/// What goes into the attention of a block.
+/// The inputs of a block's attention.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionInputs<'a> {
     pub layer: usize,

@@ -27,7 +27,7 @@ pub(crate) struct Buffer {
     memory: Aligned,
     /// Words of f32.
     len: usize,
-    /// What is kept in it, and how many numbers.
+    /// Its dtype, and its number of elements.
     storage: Storage,
     numbers: usize,
 }
@@ -52,7 +52,7 @@ impl Buffer {
         self.storage.view_mut(&mut self.memory, n)
     }
 
-    /// Numbers that are there: none where lengths alone are counted.
+    /// Elements in memory: none in a counting arena.
     fn room(&self) -> usize {
         if self.memory.is_empty() {
             0
@@ -79,7 +79,7 @@ impl DerefMut for Buffer {
     }
 }
 
-/// An empty buffer stands for none.
+/// An empty buffer means none.
 #[derive(Debug, Default)]
 struct Cell {
     value: Buffer,
@@ -94,7 +94,7 @@ pub(crate) struct Arena {
     pool: Vec<Buffer>,
     /// Elements of all buffers, in use or not.
     elements: usize,
-    /// Whether buffers are lengths alone.
+    /// Whether this is a counting arena.
     counts: bool,
 }
 
@@ -160,7 +160,7 @@ impl Arena {
         self.cells[slot.0].value.numbers
     }
 
-    /// What the slot's value is kept in.
+    /// The dtype of the slot's value.
     pub fn storage(&self, slot: Slot) -> Storage {
         self.cells[slot.0].value.storage()
     }
@@ -170,7 +170,7 @@ impl Arena {
         self.cells[slot.0].value.view()
     }
 
-    /// Elements of the slot's value; 0 where it is taken out or let go.
+    /// Elements of the slot's value; 0 if it is taken out or released.
     pub fn len(&self, slot: Slot) -> usize {
         self.cells[slot.0].value.len()
     }

@@ -49,7 +49,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// What is f32 under all circumstances: vectors, and tables of which rows are added. Nothing for a packed matrix.
+    /// The parameters that are always f32: vectors, and tables whose rows are summed. Nothing for a packed matrix.
     pub fn dense(self, span: Span) -> &'a [f32] {
         match self {
             Weights::Flat(weights) => &weights[span.range()],
@@ -108,7 +108,7 @@ pub(crate) enum StoredPart {
     Packed(Packed),
 }
 
-/// A whole embedding or head, in whatever format, that waits to stand in a model: see [`super::Model::replace_table`].
+/// A whole embedding or head, in any format, to be put into a model: see [`super::Model::replace_table`].
 #[derive(Debug)]
 pub struct Table {
     pub(super) part: StoredPart,
@@ -146,7 +146,7 @@ impl Table {
 }
 
 impl Stored {
-    /// Asks `read` for every parameter and puts together what one matmul serves.
+    /// Calls `read` for every parameter and joins those that one matmul serves.
     pub fn new<E: From<candle_core::Error>>(
         layout: &Layout,
         mut read: impl FnMut(&ParamInfo) -> Result<StoredTensor, E>,

@@ -1,4 +1,4 @@
-//! Rules on runs that learn from their own answers: each fault planted in a made-up history, and healthy histories beside it.
+//! Rules on RL runs: each fault planted in a synthetic history, and healthy histories beside it.
 
 use super::*;
 use crate::base::clock::UnixMillis;

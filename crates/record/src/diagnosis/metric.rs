@@ -1,4 +1,4 @@
-//! Ids of the metrics that rules read, as they stand on the wire.
+//! Ids of the metrics that rules read, as on the wire.
 
 pub const LOSS: &str = "train/loss";
 pub const VAL_LOSS: &str = "val/loss";

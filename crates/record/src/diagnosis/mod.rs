@@ -1,5 +1,5 @@
-//! How a training does: rules over the fold of its events, and one verdict for the whole. The same rules judge a live run, a
-//! headless one and a finished log; nothing here reads a file, a clock or a screen. Thresholds and their sources:
+//! How training is going: rules over the fold of a run's events, and one verdict for the whole. The same rules judge a live
+//! run, a headless one and a finished log; nothing here reads a file, a clock or a screen. Thresholds and their sources:
 //! docs/diagnosis.md.
 
 mod fix;

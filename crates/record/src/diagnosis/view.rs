@@ -1,5 +1,5 @@
-//! What rules read of a run: its loss at the start, at its best and now, with the noise of a step beside them, and the newest
-//! readings of other metrics. Losses are nats per token.
+//! The data that rules read: the run's loss at the start, at its best and now, with the noise of a step, and the newest
+//! readings of other metrics. Losses are in nats per token.
 
 use super::metric;
 use crate::base::human;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub const RECENT: usize = 200;
 /// Fewer readings than this say nothing.
 pub const ENOUGH: usize = 20;
-/// The same of a log that tells every second step or fewer, as trainers do: a reading is a mean over several steps there.
+/// The same of a log with every second step or fewer, as trainers do: a reading is a mean over several steps there.
 const ENOUGH_MEANS: usize = 8;
 /// Steps after the warm-up before a loss that does not move means anything.
 const PATIENCE: u64 = 100;
@@ -63,7 +63,7 @@ pub struct Loss {
     pub trend: Trend,
 }
 
-/// A median of the first readings that lies further below the first one is told beside it, as a share.
+/// A median of the first readings that lies further below the first one is reported beside it, as a share.
 const TOLD: f64 = 0.02;
 
 impl Loss {
@@ -215,12 +215,12 @@ impl<'a> View<'a> {
         stats::median(&values[values.len().checked_sub(n)?..])
     }
 
-    /// Whether the log tells the training loss at every second step or less often: a reading is a mean over several steps there.
+    /// Whether the log has the training loss at every second step or less often: a reading is a mean over several steps there.
     pub fn is_sparse(&self) -> bool {
         self.state.series.get(metric::LOSS).is_some_and(is_sparse)
     }
 
-    /// What the log tells one of at a time.
+    /// Events that the log has one by one.
     pub fn unit(&self) -> &'static str {
         match self.is_sparse() {
             true => "readings",

@@ -1,5 +1,5 @@
-//! The readings that the engine takes: what each is called, what it measures and where its definition comes from. How a
-//! reading is computed stands where its ingredients are (engine, methods); the guide says what it means.
+//! The metrics of the engine: name, definition and source of each. A value is computed where its inputs are (engine,
+//! methods); its interpretation is in the guide.
 
 pub mod estimators;
 pub mod ranks;

@@ -1,4 +1,4 @@
-//! Readings of the ranks of a run on several processes: what each is called, and which rank the others wait for.
+//! Metrics of the ranks of a run on several processes: their names, and which rank the others wait for.
 
 use super::Direction;
 use crate::base::stats::median;

@@ -1,4 +1,4 @@
-//! Readings on their way from where they are measured to the event: sums with the weights that they are means over.
+//! Readings between measurement and event: weighted sums, which become means.
 
 /// Sums of readings. A mean over micro-steps, batches or ranks is exact because sums and weights are kept apart.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,5 +1,5 @@
-//! Runs beside each other: their curves on one axis (steps, tokens or time), the settings in which they differ, their
-//! figures. Reads folds alone, so runs of other programs compare like ours. No screens here.
+//! Runs side by side: their curves on one axis (steps, tokens or time), the settings in which they differ, their figures.
+//! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
 use super::rewound::Rewound;
@@ -182,7 +182,7 @@ impl Track {
         self.state.spent().millis()
     }
 
-    /// The same in words. A log whose lines have no times tells none.
+    /// The same in words. A log whose lines have no times has none.
     pub fn time(&self) -> String {
         match self.millis() {
             0 if self.now.step > 0 => "-".into(),
@@ -302,7 +302,7 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
             }
             let path = match path {
                 "" => key.clone(),
-                // What a log of another program tells of an optimizer without naming it (`of the log`).
+                // What a log of another program says about an optimizer without naming it (`of the log`).
                 path if key.contains(' ') => path.into(),
                 path => format!("{path}.{key}"),
             };
@@ -427,7 +427,7 @@ impl Figure {
     }
 
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
-    /// is better, and the runs can be told apart by it.
+    /// is better, and the runs can be distinguished by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
         if !self.comparable {
             return None;
@@ -458,7 +458,7 @@ pub fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
     tracks.iter().map(end).collect()
 }
 
-/// Whether all that have one end at the same step: only there a best one is told.
+/// Whether all that have one end at the same step: only there a best one is reported.
 pub fn even(steps: &[Option<u64>]) -> bool {
     let mut known = steps.iter().flatten();
     let first = known.next();

@@ -448,7 +448,7 @@ fn changed_by(asked: &str) -> Vec<String> {
     changed
 }
 
-/// How a request tells what a resume changed.
+/// How a request reports what a resume changed.
 pub const CHANGED_AT: &str = "# Changed at step ";
 
 /// What a word behind `-s` sets; steps and epochs both say how long a run is.

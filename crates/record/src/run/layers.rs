@@ -1,5 +1,5 @@
-//! A metric with one value for each block, over steps: rows for a heat map. Memory is bounded: a full map merges its rows
-//! pairwise, so that each then stands for 2, 4, 8 … looks.
+//! A metric with one value per block, over steps: rows for a heat map. Memory is bounded: a full map merges its rows
+//! pairwise, so that each then represents 2, 4, 8 … probes.
 
 /// Rows before a pairwise merge.
 pub const MAX_ROWS: usize = 512;

@@ -1,5 +1,5 @@
-//! Which run came from which: branches, and runs that began with another one's weights, as a tree. Pure order and depth; what
-//! a row shows belongs to the lists.
+//! Which run was started from which: branches, and runs that began with another one's weights, as a tree. Only order and
+//! depth; what a row shows is up to the lists.
 
 use super::index::{RunStatus, RunSummary};
 use super::{Parent, RunDir};

@@ -1,5 +1,5 @@
-//! `run.json` from a run's log, where the file is lost or damaged: checkpoints, spec and log are whole, and the log says the
-//! rest, the request of a branch where that came from.
+//! Recovers a lost or damaged `run.json` from the run's log: checkpoints, spec and log are intact, and the log has the rest,
+//! including the request of a branch.
 
 use super::Tail;
 use super::header::{BRANCH_OF, Header, Parent};
@@ -40,7 +40,7 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     header.name = name.unwrap_or_else(|| named_by(&header.id));
     header.parent = parent(root);
     if alive {
-        // Who is told to stop this process must not hit another one.
+        // A stop of this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
             if let Event::Hello { pid, .. } = event {
                 header.pid = pid;

@@ -1,5 +1,5 @@
-//! The rows of a past training step, for people to look at: what was learned from, and what some weights make of each token.
-//! The engine computes them again from (seed, step); one row is one line of JSON.
+//! The rows of a past training step, for inspection: the supervised tokens, and the probabilities of each under some weights.
+//! The engine recomputes them from (seed, step); one row is one line of JSON.
 
 use serde::{Deserialize, Serialize};
 

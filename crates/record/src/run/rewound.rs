@@ -1,5 +1,5 @@
-//! What roll-backs take out of a fold, kept as long as the undo of a rescue may bring it back: rule 6 of the wire, for every
-//! fold that has readings of steps. What is taken, and how it comes back, is the fold's matter.
+//! Readings that roll-backs remove from a fold, kept as long as the undo of a rescue may restore them: rule 6 of the wire,
+//! for every fold with readings of steps. What is removed, and how it is restored, is up to the fold.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
-//! The answers of a run's rollouts, in files beside its log: `rollouts/step-000123.json.zst`, one for each rollout, a bounded
-//! number of them. They are there to be looked at: nothing is computed from them, and a run goes on without them. What the
-//! log itself holds is the summary (rewards, lengths, shares) and the first groups at each evaluation.
+//! The completions of a run's rollouts, in files beside its log: `rollouts/step-000123.json.zst`, one per rollout, a bounded
+//! number of them. They are for inspection: nothing is computed from them, and a run does not need them. The log itself has
+//! the summary (rewards, lengths, shares) and the first groups at each evaluation.
 
 use crate::base::files::open_plain;
 use crate::base::stats;

@@ -1,4 +1,4 @@
-//! What a log says of its run as a whole, wherever it says it: arguments of a trainer, the configuration of a tracker.
+//! Facts of a log about its run as a whole, wherever they are in it: arguments of a trainer, the configuration of a tracker.
 
 use serde_json::Value;
 

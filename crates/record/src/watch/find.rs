@@ -1,4 +1,4 @@
-//! Which log a path means: the file itself, or the newest log in a folder. The search is bounded and follows no links.
+//! Finds the log for a path: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
 use super::checkpoints::{TOGETHER, checkpoint, furthest};
 use super::formats::{FORMATS, PRINTED, may_be_printed};
@@ -126,7 +126,7 @@ fn recognize(path: &Path) -> io::Result<Option<&'static Format>> {
         file.take(tail::MAX_LINE as u64).read_to_end(&mut head)?;
         return Ok(by(&head));
     }
-    // What a program prints before its first step may be long too: the end of the log tells.
+    // What a program prints before its first step may be long too: the end of the log decides.
     if !may_be_printed(path) || head.contains(&0) {
         return Ok(None);
     }
@@ -176,7 +176,7 @@ pub fn expected(path: &Path) -> Option<Found> {
     })
 }
 
-/// The newest log below a folder; of those that changed together the one that tells most.
+/// The newest log below a folder; of those that changed together the most complete one.
 fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
     let mut files = Vec::new();
     let mut left = ENTRIES;
@@ -451,7 +451,7 @@ mod tests {
         ] {
             assert_eq!(name(folder, log), expected, "{folder} {log}");
         }
-        // Where nothing tells it apart, its folder's name stands.
+        // If nothing distinguishes it, its folder's name is used.
         assert_eq!(
             name_of(Path::new("/tmp/log.txt"), Path::new("/tmp/log.txt")),
             "tmp"

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Objects within objects that are followed: `loss_metrics/global_avg_loss`.
 const DEPTH: usize = 4;
-/// Numbers taken from one record, apart from those that are known here: which of the others are told is decided later.
+/// Numbers taken from one record, apart from those that are known here: which of the others are reported is decided later.
 const MAX_VALUES: usize = 10_000;
 
 /// Reads a value; `None` where it is none. Depth is bounded by the parser.

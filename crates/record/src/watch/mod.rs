@@ -1,6 +1,6 @@
-//! Runs that other programs started: their logs, read as they grow and told as events of the wire, so that every screen and every
-//! rule that reads a run reads these too. Nothing is ever written; what is read is bounded, because a log may come from anywhere.
-//! A format is one file of `formats/` and one word in its list.
+//! Runs that other programs started: their logs, followed and translated into events of the wire, so that every screen and
+//! every rule works for them too. Nothing is ever written; reading is bounded, because a log may come from anywhere. A format
+//! is one file of `formats/` and one word in its list.
 
 mod checkpoints;
 mod checksum;
@@ -85,7 +85,7 @@ pub struct Watched {
     source: Box<dyn Source>,
     translator: Translator,
     mapping: Mapping,
-    /// Mapped names that are not there were told.
+    /// Missing mapped names were reported.
     told: bool,
     clock: Box<dyn Clock>,
 }

@@ -1,5 +1,5 @@
-//! What others call a metric, and what it is called here: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. A name that
-//! is unknown keeps its own.
+//! Translates metric names of other programs into ours: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. An
+//! unknown name is kept.
 
 use crate::base::text::one_line;
 use crate::metrics;
@@ -117,7 +117,7 @@ const TIME: &[&str] = &[
     // TensorBoard's export of one curve.
     "wall time",
 ];
-/// Of the whole training so far: transformers tells them at its end, and with every record where it counts tokens.
+/// Of the whole training so far: transformers reports them at its end, and with every record where it counts tokens.
 const SO_FAR: &[&str] = &[
     "total_flos",
     "train_runtime",
@@ -287,7 +287,7 @@ fn known(name: &str) -> Role {
     }
     // transformers prefixes what it hands to trackers, and everything of an evaluation.
     if let Some(rest) = lower.strip_prefix("train/") {
-        // The mean over the whole training, told at its end.
+        // The mean over the whole training, reported at its end.
         if rest == "train_loss" || SO_FAR.contains(&rest) {
             return Role::Nothing;
         }
@@ -316,7 +316,7 @@ fn known(name: &str) -> Role {
     Role::Metric(name.trim().to_string(), 1.0)
 }
 
-/// A value as it is told; `None` where it says nothing. nanoGPT and nanochat log utilization in percent without saying so, and
+/// A value as reported; `None` where it says nothing. nanoGPT and nanochat log utilization in percent without saying so, and
 /// nanoGPT -100 until it has measured one.
 pub fn value(id: &str, x: f64) -> Option<f64> {
     match id {
@@ -336,7 +336,7 @@ pub fn is_held_out(id: &str) -> bool {
     id.starts_with("val/")
 }
 
-/// Whether a record tells of the whole training, at its end: transformers' `train_loss` beside a `train_runtime`. A trainer that
+/// Whether a record is about the whole training, at its end: transformers' `train_loss` beside a `train_runtime`. A trainer that
 /// counts tokens has the time in every record, and only the last one has the mean of all losses. A tracker that takes each number
 /// alone is known by what nothing but the last one has.
 pub fn is_summary(values: &[(String, f64)]) -> bool {
@@ -346,7 +346,7 @@ pub fn is_summary(values: &[(String, f64)]) -> bool {
     whole || values.iter().any(|(name, _)| name == "train/total_flos")
 }
 
-/// The declaration of a metric: as it is known here, or as far as its name tells.
+/// The declaration of a metric: as it is known here, or as far as its name indicates.
 pub fn info(id: &str) -> MetricInfo {
     let base = id.strip_prefix("val/").and_then(metrics::find);
     if let Some(known) = metrics::find(id) {
@@ -440,7 +440,7 @@ mod tests {
         assert!(!is(&["train/loss", "train/train_runtime"]) && !is(&["train/train_runtime"]));
         assert!(is(&["train_runtime", "train_loss", "epoch"]));
         assert!(is(&["train/train_runtime", "train/train_loss"]) && is(&["train/total_flos"]));
-        // What it tells beside is no metric, apart from the speed.
+        // Its other values are not metrics, apart from the speed.
         assert_eq!(
             [id("train_runtime"), id("train/train_runtime")],
             ["Nothing"; 2]

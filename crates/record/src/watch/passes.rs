@@ -1,5 +1,5 @@
-//! Programs whose step begins again with each pass over the data (`epoch 2 | step 10`): the passes are joined, so that a step is one
-//! of the whole run. They are known by a whole number of passes that rises while the step goes back; in a resumed run both go back.
+//! Programs whose step restarts with each epoch (`epoch 2 | step 10`): the epochs are joined, so that a step counts over the
+//! whole run. They are recognized by an integer epoch that rises while the step goes back; in a resumed run both go back.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A file that another program writes: what was added since the last look, in bounded pieces. A file that was replaced or cut is
-//! told apart from one that grew.
+//! Follows a file that another program writes: what was appended since the last read, in bounded pieces. A replaced or
+//! truncated file is distinguished from one that grew.
 
 use crate::base::clock::UnixMillis;
 use crate::base::files::{Identity, open_plain};
@@ -162,7 +162,7 @@ mod tests {
         tail.read().unwrap();
         assert_eq!(tail.lines(), ["two"]);
         assert_eq!(tail.read().unwrap(), (Change::None, false));
-        // Longer than before, in the same file: only its beginning tells.
+        // Longer than before, in the same file: only its beginning decides.
         std::fs::write(&path, "three\nfour\nfive\n").unwrap();
         assert_eq!(tail.read().unwrap().0, Change::Replaced);
         assert_eq!(tail.lines(), ["three", "four", "five"]);

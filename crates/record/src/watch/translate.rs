@@ -1,5 +1,5 @@
-//! From what a log says to events of the wire: names become ours, metrics are declared before their first value, steps that go back
-//! are a resume, and a log that stays silent is a run that ended.
+//! From a log's records to events of the wire: names become ours, metrics are declared before their first value, steps that
+//! go back are a resume, and a log that stays silent is a run that ended.
 
 use super::names::{self, Mapping, Role};
 use super::passes::Passes;
@@ -36,7 +36,7 @@ pub struct Translator {
     left_out: BTreeSet<String>,
     too_many_told: bool,
     passes: Passes,
-    /// `Started` was told.
+    /// `Started` was sent.
     started: bool,
     finished: bool,
     step: u64,
@@ -89,7 +89,7 @@ impl Translator {
         for item in items {
             match item {
                 Item::Facts(facts) => {
-                    // Of a run that has ended they are told when it goes on.
+                    // Of a run that has ended they are reported when it goes on.
                     if self.facts.absorb(facts) && self.started && !self.finished {
                         self.close_group();
                         self.start();
@@ -278,7 +278,7 @@ impl Translator {
             .map(|(_, x)| *x)
     }
 
-    /// Whether a metric is told: one that was, one that is known here or to the user, or one of the first others.
+    /// Whether a metric is reported: one that was, one that is known here or to the user, or one of the first others.
     fn has_place(&mut self, name: &str, id: &str) -> bool {
         if self.newest.contains_key(id) || self.foreign.contains(id) {
             return true;

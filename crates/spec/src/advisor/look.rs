@@ -1,5 +1,5 @@
-//! What is at a path, before training on it: the kind of data with a preview, a model folder, another tool's config, this
-//! machine. Reads files, within bounds; decides nothing.
+//! Identifies what is at a path, before training on it: the kind of data with a preview, a model folder, another tool's
+//! config, this machine. Reads files, within bounds; decides nothing.
 
 mod config;
 

@@ -1,4 +1,4 @@
-//! What the tokenizer of a model makes of the data: how many characters a token stands for, and characters that it lacks.
+//! How a model's tokenizer encodes the data: characters per token, and unknown characters.
 
 use crate::data::DataError;
 use crate::data::tokenizer::Tokenizer;

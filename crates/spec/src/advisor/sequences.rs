@@ -1,4 +1,4 @@
-//! What a row becomes under a method: one sequence, two, or none. A sample of the rows tells how long sequences are.
+//! The sequences that a row becomes under a method: one, two, or none. Their lengths are estimated from a sample of the rows.
 
 use crate::data::{Content, Message, Turns, Unit};
 use std::ops::Add;

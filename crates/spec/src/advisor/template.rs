@@ -1,4 +1,4 @@
-//! What a chat template adds to the tokens of a conversation.
+//! The tokens that a chat template adds to a conversation.
 
 use crate::base::child::Child;
 use crate::data::Message;

@@ -1,4 +1,4 @@
-//! The state of a fleet: a fold over what its machines say. Time comes from outside.
+//! The state of a fleet: a fold over the messages of its machines. Time is passed in.
 
 use super::hosts::Host;
 use super::news::{Machine, News, Run};
@@ -30,7 +30,7 @@ pub struct HostState {
     /// By their ids; kept while it is gone.
     pub runs: BTreeMap<String, Run>,
     pub machine: Machine,
-    /// It has told all its runs once.
+    /// It has listed all its runs once.
     pub complete: bool,
 }
 
@@ -145,7 +145,7 @@ impl Fleet {
         rows
     }
 
-    /// Whether each machine has told all its runs, or is gone.
+    /// Whether each machine has listed all its runs, or is gone.
     pub fn settled(&self) -> bool {
         let settled = |host: &HostState| host.complete || matches!(host.reach, Reach::Gone { .. });
         self.hosts.iter().all(settled)

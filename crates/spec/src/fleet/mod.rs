@@ -1,5 +1,5 @@
-//! Runs on several machines in one list. Each machine runs `llmtui runs --json --follow` behind the system's own `ssh`; what it
-//! says is read line by line, bounded, and believed as little as any other foreign text.
+//! Runs on several machines in one list. Each machine runs `llmtui runs --json --follow` over the system's own `ssh`; its
+//! output is read line by line, bounded, and treated like any other untrusted text.
 
 mod hosts;
 mod list;

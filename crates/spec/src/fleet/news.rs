@@ -1,5 +1,5 @@
-//! What a machine says of its runs, one JSON object a line: `llmtui runs --json --follow`. It begins with its version; then comes
-//! each run that is new or has changed, and a beat with the machine's readings after each look.
+//! The messages of a machine about its runs, one JSON object per line: `llmtui runs --json --follow`. The first has its
+//! version; then each run that is new or has changed, and a heartbeat with the machine's readings after each scan.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The connection to one machine: a child process whose lines are read until it ends, and that is started again, later and later.
+//! The connection to one machine: a child process whose lines are read until it ends, and that is restarted with increasing
+//! delays.
 
 use super::hosts::{Host, Place};
 use super::news::{News, VERSION};

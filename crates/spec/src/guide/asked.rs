@@ -1,4 +1,4 @@
-//! The model that a question speaks of, by name or by size: what it needs beside what is there, so that `can I train a 7B model`
+//! The model in a question, by name or by size: its requirements next to what is available, so that `can I train a 7B model`
 //! is answered with numbers of a 7B model.
 
 use crate::base::human;
@@ -369,7 +369,7 @@ mod tests {
         let tuned = text("how long to fine-tune llama-3.1-8b?");
         assert!(tuned.contains("20.5M tokens that way"), "{tuned}");
         assert!(tuned.contains("llama-3.1-8b --method sft`"), "{tuned}");
-        // What is asked for and does not fit has no time: that of what does is told.
+        // What is asked for and does not fit has no time: that of what does is reported.
         let little = of("lora on llama-3.1-8b?", 12 << 30).unwrap();
         assert!(little.contains("LoRA on 4 bits fits"), "{little}");
         assert!(little.contains("--quantize nf4"), "{little}");

@@ -1,4 +1,4 @@
-//! The facts that pages are filled with, each with where it comes from.
+//! The facts that pages are filled with, each with its origin.
 
 use super::Asked;
 use crate::base::finding::{Finding, Status};

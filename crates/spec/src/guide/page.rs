@@ -1,4 +1,4 @@
-//! One page: a title, the words that lead to it, and its text with marks like `{plan.memory}`.
+//! One page: a title, the keywords that lead to it, and its text with placeholders like `{plan.memory}`.
 
 use super::facts::Subject;
 

@@ -1,10 +1,10 @@
-//! What evaluations of a run measure, as far as its method and settings tell: readings of which more, or less, is better.
+//! The readings that evaluations of a run have, as far as its method and settings determine them, with their direction.
 
 use super::MethodConfig;
 use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
 use crate::metrics::{Direction, id, validation_id};
 
-/// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured, none where no
+/// Ids of the readings by which a method's evaluations can be ranked. `ks`: of which pass@k is measured, none where no
 /// reward is a verifier; `extra`: names of further validation sets.
 pub fn evaluated<'a>(
     method: &MethodConfig,

@@ -1,6 +1,6 @@
-//! Training methods: what a loss is. A method says four things: what it needs, what its loss is divided by, the loss
-//! itself, and its readings. It works on log-probabilities and entropies (B, T) in plain candle; the tape carries the
-//! gradient through the model. Losses that are linear in log-probabilities only name their coefficients.
+//! Training methods: the losses. A method declares what it needs, what its loss is divided by, the loss itself, and its
+//! readings. It works on log-probabilities and entropies (B, T) in plain candle; the tape carries the gradient through the
+//! model. Losses that are linear in log-probabilities only give their coefficients.
 
 mod cpo;
 mod dpo;
@@ -74,7 +74,7 @@ pub enum Normalizer {
     Tokens,
     /// Pairs.
     Pairs,
-    /// Sequences that the batch tells apart.
+    /// Sequences that the batch distinguishes.
     Sequences,
     /// Micro-batches: each divides by its own tokens, a part by those of its micro-batch.
     Batches,

@@ -1,4 +1,4 @@
-//! What methods share that learn from pairs: their readings, named as TRL names them, and what their best checkpoint is.
+//! Shared by methods on pairs: their readings, named as in TRL, and the criterion of their best checkpoint.
 
 use super::{Criterion, Scored, read};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};

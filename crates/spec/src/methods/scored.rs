@@ -1,4 +1,4 @@
-//! What a method makes its loss of: the model's values for a batch as small candle tensors.
+//! The inputs of a method's loss: the model's values for a batch as small candle tensors.
 
 use crate::data::{Batch, Unit};
 use crate::metrics::Readings;

@@ -1,5 +1,5 @@
 //! Supervised fine-tuning: the mean negative log-probability of the answers' tokens over the whole optimizer step. Prompts
-//! are context only; which tokens are answers is the data's matter.
+//! are context only; which tokens are answers is decided by the data.
 
 use super::{Batch, LossMask, Needs};
 use crate::base::registry::Entry;

@@ -1,5 +1,5 @@
-//! Models by name: which files of a repository of the hub make a model, and bringing them into the cache. What the files
-//! hold is `hf`'s matter.
+//! Models by name: which files of a hub repository make up a model, and downloading them into the cache. File contents are
+//! read by `hf`.
 
 use crate::base::text::one_line;
 use crate::hf;

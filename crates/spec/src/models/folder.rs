@@ -1,4 +1,4 @@
-//! A Hugging Face folder as a source of a model, and what can be said of one that this build cannot run.
+//! A Hugging Face folder as a model source, and the facts about one that this build cannot run.
 
 use super::{ModelSource, SourceError};
 use crate::base::files::read_plain;
@@ -68,7 +68,7 @@ impl Folder {
     /// An adapter alone, over the model that it belongs to.
     pub(super) fn over(path: &Path, base: ModelSource) -> Folder {
         let mut config = base.config().clone();
-        // It may have been trained on more tokens than the base has. What is wrong with it is told as it is loaded.
+        // It may have been trained on more tokens than the base has. What is wrong with it is reported as it is loaded.
         let peft = hf::Peft::find(path).ok();
         let tables = peft.as_ref().and_then(|p| p.vocab_size(config.d_model));
         config.vocab_size = config.vocab_size.max(tables);

@@ -1,4 +1,4 @@
-//! A reward model held to score texts: the model, its tokenizer, and the rule for the token that is scored.
+//! A loaded reward model for scoring texts: the model, its tokenizer, and the rule for the token that is scored.
 
 use super::{ModelSource, SourceError};
 use crate::base::child::Child;

@@ -1,5 +1,5 @@
-//! A pipeline's folder: `<runs>/pipelines/<id>/` with `pipeline.yaml` as it was asked for, `state.json` (how far it is),
-//! `pipeline.log`, and what stages make besides runs.
+//! A pipeline's folder: `<runs>/pipelines/<id>/` with `pipeline.yaml` as requested, `state.json` (its progress),
+//! `pipeline.log`, and outputs of stages besides runs.
 
 use super::{Pipeline, PipelineError};
 use crate::base::clock::{Clock, UnixMillis};

@@ -1,5 +1,5 @@
-//! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the stage
-//! that trains one, in a spec written in place, in `set`, or in the spec's file. A path with a slash is a folder, as ever.
+//! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the
+//! stage that trains one, in an inline spec, in `set`, or in the spec's file. A path with a slash is always a folder.
 
 use super::{Pipeline, PipelineError, Stage, Train, Work};
 use crate::spec::{Draft, SpecSources};
@@ -51,7 +51,7 @@ impl Train {
             .spec
             .as_str()
             .or_else(|| self.spec.get("extends")?.as_str());
-        // What is wrong with it is told when it is loaded.
+        // What is wrong with it is reported when it is loaded.
         let Some(draft) = file.and_then(|word| Draft::open(word, sources).ok()) else {
             return train;
         };

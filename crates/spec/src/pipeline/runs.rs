@@ -1,5 +1,4 @@
-//! The runs of stages. A run trains on wherever it is resumed, also without its pipeline: its own log knows how it stands and how
-//! long it took.
+//! The runs of stages. A run may be resumed without its pipeline: its own log has its state and its training time.
 
 use super::{PipelineDir, StageState, State};
 use crate::run::RunDir;

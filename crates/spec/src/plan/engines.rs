@@ -1,4 +1,4 @@
-//! Which engine a plan wants, and why: this program's own on a processor, or PyTorch on one GPU or several (`engine: torch`).
+//! Which engine a plan needs, and why: this program's own on a CPU, or PyTorch on one GPU or several (`engine: torch`).
 
 use super::quantity::{binary, capacity};
 use super::ranks::as_ranks;

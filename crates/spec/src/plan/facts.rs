@@ -1,5 +1,5 @@
-//! What is known about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each, for
-//! advice and for plans. Of a method that this build trains, its own `needs` say what it learns from.
+//! The facts about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each, for
+//! advice and for plans. What an implemented method trains on is in its own `needs`.
 
 use crate::methods::MethodConfig;
 

@@ -1,4 +1,4 @@
-//! What no engine trains, by the words of a validated spec: a model by itself is planned without one, and would be planned for nothing.
+//! What no engine can train, in a validated spec: a plan for a bare model has no spec, and would be made in vain.
 
 use super::reference::ROLLOUTS;
 use super::request::{Answers, Estimator, Method, Request};

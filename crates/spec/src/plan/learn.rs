@@ -1,5 +1,5 @@
 //! Calibration from earlier runs on this machine: measured over planned memory, and speed. Kept in the user's state
-//! directory, one line per run; always shown beside the plan's own number.
+//! directory, one line per run; always shown next to the plan's own number.
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Rows of pairs are as long as their answers, not as the context: a plan of them at that length told 19 times the time.
+    /// Rows of pairs are as long as their answers, not as the context: a plan of them at that length was 19 times too slow.
     #[test]
     fn short_pairs_are_planned_at_their_length() {
         let state = run("dpo-demo", &["seq_len=1024"]);
@@ -434,7 +434,7 @@ mod tests {
         .equip(&mut request);
         let seconds = 3600.0 * plan(&request).work.hours.unwrap();
         let took = request.tokens as f64 / 5_000.0;
-        // The log tells no padding: a run's is estimated.
+        // The log has no padding: it is estimated.
         assert!(
             (0.8..1.25).contains(&(seconds / took)),
             "{seconds} for {took}"

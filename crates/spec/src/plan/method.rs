@@ -1,4 +1,4 @@
-//! The training method, as far as planning tells it from others.
+//! The training method, as far as planning distinguishes it.
 
 use super::facts::{Facts, MethodId};
 use crate::methods::MethodConfig;

@@ -1,4 +1,4 @@
-//! Passes through the model for a token that is learned from, in units of its parameters.
+//! Forward and backward passes per supervised token, in units of the model's parameters.
 
 use super::request::{Answers, ReferencePlan, Request};
 

@@ -238,7 +238,7 @@ mod tests {
         assert!(told(2, &["engine=torch"]));
         assert!(told(1, &["engine=torch", "engine.torch.compile=false"]));
         assert!(!told(2, &["engine=torch", "engine.torch.compile=true"]));
-        // It is compiled without being told.
+        // It is compiled by default.
         assert!(!told(1, &["engine=torch"]));
         // Compiling would take longer than what it saves.
         assert!(!told(2, &["engine=torch", "max_steps=20"]));

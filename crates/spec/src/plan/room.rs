@@ -1,5 +1,5 @@
-//! The gate before a start: does this machine have the memory that a spec needs at least? Arithmetic on the spec alone, so
-//! that a model of any size can be asked about; what data will take is not in it.
+//! The memory check before a start: does this machine have the minimum that a spec needs? Computed from the spec alone, so
+//! that it works for any model size; the memory of data is not included.
 
 use super::changes::{Change, ladder};
 use super::quantity::binary;

@@ -1,4 +1,4 @@
-//! A spec at the start of its run: the engine that `engine: auto` gets, whether there is room for it, and the run's folder.
+//! A spec at the start of its run: the choice of `engine: auto`, the memory check, and the run's folder.
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;

@@ -1,6 +1,5 @@
-//! A finished or running training as a document of its own: one HTML file that asks nothing of anybody, Markdown, or its
-//! pictures as one sheet in SVG or PNG. What a
-//! run says of itself comes in as the fold of its events; every text of it is escaped here.
+//! A finished or running training as a standalone document: one self-contained HTML file, Markdown, or its charts as one
+//! sheet in SVG or PNG. The input is the fold of the run's events; all of its texts are escaped here.
 
 mod chart;
 mod heat;
@@ -39,7 +38,7 @@ fn mark(id: &str) -> String {
 /// Whether a file that begins so is a report of this run or pipeline.
 pub fn is_report_of(id: &str, head: &[u8]) -> bool {
     let mark = mark(id);
-    // One that has said nothing has no id yet: its reports are told from no other's.
+    // One that has said nothing has no id yet: its reports have no name of their own.
     !id.is_empty() && head.windows(mark.len()).any(|part| part == mark.as_bytes())
 }
 

@@ -1,4 +1,4 @@
-//! What stands in a report, whatever it is written in: rows of facts and of findings, and which curves are drawn.
+//! The contents of a report, independent of its format: rows of facts and of findings, and which curves are drawn.
 
 use super::{Album, Price, Sheet};
 use crate::base::human;

@@ -1,4 +1,4 @@
-//! What pictures are made of, in pixels from the upper left corner, and how they become SVG. `png` paints the same shapes.
+//! The shapes of charts, in pixels from the upper left corner, and their SVG. `png` paints the same shapes.
 
 use super::html::escape;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Any program as a reward: it reads one JSON object a line and writes one score a line.
+//! Any program as a reward: it reads one JSON object per line and writes one score per line.
 
 use super::program::Program;
 use super::{Answer, Reward, Worker};

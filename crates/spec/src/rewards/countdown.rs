@@ -1,5 +1,5 @@
-//! 1 where the answer is an expression over the given numbers, each at most once, that makes the target. What is given stands in
-//! the row: columns `nums` and `target`, or the numbers and the value of its own answer.
+//! 1 if the completion is an expression over the given numbers, each used at most once, that evaluates to the target. The
+//! numbers are in the row: columns `nums` and `target`, or the numbers and the value of its own answer.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! 1 where the answer is the right one, to the letter.
+//! 1 if the completion equals the reference exactly.
 
 use super::{Answer, Reward, right_answer};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! 1 where the answer is valid JSON with the fields that are asked for.
+//! 1 if the completion is valid JSON with the required fields.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

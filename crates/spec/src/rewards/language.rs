@@ -17,7 +17,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {
     /// ISO 639-3: eng, deu, fra, spa, cmn, jpn, …
     pub language: String,
-    /// Letters below which nothing can be told.
+    /// The least number of letters for a decision.
     #[schemars(range(min = 1))]
     pub letters: usize,
 }

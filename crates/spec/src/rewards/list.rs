@@ -1,4 +1,4 @@
-//! The rewards of a run with their weights, as a spec lists them, and the judge that asks them.
+//! The rewards of a run with their weights, as in a spec, and the judge that calls them.
 
 use super::command::OnFailure;
 use super::{Answer, Reward, RewardConfig, Worker};

@@ -1,5 +1,5 @@
-//! Rewards: what an answer is worth, as a number. A reward is one file and one word in the list; a spec lists those of a run
-//! with their weights. Where answers come from and what is learned from their rewards are other rooms' matters.
+//! Rewards: scores for completions. A reward is one file and one word in the list; a spec lists those of a run with their
+//! weights. Generating completions and training on rewards are elsewhere.
 
 mod command;
 mod countdown;

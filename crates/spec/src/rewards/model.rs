@@ -1,4 +1,4 @@
-//! A trained reward model as a reward: it reads prompt and answer as one text and gives its score.
+//! A trained reward model as a reward: it scores prompt and completion as one text.
 
 use super::{Answer, Reward, Worker};
 use crate::base::registry::Entry;

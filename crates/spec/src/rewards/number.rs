@@ -1,4 +1,4 @@
-//! 1 where the answer's number is the right one, however the two are written.
+//! 1 if the completion's number equals the reference's, however the two are written.
 
 use super::{Answer, Reward, right_answer};
 use crate::base::registry::Entry;

@@ -1,7 +1,8 @@
-//! Unit tests of the Python that an answer holds, run in a sandbox: no network, nothing to write, limits on time and memory.
+//! Unit tests of the Python code in a completion, run in a sandbox: no network, a read-only file system, limits on time and
+//! memory.
 //!
-//! Code and tests share one interpreter: an answer that looks for the tests can find them, and pass without solving anything.
-//! Keep a reward beside it that would show that.
+//! Code and tests share one interpreter: a completion that looks for the tests can find them, and pass without solving the
+//! task. Use a second reward to detect that.
 
 use super::{Answer, Reward, Worker};
 use crate::base::child::Child;

@@ -1,4 +1,4 @@
-//! 1 where the answer matches a pattern.
+//! 1 if the completion matches a pattern.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! A penalty for saying the same again: the share of word groups that occurred before.
+//! A penalty for repetition: the share of word n-grams that occurred before.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! 1 where the answer is JSON that a JSON Schema allows.
+//! 1 if the completion is JSON that is valid under a JSON Schema.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

@@ -1,4 +1,4 @@
-//! 1 where the answer stands in its tags: `<think>…</think><answer>…</answer>`.
+//! 1 if the completion consists of its tags: `<think>…</think><answer>…</answer>`.
 
 use super::{Answer, Reward};
 use crate::base::registry::Entry;

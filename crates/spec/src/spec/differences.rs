@@ -49,7 +49,7 @@ fn at<'a>(spec: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(spec, |value, key| value.get(key))
 }
 
-/// Whether a setting's difference only follows from others that are told: from a choice (it is missing in some, and as it always
+/// Whether a setting's difference only follows from others that are reported: from a choice (it is missing in some, and as it always
 /// is in the others), from the learning rate and the number of steps, or from the model where a spec leaves it to the program.
 pub fn follows(path: &str, values: &[Option<Value>], specs: &[&Value]) -> bool {
     goes_along(path, values) || of_the_rate(path, specs) || of_the_model(path, values, specs)
@@ -95,7 +95,7 @@ fn of_the_model(path: &str, values: &[Option<Value>], specs: &[&Value]) -> bool 
         return false;
     }
     match key {
-        // The tokenizer's size, and what the method learns: told by those.
+        // The tokenizer's size, and what the method learns: reported by those.
         "vocab_size" | "head" | "value_head" => true,
         "head_dim" | "n_kv_head" | "d_ff" | "context_len" => {
             let sizes = specs.iter().map(|spec| resolved(spec, key));
@@ -124,7 +124,7 @@ mod tests {
     use crate::spec::{SpecSources, load};
     use serde_json::json;
 
-    /// A preset with settings, as a run's log tells its spec.
+    /// A preset with settings, as recorded in a run's log.
     fn spec(name: &str, words: &[&str]) -> Value {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
         let loaded = load(name, &words, &SpecSources::default()).unwrap();

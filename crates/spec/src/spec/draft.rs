@@ -430,7 +430,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// A float as people type it: `0.1`, `1e-4`, `0.0003`. What arithmetic left in the last digits is not told.
+/// A float as people type it: `0.1`, `1e-4`, `0.0003`. Rounding errors in the last digits are not shown.
 fn number(x: f64) -> String {
     let x = format!("{x:.13e}").parse().unwrap_or(x);
     let plain = format!("{x}");

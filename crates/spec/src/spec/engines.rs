@@ -1,4 +1,4 @@
-//! What the engines say of a spec that names another one.
+//! Compatibility of a spec with the engine that it names.
 
 use super::RunSpec;
 use crate::base::paths::Env;
@@ -79,7 +79,7 @@ impl RunSpec {
         let torch = EngineConfig::Torch(Default::default());
         let there = self.clone().on_engine(torch);
         let errors = RunSpec::from_yaml(&there.to_yaml()).err()?;
-        // What is wrong besides is wrong on any engine, and told elsewhere.
+        // What is wrong besides is wrong on any engine, and reported elsewhere.
         let own = RunSpec::from_yaml(&self.to_yaml()).err();
         let known = |what: &str| {
             let issues = own.iter().flat_map(|errors| errors.issues());

@@ -1,5 +1,5 @@
-//! Spec files outside the folders of presets: telling them from other YAML, and finding those of a folder. Nothing is validated: a
-//! file with a mistake is still the spec that somebody wants to open.
+//! Spec files outside the preset folders: distinguishing them from other YAML, and finding those of a folder. Nothing is
+//! validated: a faulty spec must still be found to be edited.
 
 use super::{import, layer, yaml};
 use crate::base::files::read_small_text;

@@ -1,4 +1,4 @@
-//! The list that a preset stands in, on Home and in `llmtui presets`.
+//! The list that a preset is shown in, on Home and in `llmtui presets`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, who says
-//! steps means those instead of epochs, and who changes the peak learning rate keeps the floor's share of it.
+//! What a layer implies for values of the layers below it: setting other data replaces a preset's, setting steps replaces
+//! epochs, and changing the peak learning rate keeps the ratio of the final one.
 
 use super::RunConfig;
 use super::issue::Origin;

@@ -1,5 +1,4 @@
-//! A run's own `spec.yaml`: written whole, so that a setting which is missing was lost or deleted, and no default may take its
-//! place.
+//! A run's own `spec.yaml`: written completely, so a missing setting was lost or deleted, and no default may replace it.
 
 use super::issue::SpecErrors;
 use super::{RunSpec, load};
@@ -9,7 +8,7 @@ use serde_json::Value;
 const ALWAYS: [&str; 6] = ["method", "model", "data", "train", "optimizer", "schedule"];
 
 impl RunSpec {
-    /// What a run's spec does not say and reading it would fill in with a default. `logged`: the spec that the run's log tells, asked
+    /// What a run's spec does not say and reading it would fill in with a default. `logged`: the spec recorded in the run's log, asked
     /// for only where something is missing. Without it, the sections that every run has are looked for; with it, a setting which
     /// the log does not have either is one of a newer program, whose default is meant.
     ///

@@ -1,4 +1,4 @@
-//! How a run's own answers come about, for methods that learn from them. What they are worth is the rewards' matter.
+//! Settings of rollouts, for RL methods. Scores are up to the rewards.
 
 use super::RunConfig;
 use crate::base::human::{counted, grouped};

@@ -211,7 +211,7 @@ impl RunSpec {
         }
     }
 
-    /// Legal settings that are probably unintended, as far as the spec alone tells.
+    /// Legal settings that are probably unintended, as far as the spec alone shows.
     pub fn advice(&self) -> Vec<Finding> {
         self.review(Sizes {
             here: true,

@@ -1,5 +1,5 @@
-//! `train.resize_vocab`: how many rows the tables of a start model get, as its spec is loaded, so that plans, checkpoints and
-//! resumes know of no other size; and what is said of it. What new rows begin as is the model's matter.
+//! `train.resize_vocab`: the number of rows of a start model's tables, determined when its spec is loaded, so that plans,
+//! checkpoints and resumes all use it; and the messages about it. New rows are initialized by the model.
 
 use super::RunSpec;
 use super::issue::{Issue, Origin};
@@ -78,7 +78,7 @@ pub(super) fn grow(
     if merged.value.pointer("/train/resize_vocab") != Some(&Value::Bool(true)) {
         return;
     }
-    // A tokenizer that cannot be read is told of as the data are.
+    // A tokenizer that cannot be read is reported like the data.
     let loaded = place.map(|place| tokenizer::load(place, &Child::of_this_program()));
     let (Some(rows), Some(Ok(tokenizer))) = (config.vocab_size, loaded) else {
         return;

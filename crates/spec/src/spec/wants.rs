@@ -1,4 +1,4 @@
-//! What the rewards of a run ask of an answer, in one line, read from its resolved spec.
+//! What the rewards of a run require of a completion, in one line, from its resolved spec.
 
 use crate::rewards::RewardConfig;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Answers that the model writes, greedily and side by side, and what is found in them.
+//! Answers that the model generates, greedily and in batches, and what is extracted from them.
 
 use super::config::Kind;
 use super::error::TaskError;

@@ -1,4 +1,4 @@
-//! Two models on the same items: how far apart they are, how sure that is, and which items changed.
+//! Two models on the same items: their difference, its uncertainty, and which items changed.
 
 use super::answers::{IFEVAL, INSTRUCTIONS};
 use super::record::Record;

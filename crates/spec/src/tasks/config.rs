@@ -1,4 +1,4 @@
-//! A task as its YAML file says it.
+//! A task as defined in its YAML file.
 
 use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;

@@ -1,4 +1,4 @@
-//! What can be wrong with tasks and their runs.
+//! Errors of tasks and their runs.
 
 use crate::base::text::one_line;
 use crate::data::DataError;

@@ -1,4 +1,4 @@
-//! From rows to what is asked of the model: prompts with their worked examples, continuations, targets.
+//! From rows to requests to the model: prompts with their few-shot examples, continuations, targets.
 
 use super::config::{Check, Kind};
 use super::error::TaskError;

@@ -1,4 +1,4 @@
-//! Results that earlier evaluations left in a folder.
+//! Results of earlier evaluations in a folder.
 
 use super::error::TaskError;
 use super::list;

@@ -1,4 +1,4 @@
-//! Which tasks there are: shipped ones, the user's in `tasks/` of the configuration folder, files by their path.
+//! The list of tasks: shipped ones, the user's in `tasks/` of the configuration folder, files by their path.
 
 use super::config::TaskConfig;
 use super::error::TaskError;

@@ -1,4 +1,4 @@
-//! What a task asks: this program's own model, or one that is held elsewhere.
+//! The model that a task runs on: this program's own, or one on PyTorch's ranks.
 
 use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_batch};

@@ -1,4 +1,4 @@
-//! Programs that answers hold, run against the tests of their rows in a sandbox.
+//! Programs in answers, run against the tests of their rows in a sandbox.
 
 use super::config::PythonConfig;
 use super::error::TaskError;

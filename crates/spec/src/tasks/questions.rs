@@ -1,4 +1,4 @@
-//! The items of a task with what each of several models made of them.
+//! The items of a task with the results of each of several models.
 
 use super::error::TaskError;
 use super::record::{self, Record, Scored};

@@ -1,5 +1,5 @@
-//! What is kept of every item: a line of JSON with the prompt, what the model made of it and how it counts. The first line
-//! of a file says of what. A file that ends early is taken up where it ends.
+//! The record of every item: a line of JSON with the prompt, the model's answer and its scores. The first line of a file
+//! describes the evaluation. A file that ends early is continued.
 
 use super::error::TaskError;
 use crate::base::files::{open_plain, open_plain_with};

@@ -1,5 +1,5 @@
-//! Asks a model all items of a task: those that are answered already are not asked again, shared beginnings are
-//! read once, and every answer is kept as soon as it is there.
+//! Runs all items of a task: answered ones are not repeated, shared prefixes are prefilled once, and every answer is stored
+//! as soon as it is complete.
 
 use super::answers::{self, SIDE_BY_SIDE};
 use super::config::Kind;

@@ -1,4 +1,4 @@
-//! The model that is asked, from files or while it trains; and the fingerprint of its files.
+//! The evaluated model, from files or during training; and the fingerprint of its files.
 
 use super::error::TaskError;
 use super::model::AskedModel;
@@ -129,7 +129,7 @@ impl<'a> Subject<'a> {
 /// # Errors
 /// A file cannot be read.
 pub fn fingerprint(path: &Path) -> Result<String, TaskError> {
-    // What it stands on is told as the model is opened, where that is not here.
+    // What it stands on is reported as the model is opened, where that is not here.
     let source = path.is_dir().then(|| ModelSource::open(path).ok());
     let mut hash = Sha256::new();
     for place in source.flatten().map_or(vec![path.into()], parts) {

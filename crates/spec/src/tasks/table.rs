@@ -1,5 +1,5 @@
-//! Kept answers of several models side by side: which files there are, each task's number and its difference to the first
-//! model's. Only reads.
+//! Stored answers of several models side by side: the files, each task's number and its difference from the first model's.
+//! Only reads.
 
 use super::compare::{Comparison, compare};
 use super::error::TaskError;

@@ -1,4 +1,4 @@
-//! What planning needs to know of a machine.
+//! The facts of a machine that planning needs.
 
 use super::cuda_visible;
 use super::machine::Machine;

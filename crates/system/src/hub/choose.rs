@@ -36,7 +36,7 @@ const NO_DATA: [&str; 5] = [
     "config.json",
 ];
 
-/// Selects from `names`. `is_data` tells which file types can be read; `card` is the README's definition.
+/// Selects from `names`. `is_data` says which file types can be read; `card` is the README's definition.
 ///
 /// # Errors
 /// Nothing matches, or several things do: the message lists the candidates.

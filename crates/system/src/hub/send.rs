@@ -1,5 +1,5 @@
-//! Requests that send something: retried as those that fetch, and with the same rule for the token. It goes to the hub's own
-//! scheme, host and port and nowhere else; a body follows no redirect to another server.
+//! Requests with a body: retried like downloads, and with the same rule for the token: it goes only to the hub's own scheme,
+//! host and port; a body follows no redirect to another server.
 
 use super::http::{Http, MAX_ANSWER, MOST_REDIRECTS, TRIES, is_same_origin, redirect, retry_after};
 use super::{HubError, Repo};

@@ -1,6 +1,6 @@
-//! Around the program: this process starts the guard, reads what the program writes and waits. The guard, which has one thread
-//! (the kernel lets no other leave its namespaces), builds the walls, starts the program and kills it at its deadline, or when
-//! nobody waits any more: then its input ends.
+//! The processes around the program: this process starts the guard, reads the program's output and waits. The guard, which
+//! has one thread (the kernel lets no other leave its namespaces), sets up isolation, starts the program and kills it at its
+//! deadline, or when this process is gone: then its input ends.
 
 use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, find, walls};
 use crate::base::clock::{Clock, SystemClock};
@@ -23,12 +23,12 @@ const GRACE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(3);
 /// How a guard ends whose program was late.
 const LATE: Signal = Signal::USR2;
-/// Names tried for a folder before the fault is told.
+/// Names tried for a folder before the fault is reported.
 const ROOMS: u32 = 16;
 /// Longest order.
 const MAX_ORDER: usize = 16 << 20;
 
-/// What the guard is told, in one line of JSON.
+/// The guard's request, in one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     job: Job,
@@ -102,7 +102,7 @@ impl Sandbox {
                 std::thread::spawn(move || listen(stream, pipe, most, &tell));
             }
         }
-        // The end of this pipe tells the guard to make an end.
+        // Closing this pipe makes the guard end.
         let mut input = guard.stdin.take();
         if let Some(input) = &mut input {
             input.write_all(order)?;

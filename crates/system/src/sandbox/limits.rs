@@ -1,4 +1,4 @@
-//! The limits of one process, which it puts on itself before it becomes the program.
+//! The resource limits that a process sets on itself before it becomes the program.
 
 use super::Isolation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

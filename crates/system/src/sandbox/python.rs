@@ -1,10 +1,10 @@
-//! Python that a model wrote, on its way into a sandbox.
+//! Model-generated Python, prepared for a sandbox.
 
 use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is told of a program that failed: the end of what it wrote.
+/// What is reported of a program that failed: the end of what it wrote.
 const TOLD: usize = 200;
 
 /// The interpreter, and what a program may use of the machine.

@@ -1,4 +1,4 @@
-//! The guard takes itself out of the machine: namespaces first, then a file system on which nothing can be written.
+//! The guard isolates itself from the machine: namespaces first, then a read-only file system.
 
 use rustix::io::Errno;
 use rustix::mount::{

@@ -1,4 +1,4 @@
-//! The engine that suits the machine: decided when a run starts, and written into its spec (`plan::start`).
+//! `engine: auto`: decided for the machine when a run starts, and written into its spec (`plan::start`).
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};

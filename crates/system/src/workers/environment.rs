@@ -1,4 +1,5 @@
-//! Which Python computes: one that a spec names, or what `llmtui engine install torch` made. Nothing global is looked for.
+//! Which Python runs the ranks: one that a spec names, or the environment of `llmtui engine install torch`. Global ones are
+//! not searched.
 
 use super::package;
 use super::torch::Config;

@@ -1,4 +1,4 @@
-//! Frames between engine and ranks: the length of a header (u32), that of a payload (u64), JSON, raw bytes; little-endian. The
+//! Frames between engine and ranks: length of a header (u32), length of a payload (u64), JSON, raw bytes; little-endian. The
 //! Python side is `wire.py`.
 
 use serde_json::Value;

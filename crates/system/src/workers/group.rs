@@ -1,4 +1,4 @@
-//! torchrun and the ranks that it started on this machine: whether they live, and their end.
+//! torchrun and the ranks that it started on this machine: whether they are alive, and ending them.
 
 use super::launch::{Launch, Launcher, command};
 use super::lost::{Lost, LostKind};

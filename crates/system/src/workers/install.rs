@@ -1,5 +1,6 @@
-//! A virtual environment with PyTorch for this program alone, under the user's data folder: made by uv where it is there, else by
-//! Python's own venv and pip. What is interrupted goes on where it stopped: finished downloads are kept by their caches.
+//! A virtual environment with PyTorch for this program alone, under the user's data folder: created by uv if it is installed,
+//! else by Python's own venv and pip. An interrupted installation continues where it stopped: finished downloads are in their
+//! caches.
 
 use super::environment::{Environment, EnvironmentError, installed_at};
 use super::package;

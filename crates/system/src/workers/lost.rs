@@ -1,4 +1,4 @@
-//! Why a generation of ranks came to its end before its time, and whether another one may do better.
+//! Why a generation of ranks ended early, and whether another one may do better.
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

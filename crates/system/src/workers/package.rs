@@ -1,4 +1,4 @@
-//! The worker's Python package, which is part of this program: written where Python finds it.
+//! The worker's Python package, which is embedded in this program: written to where Python finds it.
 
 use crate::base::digest::hex;
 use crate::base::files::{read_plain, write_atomic};
@@ -36,7 +36,7 @@ pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
     hex(&hash.finalize()[..4])
 }
 
-/// A number for names that need not be told, only told apart.
+/// A number for names that only need to be distinct.
 pub(super) fn short_number(text: &str) -> u32 {
     let digest = Sha256::digest(text.as_bytes());
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])

@@ -1,4 +1,4 @@
-//! PyTorch in processes of their own: one GPU or several, or the processor.
+//! PyTorch in its own processes: on one GPU or several, or on the CPU.
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};

@@ -55,7 +55,7 @@ pub struct EngineIo {
 }
 
 /// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested;
-/// viewers are told, past the log.
+/// viewers are notified, outside the log.
 #[derive(Debug)]
 pub struct Emitter {
     log: LogSender,

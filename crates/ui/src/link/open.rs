@@ -40,7 +40,7 @@ pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
             Err(ConnectError::Absent { .. }) if clock.elapsed() < PATIENCE => {
                 crate::base::clock::pause(PAUSE);
             }
-            // The engine trains all the same: its log tells what it does.
+            // The engine trains all the same: its log shows what it does.
             Err(e) => return watched(run, &e.to_string()),
         }
     }

@@ -44,7 +44,7 @@ pub(super) enum End {
     Broken(String),
 }
 
-/// How far a viewer was told a run.
+/// How much of a run was sent to a viewer.
 #[derive(Debug)]
 pub(super) struct Told {
     caught_up: CaughtUp,
@@ -73,12 +73,12 @@ impl Told {
         }
     }
 
-    /// The last number that was told.
+    /// The last sequence number that was sent.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// True if the last event of the log that was told is the final one.
+    /// True if the last sent event of the log is the final one.
     pub fn finished(&self) -> bool {
         self.finished
     }
@@ -153,7 +153,7 @@ async fn hear(
     }
 }
 
-/// The next line. Of a peer that has fallen silent because a signal stopped it, viewers are told so once.
+/// The next line. Of a peer that has fallen silent because a signal stopped it, viewers are notified once.
 async fn heard(
     lines: &mut FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     events: &mpsc::Sender<Incoming>,

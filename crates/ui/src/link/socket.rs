@@ -52,7 +52,7 @@ pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectEr
     Ok(pumped(stream, told, run.events_path()))
 }
 
-/// Opens the run's socket: in a runtime folder of our own, or inside the run's folder. The first place's fault is told.
+/// Opens the run's socket: in a runtime folder of our own, or inside the run's folder. The first place's fault is reported.
 fn dial(env: &Env, run: &RunDir) -> Result<(PathBuf, UnixStream), ConnectError> {
     let usual = address::usual(env, run, false).map_err(ConnectError::from);
     usual.and_then(|place| dial_at(&place)).or_else(|first| {

@@ -163,7 +163,7 @@ fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
             Ok(request) => Ok(request),
             Err(e) => Err((super::route::id_of(&text), e.to_string())),
         };
-        // The rest of an overlong line cannot be told from the next one: the connection ends.
+        // The rest of an overlong line cannot be distinguished from the next one: the connection ends.
         let endless = line.len() > MAX_LINE && line.last() != Some(&b'\n');
         if say.send(heard).is_err() || endless {
             return;

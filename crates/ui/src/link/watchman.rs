@@ -35,7 +35,7 @@ impl Watchman {
         &self.run
     }
 
-    /// True while the run is this engine's; otherwise the engine is told to end, once.
+    /// True while the run is this engine's; otherwise the engine is stopped, once.
     pub fn look(&mut self, engine: &EngineEnd) -> bool {
         if self.lost {
             return false;

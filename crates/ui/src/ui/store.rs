@@ -153,7 +153,7 @@ impl HeldRun {
             && matches!(self.link, LinkState::Live | LinkState::CatchingUp)
     }
 
-    /// What tells this run from others, its copies too, whose logs give the same name: its directory, or elsewhere that name.
+    /// Identifies this run among others, its copies too, whose logs give the same name: its directory, or elsewhere that name.
     /// `None` before the log gave it.
     pub fn identity(&self) -> Option<PathBuf> {
         let named = || {

@@ -23,7 +23,7 @@ pub struct Engine {
     env: Arc<Environment<'static>>,
     /// Of this program's own making: no budget.
     ours: bool,
-    /// What a budget once ran out of.
+    /// The budget that was once exceeded.
     spoiled: Arc<OnceLock<Overdrawn>>,
 }
 
@@ -52,12 +52,12 @@ impl Engine {
         Engine { ours: true, ..self }
     }
 
-    /// What a budget ran out of, once it did.
+    /// The exceeded budget, if there is one.
     pub fn spoiled(&self) -> Option<&Overdrawn> {
         self.spoiled.get()
     }
 
-    /// What the template `name` prints for `context`.
+    /// The output of the template `name` for `context`.
     pub fn print(&self, name: &'static str, context: Map<String, Value>) -> Result<String, Broken> {
         self.run(context, move |env, context| print(env, name, context))
     }
@@ -104,7 +104,7 @@ fn print(
     }
 }
 
-/// Bytes that a value stands for, about.
+/// The size of a value in bytes, about.
 fn weight(value: &Value) -> usize {
     const NODE: usize = 32;
     NODE + match value {

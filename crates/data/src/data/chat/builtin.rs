@@ -14,11 +14,11 @@ pub struct Builtin {
     pub about: &'static str,
     pub bos_token: Option<&'static str>,
     pub eos_token: Option<&'static str>,
-    /// What ends an assistant's turn.
+    /// The end-of-turn token of the assistant.
     pub turn_end: &'static str,
 }
 
-/// The template of no model: plain words, and the token that ends the tokenizer's texts after every turn. It trains where a
+/// A template that belongs to no model: plain words, and the tokenizer's end-of-text token after every turn. It trains where a
 /// vocabulary has no marks for turns.
 pub const PLAIN: &str = "plain";
 

@@ -8,7 +8,7 @@ use crate::data::{DataConfig, DataError, Message, Tokenizer};
 /// What helps where a template leaves out tools.
 pub const TOOLS_FIX: &str = "choose a template with tools, e.g. -s data.template=qwen or mistral";
 
-/// One mark that is cut.
+/// One marker that is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CutMark {
     /// `<|eot_id|>`
@@ -18,7 +18,7 @@ pub struct CutMark {
 }
 
 impl Template {
-    /// The marks of this template that the tokenizer cuts into several tokens, in the order in which they are written.
+    /// The markers of this template that the tokenizer splits into several tokens, in order of appearance.
     pub fn cut_marks(&self, tokenizer: &Tokenizer) -> Vec<CutMark> {
         let count = |mark: String| {
             let tokens = tokenizer.encode(&mark).ok()?.len();
@@ -27,7 +27,7 @@ impl Template {
         self.marks().into_iter().filter_map(count).collect()
     }
 
-    /// What a short conversation is written with.
+    /// The markers in a short rendered conversation.
     fn marks(&self) -> Vec<String> {
         let turns = ["system", "user", "assistant"].map(|role| Message::new(role, "a"));
         let render = |turns: &[Message]| self.render(turns, None, GenerationPrompt::With);

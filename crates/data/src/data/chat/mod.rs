@@ -66,7 +66,7 @@ pub struct Template {
     engine: Engine,
     variables: Map<String, Value>,
     tagged: bool,
-    /// What ends an assistant's turn, where the author of the template said so.
+    /// The end-of-turn token of the assistant, if the template declares one.
     turn_end: Option<&'static str>,
 }
 
@@ -238,7 +238,7 @@ impl Template {
         context
     }
 
-    /// Takes the marks out and notes what stood between them.
+    /// Removes the markers and records the spans between them.
     fn without_marks(&self, marked: &str) -> Result<Rendered, DataError> {
         let mut rendered = Rendered {
             text: String::with_capacity(marked.len()),
@@ -318,7 +318,7 @@ fn overdrawn(why: &Overdrawn) -> String {
     format!("{why}, as in a malicious template")
 }
 
-/// What the engine says, with its line, on one line.
+/// The engine's error message, with its line number, on one line.
 fn explain(error: &minijinja::Error) -> String {
     let what = error
         .detail()

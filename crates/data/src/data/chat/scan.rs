@@ -17,7 +17,7 @@ pub const MAX_EXPRESSION: usize = 200;
 /// The filter that stands for a `generation` block in the rewritten template.
 pub const GENERATION_FILTER: &str = "llmtui_generation";
 
-/// What the look found.
+/// The result of the scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
     /// The template with every `generation` block made a filter block of its own scope, line for line.
@@ -136,7 +136,7 @@ impl Scanner<'_> {
                 + self.source[at..]
                     .find("{%")
                     .ok_or_else(|| self.unclosed(start))?;
-            // Behind the opening: `{%}` is no tag.
+            // After the opening: `{%}` is not a tag.
             let close = self.source[open + 2..]
                 .find("%}")
                 .ok_or_else(|| self.unclosed(start))?;

@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits {
     total_bytes: 1 << 12,
 };
 
-/// Renders a template over some conversations in `child`. What it refuses to render is no fault; what ends the child is.
+/// Renders a template over some conversations in `child`. A rendering error is not a fault; ending the child is.
 ///
 /// # Errors
 /// The template takes memory or time without bounds, or crashes the engine.

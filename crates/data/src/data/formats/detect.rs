@@ -22,7 +22,7 @@ pub enum Grounds {
     PlainText,
 }
 
-/// What was found, and on what grounds.
+/// The detected format, and the grounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
     pub format: FormatId,
@@ -131,13 +131,13 @@ impl Candidate {
         candidate
     }
 
-    /// A lone prompt is part of many formats and the mark of none.
+    /// A lone prompt is part of many formats and identifies none.
     fn is_weak(&self) -> bool {
         self.format == FormatId::PromptOnly && self.parts.len() == 1
     }
 }
 
-/// Finds the format of some rows of a source. Where several fit equally well, what is learned from them may decide.
+/// Finds the format of some rows of a source. If several fit equally well, the method's unit may decide.
 ///
 /// # Errors
 /// None fits (with the mapping that would make the nearest one fit), or several fit equally well.
@@ -210,9 +210,9 @@ pub fn detect(
     }
 }
 
-/// Rows of a question and its answer are a text to learn, or a prompt with what rewards compare answers with. For a method that
-/// learns from its own answers both make the same prompt, and `prompt_only` knows what the final answer is; others cannot
-/// learn from prompts. `fitting` begins with those that fit best.
+/// Rows of a question and its answer are a text, or a prompt with the reference for rewards. For an RL method
+/// both make the same prompt, and `prompt_only` extracts the final answer; other methods cannot
+/// train on prompts. `fitting` begins with those that fit best.
 fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
     let most = fitting.first()?.parts.len();
     let best = fitting.iter().take_while(|c| c.parts.len() == most);

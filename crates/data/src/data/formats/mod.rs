@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 /// A way to read rows.
 pub struct Format {
     pub entry: Entry,
-    /// What it reads, in the order in which people think of it.
+    /// Its parts, in the usual order.
     pub parts: &'static [Part],
     /// Whether a row that has the required parts is of this format after all.
     fits: fn(&Row<'_>) -> bool,
@@ -43,7 +43,7 @@ pub enum Need {
     Optional,
 }
 
-/// What a column must hold to be taken for a part when nobody says so.
+/// The values that a column must have to be detected as a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -179,7 +179,7 @@ const MEDIA: [&str; 6] = ["images", "image", "audios", "audio", "videos", "video
 /// Reads a row.
 ///
 /// # Errors
-/// What is wrong with it, and the mapping or change that would fix it.
+/// The fault, and the mapping or change that would fix it.
 pub fn read(format: FormatId, record: &Record, columns: &Columns) -> Result<Example, RowFault> {
     let format = format.format();
     let row = Row::new(record, format, columns);

@@ -44,7 +44,7 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     let column = row.part("prompt").map_or("", |found| found.column);
     let prompt = match row.prose("prompt")? {
         Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
-        // A text under the name `prompt` is continued as it stands, unless the answers are turns.
+        // A text under the name `prompt` is continued verbatim, unless the answers are turns.
         Turns::Text(text) if column == "prompt" && system.is_none() && is_text(&chosen) => {
             Turns::Text(text)
         }

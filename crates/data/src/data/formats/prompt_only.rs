@@ -25,7 +25,7 @@ pub(super) const FORMAT: Format = Format {
         let column = row.part("prompt").map_or("", |found| found.column);
         let prompt = match row.prose("prompt")? {
             Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
-            // A text under the name `prompt` is continued as it stands; a question is what a user says.
+            // A text under the name `prompt` is continued verbatim; a question is a user turn.
             Turns::Text(text) if text.is_empty() || (column == "prompt" && system.is_none()) => {
                 Turns::Text(text)
             }

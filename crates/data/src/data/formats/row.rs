@@ -12,7 +12,7 @@ pub(super) struct Row<'a> {
     pub columns: &'a Columns,
 }
 
-/// A part that was found: the column's name and what it holds.
+/// A part that was found: the column's name and value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'a> {
     pub column: &'a str,
@@ -177,7 +177,7 @@ pub(super) fn label(value: &Value) -> Option<bool> {
     }
 }
 
-/// What a value is, in words.
+/// The type of a value, in words.
 pub(super) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -192,7 +192,7 @@ pub(super) fn kind(value: &Value) -> String {
     }
 }
 
-/// Names for people, not too many.
+/// Names for display, not too many.
 pub(super) fn column_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     const SHOWN: usize = 12;
     let more = names.len().saturating_sub(SHOWN);

@@ -45,7 +45,7 @@ impl Row<'_> {
     }
 }
 
-/// The turns of a column; one alone stands for a list of one.
+/// The turns of a column; a single one counts as a list of one.
 fn messages(row: &Row<'_>, found: Found<'_>) -> Result<Vec<Message>, RowFault> {
     let one;
     let items = match found.value {
@@ -66,7 +66,7 @@ fn messages(row: &Row<'_>, found: Found<'_>) -> Result<Vec<Message>, RowFault> {
         .collect()
 }
 
-/// One turn. `place` says which, for people.
+/// One turn. `place` says which, for display.
 fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
     let Value::Object(fields) = item else {
         let what = format!("{place}: expected a message, found {}", kind(item));

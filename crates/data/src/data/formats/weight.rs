@@ -6,13 +6,13 @@ use serde_json::Value;
 
 const WEIGHTS: [&str; 2] = ["weight", "loss_weight"];
 const FLAGS: [&str; 2] = ["train", "training"];
-/// Parts of a turn that are learned, in characters: nothing here can do that.
+/// Supervision of parts of a turn, in characters: not supported.
 const PARTS: &str = "train_detail";
 
 pub(super) const FIX: &str =
     "write 1 for a turn that is trained on and 0 for context only, or remove the key";
 
-/// What a turn says of itself; `None` where it says nothing.
+/// A turn's own setting; `None` if it has none.
 ///
 /// # Errors
 /// In words: a weight that is neither 0 nor 1.
@@ -51,7 +51,7 @@ pub(in crate::data) fn only_read(messages: &[Message]) -> Vec<bool> {
     }
 }
 
-/// Whether a turn of somebody else is to be learned, which none is.
+/// Whether supervision of another role's turn is requested, which is never done.
 pub(in crate::data) fn of_others(messages: &[Message]) -> bool {
     let mut others = messages.iter().filter(|m| m.role != "assistant");
     others.any(|m| said(m) == Ok(Some(true)))

@@ -21,7 +21,7 @@ pub struct Progress {
 /// A row on its way in.
 pub type Fed = Result<(Place, Arc<str>, Example), RowFault>;
 
-/// Feeds every row; `judged` hears of each, with what it came with. Breaks when `progress` says so.
+/// Feeds every row; `judged` gets each one with its attached data. Stops when `progress` says so.
 pub fn drive<T: Send>(
     inspector: &mut Inspector,
     rows: &mut dyn Iterator<Item = (Fed, T)>,

@@ -48,11 +48,11 @@ pub(super) struct Feed {
     pub meter: Meter,
     /// Bytes of sources already read.
     behind: u64,
-    /// What the rows were found to be, for people, source by source.
+    /// What the rows were found to be, for display, source by source.
     pub formats: Vec<String>,
-    /// What a method learns from them, where one is known.
+    /// The method's unit, if a method is known.
     unit: Option<Unit>,
-    /// What was noticed that is no fault of a row.
+    /// Notices that are not faults of a row.
     pub notes: Vec<String>,
     failure: Option<DataError>,
     /// The newest row that could not be read; of a broken file its last.
@@ -63,7 +63,7 @@ pub(super) struct Feed {
 struct Waiting {
     name: Option<Arc<str>>,
     rows: Rows,
-    /// What it says of its own rows; what the caller says otherwise.
+    /// Its own settings, overridden by the caller's.
     format: Option<FormatId>,
     columns: Columns,
 }
@@ -177,7 +177,7 @@ impl Feed {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// What the rows are, in words.
+    /// The kind of rows, in words.
     pub fn format(&self) -> String {
         let mut words: Vec<&str> = self.formats.iter().map(String::as_str).collect();
         words.dedup();
@@ -272,7 +272,7 @@ impl Iterator for Feed {
             self.notes.extend(open.rows.notes());
             self.behind += open.rows.bytes_read();
             if open.rows.is_broken() {
-                // Nobody knows what is missing: what comes after would look as if nothing were.
+                // It is unknown what is missing: later rows would look as if nothing were.
                 return None;
             }
             self.current = None;
@@ -284,7 +284,7 @@ impl Iterator for Feed {
 }
 
 impl Feed {
-    /// Where and why a file could not be read on, if one could not.
+    /// Where and why reading a file stopped, if it did.
     pub fn broken(&self) -> Option<&RowFault> {
         let open = self.current.as_ref()?;
         self.fault.as_ref().filter(|_| open.rows.is_broken())
@@ -387,7 +387,7 @@ impl Open {
         let mut rows = Vec::new();
         let goes_on = record.fields.contains_key(CONTINUES);
         if !goes_on || file.as_ref() != Some(&record.place.file) {
-            // The rest of the file before stands under its own name.
+            // The rest of the previous file is reported under its own name.
             if file.is_some() {
                 paragraphs.end(&mut rows);
             }

@@ -15,7 +15,7 @@ pub struct KeptRow {
     pub place: Place,
     /// `None` for a row that could not be read.
     pub example: Option<Example>,
-    /// Kinds of findings that it has, and what is wrong.
+    /// Its findings by kind, with the fault.
     pub faults: Vec<(&'static str, String)>,
     pub characters: u64,
     pub tokens: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What is left out, in words.
+    /// What is omitted, in words.
     pub fn limit(&self) -> Option<String> {
         let kept = self.rows.len() as u64;
         (kept < self.of).then(|| {

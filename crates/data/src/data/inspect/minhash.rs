@@ -18,7 +18,7 @@ const SKETCH: usize = 512;
 /// Candidates that are compared with one row; templates shared by thousands of rows would otherwise cost all the time.
 const MAX_CANDIDATES: usize = 64;
 
-/// What is remembered of a row: some kilobytes, whatever its length.
+/// The sketch of a row: a few kilobytes, whatever its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     bands: [u64; BANDS],
@@ -219,7 +219,7 @@ mod tests {
             wrong += usize::from(!truth && hit.is_some());
         }
         assert!(above > 30 && above < 110, "{above}");
-        // Banding may miss one in some hundreds; what it finds is right.
+        // Banding may miss one in several hundred; its hits are correct.
         assert!(
             found + 2 >= above && wrong == 0,
             "{found} of {above}, {wrong}"

@@ -68,7 +68,7 @@ struct Running {
 /// What became of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// Kinds of findings that it has, and what is wrong.
+    /// Its findings by kind, with the fault.
     pub list: Vec<(&'static str, String)>,
 }
 
@@ -148,7 +148,7 @@ impl Inspector {
         }
     }
 
-    /// What the rows are, once that is known.
+    /// The kind of rows, once known.
     pub fn set_format(&mut self, format: &str) {
         self.format = format.to_string();
     }

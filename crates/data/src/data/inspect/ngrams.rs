@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 const LONGEST: usize = 13;
 const SHORTEST: usize = 8;
-/// Rows of fewer words stand everywhere by chance.
+/// Rows of fewer words occur everywhere by chance.
 const FEWEST_WORDS: usize = 4;
 /// Grams remembered, some 40 bytes each.
 const MAX_GRAMS: usize = 6_000_000;
@@ -30,7 +30,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// `rows`: the words of each row and where it stands.
+    /// `rows`: the words of each row and its location.
     pub fn new(name: &str, rows: &[(Place, Vec<u64>)]) -> Reference {
         let mut lengths: Vec<usize> = rows.iter().map(|(_, words)| words.len()).collect();
         lengths.sort_unstable();

@@ -72,7 +72,7 @@ impl Paragraphs {
         self.held.push_str(line);
     }
 
-    /// Hands out what is held.
+    /// Returns the held text.
     pub fn end(&mut self, rows: &mut Vec<(u64, String)>) {
         let text = self.held.trim_end_matches(['\n', '\r']);
         if !text.trim().is_empty() {

@@ -93,7 +93,7 @@ fn marks(template: &Template) -> Vec<String> {
     marks
 }
 
-/// The tokenizer with more tokens that stand for themselves alone.
+/// The tokenizer with further added tokens.
 fn with_specials(tokenizer: &Tokenizer, marks: &[String]) -> Result<Tokenizer, DataError> {
     let fault = |what: String| DataError::Tokenizer {
         place: "the tokenizer trained on the data".into(),

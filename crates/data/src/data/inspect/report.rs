@@ -35,7 +35,7 @@ impl std::ops::Deref for RowsFinding {
 pub struct Hit {
     /// `file:row`
     pub place: String,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -68,7 +68,7 @@ impl From<Lengths> for Spread {
     }
 }
 
-/// What one source gives.
+/// One source's share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceShare {
     pub name: String,
@@ -78,7 +78,7 @@ pub struct SourceShare {
     pub tokens: u64,
 }
 
-/// What a model reads.
+/// The row as a model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tokens {
     /// Tokenizer and template, in words.
@@ -112,7 +112,7 @@ pub struct TokenCount {
 pub struct Report {
     /// As it was named.
     pub name: String,
-    /// What the rows are, in words: `ShareGPT conversations`.
+    /// The kind of rows, in words: `ShareGPT conversations`.
     pub format: String,
     /// Rows looked at, readable or not.
     pub rows: u64,
@@ -122,7 +122,7 @@ pub struct Report {
     pub sources: Vec<SourceShare>,
     /// The worst first.
     pub findings: Vec<RowsFinding>,
-    /// What was not looked at, in words; empty when everything was.
+    /// What was not checked, in words; empty if everything was.
     pub limits: Vec<String>,
     /// Checks that found nothing, by their titles.
     pub passed: Vec<&'static str>,

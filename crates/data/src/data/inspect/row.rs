@@ -104,11 +104,11 @@ pub struct Row {
     pub key: u128,
     pub words: Vec<u64>,
     pub signature: Option<Signature>,
-    /// What a model reads; empty without a tokenizer.
+    /// The row as a model sees it; empty without a tokenizer.
     pub seen: Vec<Seen>,
     /// Why it could not be rendered.
     pub fault: Option<RowFault>,
-    /// A tool whose name stands in the row and in nothing that a model reads.
+    /// A tool whose name is in the row but not in the rendered text.
     pub left_out: Option<String>,
 }
 

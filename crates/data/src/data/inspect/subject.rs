@@ -39,10 +39,10 @@ enum What {
     Spec(Box<DataConfig>),
 }
 
-/// What is to be read, and how.
+/// What to read, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    /// For people.
+    /// For display.
     pub name: String,
     what: What,
     format: Option<FormatId>,
@@ -52,7 +52,7 @@ pub struct Subject {
     /// A built-in template or a .jinja file; the tokenizer's own otherwise, else ChatML.
     pub template: Option<String>,
     pub seq_len: Option<u64>,
-    /// What the run's method learns from, where the data are a run's.
+    /// The unit of the run's method, if the data are a run's.
     pub unit: Option<Unit>,
     /// A validation file, evaluation sets.
     pub val: Option<String>,
@@ -90,7 +90,7 @@ pub struct Read<'a> {
 pub struct Cleaned<'a> {
     pub place: &'a Place,
     pub fields: &'a Map<String, Value>,
-    /// The finding for which it leaves, and what is wrong.
+    /// The finding for which it is dropped, and the fault.
     pub fault: Option<(&'static str, &'a str)>,
 }
 
@@ -392,7 +392,7 @@ impl Subject {
         whole(feed)
     }
 
-    /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not looked at.
+    /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not checked.
     ///
     /// # Errors
     /// No data there; a file that breaks off.
@@ -535,7 +535,7 @@ mod tests {
         assert!(format(None).is_err());
     }
 
-    /// Every answer ends with a token that is learned, as in the run.
+    /// Every answer ends with a supervised token, as in the run.
     #[test]
     fn a_trained_tokenizer_knows_the_marks_of_the_chat() {
         let dir = tempfile::tempdir().unwrap();

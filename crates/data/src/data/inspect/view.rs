@@ -12,7 +12,7 @@ pub struct Seen {
 
 /// A model's way of reading: a tokenizer and a template.
 pub trait View: Send + Sync {
-    /// What it is made of, for people: `tokenizer.json of Qwen2.5-0.5B, template chatml`.
+    /// What it is made of, for display: `tokenizer.json of Qwen2.5-0.5B, template chatml`.
     fn name(&self) -> &str;
 
     /// Renders and tokenizes a row.
@@ -30,6 +30,6 @@ pub trait View: Send + Sync {
     /// Tokens of which one ends an answer or a text.
     fn ends(&self) -> Vec<u32>;
 
-    /// Tokens that stand for no text of their own: roles, ends, padding.
+    /// Tokens without text of their own: roles, ends, padding.
     fn specials(&self) -> Vec<u32>;
 }

@@ -1,9 +1,9 @@
-//! How documents become rows of a batch. Each way answers by number, and what it answers is a function of the seed and
-//! the number alone: no state to save, and any row can be had at once.
+//! How documents become rows of a batch. Each packing returns a row by its index, as a function of the seed and the index
+//! alone: no state to save, and random access to any row.
 //!
-//! - [`stream`]: documents run together, windows cut anywhere;
-//! - [`packed`]: whole documents side by side, best fit, kept apart by mask and positions;
-//! - [`padded`]: one document a row, rows of like length together.
+//! - [`stream`]: documents concatenated, windows cut anywhere;
+//! - [`packed`]: whole documents side by side, best fit, separated by mask and positions;
+//! - [`padded`]: one document per row, rows of similar length together.
 
 pub(super) mod packed;
 pub(super) mod padded;

@@ -17,7 +17,7 @@ pub(crate) struct Padded {
 }
 
 impl Padded {
-    /// Examples of so many sequences each, whose pieces stand next to each other.
+    /// Examples of so many sequences each, whose pieces are adjacent.
     pub fn new(pieces: &[Piece], sequences: usize) -> Padded {
         let longest = |example: &[Piece]| example.iter().map(Piece::places).max().unwrap_or(0);
         Padded::of(pieces.chunks(sequences).map(longest).collect())

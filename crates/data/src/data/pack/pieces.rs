@@ -5,7 +5,7 @@ use crate::base::human::grouped;
 use crate::data::Unit;
 use crate::data::store::Store;
 
-/// Tokens that stand together: a document, or a part of one. The first is given, the others are predicted.
+/// A document, or a part of one. The first is given, the others are predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// In the store.
@@ -105,7 +105,7 @@ impl Account {
 }
 
 /// Cuts documents, given by first token and length, to at most `seq_len` predictions each. An example of several sequences
-/// stays whole: where nothing is left to learn from one of them, all are skipped.
+/// stays whole: if one of them has no supervised tokens left, all are skipped.
 pub(crate) fn cut(
     store: &Store,
     documents: &[(u64, u64)],
@@ -160,7 +160,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// A prompt, with its answer after it where one is known, stays whole or goes; so does its reference.
+    /// A prompt with its known answer stays whole or is dropped; so does its reference.
     fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
         if len > self.seq_len as u64 + 1 {
             self.account.dropped += 1;

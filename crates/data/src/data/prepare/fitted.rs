@@ -87,7 +87,7 @@ fn asked(messages: &[Message]) -> (&[Message], Option<String>) {
     }
 }
 
-/// What people should hear of it.
+/// The message for the user.
 pub(super) fn told(unit: Unit, train_on: TrainOn, content: &Content) -> Option<&'static str> {
     Some(match (unit, content) {
         (Unit::Text, Content::Preference { .. }) => {

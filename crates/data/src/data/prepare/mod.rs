@@ -28,13 +28,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokenize::{Ready, Tokenizing};
 
-/// What a run asks of its data besides the spec's `data`.
+/// A run's requirements for its data besides the spec's `data`.
 pub struct Request<'a> {
     /// Tokens of the longest row.
     pub seq_len: usize,
-    /// What is supervised where the spec says `auto`.
+    /// What is supervised if the spec says `auto`.
     pub train_on: TrainOn,
-    /// What the method takes as one example.
+    /// The method's unit.
     pub unit: Unit,
     /// In the place of the one that `data.tokenizer` names: that of a model which is still to be trained.
     pub tokenizer: Option<Tokenizer>,
@@ -224,16 +224,16 @@ fn read(request: &Request<'_>) -> ReadContext {
 /// All sources in tokens.
 struct Tokens {
     tokenizer: Arc<Tokenizer>,
-    /// What ends a turn or a text.
+    /// The tokens that end a turn or a text.
     ends: Vec<u32>,
     /// As [`Dataset`] has it.
-    /// What the template writes after an answer.
+    /// The tokens that the template puts after an answer.
     behind_answers: Option<String>,
     unused_template: bool,
     cut_marks: Vec<CutMark>,
     train: Vec<Ready>,
     val: Vec<Ready>,
-    /// What was noticed.
+    /// Notices.
     notes: Vec<String>,
 }
 
@@ -517,7 +517,7 @@ fn of_tokenizer(tokenizer: &Tokenizer) -> String {
 fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouting) -> String {
     let keys: Vec<&str> = train.iter().chain(val).map(|source| &*source.key).collect();
     let stages = stages(config, train);
-    // Shares of tokens add no word: fingerprints of older runs stay what they are.
+    // Shares of tokens add nothing: fingerprints of older runs stay the same.
     let mix = match config.mix {
         Mix::Share => "",
         Mix::Concatenate => " concatenate",

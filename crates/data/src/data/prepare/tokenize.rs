@@ -71,7 +71,7 @@ impl Tokenizing<'_> {
         let beginning = beginning.into_iter().flatten().take(LOOKED_AT).flatten();
         let mut beginning = first.iter().cloned().chain(beginning);
         let weighted = beginning.any(|(_, example)| weight::stand_in(&example.content));
-        // All rows of a format are of one kind; of some no answer is learned.
+        // All rows of a format are of one kind; in some no answer is supervised.
         let examples_of_row = first.as_ref().map_or(1, |(_, example)| {
             fitted(self.unit, self.train_on, example).len().max(1)
         });
@@ -108,7 +108,7 @@ impl Tokenizing<'_> {
             .extend(reading.map(|words| format!("{name}: {words}")));
         let examples = counted(self.unit, documents / self.unit.documents() as u64);
         self.notes.push(match self.unit {
-            // Nothing of them is learned: a reference is what answers are compared with, and stands after its prompt again.
+            // Nothing of them is supervised: a reference is compared with completions, and follows its prompt again.
             Unit::Prompt => {
                 let prompts = entry.store.spans().step_by(self.unit.documents());
                 let asked: u64 = prompts.map(|(_, length)| length).sum();
@@ -152,7 +152,7 @@ impl Tokenizing<'_> {
     ) -> Result<Key, DataError> {
         let detection = rows.detection();
         let template = self.template.as_ref().map(Template::fingerprint);
-        // Made-up rows have no files: their settings are what they are.
+        // Synthetic rows have no files: their settings identify them.
         let made = match &source.origin {
             Origin::Synthetic(_) => serde_json::to_string(source).unwrap_or_default(),
             _ => String::new(),
@@ -170,7 +170,7 @@ impl Tokenizing<'_> {
             "text" if !self.tokenizer.lead().is_empty() => key.with("lead", "once"),
             _ => key,
         };
-        // Documents end with a mark that may be named beside the vocabulary alone.
+        // Documents end with a token that may be named only in the metadata.
         let key = match self.tokenizer.beside() {
             Some(marks) => key.with("marks", marks),
             None => key,
@@ -296,7 +296,7 @@ fn without_tools(name: &str, tally: &Tally) -> Option<String> {
     })
 }
 
-/// What people should hear of a source that was just read.
+/// Messages for the user about a source that was just read.
 fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
     let mut notes = vec![format!("{name}: read as {}", rows.detection())];
     notes.extend(rows.rows().notes());

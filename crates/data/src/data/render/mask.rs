@@ -7,13 +7,13 @@ use std::ops::Range;
 
 pub const UNSTABLE_FIX: &str = "use a template with {% generation %} around the assistant's text, a built-in one if it fits, or data.train_on: all";
 
-/// For each token whether it is supervised: those that stand for a byte of a span, as transformers' assistant masks have it.
+/// Whether each token is supervised: those that contain a byte of a span, as in transformers' assistant masks.
 /// The first token of a document never is: nothing precedes it.
 pub fn supervised_in(offsets: &[Range<usize>], spans: &[Range<usize>]) -> Vec<bool> {
     let mut spans = spans.iter().filter(|s| !s.is_empty()).peekable();
     let mut supervised = Vec::with_capacity(offsets.len());
     for token in offsets {
-        // A token of no bytes counts where it stands.
+        // A token without bytes counts by its position.
         let end = token.end.max(token.start + 1);
         while spans.next_if(|span| span.end <= token.start).is_some() {}
         supervised.push(spans.peek().is_some_and(|span| span.start < end));
@@ -50,7 +50,7 @@ pub fn by_growth(
             .render(&messages[..=at], tools, GenerationPrompt::Without)
             .map_err(|e| unstable(template, at, &e.to_string()))?;
         let shared = common_prefix(after.as_bytes(), text.as_bytes());
-        // Some templates end a finished conversation with one more token; what follows then stands in its place.
+        // Some templates end a finished conversation with one more token; what follows then takes its place.
         let rest = after[floor(&after, shared)..].trim();
         let ends_alike = rest.is_empty() || Some(rest) == template.token("eos_token");
         if !text.starts_with(&before) || shared < before.len() || !ends_alike {

@@ -40,11 +40,11 @@ pub enum TrainOn {
     All,
     /// What follows the prompt; of a conversation, the assistant's last turn.
     Completion,
-    /// What the assistant wrote, in every turn, with the token that ends it.
+    /// The assistant's text in every turn, with its end token.
     Assistant,
 }
 
-/// What was noticed while rendering; counts grow as documents are made.
+/// Notices of rendering; counts grow as documents are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderCounts {
     pub documents: u64,
@@ -55,10 +55,10 @@ pub struct RenderCounts {
     /// Rows whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
     /// will not meet like that.
     pub merged_boundaries: u64,
-    /// Prompts with an answer of no text: only the token that ends it is learned.
+    /// Prompts with an empty answer: only its end token is supervised.
     #[serde(default)]
     pub empty_answers: u64,
-    /// Rows that ask for turns to be learned that the assistant did not write.
+    /// Rows that request supervision of turns of other roles.
     #[serde(default)]
     pub weights_of_others: u64,
     /// Prompts with answers of earlier rounds, which are read.
@@ -110,7 +110,7 @@ impl Renderer {
         }
     }
 
-    /// What is advised where rows of turns have no template.
+    /// The advice for rows of turns without a template.
     #[must_use]
     pub fn with_template_fix(mut self, fix: &'static str) -> Renderer {
         self.template_fix = fix;
@@ -125,7 +125,7 @@ impl Renderer {
         self.template.as_ref()
     }
 
-    /// What was noticed so far.
+    /// Notices so far.
     pub fn counts(&self) -> RenderCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RenderCounts {
@@ -193,7 +193,7 @@ impl Renderer {
         self.tokenizer.encode_begun(text).map_err(at(place))
     }
 
-    /// With the token that ends a text after it, once.
+    /// With the end-of-text token appended, once.
     fn ended(&self, mut ids: Vec<u32>) -> Vec<u32> {
         if let Some(eos) = self.tokenizer.eos()
             && ids.last() != Some(&eos)
@@ -352,8 +352,8 @@ impl Renderer {
     }
 }
 
-/// The ids after which an assistant falls silent: what the template puts after its turn, the token that it says ends one, and
-/// the one that ends a text, where the vocabulary has them. One of them must be supervised for a model to learn when to stop.
+/// The ids that end an assistant turn: what the template puts after it, its declared end-of-turn token, and
+/// the end-of-text token, if the vocabulary has them. One of them must be supervised for a model to learn when to stop.
 pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32> {
     let mut ends = template.map_or_else(Vec::new, |template| turn_ends(template, tokenizer));
     ends.extend(tokenizer.eos().filter(|eos| !ends.contains(eos)));
@@ -372,10 +372,10 @@ pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
     ends
 }
 
-/// Stands for an answer when a template is asked what comes after one.
+/// A placeholder answer for finding what the template puts after one.
 const ANSWER: &str = "Quokka.";
 
-/// The special token that stands after an answer in a conversation that goes on.
+/// The special token after an answer in a conversation that continues.
 fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
     let turns = [
         Message::new("user", "Which one?"),

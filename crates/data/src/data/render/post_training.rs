@@ -6,7 +6,7 @@ use crate::data::tokenizer::Tokenizer;
 use crate::data::{Content, Document, Example, MARGIN, Place, RowFault, Turns, Unit};
 use serde_json::Value;
 
-/// A row as the methods take it that do not simply learn a text. In every document prompt and answer stand together, and
+/// A row for methods that are not trained on plain texts. In every document prompt and answer stand together, and
 /// the answer's tokens are the supervised ones.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PostTrainingExample {
@@ -17,7 +17,7 @@ pub enum PostTrainingExample {
     },
     /// An answer that was judged alone.
     Labelled { answer: Document, desirable: bool },
-    /// A prompt up to where the answer begins; `answer` is what a verifiable reward compares with.
+    /// A prompt up to where the answer begins; `answer` is the reference for verifiable rewards.
     Prompt {
         prompt: Vec<u32>,
         answer: Option<String>,
@@ -40,7 +40,7 @@ impl Renderer {
     /// has its last token twice, so that the token itself is an input, and one place counts: the one that scores it.
     ///
     /// # Errors
-    /// As [`Renderer::pair`]; a margin that is no number.
+    /// As [`Renderer::pair`]; a margin that is not a number.
     pub fn ranked(&self, example: &Example, place: &Place) -> Result<[Document; 3], RowFault> {
         let margin = match example.extra.get(MARGIN) {
             None | Some(Value::Null) => Some(0.0),
@@ -67,7 +67,7 @@ impl Renderer {
         ])
     }
 
-    /// A prompt with the known answer after it, which is supervised and ends as answers end; then its reference: the
+    /// A prompt with its reference answer, which is supervised and ends as answers end; then its reference: the
     /// bytes of a JSON object that holds `answer` and the row's other columns, one for each id. A completion is a prompt
     /// whose answer is known.
     ///
@@ -136,7 +136,7 @@ impl Renderer {
     /// error.
     ///
     /// # Errors
-    /// As [`Renderer::document`]; and rows that are one text to learn.
+    /// As [`Renderer::document`]; and rows that are a single text.
     pub fn post_training(
         &self,
         example: &Example,
@@ -203,7 +203,7 @@ pub fn padding(tokenizer: &Tokenizer) -> Option<u32> {
     tokenizer.pad().or(tokenizer.eos())
 }
 
-/// The token that a text is scored at, counted from 0: the last that is no padding, as transformers finds it.
+/// The token that a text is scored at, counted from 0: the last that is not padding, as transformers finds it.
 pub fn scored_token(ids: &[u32], pad: Option<u32>) -> usize {
     let last = ids.iter().rposition(|id| Some(*id) != pad);
     last.unwrap_or(ids.len().saturating_sub(1))

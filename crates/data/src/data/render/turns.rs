@@ -12,7 +12,7 @@ pub fn as_turns(side: &Turns, role: &str) -> Vec<Message> {
 }
 
 /// With the arguments of tool calls as objects: OpenAI writes them as text that holds JSON, templates print objects, and
-/// a model that learns the one in the other learns to quote its quotes.
+/// a model trained on the one inside the other learns to escape its quotes.
 pub fn decoded(messages: &[Message]) -> Vec<Message> {
     let mut messages = messages.to_vec();
     for message in &mut messages {
@@ -37,7 +37,7 @@ pub fn decoded(messages: &[Message]) -> Vec<Message> {
     messages
 }
 
-/// Everything that people wrote in turns.
+/// All text contents of turns.
 pub fn texts(messages: &[Message]) -> Vec<&str> {
     let mut texts = Vec::with_capacity(messages.len());
     for message in messages {
@@ -81,7 +81,7 @@ impl SpecialTokens {
         SpecialTokens { spelt, firsts }
     }
 
-    /// Whether one of them stands in a text.
+    /// Whether one of them occurs in a text.
     pub fn stand_in(&self, text: &str) -> bool {
         let bytes = text.as_bytes();
         bytes.iter().enumerate().any(|(at, byte)| {

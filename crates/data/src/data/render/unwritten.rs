@@ -9,7 +9,7 @@ use serde_json::Value;
 /// What of a row's tools is not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// Turns of the assistant that are learned from: those of a prompt are read.
+    /// Supervised turns of the assistant: those of a prompt are context.
     pub answers: u64,
     /// Those that call a tool, say nothing else, and come out empty.
     pub empty: u64,
@@ -26,7 +26,7 @@ impl Unwritten {
 }
 
 impl Renderer {
-    /// What the template leaves out of a row.
+    /// What the template omits from a row.
     pub fn unwritten(&self, example: &Example) -> Unwritten {
         let mut found = Unwritten::default();
         for (turns, learned_from) in conversations(&example.content) {
@@ -81,7 +81,7 @@ fn calls(message: &Message) -> Option<&Vec<Value>> {
     calls.filter(|calls| !calls.is_empty())
 }
 
-/// The turns of an example as they are written down, and the first that may be learned from; texts have none.
+/// The turns of an example, and the first that may be supervised; texts have none.
 fn conversations(content: &Content) -> Vec<(Vec<Message>, usize)> {
     let joined = |prompt: &Turns, answer: Option<&Turns>| {
         if matches!(prompt, Turns::Text(_)) && !matches!(answer, Some(Turns::Messages(_))) {
@@ -142,7 +142,7 @@ mod tests {
                 ..Unwritten::default()
             }
         );
-        // In a prompt they are read, not learned.
+        // In a prompt they are context, not supervised.
         let Content::Chat(turns) = &example.content else {
             unreachable!()
         };

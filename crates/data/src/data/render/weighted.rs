@@ -11,7 +11,7 @@ impl Renderer {
     /// The document of `text`, the rendering of `messages`, without the turns that the row leaves out.
     ///
     /// # Errors
-    /// It leaves some out, and what the assistant wrote cannot be located.
+    /// It excludes some, and the assistant's spans cannot be located.
     pub(super) fn weighted(
         &self,
         mut document: Document,
@@ -23,7 +23,7 @@ impl Renderer {
             return Ok(document);
         }
         let mut spans = self.assistant_spans(messages, tools, text, place)?;
-        // A template may mark several places of one turn, or none.
+        // A template may mark several spans of one turn, or none.
         if let (true, Some(template)) = (spans.len() != only_read.len(), &self.template) {
             spans = mask::by_growth(template, messages, tools, text)
                 .map_err(|what| RowFault::new(place, what, mask::UNSTABLE_FIX))?;
@@ -64,7 +64,7 @@ mod tests {
             let example = Example::new(Content::Chat(turns()));
             supervised(&renderer, &renderer.document(&example, &place()).unwrap())
         };
-        // One template marks what the assistant writes, of the other it is found.
+        // One template marks the assistant's spans, with the other they are found by text growth.
         for template in ["chatml", "llama3"] {
             let text = learned(template, TrainOn::Auto);
             assert!(text.contains("good") && !text.contains("bad"), "{text}");

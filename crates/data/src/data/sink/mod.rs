@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What a file holds its rows in.
+/// The container format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
     /// One JSON object a line.
@@ -99,7 +99,7 @@ trait Writer {
     /// The disk, or a row that this container cannot hold ([`io::ErrorKind::InvalidData`]).
     fn row(&mut self, fields: &Map<String, Value>, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What stands after the last row.
+    /// The text after the last row.
     fn end(&mut self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }

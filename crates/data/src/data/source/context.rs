@@ -15,7 +15,7 @@ pub struct ReadContext {
     pub hub: HubConfig,
     /// Hears of downloads.
     pub progress: Option<Progress>,
-    /// What is learned from the rows, where a method says it: one of two formats that fit equally well may be of no use to it.
+    /// The unit that the method needs, if one is known: it may decide between two formats that fit equally well.
     pub unit: Option<Unit>,
 }
 

@@ -3,7 +3,7 @@
 use crate::data::{Place, RowFault};
 use std::io;
 
-/// A fault and whether the file can be read on after it.
+/// A fault, and whether reading can continue after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trouble {
     pub fault: RowFault,

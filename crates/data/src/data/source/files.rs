@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SourceFile {
     pub path: PathBuf,
-    /// Its name for people.
+    /// Its name for display.
     pub shown: Arc<str>,
 }
 

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 /// An open file.
 pub(super) struct Input {
     pub path: PathBuf,
-    /// The name for people.
+    /// The name for display.
     pub file: Arc<str>,
     pub reader: Box<dyn BufRead + Send>,
     pub compressed: bool,
     pub notes: Notes,
 }
 
-/// What was noticed while reading that is no fault: a byte-order mark, line ends.
+/// Notices while reading that are not errors: a byte-order mark, line ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
 

@@ -21,7 +21,7 @@ pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, Trouble> {
 
 /// Brackets inside each other, outside of strings. A parser that recurses must never see too many.
 fn bounded_depth(bytes: &[u8], place: &Place) -> Result<(), Trouble> {
-    // Few brackets cannot stand deep inside each other; counting them is fast.
+    // Few brackets cannot be nested deeply; counting them is fast.
     let brackets = bytes.iter().filter(|b| matches!(b, b'{' | b'[')).count();
     if brackets <= MAX_DEPTH {
         return Ok(());

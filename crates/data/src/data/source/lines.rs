@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Why a line cannot be had.
 #[derive(Debug)]
 pub(super) enum BadLine {
-    /// Longer than the bound; the next call goes on after it.
+    /// Longer than the bound; the next call continues after it.
     TooLong,
     Io(io::Error),
 }
@@ -25,7 +25,7 @@ pub(super) struct Lines<R> {
     consumed: u64,
     /// The line read last.
     pub line: Vec<u8>,
-    /// The rest of an overlong line stands before the next one.
+    /// The rest of an overlong line precedes the next one.
     inside_long: bool,
     max: usize,
 }

@@ -35,9 +35,9 @@ pub const MAX_ROW_BYTES: usize = 16 << 20;
 pub const MAX_DEPTH: usize = 64;
 /// A compressed file that grows more than this many times is refused, once it has grown past [`FREE_BYTES`].
 pub const MAX_RATIO: u64 = 200;
-/// What a compressed file may always grow to.
+/// The size to which a compressed file may always expand.
 pub const FREE_BYTES: u64 = 64 << 20;
 /// A plain text is handed on in pieces of about this size, cut at line ends.
 pub const PIECE_BYTES: usize = 1 << 20;
-/// The column that marks a piece of plain text which goes on from the row before it.
+/// The column that marks a piece of plain text that continues the row before it.
 pub const CONTINUES: &str = "__continues";

@@ -35,7 +35,7 @@ pub(super) struct Opened {
 /// Opens a regular file.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, or is something that no reader here knows (zip, PDF, UTF-16 …).
+/// It cannot be read, is not a regular file, or has a format that no reader here supports (zip, PDF, UTF-16 …).
 pub(super) fn open(path: &Path) -> Result<Opened, DataError> {
     let unreadable = |source| DataError::Unreadable {
         path: path.to_path_buf(),

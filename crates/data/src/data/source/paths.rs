@@ -193,7 +193,7 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
 }
 
 /// What lies in a folder beside the files of it that are read, in words: nobody should find out from the loss that half of
-/// the texts were left out. What describes a data set is no part of it.
+/// the texts were left out. Files that describe a data set are not part of it.
 pub fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
     const DESCRIBE: [&str; 4] = ["readme", "license", "licence", "dataset_info"];
     let describes = |name: &str| {
@@ -253,7 +253,7 @@ fn is_hidden(path: &Path) -> bool {
     name.as_encoded_bytes().first() == Some(&b'.')
 }
 
-/// Every file below a folder, as names relative to it with `/`: what a data set's split is chosen from. Links to folders
+/// Every file below a folder, as names relative to it with `/`: the candidates for a data set's split. Links to folders
 /// are not followed, so a listing can neither leave the folder nor go round in circles.
 pub(super) fn listing(root: &Path) -> Vec<String> {
     let mut names = Vec::new();

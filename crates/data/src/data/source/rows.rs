@@ -64,7 +64,7 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
 }
 
 impl Rows {
-    /// What was noticed so far that is no fault.
+    /// Notices so far that are not errors.
     pub fn notes(&self) -> Vec<String> {
         self.notes.list()
     }
@@ -80,7 +80,7 @@ impl Rows {
         &self.all
     }
 
-    /// What the first file turned out to be: `text`, `jsonl`, `json`, `csv`, `tsv`, `parquet`; or `synthetic`.
+    /// The kind of the first file: `text`, `jsonl`, `json`, `csv`, `tsv`, `parquet`; or `synthetic`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }

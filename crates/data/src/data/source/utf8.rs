@@ -25,7 +25,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<&str, NotText> {
             fix: CONVERT,
         }
     })?;
-    // `contains` is fast; where the byte stands is asked only when there is one.
+    // `contains` is fast; the position is searched only when there is one.
     if !bytes.contains(&0) {
         return Ok(text);
     }
@@ -46,7 +46,7 @@ pub struct BadText {
     pub fix: &'static str,
 }
 
-/// What is wrong with the bytes of a text file, or with a part of it: `None` of UTF-8 without NUL bytes.
+/// The fault of the bytes of a text file, or of a part of it: `None` for UTF-8 without NUL bytes.
 pub fn bad_text(bytes: &[u8]) -> Option<BadText> {
     let bad = check(bytes).err()?;
     let is = match bad.fix {
@@ -64,7 +64,7 @@ pub fn bad_text(bytes: &[u8]) -> Option<BadText> {
     })
 }
 
-/// What the first bytes of a file give away: `Some` when they are surely no UTF-8 text.
+/// What the first bytes of a file reveal: `Some` when they are surely not UTF-8 text.
 pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
     if let Some(wide) = wide::find(head) {
         return Some((wide.is.trim_start_matches("is "), wide.fix));

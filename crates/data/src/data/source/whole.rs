@@ -17,9 +17,9 @@ const MAX_BYTES: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 pub struct Text {
     pub text: Cow<'static, str>,
-    /// Where it came from, for people.
+    /// Where it came from, for display.
     pub place: String,
-    /// What was noticed while reading.
+    /// Notices while reading.
     pub notes: Vec<String>,
 }
 

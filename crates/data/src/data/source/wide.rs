@@ -7,7 +7,7 @@ const LOOKED_AT: usize = 4096;
 /// Units from which on a text is long enough to be recognized by its decoding alone.
 const ENOUGH: usize = 8;
 
-/// What a text is, as a predicate, and what to do.
+/// A text's encoding, as a predicate, and the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wide {
     pub is: &'static str,
@@ -46,7 +46,7 @@ const UTF16_BE: Wide = wide(
 
 /// The wide text that bytes from a file's beginning are; `None` of everything else.
 pub(super) fn find(bytes: &[u8]) -> Option<Wide> {
-    // The mark of UTF-16 is the beginning of one of UTF-32.
+    // The byte-order mark of UTF-16 is a prefix of one of UTF-32.
     const MARKS: [(&[u8], Wide); 4] = [
         (b"\xff\xfe\0\0", UTF32),
         (b"\0\0\xfe\xff", UTF32),
@@ -90,7 +90,7 @@ fn is_utf16(bytes: &[u8], high: usize, read: impl Fn([u8; 2]) -> u16) -> bool {
         return false;
     }
     let decoded: Vec<_> = char::decode_utf16(units.iter().map(|unit| read(*unit))).collect();
-    // What was looked at may end within a pair.
+    // The inspected bytes may end within a surrogate pair.
     let whole = &decoded[..decoded.len() - usize::from(decoded.last().is_some_and(Result::is_err))];
     let plain = |c: &Result<char, _>| c.as_ref().is_ok_and(|c| is_plain(*c));
     if whole.is_empty() || !whole.iter().all(plain) {
@@ -106,7 +106,7 @@ fn is_utf16(bytes: &[u8], high: usize, read: impl Fn([u8; 2]) -> u16) -> bool {
     is_latin || (is_long && (is_alphabet || (is_no_utf8 && 3 * highs <= 2 * lows)))
 }
 
-/// A character that stands in texts.
+/// A character that occurs in texts.
 fn is_plain(c: char) -> bool {
     let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fffe}' | '\u{ffff}');
     !is_private && (!c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{c}' | '\u{85}'))

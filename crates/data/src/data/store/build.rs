@@ -21,7 +21,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How far tokenizing has come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// The source, for people.
+    /// The source, for display.
     pub source: String,
     pub rows: u64,
     pub tokens: u64,
@@ -35,10 +35,10 @@ pub struct Progress {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Piece {
     pub documents: Vec<Document>,
-    /// It goes on where the row before it ended: no new document begins.
+    /// It continues the row before it: no new document begins.
     pub continues: bool,
     pub text_bytes: u64,
-    /// What the template leaves out of it.
+    /// What the template omits from it.
     pub unwritten: Unwritten,
 }
 
@@ -47,13 +47,13 @@ pub(crate) type Row = Result<(Place, Example), RowFault>;
 
 /// Where rows come from and what becomes of them.
 pub(crate) struct Feed<'a> {
-    /// The source, for people.
+    /// The source, for display.
     pub name: &'a str,
     pub rows: &'a mut dyn Iterator<Item = Row>,
     pub tokenize: &'a (dyn Fn(&Place, &Example) -> Result<Piece, RowFault> + Sync),
-    /// The token after a document that must not stand in the middle of one.
+    /// The token after a document, which must not occur in the middle of one.
     pub eos: Option<u32>,
-    /// What a row does that cannot be tokenized.
+    /// The handling of a row that cannot be tokenized.
     pub on_bad_row: OnBadRow,
     pub progress: &'a mut dyn FnMut(&Progress),
 }

@@ -1,11 +1,11 @@
-//! The cache of tokenized sources: a folder for each key, and a key for everything that the tokens depend on. Shards are
-//! written under other names and renamed, so a killed process leaves whole shards to go on from; the manifest comes last
-//! and makes an entry whole. Shards are held against their checksums when they are first opened and whenever their size
-//! or time of change is another one; a damaged entry is rebuilt.
+//! The cache of tokenized sources: a folder for each key, which covers everything that the tokens depend on. Shards are
+//! written under temporary names and renamed, so a killed process leaves complete shards to continue from; the manifest comes
+//! last and completes an entry. Shards are checked against their checksums when they are first opened and whenever their size
+//! or modification time changes; a damaged entry is rebuilt.
 //!
 //! ```text
 //! tokens/3f9c….lock
-//! tokens/3f9c….part/shard-00000 …        being made
+//! tokens/3f9c….part/shard-00000 …        incomplete
 //! tokens/3f9c…/shard-00000 … manifest.json verified.json
 //! ```
 
@@ -83,19 +83,19 @@ struct Manifest {
     shards: usize,
     documents: u64,
     tokens: u64,
-    /// What was noticed while reading: it holds as long as the entry does.
+    /// Notices of reading: valid as long as the entry.
     notes: Vec<String>,
 }
 
-/// What was found in the cache or put there.
+/// The result: found in the cache, or built.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub store: Store,
-    /// What people should hear: what was noticed while reading, why it was tokenized again.
+    /// Messages for the user: notices of reading, why it was tokenized again.
     pub notes: Vec<String>,
 }
 
-/// Opens a source, hands its rows to the function that it is given, and says what was noticed on the way.
+/// Opens a source, passes its rows to the given function, and returns the notices.
 pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
     + 'a;
 
@@ -303,7 +303,7 @@ fn wait_for_lock(path: &Path) -> Result<File, DataError> {
     open().map_err(|e| unwritable(path, e))
 }
 
-/// A part of a key, for people.
+/// A part of a key, for display.
 fn changed_word(part: &str) -> &str {
     match part {
         "content" | "files" => "its content",
@@ -367,7 +367,7 @@ fn unwritable(path: &Path, source: io::Error) -> DataError {
     DataError::Unwritable { path, source }
 }
 
-/// An entry of the cache, for people.
+/// An entry of the cache, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cached {
     pub source: String,
@@ -553,7 +553,7 @@ mod tests {
             assert!(refused.is_err());
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         }
-        // What a process left that was killed stays.
+        // Leftovers of a killed process stay.
         assert!(make(dir.path(), &key, 5, &Cell::new(0)).is_err());
         assert!(!list(dir.path())[0].whole);
     }

@@ -16,7 +16,7 @@ pub use shard::Tally;
 use super::Unit;
 use shard::Shard;
 
-/// The documents of one source, one after the other; those of an example stand next to each other.
+/// The documents of one source, one after the other; those of an example are adjacent.
 #[derive(Debug)]
 pub(super) struct Store {
     pub unit: Unit,
@@ -69,7 +69,7 @@ impl Store {
         self.shards.iter().any(Shard::masked)
     }
 
-    /// What was read to make it.
+    /// The inputs that it was built from.
     pub fn tally(&self) -> Tally {
         self.shards
             .last()

@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"llmtok\x00\x01";
 /// Faulty rows that are kept word for word.
 const KEPT_FAULTS: usize = 20;
 
-/// What was read up to the end of a shard, from the beginning of the source.
+/// Counts up to the end of a shard, from the beginning of the source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
@@ -86,7 +86,7 @@ impl Draft {
         self.ends.push(self.ids.len() as u64);
     }
 
-    /// Takes the last document's last token away when it is `id`: the document goes on in the next one.
+    /// Removes the last document's last token if it is `id`: the document continues in the next one.
     pub fn reopen(&mut self, id: u32) {
         let begin = self.ends.iter().rev().nth(1).copied().unwrap_or(0);
         let Some(end) = self.ends.last_mut() else {

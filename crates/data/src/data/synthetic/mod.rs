@@ -62,11 +62,11 @@ pub enum Shape {
     Completion,
     /// Both as one text: pretraining.
     Text,
-    /// A prompt; the answer is what a verifiable reward compares with.
+    /// A prompt; the answer is the reference for verifiable rewards.
     Prompt,
     /// A user who asks and an assistant who answers.
     Chat,
-    /// A user who asks; the answer is what a verifiable reward compares with.
+    /// A user who asks; the answer is the reference for verifiable rewards.
     ChatPrompt,
     /// A user who asks, the right answer as the chosen one and a wrong one as the rejected one.
     ChatPreference,

@@ -24,7 +24,7 @@ pub struct Tokenizer {
     vocab_size: usize,
     marks: Marks,
     eos: Option<u32>,
-    /// What kind of file it came from, for people.
+    /// What kind of file it came from, for display.
     origin: String,
 }
 
@@ -121,7 +121,7 @@ impl Tokenizer {
         Tokenizer { origin, ..self }
     }
 
-    /// What kind of file it came from, for people.
+    /// What kind of file it came from, for display.
     pub fn origin(&self) -> &str {
         &self.origin
     }

@@ -10,7 +10,7 @@ const MAX_PUT: usize = 16;
 /// Most steps of a sequence.
 const MAX_STEPS: usize = 8;
 
-/// Whether every step keeps or shortens a text, and no token is a text of its own.
+/// Whether every step keeps or shortens a text, and no token expands to more text.
 pub fn are_plain(tokenizer: &tokenizers::Tokenizer) -> bool {
     let short = || {
         let vocab = tokenizer.get_vocab(true);

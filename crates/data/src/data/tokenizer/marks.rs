@@ -23,7 +23,7 @@ pub struct Marks {
     pub eos: Option<String>,
     pub pad: Option<String>,
     pub unk: Option<String>,
-    /// Whether the model was trained with the begin mark in front of each text, where the file says so.
+    /// Whether the model was trained with BOS before each text, if the file says so.
     pub add_bos: Option<bool>,
     pub add_eos: Option<bool>,
     /// Jinja.
@@ -32,7 +32,7 @@ pub struct Marks {
     pub class: Option<String>,
 }
 
-/// A token that stands for itself in any text.
+/// An added token, matched verbatim in any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
     pub id: usize,
@@ -42,7 +42,7 @@ pub struct Added {
 }
 
 impl Marks {
-    /// What the files of a folder say. None of them needs to be there.
+    /// The metadata of a folder. None of the files is required.
     ///
     /// # Errors
     /// One of them is not what its name says.
@@ -99,7 +99,7 @@ impl Marks {
         Ok(added)
     }
 
-    /// These marks where `other` says nothing.
+    /// These special tokens if `other` has none.
     pub fn overridden_by(self, other: Marks) -> Marks {
         Marks {
             bos: other.bos.or(self.bos),
@@ -113,7 +113,7 @@ impl Marks {
         }
     }
 
-    /// Whether the begin mark goes in front of each text, for files that leave that to whoever reads them. Where nothing is
+    /// Whether BOS goes before each text, for files that leave that to the reading program. Where nothing is
     /// said, transformers' class of the tokenizer decides (`add_bos_token`'s default).
     pub fn adds_bos(&self) -> bool {
         let class = self.class.as_deref().unwrap_or_default();
@@ -122,7 +122,7 @@ impl Marks {
         self.add_bos.unwrap_or(of_class)
     }
 
-    /// The marks that are tokens.
+    /// The special tokens that are in the vocabulary.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         [&self.bos, &self.eos, &self.pad, &self.unk]
             .into_iter()

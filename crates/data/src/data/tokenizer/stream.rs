@@ -2,7 +2,7 @@
 
 use super::Tokenizer;
 
-/// A UTF-8 character has at most four bytes, a token at least one: what is not text after so many tokens never will be.
+/// A UTF-8 character has at most four bytes, a token at least one: if there is no text after so many tokens there never will be.
 const MAX_HELD: usize = 4;
 
 /// The state of one decoded stream.
@@ -28,7 +28,7 @@ impl TextStream {
         text
     }
 
-    /// What is still held back, incomplete characters as `�`.
+    /// The text that is still held back, incomplete characters as `�`.
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> String {
         let text = self.pending(tokenizer);
         *self = TextStream::default();

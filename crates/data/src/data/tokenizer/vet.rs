@@ -34,7 +34,7 @@ const TRIALS: [&str; 5] = [
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
-/// What the child found.
+/// The child's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Findings {
     vocab_size: usize,
@@ -43,7 +43,7 @@ struct Findings {
 /// Refuses a tokenizer.json that the library does not read or crashes on. `place` is for the message.
 ///
 /// # Errors
-/// What is wrong with it, or what it takes to find out.
+/// The fault, or what is needed to find it.
 pub fn vet(json: &str, place: &str, child: &Child) -> Result<(), DataError> {
     let fault = |what: String| DataError::Tokenizer {
         place: place.to_string(),
@@ -74,7 +74,7 @@ fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
     let vocab_size = library::vocab_size(&tokenizer)?;
     for text in TRIALS {
         for add_special in [false, true] {
-            // A text that a vocabulary does not know is no fault of the file.
+            // A text with unknown tokens is not a fault of the file.
             let Ok(encoding) = tokenizer.encode(text, add_special) else {
                 continue;
             };

@@ -14,7 +14,7 @@ const MAX_WORD: usize = 48;
 /// Words remembered by one thread: some 10 MB.
 const MAX_WORDS: usize = 1 << 17;
 
-/// What the fast path of one tokenizer needs.
+/// The data of one tokenizer's fast path.
 #[derive(Debug, Clone)]
 pub struct Words {
     rule: Rule,
@@ -41,7 +41,7 @@ impl Words {
                 by_byte[usize::from(first)].push(content.as_bytes().to_vec());
             }
         }
-        // Visible ASCII stands for itself, the rest is counted up from U+0100 (GPT-2's bytes_to_unicode).
+        // Visible ASCII maps to itself, the rest is counted up from U+0100 (GPT-2's bytes_to_unicode).
         let mut next = 0x100;
         let letters = std::array::from_fn(|byte| match byte {
             0x21..=0x7e => byte as u8 as char,

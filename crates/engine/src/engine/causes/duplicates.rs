@@ -19,7 +19,7 @@ const SAMPLE: usize = 8 << 20;
 /// recognized wherever they begin.
 const PASSAGE: usize = 32;
 const ONE_IN: u64 = 16;
-/// Share of passages that stand there before. Natural text repeats itself a little.
+/// Share of passages that occurred before. Natural text repeats itself a little.
 const WARN: f64 = 0.05;
 const FAIL: f64 = 0.2;
 /// Characters that are shown of the most frequent one.
@@ -30,7 +30,7 @@ struct Repeats {
     passages: u64,
     /// Those that stood somewhere before.
     again: u64,
-    /// Where the most frequent one begins, and how often it stands there.
+    /// Where the most frequent one begins, and how often it occurs.
     most: (usize, u64),
 }
 

@@ -24,7 +24,7 @@ const ALL: f64 = 0.999;
 /// Characters that are shown.
 const SHOWN: usize = 60;
 
-/// What the rows hold.
+/// Counts over the rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Counted {
     rows: u64,
@@ -66,7 +66,7 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     ))
 }
 
-/// `answers_only` is what the spec asks for.
+/// `answers_only`: the spec supervises answers only.
 fn judge(counted: &Counted, answers_only: bool) -> Finding {
     let share = counted.supervised as f64 / counted.targets.max(1) as f64;
     let empty = counted.empty as f64 / counted.rows.max(1) as f64;

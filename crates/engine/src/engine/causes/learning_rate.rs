@@ -38,7 +38,7 @@ const LEARNED: f64 = 0.9;
 const SHARE: f64 = 0.01;
 const ERRORS: f64 = 3.0;
 
-/// What the copies came to.
+/// The results of the copies.
 #[derive(Debug, Clone, PartialEq)]
 struct Outcome {
     /// Peak of a copy of the factor 1.
@@ -203,7 +203,7 @@ fn held_out(subject: &Subject<'_>, models: &mut Models) -> Result<Vec<f64>, Engi
     let size = spec.train.micro_batch_size;
     let mut losses = Vec::new();
     for at in 0..BATCHES {
-        // Draws of a seed of their own: single batches, whose differences give an error.
+        // Drawn with their own seed: single batches, whose differences give a standard error.
         let seed = spec.seed.wrapping_add(at as u64);
         let extent = Extent::Batches(1);
         let found = evaluate(
@@ -261,7 +261,7 @@ fn judge(outcome: &Outcome) -> Finding {
     debug_assert_eq!(FACTORS[own], 1.0);
     let clearly = |from: &[f64], to: &[f64]| {
         let (gained, error) = gain(from, to);
-        // What is non-finite is worse than anything.
+        // A non-finite loss is worse than any other.
         let broken = !mean(from).is_finite() && mean(to).is_finite();
         broken || gained > (ERRORS * error).max(SHARE * outcome.before.abs())
     };

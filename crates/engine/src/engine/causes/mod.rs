@@ -18,7 +18,7 @@ use crate::run::{CheckpointEntry, RunDir};
 use crate::spec::RunSpec;
 use std::time::Duration;
 
-/// What the tests look at.
+/// The inputs of the tests.
 pub struct Subject<'a> {
     pub run: &'a RunDir,
     pub spec: &'a RunSpec,

@@ -13,7 +13,7 @@ pub const CAUSE: Cause = Cause {
     run,
 };
 
-/// Below this share of the other blocks' median a block stands still.
+/// Below this share of the other blocks' median a block counts as unchanged.
 const STILL: f64 = 0.02;
 
 /// Sums of squares of a part: how far it went, and how large it was; of those that train.

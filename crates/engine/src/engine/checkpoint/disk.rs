@@ -19,7 +19,7 @@ pub type Fill<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 
 /// Disk operations, each durable when it returns.
 pub trait Disk: Send {
-    /// Its parent must stand: a run whose folder was deleted is not created again by a save.
+    /// Its parent must exist: a save does not recreate the folder of a deleted run.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }

@@ -95,7 +95,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Verifies a folder that has a manifest; other people's model folders have none.
+    /// Verifies a folder that has a manifest; foreign model folders have none.
     pub fn verify_if_any(folder: &Path) -> Result<(), Fault> {
         match folder.join(FILE).exists() {
             true => Manifest::verify(folder).map(|_| ()),

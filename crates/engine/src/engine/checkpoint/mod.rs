@@ -1,13 +1,13 @@
-//! Checkpoints: a Hugging Face model folder that is a point to resume from as well. Never a pickle.
+//! Checkpoints: a Hugging Face model folder that is also a resume point. Never a pickle.
 //!
 //! | file | what |
 //! |---|---|
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
-//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, in two files that all checkpoints of a run share by hard links, and not there where the base is a quantized file, which the config names |
+//! | adapter_config.json, adapter_model.safetensors | its adapters, if it has any, in PEFT's format; model.safetensors then has the base's weights, in two copies that all checkpoints of a run share by hard links, and is absent if the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
-//! | critic.safetensors | weights and moments of the critic, of methods that have one |
-//! | reference.safetensors | the reference model, where it is the policy as a cold start left it |
-//! | rollout.json.zst | answers that steps to come still learn from, between the steps of a rollout |
+//! | critic.safetensors | weights and moments of the critic, for methods that have one |
+//! | reference.safetensors | the reference model, if it is the policy after a cold start |
+//! | rollout.json.zst | completions that later steps still train on, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
 
@@ -130,7 +130,7 @@ pub fn save(
 }
 
 /// What begins a text (where nothing is named so, what ends one), all that a text or a turn ends with, and what pads. A
-/// reward model is scored at the last token that is no padding, so its folder always says which token pads.
+/// reward model is scored at the last non-padding token, so its folder always names the padding token.
 fn token_ids(data: &Dataset, model: &Model) -> TokenIds {
     let mark = data.tokenizer.eos();
     let turn_ends = data.ends.iter().copied().filter(|id| Some(*id) != mark);
@@ -188,7 +188,7 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
 pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
     let saved = read_state(folder)?;
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;
-    // What the checkpoint's weights are.
+    // Which weights the checkpoint contains.
     state.show_average(true)?;
     let parts = state.optimizer.state();
     for part in &parts {
@@ -259,7 +259,7 @@ impl Checkpoints {
         self.saved_at == Some(step) && best.is_some_and(|best| best.step == step)
     }
 
-    /// Saves and reports it; the run goes on where the disk does not take it, and the next checkpoint tries again.
+    /// Saves and reports it; if the disk refuses it the run continues, and the next checkpoint tries again.
     ///
     /// # Errors
     /// Weights that are non-finite.
@@ -302,7 +302,7 @@ impl Checkpoints {
         })
     }
 
-    /// Saves, verifies, reports it, and only then deletes older checkpoints. What is saved already is not saved again.
+    /// Saves, verifies, reports it, and only then deletes older checkpoints. A step that is saved already is not saved again.
     ///
     /// # Errors
     /// A disk that does not take it, a [`CheckpointError`]. Weights that are non-finite, which are never saved.
@@ -404,7 +404,7 @@ impl Checkpoints {
         Some(newest?.step)
     }
 
-    /// Gives up the checkpoints of `step` and after it: what is in memory is of another course.
+    /// Discards the checkpoints from `step` on: the state in memory has diverged from them.
     pub fn abandon_from(&mut self, cx: &mut RunContext<'_, '_>, step: u64) {
         (self.saved_at, self.saved) = (None, None);
         let progress = &mut cx.state.progress;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Adapters that may stand on each other.
+/// The longest chain of adapters.
 const MAX_ADAPTERS: usize = 8;
 
 /// Steps of `run` whose checkpoints another run beside it begins from, judges by, or has under its adapter.
@@ -64,7 +64,7 @@ fn texts(value: &Value, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A model, and what it stands on where it is an adapter alone.
+/// A model, and its base if it is an adapter alone.
 fn chain(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_path_buf()];
     while all.len() <= MAX_ADAPTERS

@@ -1,10 +1,10 @@
-//! The folder `checkpoints/` of one run: a checkpoint is whole or it is not there.
+//! The folder `checkpoints/` of one run: a checkpoint is complete or absent.
 //!
 //! Commit: `.tmp-…` → write and fsync each file → `manifest.json` → fsync the folder → rename to `step-…` → fsync the
-//! parent. Only then may anybody hear of it. One that replaces another of its step changes places with it in one operation;
-//! where the file system cannot do that, the older one waits as `.old-…` and is taken back at the next start if the newer
-//! one never got its name. What falls out of retention is renamed to `.del-…` before it is deleted, so that a half-deleted
-//! checkpoint is never taken for one.
+//! parent. Only then is it announced. One that replaces another of its step is exchanged with it in one operation; if the
+//! file system cannot do that, the older one is kept as `.old-…` and restored at the next start if the newer one never got
+//! its name. Checkpoints beyond retention are renamed to `.del-…` before they are deleted, so that a half-deleted one is
+//! never mistaken for a checkpoint.
 
 use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
@@ -27,7 +27,7 @@ pub struct Part<'a> {
     pub frozen: bool,
 }
 
-/// A checkpoint that stands on the disk.
+/// A checkpoint on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub step: u64,
@@ -75,7 +75,7 @@ fn clear(entry: &std::fs::DirEntry) -> io::Result<()> {
 }
 
 impl Store {
-    /// Opens the folder (created when absent) and clears away what a killed save or deletion left behind.
+    /// Opens the folder (created when absent) and removes leftovers of killed saves and deletions.
     pub fn open(folder: &Path, disk: Box<dyn Disk>) -> io::Result<Store> {
         if !folder.is_dir() {
             std::fs::create_dir(folder)?;

@@ -28,7 +28,7 @@ impl BestBy {
         }
     }
 
-    /// That of `eval.best_by`, which must be among what this run declares and evaluates.
+    /// The metric of `eval.best_by`, which this run must declare and evaluate.
     ///
     /// # Errors
     /// It is not, or no direction of it is better.

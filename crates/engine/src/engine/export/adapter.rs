@@ -15,7 +15,7 @@ pub const PEFT: (&str, &str, &[&str]) = (
     FLOATS,
 );
 
-/// Writes an adapter to the folder `to`, with a card, and says what stands there.
+/// Writes an adapter to the folder `to`, with a card, and lists the files.
 ///
 /// # Errors
 /// As [`super::export`].

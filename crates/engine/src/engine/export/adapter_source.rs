@@ -51,7 +51,7 @@ impl AdapterSource {
         })
     }
 
-    /// What it is called: its run and step, or its folder.
+    /// Its name: run and step, or its folder.
     pub fn name(&self) -> String {
         models::name_of(self.peft.folder())
     }
@@ -67,7 +67,7 @@ impl AdapterSource {
     }
 }
 
-/// A hub id that is no folder here: PEFT looks for a folder first.
+/// A hub id that is not also a local folder: PEFT looks for a folder first.
 pub(super) fn is_public(base: &str) -> bool {
     hub::is_repo_id(base) && !Path::new(base).exists()
 }

@@ -10,7 +10,7 @@ use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// A result for the card: what was measured and the number.
+/// A result for the card: the metric and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CardResult {
     pub task: String,
@@ -20,7 +20,7 @@ pub struct CardResult {
     pub items: usize,
 }
 
-/// What is known of a model beyond its files. Empty fields are asked for.
+/// Facts about a model beyond its files. Empty fields become placeholders.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct About {
     /// An identifier of the hub: `apache-2.0`, `mit`, `other`.
@@ -37,7 +37,7 @@ pub struct About {
     pub environment: Vec<(String, String)>,
 }
 
-/// What the metadata say of a model's form.
+/// The kind of model in the metadata.
 struct Form<'a> {
     name: String,
     /// The hub's task.
@@ -45,7 +45,7 @@ struct Form<'a> {
     /// What opens the folder.
     library: &'static str,
     tags: Vec<&'static str>,
-    /// The base of an adapter that stands alone.
+    /// The base of an adapter alone.
     adapter_of: Option<&'a str>,
 }
 
@@ -234,7 +234,7 @@ fn model(source: &Source, dtype: &str) -> String {
     )
 }
 
-/// What an adapter is, what it stands on, and how PEFT puts the two together.
+/// What an adapter is, its base, and how to load both with PEFT.
 fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
     let peft = &source.peft;
     let whole = peft.whole();

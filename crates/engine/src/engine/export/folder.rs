@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What stands beside a model's weights and says how its text is read: copied as it is.
+/// Tokenizer files beside a model's weights: copied unchanged.
 const BESIDE: [&str; 8] = [
     hf::TOKENIZER,
     hf::TOKENIZER_CONFIG,
@@ -24,7 +24,7 @@ const BESIDE: [&str; 8] = [
 pub struct Written {
     pub name: String,
     pub bytes: u64,
-    /// What is not as it was asked for.
+    /// Notes on deviations from the request.
     pub notes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Folder {
         self.written
     }
 
-    /// What the user should know of the last file.
+    /// Notes on the last file.
     pub fn note(&mut self, notes: Vec<String>) {
         self.notes.extend(notes);
     }
@@ -60,7 +60,7 @@ impl Folder {
     /// Writes one file as a stream, through to the disk.
     ///
     /// # Errors
-    /// What the disk or `fill` says.
+    /// Errors of the disk or of `fill`.
     pub fn file(
         &mut self,
         name: &str,

@@ -44,7 +44,7 @@ pub const FORMATS: &[&Format] = &[&hf::FORMAT, &safetensors::FORMAT, &gguf::FORM
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
-/// What is exported, or measured.
+/// The model to export or measure.
 pub struct Source {
     /// Where it came from.
     pub from: ModelSource,
@@ -208,10 +208,10 @@ pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> 
     ids
 }
 
-/// Writes a model to the folder `to` and says what stands there.
+/// Writes a model to the folder `to` and lists the files.
 ///
 /// # Errors
-/// The format cannot express the model, or the disk is full; nothing is left of what was begun.
+/// The format cannot express the model, or the disk is full; no partial output is left.
 pub fn export(
     source: &Source,
     format: &Format,
@@ -276,7 +276,7 @@ fn in_folder(
 /// Whether a model can be written at `to`, asked before weights are read: nothing is overwritten.
 ///
 /// # Errors
-/// Something stands there, or no folder can be made there.
+/// The destination exists, or the folder cannot be created.
 pub fn check_free(to: &Path) -> Result<(), ExportError> {
     let path = to.to_path_buf();
     let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());

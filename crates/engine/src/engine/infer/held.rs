@@ -88,7 +88,7 @@ pub struct HeldModel {
     architecture: String,
     /// Number formats of weights that are kept in few bits.
     quantized: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     notes: Vec<String>,
     adapters: Adapters,
 }
@@ -98,7 +98,7 @@ impl HeldModel {
     /// there is one. Foreign tokenizers and templates are tried out in a child process first.
     ///
     /// # Errors
-    /// What is missing or wrong, with its file.
+    /// The missing or faulty part, with its file.
     pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
         HeldModel::load_with(path, &[])
     }
@@ -156,7 +156,7 @@ impl HeldModel {
         self.model.base_fingerprint().map_err(error_text)
     }
 
-    /// What is held, for viewers. `seconds`: how long loading took.
+    /// A description of the model for viewers. `seconds`: how long loading took.
     pub fn about(&self, seconds: f64) -> Event {
         let shape = self.model.shape();
         Event::Loaded {
@@ -172,7 +172,7 @@ impl HeldModel {
         }
     }
 
-    /// A text that begins from nothing begins with what the model's texts begin with, or after the end of another one.
+    /// A text without a prompt starts with the model's BOS token, or after an EOS token.
     fn of_text(&self, text: &str) -> Result<Reading, String> {
         let begun = self.tokenizer.encode_begun(text);
         let mut tokens = begun.map_err(|e| e.to_string())?;
@@ -187,7 +187,7 @@ impl HeldModel {
         Ok(Reading { text, tokens })
     }
 
-    /// A conversation as the template writes it, up to where the assistant goes on.
+    /// A conversation as rendered by the template, up to the start of the assistant's turn.
     fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<Reading, String> {
         let Some(template) = &self.template else {
             return Err(
@@ -196,7 +196,7 @@ impl HeldModel {
             );
         };
         let messages: Vec<Message> = turns.iter().map(message).collect();
-        // What the assistant has begun to say stands after the place at which it begins to speak.
+        // A started assistant turn follows the generation prompt.
         let (before, begun) = match messages.split_last() {
             None => return Err("the conversation is empty: type a message".into()),
             Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
@@ -254,7 +254,7 @@ impl TextModel for HeldModel {
 
     fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
         self.adapters.switch(&mut self.model, name)?;
-        // What was read was read with other weights.
+        // The cache was computed with other weights.
         self.kept = Kept::default();
         Ok(())
     }
@@ -267,7 +267,7 @@ impl TextModel for HeldModel {
     ) -> Result<Continued, String> {
         let when_full = match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
-            // What a conversation began with must not be forgotten in silence; a text goes on.
+            // The beginning of a conversation must not be dropped silently; plain text rolls on.
             ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
             ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
         };

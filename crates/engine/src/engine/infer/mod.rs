@@ -37,7 +37,7 @@ pub struct Piece {
     pub id: Option<u32>,
 }
 
-/// What a model is given to read.
+/// A rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// The prompt as one text.
@@ -45,7 +45,7 @@ pub struct Reading {
     pub tokens: Vec<u32>,
 }
 
-/// What is heard of a model at work.
+/// Progress of a generation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// So many tokens of the prompt are read by now, `kept` of them for an earlier prompt.
@@ -68,7 +68,7 @@ pub struct Continued {
 
 /// Something that continues text.
 pub trait TextModel {
-    /// What the model reads for a prompt. The error is a sentence for the user.
+    /// Renders a prompt. The error is a sentence for the user.
     fn read(&self, prompt: &Prompt) -> Result<Reading, String>;
 
     /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off. The
@@ -140,7 +140,7 @@ impl Waiting {
     }
 }
 
-/// What is reported at the end of an answer.
+/// The report at the end of an answer.
 struct Ending {
     prompt_tokens: usize,
     kept_tokens: usize,

@@ -20,7 +20,7 @@ pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template
     }
 }
 
-/// The tokens that end a text: what the files say, and what the template puts after an answer. Ascending, each once.
+/// The tokens that end a text: those of the files, and those that the template puts after an answer. Ascending, each once.
 pub(super) fn ends(
     said: Vec<u32>,
     tokenizer: &Tokenizer,

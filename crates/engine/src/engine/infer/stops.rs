@@ -33,7 +33,7 @@ impl<'a> StopWatch<'a> {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// What was held back when nothing more comes.
+    /// The text that was held back, at the end of generation.
     pub fn rest(self) -> String {
         self.held
     }

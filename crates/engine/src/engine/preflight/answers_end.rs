@@ -120,7 +120,7 @@ mod tests {
             of_lines(&samples, &names).map(|finding| finding.status)
         };
         assert_eq!(of(&[&[1, 7], &[2, 7]]), Some(Status::Pass));
-        // A part of an answer may stand at the end of a row.
+        // Part of an answer may be at the end of a row.
         assert_eq!(of(&[&[1, 7], &[2]]), Some(Status::Pass));
         assert_eq!(of(&[&[7, 1], &[2]]), None);
         assert_eq!(of(&[]), None);

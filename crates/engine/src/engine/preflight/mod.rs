@@ -32,7 +32,7 @@ use crate::wire::{Event, Outcome, Phase};
 pub(super) use disk_room::checkpoint as checkpoint_size;
 use std::path::{Path, PathBuf};
 
-/// What the checks look at. They change nothing of the run: what they train is a twin.
+/// The inputs of the checks. They change nothing of the run: they train a copy.
 pub struct Subject<'a> {
     pub spec: &'a RunSpec,
     pub data: &'a Dataset,
@@ -60,7 +60,7 @@ pub struct Check {
     pub run: fn(&mut Subject<'_>) -> Result<Finding, EngineError>,
 }
 
-/// Every check, in the order in which they run: what is read at a glance (the data, the settings, the disk), then what computes.
+/// Every check, in the order in which they run: cheap ones (the data, the settings, the disk), then those that compute.
 pub const CHECKS: &[Check] = &[
     token_shift::CHECK,
     token_ids::CHECK,

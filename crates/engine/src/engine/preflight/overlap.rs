@@ -81,7 +81,7 @@ fn rate(found: u64, of: u64, evidence: String, fix: &str) -> Finding {
     }
 }
 
-/// How many of the disjoint n-token passages of `val` stand anywhere in `train` (Rabin–Karp, hits compared in full).
+/// How many of the disjoint n-token passages of `val` occur anywhere in `train` (Rabin–Karp, hits compared in full).
 fn seen_in(train: &[u32], val: &[u32], n: usize) -> usize {
     const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
     let push = |hash: u64, token: u32| hash.wrapping_mul(BASE).wrapping_add(u64::from(token) + 1);

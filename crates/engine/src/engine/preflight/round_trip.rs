@@ -42,7 +42,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     Ok(judge(&saved, &Digest::of(twin)?, manifest.total_bytes()))
 }
 
-/// What a state is, in a few numbers: one bit of it more or less, and they are others.
+/// A digest of a state: it changes with every bit.
 #[derive(Debug, Clone, PartialEq)]
 struct Digest {
     /// Of each parameter and each part of the optimizer's state, by name.

@@ -9,7 +9,7 @@ pub const SAMPLES: usize = 64;
 /// Micro-batches that are drawn at most to find so many.
 const MAX_BATCHES: u64 = 64;
 
-/// One document, or the part of one that stands in a row.
+/// One document, or the part of one that is in a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The first token, and every predicted one.

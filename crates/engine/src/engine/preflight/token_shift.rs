@@ -29,7 +29,7 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Finding {
         .zip(batch.targets.chunks(seq_len));
     let shifted = |row: usize, inputs: &[u32], targets: &[u32]| {
         (1..seq_len).all(|t| {
-            // The last target of a document is its end, whatever stands after it in the row.
+            // The last target of a document is its end, whatever follows it in the row.
             let begins = batch.first.get(row * seq_len + t) == Some(&(t as u32));
             begins || inputs[t] == targets[t - 1]
         })

@@ -65,7 +65,7 @@ impl OnRanks<'_> {
         scores: &mut Vec<Scores>,
     ) -> candle_core::Result<()> {
         let length = rows.iter().map(Row::len).max().unwrap_or(0);
-        // What is after a text is seen by none of its tokens.
+        // No token of a text attends to what follows it.
         let padded = |skipped: usize| -> Vec<u32> {
             let of_row = |row: &Row<'_>| -> Vec<u32> {
                 let own = row.tokens().skip(skipped).take(row.len());

@@ -75,7 +75,7 @@ pub(super) fn build(
         "shard": settings.shard_word(),
         "offload": settings.offload,
         "compile": settings.compiles(device, ranks, passes, spec.method.is_likelihood()),
-        // A run that did not ask for it goes on without.
+        // A run that did not request it continues without.
         "compile_asked": settings.compile.is_some(),
         "threads": spec.train.threads.unwrap_or((available / each).max(1)),
     })

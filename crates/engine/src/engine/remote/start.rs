@@ -55,7 +55,7 @@ impl Remote {
     /// Finds a Python for the run on every machine and starts the first generation; `None` where the run computes here.
     ///
     /// # Errors
-    /// There is no Python with PyTorch, or the ranks do not come.
+    /// There is no Python with PyTorch, or the ranks do not connect.
     pub fn begin(
         job: &EngineJob,
         model: &Model,
@@ -113,7 +113,7 @@ impl Remote {
         Ok(Some(remote))
     }
 
-    /// Starts a new generation, with a rendezvous of its own. Its weights are the engine's as soon as somebody asks.
+    /// Starts a new generation with its own rendezvous. It gets the engine's weights at the first request.
     ///
     /// # Errors
     /// The ranks do not come.

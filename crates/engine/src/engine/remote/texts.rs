@@ -107,7 +107,7 @@ impl Reads for Texts<'_> {
         self.forgotten.push(text);
     }
 
-    /// Ranks hold texts of their own.
+    /// Each rank has its own texts.
     fn together(&self, one: usize, other: usize) -> bool {
         one / self.share == other / self.share
     }

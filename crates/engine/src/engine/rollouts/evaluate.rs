@@ -10,7 +10,7 @@ use crate::rewards::Answer;
 use crate::rewards::verifier;
 use crate::wire::ExaminedExample;
 
-/// What an evaluation by answers found.
+/// The result of an evaluation by completions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Passed {
     /// Of ids that [`show::declarations`] declares, as means over prompts.

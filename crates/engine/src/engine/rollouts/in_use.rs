@@ -64,7 +64,7 @@ impl InUse {
     /// # Errors
     /// Those of the compressor.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        // What was measured by a clock differs from run to run, and a checkpoint does not.
+        // Timings differ from run to run, checkpoints must not.
         let readings = self.readings.iter().filter(|(id, _)| id != super::SPEED);
         let saved = Saved {
             begun: self.begun,
@@ -77,7 +77,7 @@ impl InUse {
     /// Reads what [`InUse::to_bytes`] wrote.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The fault of the file.
     pub fn read(path: &Path) -> Result<InUse, String> {
         let file = open_plain(path).map_err(|e| e.to_string())?;
         let text = zstd::Decoder::new(file).map_err(|e| e.to_string())?;

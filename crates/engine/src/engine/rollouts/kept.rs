@@ -53,7 +53,7 @@ pub fn file(
     }
 }
 
-/// What the reference says of each answer's tokens; empty without one.
+/// Log-probabilities of each completion's tokens under the reference; empty without one.
 fn references(batches: &[Batch]) -> Vec<Vec<f32>> {
     let of_row = |(batch, row): (&Batch, usize)| {
         let places = row * batch.seq_len..(row + 1) * batch.seq_len;

@@ -47,11 +47,11 @@ pub struct Rollouts {
     parts: Parts,
 }
 
-/// The answers of a step, and what is known of them.
+/// The completions of a step, with their rewards and log-probabilities.
 pub(super) struct Rollout {
     pub written: Vec<Written>,
     pub scores: Vec<Scores>,
-    /// Σ weight · score of each answer, less what the distance to the reference costs.
+    /// Σ weight · score of each completion, minus the KL penalty.
     pub rewards: Vec<f64>,
     pub advantages: Vec<f64>,
     /// Groups that were written and replaced.
@@ -97,7 +97,7 @@ fn on_policy(spec: &RunSpec) -> Option<&dyn OnPolicy> {
 }
 
 impl Rollouts {
-    /// `None` for methods that learn from what is written already.
+    /// `None` for methods that train on a fixed dataset.
     pub fn of(spec: &RunSpec, data: &Arc<Dataset>, clock: &Arc<dyn Clock>) -> Option<Rollouts> {
         on_policy(spec)?;
         Some(Rollouts {
@@ -165,7 +165,7 @@ impl Rollouts {
         self.told.as_deref()
     }
 
-    /// What the time of the last step went to.
+    /// Timings of the last step.
     pub(super) fn take_parts(&mut self) -> Parts {
         std::mem::take(&mut self.parts)
     }
@@ -320,7 +320,7 @@ impl Rollouts {
             lay::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
             rest = others;
         }
-        // What people see of a critic's advantages, which differ from token to token.
+        // A critic's advantages differ from token to token; the mean is shown.
         if let Some(means) = lay::means(&batches, TOKEN_ADVANTAGE) {
             advantages = means;
         }

@@ -12,7 +12,7 @@ pub struct Parts {
     pub writing: Duration,
     /// Rewards.
     pub scoring: Duration,
-    /// What the reference, and the policy that answered, say of the answers.
+    /// Log-probabilities of the completions under the reference and the sampling policy.
     pub comparing: Duration,
 }
 

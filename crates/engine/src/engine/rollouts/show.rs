@@ -25,7 +25,7 @@ const REPETITION: &str = "completions/repetition";
 const UNREAD: &str = "completions/unread_ratio";
 /// Words of a group whose repetition counts.
 const GROUP: usize = 3;
-/// The loop names the loss: it is no likelihood, and what is said of those does not hold for it.
+/// The loop names the loss: it is not a likelihood, so readings of likelihoods do not apply.
 pub const POLICY_LOSS: &str = "policy_loss";
 /// The loop takes the time.
 pub const SHARE: &str = "rollout/share";
@@ -195,7 +195,7 @@ pub fn groups(rollout: &Rollout, group_size: usize) -> Vec<ExaminedExample> {
     firsts.take(GROUPS).map(group).collect()
 }
 
-/// Answers to held-out prompts, each an example of its own.
+/// Completions of held-out prompts, each its own example.
 pub fn held_out<'a>(
     written: &'a [Written],
     scores: &'a [Scores],

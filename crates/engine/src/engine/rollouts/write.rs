@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// `group_size` answers to each prompt; at most `side_by_side` at once, which changes none of them. `Ok(None)` when
+/// `group_size` completions of each prompt; at most `side_by_side` at once, which changes none of them. `Ok(None)` when
 /// `broken_off` said so in between.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ const NOT_OF_ANSWERS: [&str; 4] = [
 ];
 
 impl Trainer<'_, '_> {
-    /// In the order of their charts: what the method reads of itself comes first.
+    /// In the order of their charts: the method's own readings come first.
     pub(super) fn declared(&mut self) -> Vec<MetricInfo> {
         let spec = self.cx.spec;
         let rollouts = self.stepper.experience().rollouts();
@@ -56,7 +56,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// What a loss is depends on the method.
+    /// The meaning of the loss depends on the method.
     fn of_method(&self, known: MetricInfo) -> MetricInfo {
         let method = &self.cx.spec.method;
         let which = match known.id.as_str() {

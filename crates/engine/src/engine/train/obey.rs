@@ -174,7 +174,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
-    /// later resume takes them for this one's. Refused where another run stands on one of them.
+    /// later resume takes them for this one's. Refused if another run depends on one of them.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
         let needed = checkpoint::by_other_runs(&self.cx.job.run_dir);
         if let Some(later) = needed.into_iter().find(|needed| *needed > step) {

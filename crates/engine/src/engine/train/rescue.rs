@@ -27,7 +27,7 @@ impl Trainer<'_, '_> {
             broken.value,
             human::grouped(broken.step)
         );
-        // Weights and evaluations show what the step before them did.
+        // Weights and evaluations show the effect of the step before.
         let done = broken.step <= self.cx.step();
         if self.rescue(&why, done)? {
             return Ok(());
@@ -35,7 +35,7 @@ impl Trainer<'_, '_> {
         Err(self.cx.fail_non_finite(broken))
     }
 
-    /// After a spike: a rescue, or on as before with a new idea of what is usual.
+    /// After a spike: a rescue, or continue with a new baseline.
     pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
         if !self.rescue(why, false)? {
             self.cx.state.progress.guard.forget();

@@ -4,19 +4,19 @@ use super::Trainer;
 use crate::engine::EngineError;
 use crate::wire::{CommandId, Outcome, Phase, StopWhen};
 
-/// What the loop does after it has listened.
+/// What the loop does after checking commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// Go on.
     Continue,
-    /// Leave the loop: a command asked for it and has what it wanted.
+    /// Leave the loop: a stop was requested and has been executed.
     Stop,
     /// Leave the loop with a checkpoint: a signal asked for it.
     SaveAndStop,
 }
 
 impl Trainer<'_, '_> {
-    /// Obeys a `Stop` command. A stop after a checkpoint that cannot be written is refused: the run goes on.
+    /// Executes a `Stop` command. If its checkpoint cannot be written, the stop is refused and the run continues.
     ///
     /// # Errors
     /// Weights that are non-finite: the run has failed.
@@ -35,7 +35,7 @@ impl Trainer<'_, '_> {
     /// The process was asked to end, or `--stop-after` is reached: saves, then ends in any case.
     ///
     /// # Errors
-    /// What was trained since the last checkpoint could not be saved: that is no orderly stop.
+    /// Steps since the last checkpoint could not be saved: not an orderly stop.
     pub(super) fn save_and_stop(&mut self) -> Result<Outcome, EngineError> {
         self.cx.port.enter(Phase::Stopping, self.cx.step());
         self.checkpoints.save_at_the_end(&mut self.cx)?;

@@ -69,8 +69,8 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Takes up the state from before the newest rescue, with its learning rate and its batches. What was trained since is
-    /// given up. The count of rescues stays: what is undone again and again comes to an end.
+    /// Restores the state before the newest rescue, with its learning rate and its batches. Later steps are
+    /// discarded. The count of rescues stays, so that repeated undos come to an end.
     pub(super) fn obey_undo(&mut self, id: CommandId) -> Result<(), EngineError> {
         let progress = &self.cx.state.progress;
         let Some(undo) = progress.undo.clone() else {
@@ -105,7 +105,7 @@ impl Trainer<'_, '_> {
             whole: undo.to.whole,
             lost: now - rescue.min(now),
         });
-        // Who asked reads in the log what was done.
+        // The log reports the result to the viewer.
         self.cx.port.accept(id);
         self.checkpoints.save_or_warn(&mut self.cx)?;
         if self.checkpoints.saved_at() == Some(step) {

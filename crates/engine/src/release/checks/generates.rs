@@ -37,7 +37,7 @@ fn look(subject: &Subject, path: &Path) -> Finding {
     if subject.form == Form::Adapter && Peft::find(path).is_ok_and(|peft| peft.scores()) {
         return scores();
     }
-    // An adapter stands beside its base, as PEFT puts it there.
+    // An adapter is attached to its base, as in PEFT.
     let (model, adapters) = match subject.form {
         Form::Adapter => match subject.base() {
             Some(base) => (base, vec![path.to_path_buf()]),

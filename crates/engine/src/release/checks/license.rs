@@ -90,7 +90,7 @@ fn other(subject: &Subject) -> Finding {
     }
 }
 
-/// What a GGUF file's own keys say.
+/// The license in a GGUF file's keys.
 fn in_file(subject: &Subject) -> Option<String> {
     if subject.form != Form::Gguf {
         return None;

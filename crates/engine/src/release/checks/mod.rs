@@ -4,7 +4,7 @@ use super::subject::{Form, Subject};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
 
-/// One question that a stranger asks.
+/// One check.
 pub struct Check {
     /// In `--json`.
     pub id: &'static str,

@@ -13,7 +13,7 @@ pub(super) const CHECK: Check = Check {
     run,
 };
 
-/// Formats of pickled Python objects, which run what they say when they are read.
+/// Formats of pickled Python objects, which execute code when loaded.
 const PICKLES: &[&str] = &[
     "bin", "pt", "pth", "pkl", "pickle", "ckpt", "joblib", "dill", "npy", "npz", "h5", "keras",
 ];
@@ -51,7 +51,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a file.
+/// The fault of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Make {
     Pickle,
@@ -110,7 +110,7 @@ impl Make {
 fn judge(file: &Entry, head: &[u8]) -> Option<Make> {
     let ending = file.ending();
     let is = |list: &[&str]| list.contains(&ending.as_str());
-    // Names of safe formats: what they hold is another check's matter, not a guess by two bytes.
+    // Names of safe formats: their content is checked elsewhere, not guessed from two bytes.
     let is_known = is(&["safetensors", "gguf", "json", "md", "txt", "jinja"]);
     match () {
         () if confined(&file.name).is_err() || file.name.contains('\u{fffd}') => Some(Make::Name),
@@ -148,7 +148,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Where config.json or tokenizer_config.json names code of its own.
+/// Where config.json or tokenizer_config.json references custom code.
 fn auto_map(subject: &Subject) -> Option<String> {
     ["config.json", "tokenizer_config.json"].into_iter().find_map(|name| {
         subject.entry(name).filter(|file| file.can_be_read())?;

@@ -18,7 +18,7 @@ const MOST: u64 = 64 << 20;
 /// A header of safetensors is at most so long.
 const MOST_OF_WEIGHTS: u64 = 16 << 20;
 
-/// What a secret begins with, and how many letters and digits follow it at least.
+/// The prefix of a secret, and the least number of letters and digits after it.
 const TOKENS: &[(&str, usize, &str)] = &[
     ("hf_", 30, "a Hugging Face token"),
     ("api_org_", 30, "a Hugging Face token"),

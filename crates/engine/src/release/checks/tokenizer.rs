@@ -43,7 +43,7 @@ fn trains_tokens(path: &Path) -> bool {
 
 fn look(path: &Path, form: Form) -> Finding {
     let source = ModelSource::open(path);
-    // What lies with its base is none of an adapter's files.
+    // Files of the base do not belong to an adapter.
     let has = match &source {
         Ok(source) if form != Form::Adapter => source.has_tokenizer(),
         _ => tokenizer::has_tokenizer(path),

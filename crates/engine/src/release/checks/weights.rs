@@ -115,7 +115,7 @@ fn finite(path: &Path) -> Result<u64, Box<Finding>> {
     Ok(values)
 }
 
-/// What is wrong with a GGUF file; its description is another check's matter.
+/// The fault of a GGUF file; its metadata are checked elsewhere.
 fn gguf(subject: &Subject, path: &Path) -> Option<Finding> {
     let place = subject.place(path);
     let ModelSource::Gguf(file) = ModelSource::open(path).ok()? else {

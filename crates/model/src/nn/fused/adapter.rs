@@ -14,24 +14,24 @@ use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
 use crate::nn::tape::{Arena, Buffer, Slot};
 
-/// What an adapter's forward leaves for its backward.
+/// State of an adapter's forward for its backward.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Low {
     /// x Aᵀ (rows, sum of the ranks).
     pub low: Slot,
     /// Which features of x were kept, a bit each; drawn once, as drawing takes longer than reading.
     pub mask: Option<Slot>,
-    /// W x + scale · B (A x), where magnitudes train.
+    /// W x + scale · B (A x), if magnitudes train.
     product: Option<Slot>,
 }
 
 impl Pass {
-    /// What of the input is dropped: nothing but in training.
+    /// The dropout on its input: none outside training.
     pub(super) fn adapter_drop(&self, plan: &Plan, adapter: &AdapterSpans) -> Option<Dropout> {
         self.drops_at(plan, adapter.dropout, Place::Adapter(adapter.lane))
     }
 
-    /// The mask of what is dropped, in a slot; `None` where nothing is.
+    /// The dropout mask, in a slot; `None` without dropout.
     fn adapter_mask(&mut self, plan: &Plan, adapter: &AdapterSpans) -> Option<Slot> {
         let drop = self.adapter_drop(plan, adapter)?;
         let width = adapter.a.cols;
@@ -46,7 +46,7 @@ impl Pass {
         Some(mask)
     }
 
-    /// x with features dropped, in a buffer of its own; `None` where nothing is dropped.
+    /// x after dropout, in its own buffer; `None` without dropout.
     fn adapter_dropped(
         &mut self,
         plan: &Plan,
@@ -64,7 +64,7 @@ impl Pass {
         Some(dropped)
     }
 
-    /// x Aᵀ (rows, sum of the ranks) in a slot, with the mask of what was dropped.
+    /// x Aᵀ (rows, sum of the ranks) in a slot, with the dropout mask.
     pub(super) fn adapter_low(&mut self, plan: &Plan, x: Slot, adapter: &AdapterSpans) -> Low {
         let mask = self.adapter_mask(plan, adapter);
         let x_values = self.arena.take(x);
@@ -176,7 +176,7 @@ impl Pass {
         Some(scaled)
     }
 
-    /// Says that the forward has read for the last time what an adapter left.
+    /// Marks the last use of an adapter's state in the forward.
     pub(super) fn read_low(&mut self, low: Low) {
         self.read(low.low);
         let others = [low.mask, low.product];
@@ -186,7 +186,7 @@ impl Pass {
             .for_each(|slot| self.read(slot));
     }
 
-    /// Lets go what the backward has read for the last time.
+    /// Releases the adapter's state after its last use in the backward.
     pub(super) fn release_mask(&mut self, node: &LinearNode) {
         if let Some(mask) = node.low.and_then(|low| low.mask) {
             self.arena.release(mask);
@@ -274,7 +274,7 @@ impl Pass {
         }
     }
 
-    /// dx += dlow · A, of what was not dropped: a matmul of its own.
+    /// dx += dlow · A, masked by dropout: a separate matmul.
     pub(super) fn adapter_input_gradient(
         &mut self,
         plan: &Plan,
@@ -333,7 +333,7 @@ pub(super) fn joined(
     });
 }
 
-/// dlow · A of what was not dropped, for the matmul whose sums it joins.
+/// dlow · A, masked by dropout, for the matmul into which it is fused.
 pub(super) fn joins_input<'a>(
     plan: &Plan<'a>,
     (arena, dropped): (&'a Arena, Option<(Dropout, Slot)>),
@@ -356,7 +356,7 @@ fn views(sizes: linear::Sizes) -> (View, View) {
     (whole(sizes.d_in), whole(sizes.d_out))
 }
 
-/// What kernels need that read a mask themselves.
+/// The mask for kernels that apply it themselves.
 fn kept(arena: &Arena, dropped: Option<(Dropout, Slot)>, width: usize) -> Option<Kept<'_>> {
     dropped.map(|(drop, mask)| drop.kept(arena.get(mask), width))
 }

@@ -17,7 +17,7 @@ enum Last<'a> {
     Experts { x: Slot, spans: &'a ExpertSpans },
 }
 
-/// What stands between a sub-layer and the residual stream.
+/// The step between a sub-layer and the residual stream.
 #[derive(Clone, Copy)]
 struct Joint<'a> {
     layer: usize,
@@ -107,7 +107,7 @@ impl Pass {
         y
     }
 
-    /// The norm in front of a sub-layer, where there is one, and what its output is kept in.
+    /// The norm before a sub-layer, if there is one, and its output's dtype.
     fn norm_before(
         &mut self,
         plan: &Plan,
@@ -118,7 +118,7 @@ impl Pass {
         norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New(storage)))
     }
 
-    /// What is dropped at a place: nothing but in training.
+    /// The dropout at a site: none outside training.
     pub(super) fn drops(&self, plan: &Plan, place: Place) -> Option<Dropout> {
         self.drops_at(plan, plan.config.dropout, place)
     }
@@ -129,7 +129,7 @@ impl Pass {
         drop.filter(|_| self.track == Track::Gradients)
     }
 
-    /// The residual stream `x` with what the sub-layer's last part gives.
+    /// The residual stream `x` plus the sub-layer's output.
     fn join(&mut self, plan: &Plan, x: Slot, last: Last, joint: Joint, output: Output) -> Slot {
         let normed_first = plan.config.norm_placement == NormPlacement::Both;
         if normed_first {

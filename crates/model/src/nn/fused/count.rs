@@ -8,14 +8,14 @@ use crate::nn::fused::head::{HeadGradient, HeadPass};
 use crate::nn::profile::Kernels;
 use crate::nn::tape::{Arena, Track};
 
-/// What stays allocated from pass to pass, in bytes.
+/// Memory that stays allocated from pass to pass, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
     /// Activations at the end of a forward pass; under evaluation, those that live at once.
     pub activations: u64,
-    /// What the backward needs on top: gradients that find no room where activations were, and blocks that run again.
+    /// Additional memory of the backward: gradients that do not fit into released activations, and recomputed blocks.
     pub gradients: u64,
-    /// Logits of one chunk or of all rows, and what the head says of each row.
+    /// Logits of one chunk or of all rows, and the head's outputs per row.
     pub head: u64,
 }
 
@@ -25,7 +25,7 @@ impl Footprint {
     }
 }
 
-/// What no kernel reads.
+/// A placeholder that no kernel reads.
 const NOTHING: HeadGradient = HeadGradient {
     tokens: Upstream {
         dlogp: &[],

@@ -67,7 +67,7 @@ impl Pass {
     }
 }
 
-/// What token embeddings are multiplied by.
+/// The scale of token embeddings.
 fn scale(plan: &Plan) -> f32 {
     plan.config.embedding_scale.unwrap_or(1.0) as f32
 }

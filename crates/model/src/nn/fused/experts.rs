@@ -11,7 +11,7 @@ use crate::nn::layout::{ExpertSpans, LinearSpans};
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot, Track};
 
-/// What a forward over experts leaves.
+/// State of a forward over experts for its backward.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpertsNode {
     x: Slot,
@@ -27,7 +27,7 @@ pub(super) struct ExpertsNode {
     spans: ExpertSpans,
 }
 
-/// What a pass knows of its experts.
+/// A pass's data about its experts.
 #[derive(Debug, Default)]
 pub(crate) struct Experts {
     order: Order,
@@ -38,7 +38,7 @@ pub(crate) struct Experts {
 }
 
 impl Experts {
-    /// What the routers of the last pass did, block by block; empty for blocks without experts.
+    /// Router statistics of the last pass, per block; empty for blocks without experts.
     pub fn tallies(&self) -> &[Tally] {
         &self.now
     }
@@ -91,7 +91,7 @@ impl ExpertsNode {
 }
 
 impl Pass {
-    /// `residual` + what the experts make of `x` (rows, D).
+    /// `residual` + the experts' output for `x` (rows, D).
     pub(super) fn experts(
         &mut self,
         plan: &Plan,
@@ -428,7 +428,7 @@ fn expert_sizes(spans: &LinearSpans, rows: usize) -> linear::Sizes {
     }
 }
 
-/// The gradient of what no token passed is zero.
+/// Experts without tokens have a zero gradient.
 fn leave_unused(spans: &LinearSpans, into: Accumulation, grads: &mut [f32]) {
     if into == Accumulation::Overwrite {
         let parts = [Some(spans.weight), spans.bias];

@@ -12,17 +12,17 @@ use crate::nn::tape::{Slot, Track};
 /// How the head comes to its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadPass {
-    /// From what its forward left.
+    /// From the state of its forward.
     Backward,
     /// Forward and backward at once: fills `outputs` too.
     Both,
 }
 
-/// The gradient of a loss with respect to what the heads give.
+/// The gradient of a loss with respect to the heads' outputs.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGradient<'a> {
     pub tokens: logprob::Upstream<'a>,
-    /// With respect to values, where the loss depends on them.
+    /// With respect to values, if the loss depends on them.
     pub values: Option<&'a [f32]>,
 }
 
@@ -185,7 +185,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// Fills `values`, where there is a value head.
+    /// Fills `values`, if there is a value head.
     fn value_forward(&mut self, plan: &Plan, hidden: Slot) {
         let (Some(head), rows) = (plan.layout.value, self.rows.count) else {
             return;
@@ -202,7 +202,7 @@ impl Pass {
         });
     }
 
-    /// Adds what the loss wants of values to the gradient with respect to the hidden states.
+    /// Adds the gradient through the values to that with respect to the hidden states.
     fn value_backward(
         &mut self,
         plan: &Plan,

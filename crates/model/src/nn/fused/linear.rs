@@ -12,13 +12,13 @@ use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot};
 
-/// What a linear layer's forward leaves.
+/// State of a linear layer's forward for its backward.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinearNode {
     pub x: Slot,
     pub y: Slot,
     pub residual: Option<Slot>,
-    /// What its adapters left, where it has any that are on.
+    /// The state of its adapters, if it has any that are on.
     pub low: Option<Low>,
     pub spans: LinearSpans,
 }

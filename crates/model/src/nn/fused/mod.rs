@@ -44,7 +44,7 @@ enum Node {
     Norm {
         x: Slot,
         y: Slot,
-        /// What the output is kept in.
+        /// The dtype of the output.
         storage: Storage,
         stats: Slot,
         spans: NormSpans,
@@ -104,13 +104,13 @@ impl Output {
     const NEW: Output = Output::New(Storage::F32);
 }
 
-/// How the tokens of a pass lie in rows.
+/// The layout of a pass's tokens in rows.
 #[derive(Debug, Default)]
 struct Rows {
     /// Tokens of all rows.
     count: usize,
     seq_len: usize,
-    /// Where documents begin in packed rows; empty where each row is one.
+    /// Document starts in packed rows; empty if each row is one document.
     first: Vec<u32>,
 }
 
@@ -133,7 +133,7 @@ impl Rows {
 pub(crate) struct Pass {
     /// Whether this pass has a backward.
     track: Track,
-    /// Whether what runs now is kept: segments that will run again are not.
+    /// Whether activations are stored: not in segments that will be recomputed.
     keep: Track,
     arena: Arena,
     nodes: Vec<Node>,
@@ -146,17 +146,17 @@ pub(crate) struct Pass {
     temperature: f32,
     /// Hidden states of a batch that waits for its backward.
     hidden: Option<Slot>,
-    /// Whether their gradient is there already.
+    /// Whether their gradient is computed already.
     head_done: bool,
     /// How the backward under way writes gradients of parameters.
     into: Accumulation,
-    /// What the arena held after the first forward of this size.
+    /// Memory of the arena after the first forward of this size.
     forward_bytes: u64,
-    /// What runs now ran before, for the backward.
+    /// Whether this is a recomputation for the backward.
     replays: bool,
     pub experts: Experts,
     pub outputs: logprob::Outputs,
-    /// What the value head says of each token; empty without one.
+    /// The value of each token; empty without a value head.
     pub values: Vec<f32>,
     /// The largest head so far, by the sizes it was called with.
     head_bytes: u64,
@@ -191,7 +191,7 @@ impl Pass {
         }
     }
 
-    /// What this pass holds in memory after what it has done so far.
+    /// Memory of this pass so far.
     pub fn footprint(&self) -> Footprint {
         Footprint {
             activations: self.forward_bytes,

@@ -27,12 +27,12 @@ pub(crate) struct Plan<'a> {
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
     pub tables: &'a Tables,
-    /// Where in a run the pass stands; what is dropped depends on it.
+    /// The pass's position in the run; dropout depends on it.
     pub step_position: StepPosition,
     pub weights: Weights<'a>,
-    /// Whether adapters count.
+    /// Whether adapters are on.
     pub adapters: bool,
-    /// What rows of adapted weights are scaled to, by the adapters' numbers; empty where nothing is.
+    /// DoRA's row scales of adapted weights, by adapter; empty without magnitudes.
     pub magnitudes: &'a [Magnitudes],
     /// NEFTune's α; 0: no noise.
     pub embedding_noise: f64,
@@ -41,14 +41,14 @@ pub(crate) struct Plan<'a> {
 /// How DoRA scales the output features of a linear layer: by magnitude over norm.
 #[derive(Debug, Default)]
 pub(crate) struct Magnitudes {
-    /// Of each feature, m / ‖W + scale · B A‖; 1 where it has no adapter.
+    /// m / ‖W + scale · B A‖ of each feature; 1 without an adapter.
     pub scales: Vec<f32>,
     /// The norms alone.
     pub norms: Vec<f32>,
 }
 
 impl Magnitudes {
-    /// Those of every adapter of a layout under these weights; none where no magnitudes train.
+    /// Those of every adapter of a layout under these weights; none without trainable magnitudes.
     pub fn of(layout: &Layout, weights: Weights) -> Vec<Magnitudes> {
         if !layout.adapters.iter().any(AdapterSpans::has_magnitudes) {
             return Vec::new();
@@ -84,7 +84,7 @@ impl Magnitudes {
 }
 
 impl<'a> Plan<'a> {
-    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in.
+    /// A weight matrix: the only place where a pass reads it, whatever its storage format.
     pub(super) fn matrix(&self, span: Span) -> Matrix<'a> {
         self.weights.matrix(span)
     }
@@ -129,7 +129,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What attention of block `layer` computes over rows of tokens; nothing is said of documents yet.
+    /// The attention settings of block `layer` for rows of tokens; document boundaries are set later.
     pub(super) fn attention(&self, layer: usize, seq_len: usize) -> attention::Sizes<'a> {
         attention::Sizes {
             heads: self.heads(),
@@ -160,7 +160,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is added to token embeddings: learned vectors of positions, or fixed ones.
+    /// Position embeddings added to token embeddings: learned or sinusoidal.
     pub(super) fn vectors(&self) -> Option<&'a [f32]> {
         match self.layout.positions {
             Some(span) => Some(self.dense(span)),
@@ -168,7 +168,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The adapters of a linear layer, where it has any and they are on.
+    /// The adapters of a linear layer, if it has any and they are on.
     pub(super) fn adapter(&self, spans: &LinearSpans) -> Option<&'a AdapterSpans> {
         let number = spans.adapter.filter(|_| self.adapters)?;
         self.layout.adapters.get(number)

@@ -7,23 +7,23 @@ use crate::kernels::norm;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
-/// Bytes in f32 of a buffer from which on it is recomputed: smaller ones may still lie in a cache when they are read again.
+/// Buffers of at least so many bytes in f32 are recomputed: smaller ones may still be in a cache when they are read again.
 const LARGE: usize = 4 << 20;
 
-/// Whether so many numbers are recomputed for the backward.
+/// Whether a buffer of so many elements is recomputed for the backward.
 fn is_recomputed(numbers: usize) -> bool {
     numbers * size_of::<f32>() >= LARGE
 }
 
 impl Pass {
-    /// Says that the forward has read for the last time what a norm made.
+    /// Marks the last use of a norm's output in the forward.
     pub(super) fn release_recomputable(&mut self, slot: Slot) {
         if self.keep == Track::Off || is_recomputed(self.arena.numbers(slot)) {
             self.arena.release(slot);
         }
     }
 
-    /// Recomputes the value of `slot`, if it was let go, from what the norm that made it has kept. Says whether it did.
+    /// Recomputes the value of `slot`, if it was released, from the state of its norm. Returns whether it did.
     pub(super) fn recompute(&mut self, plan: &Plan, slot: Slot) -> bool {
         if self.arena.len(slot) > 0 {
             return false;

@@ -4,14 +4,14 @@ use crate::nn::decoding::Decoding;
 use candle_core::Result;
 use std::ops::ControlFlow;
 
-/// Texts side by side, of which keys and values are kept.
+/// A batch of texts with KV caches.
 pub trait Reads {
-    /// Reads on in several texts: (text, tokens) in the order of the texts, no tokens for none. Fills `logits` (pieces, V), those
-    /// after the last token of each. Between the chunks of a long piece `pause` hears the text and how many more of its tokens are
-    /// read, and may break off: then there are no logits.
+    /// Appends tokens to several texts: (text, tokens) in the order of the texts; texts without new tokens are not listed. Fills
+    /// `logits` (pieces, V), those after the last token of each. Between two chunks of a long piece `pause` gets the text and the
+    /// number of tokens just prefilled, and may cancel: then there are no logits.
     ///
     /// # Errors
-    /// Weights that are damaged, or whoever holds them is gone.
+    /// Damaged weights, or the ranks that hold them are gone.
     fn read_on(
         &mut self,
         pieces: &[(usize, &[u32])],
@@ -19,13 +19,13 @@ pub trait Reads {
         pause: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>>;
 
-    /// Lets text `to`, which comes later, hold what text `from` holds.
+    /// Copies the cache of text `from` to the later text `to`.
     fn take_over(&mut self, from: usize, to: usize);
 
-    /// Forgets what is read of a text.
+    /// Clears the cache of a text.
     fn forget(&mut self, text: usize);
 
-    /// Whether what one of two texts holds can be copied to the other.
+    /// Whether the cache of one text can be copied to the other (both on one rank).
     fn together(&self, _one: usize, _other: usize) -> bool {
         true
     }

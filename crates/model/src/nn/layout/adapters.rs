@@ -16,7 +16,7 @@ pub(crate) struct AdapterSpans {
     pub a: Span,
     /// Probability that a feature is dropped on its way into A.
     pub dropout: f64,
-    /// Its number; what is dropped depends on it.
+    /// Its index; dropout depends on it.
     pub lane: u32,
     parts: [Option<AdapterPart>; MOST],
 }
@@ -32,7 +32,7 @@ pub(crate) struct AdapterPart {
     pub first: usize,
     /// (features, rank).
     pub b: Span,
-    /// (1, features): what each row of the weights is scaled to, where magnitudes train.
+    /// (1, features): the magnitude of each weight row, if magnitudes train.
     pub magnitude: Option<Span>,
 }
 

@@ -10,7 +10,7 @@ use crate::nn::params::{Init, ParamInfo};
 use crate::nn::role::{AttentionRole, MlpRole, Role};
 use crate::nn::{AdapterConfig, AttentionBias, HeadKind, ModelConfig, ModelShape, NormPlacement};
 
-/// What the norms of a block are called, where it has them.
+/// The names of a block's norms, if it has them.
 struct BlockNorms {
     before1: Option<&'static str>,
     after1: Option<&'static str>,

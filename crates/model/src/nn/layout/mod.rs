@@ -122,7 +122,7 @@ pub(crate) struct BlockSpans {
     pub norm2_after: Option<NormSpans>,
 }
 
-/// What stands in the feed-forward part of a block.
+/// The feed-forward part of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MlpSpans {
     One(FeedForwardSpans),
@@ -142,7 +142,7 @@ pub(crate) struct FeedForwardSpans {
 pub(crate) struct ExpertSpans {
     /// (n_expert, D).
     pub router: Span,
-    /// What is added to probabilities for the choice alone, (1, n_expert): balanced by hand, not supervised.
+    /// Biases added to probabilities only for routing, (1, n_expert): updated by the balancing rule, not by gradients.
     pub bias: Option<Span>,
     /// The first expert.
     first: FeedForwardSpans,
@@ -175,7 +175,7 @@ impl LinearSpans {
     }
 }
 
-/// Where everything lies.
+/// The positions of all parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub tokens: Span,
@@ -185,7 +185,7 @@ pub(crate) struct Layout {
     pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
-    /// What makes a value of a hidden state, (1, D), where a critic shares the trunk. It lies after adapters, so that neither base
+    /// The value head, (1, D), for a critic on the policy's trunk. It comes after adapters, so that neither base
     /// nor adapters have another place because of it.
     pub value: Option<Span>,
     /// Of the linear layers that have any, in the order of the blocks.
@@ -195,7 +195,7 @@ pub(crate) struct Layout {
     pub n_base: usize,
 }
 
-/// What is asked of a layout besides the model's words.
+/// Options of a layout besides the model's config.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub adapter: Option<&'a AdapterConfig>,
@@ -296,7 +296,7 @@ impl Layout {
         adapted.collect()
     }
 
-    /// Every part that a pass reads as one, each at least once: tied ones stand twice.
+    /// Every part that a pass reads as one, each at least once: tied ones occur twice.
     pub fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.tokens, self.head];
         spans.extend(self.positions);

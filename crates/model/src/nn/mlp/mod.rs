@@ -13,13 +13,13 @@ pub use geglu::Config as GeGluConfig;
 pub use gelu::{Approximate, Config as GeluConfig};
 pub use relu::Config as ReluConfig;
 
-/// What every feed-forward block provides.
+/// The interface of every feed-forward block.
 pub trait Mlp {
     /// True when the block has a gate and an up projection of width d_ff each.
     fn gated(&self) -> bool {
         self.activation().gated()
     }
-    /// What stands between the projections in and out.
+    /// The function between the two projections.
     fn activation(&self) -> Activation;
 }
 

@@ -10,7 +10,7 @@ use crate::kernels::{flat, logprob, threads};
 use crate::nn::fused::{HeadGradient, Pass};
 use candle_core::{Result, Tensor, bail};
 
-/// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
+/// The head's outputs for a batch: (batch_size, seq_len) each, row-major, in nats.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenValues<'a> {
     /// Log-probability of each target; of a reward model the score at each token.
@@ -19,7 +19,7 @@ pub struct TokenValues<'a> {
     pub entropy: &'a [f32],
     /// 1 where the target had the highest probability, else 0.
     pub top1: &'a [f32],
-    /// What the value head says at each token, where the model has one.
+    /// The value at each token, if the model has a value head.
     pub value: Option<&'a [f32]>,
 }
 
@@ -60,7 +60,7 @@ impl Upstream {
 }
 
 impl Model {
-    /// Forward and backward of one micro-step: `loss` reads what the head gave and writes its gradient, which is added to
+    /// Forward and backward of one micro-step: `loss` reads the head's outputs and writes its gradient with respect to them, which is added to
     /// the flat gradients. Once buffers have grown, nothing is allocated here. If `loss` fails, gradients and
     /// the load of experts stay as they were.
     ///
@@ -82,7 +82,7 @@ impl Model {
     }
 
     /// The same for L = Σ c · logp, `coefficients` (batch_size · seq_len) being c: one pass through the head, which never
-    /// holds all logits. `read` sees what the head gave.
+    /// holds all logits. `read` gets the head's outputs.
     ///
     /// # Errors
     /// Another number of coefficients than of tokens; a batch of another shape than it says.
@@ -195,7 +195,7 @@ impl Model {
     }
 }
 
-/// What the fused heads gave.
+/// The outputs of the fused heads.
 fn values(pass: &Pass) -> TokenValues<'_> {
     TokenValues {
         logp: &pass.outputs.logp,

@@ -63,7 +63,7 @@ impl Model {
         Ok(())
     }
 
-    /// Fills the adapters, and a value head after them, with what they start from: the model then says what it says without
+    /// Initializes the adapters, and a value head after them: the model then computes the same as without
     /// them. The base stays.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)
@@ -165,12 +165,12 @@ impl Model {
         })
     }
 
-    /// Whether the model without its adapters is what it was before they trained: nothing of the base trains beside them.
+    /// Whether the model without its adapters is unchanged by training: nothing of the base trains beside them.
     pub fn is_its_own_reference(&self) -> bool {
         self.adapter.is_some() && !self.params.base().iter().any(ParamInfo::trains)
     }
 
-    /// What adapts the model, where something does.
+    /// The adapter of the model, if it has one.
     pub fn adapter(&self) -> Option<&AdapterConfig> {
         self.adapter.as_ref()
     }
@@ -180,7 +180,7 @@ impl Model {
         self.adapters_on
     }
 
-    /// Whether passes use the adapters from now on. Without them the model says what its base says, to the bit, and cannot
+    /// Whether passes use the adapters from now on. Without them the model computes bit for bit what its base computes, and cannot
     /// train.
     pub fn set_adapters(&mut self, on: bool) {
         self.adapters_on = on;

@@ -5,7 +5,7 @@ use crate::nn::Balancing;
 use candle_core::{Result, Tensor, bail};
 
 impl Model {
-    /// Refuses what cannot be trained on.
+    /// Rejects inputs that cannot be trained on.
     pub(super) fn check_training(&self, batch: &TokenBatch) -> Result<()> {
         self.params.require_trainable()?;
         if self.adapter.is_some() && !self.adapters_on {
@@ -36,7 +36,7 @@ impl Model {
         Ok(())
     }
 
-    /// Refuses what would otherwise index out of a table.
+    /// Rejects ids that would index outside a table.
     pub(super) fn check_tokens(
         &self,
         name: &str,

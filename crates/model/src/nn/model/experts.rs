@@ -9,11 +9,11 @@ use candle_core::Result;
 /// How busy the experts were in the micro-steps since [`Model::begin_step`]; means over the blocks that have any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExpertLoad {
-    /// Tokens of the busiest expert over the mean: 1 where all get alike.
+    /// Tokens of the busiest expert over the mean: 1 if all get the same.
     pub busiest: f64,
-    /// Entropy of the tokens' distribution over experts, divided by that of equal shares: 1 where all get alike.
+    /// Entropy of the tokens' distribution over experts, divided by that of the uniform one: 1 if all get the same.
     pub entropy: f64,
-    /// E · Σ f_e P_e: top_k where all get alike.
+    /// E · Σ f_e P_e: top_k if all get the same.
     pub aux_loss: f64,
     /// Mean squared log-sum-exp of the router's logits.
     pub z_loss: f64,
@@ -55,7 +55,7 @@ impl Loads {
 }
 
 impl Model {
-    /// Says where in a run the next passes stand: what they drop, and how much balancing counts in them, depends on it.
+    /// Sets the position in the run of the next passes: dropout and the weight of balancing depend on it.
     pub fn set_step_position(&mut self, step_position: StepPosition) {
         self.step_position = step_position;
     }

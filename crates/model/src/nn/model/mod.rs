@@ -78,7 +78,7 @@ impl<'a> TokenBatch<'a> {
     }
 }
 
-/// What a method makes its loss of; (B, T) f32 each, in nats, without a graph.
+/// The inputs of a method's loss; (B, T) f32 each, in nats, without a graph.
 #[derive(Debug, Clone)]
 pub struct TokenOutputs {
     /// Log-probability of each target; of a reward model the score at each token.
@@ -87,7 +87,7 @@ pub struct TokenOutputs {
     pub entropy: Tensor,
     /// 1 where the target had the highest probability (top-1), else 0.
     pub top1: Tensor,
-    /// What the value head says at each token, where the model has one.
+    /// The value at each token, if the model has a value head.
     pub value: Option<Tensor>,
 }
 
@@ -112,25 +112,26 @@ pub struct Model {
     adapters_on: bool,
     layout: Layout,
     params: Params,
-    /// Weights in a file's own formats, where `params` has none.
+    /// Weights in a file's own formats, if they are not in `params`.
     stored: Option<Stored>,
     backend: Backend,
     arithmetic: ComputeDtype,
     checkpointing: ActivationCheckpointing,
-    /// What the last training forward left for its backward.
+    /// State of the last training forward for its backward.
     recorded: Option<Recorded>,
     training: Pass,
     evaluation: Pass,
     tables: Tables,
     step_position: StepPosition,
-    /// What the experts of the optimizer step under way got so far.
+    /// Load of the experts in the current optimizer step so far.
     loads: experts::Loads,
     /// Gradient of the loss by the head's outputs, used again every step.
     upstream: Upstream,
     regularizers: Regularizers,
 }
 
-/// What training adds to a loss that is linear in log-probabilities, and to its inputs; zeros are off. Evaluations see none of it.
+/// Regularization that training adds to a loss that is linear in log-probabilities, and to its inputs; zeros are off. It does not
+/// apply in evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Regularizers {
     /// Weight of the mean squared log-sum-exp of the logits (z-loss).
@@ -341,7 +342,7 @@ impl Model {
         }
     }
 
-    /// What training adds from now on; the one before. Fused passes alone know of it.
+    /// Sets the regularization of training; returns the previous one. Only fused passes support it.
     pub fn set_regularizers(&mut self, regularizers: Regularizers) -> Regularizers {
         std::mem::replace(&mut self.regularizers, regularizers)
     }

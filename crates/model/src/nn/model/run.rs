@@ -12,8 +12,8 @@ use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 impl Model {
-    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must stay as they are
-    /// until then.
+    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must not
+    /// change until then.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
         self.check_training(batch)?;
@@ -130,12 +130,12 @@ impl Model {
     /// scores (B, T, 1).
     ///
     /// # Errors
-    /// Tokens that are none of the vocabulary, more than seq_len of them, or not B · T.
+    /// Tokens outside the vocabulary, more than seq_len of them, or not B · T.
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
         self.logits_of_texts(tokens, None, batch_size, seq_len)
     }
 
-    /// The same of rows that hold several texts: `first` (B, T) is where in its row the text of each token begins.
+    /// The same for packed rows: `first` (B, T) is the position in its row where the text of each token begins.
     ///
     /// # Errors
     /// Those of [`Model::logits`].
@@ -167,8 +167,8 @@ impl Model {
         decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), first)?)
     }
 
-    /// Lets `read` read a text piece by piece, at most seq_len tokens of it: what it is given reads on by some tokens and fills
-    /// the logits (V) after the last of them.
+    /// Gives `read` an incremental forward over one text of at most seq_len tokens: it appends tokens and fills the logits (V)
+    /// after the last of them.
     pub fn decode<R>(
         &mut self,
         read: impl FnOnce(&mut dyn FnMut(&[u32], &mut Vec<f32>) -> Result<()>) -> Result<R>,
@@ -179,7 +179,7 @@ impl Model {
         })
     }
 
-    /// Lets `read` read several texts piece by piece, at most seq_len tokens of each.
+    /// Gives `read` an incremental forward over several texts of at most seq_len tokens each.
     pub(crate) fn decode_batch<R>(
         &mut self,
         extent: Extent,
@@ -195,8 +195,8 @@ impl Model {
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
     }
 
-    /// Lets `read` read on after what `kept` holds of `text`, up to `tokens` tokens in all, and keeps what was read. `read`
-    /// answers with the text as far as it then is.
+    /// Gives `read` an incremental forward that continues the cache `kept` where it shares a prefix with `text`, up to `tokens`
+    /// tokens in all, and stores the cache again. `read` returns the text as far as it is then cached.
     pub(crate) fn decode_on(
         &mut self,
         kept: &mut Kept,
@@ -219,7 +219,7 @@ impl Model {
         })?
     }
 
-    /// How far each layer sees.
+    /// The sliding window of each layer.
     fn windows(&self) -> Vec<Option<usize>> {
         let layers = 0..self.shape.n_layer;
         layers.map(|layer| self.config.window(layer)).collect()
@@ -313,7 +313,7 @@ impl Model {
     }
 }
 
-/// What the composite backend gave, without its graph.
+/// The composite backend's outputs, without their graph.
 fn of_graph(graph: &Graph) -> TokenOutputs {
     TokenOutputs {
         logp: graph.logp.detach(),

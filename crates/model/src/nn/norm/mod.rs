@@ -8,13 +8,13 @@ mod rmsnorm;
 pub use layernorm::Config as LayerNormConfig;
 pub use rmsnorm::Config as RmsNormConfig;
 
-/// What every normalization provides.
+/// The interface of every normalization.
 pub trait Norm {
     /// The operation that computes it.
     fn kind(&self) -> NormKind;
     /// Added to the variance (or mean square) before the square root.
     fn eps(&self) -> f64;
-    /// What is added to a kept gain before it is used.
+    /// Offset added to a stored gain before it is used.
     fn gain_offset(&self) -> f64 {
         0.0
     }

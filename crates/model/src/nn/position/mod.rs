@@ -12,7 +12,7 @@ pub use rope::{Config as RopeConfig, Rotation};
 pub use scaling::ScalingConfig;
 pub use sinusoidal::wave;
 
-/// What a position encoding provides; the defaults do nothing.
+/// The interface of position encodings; the defaults do nothing.
 pub trait Position {
     /// The rotation of queries and keys.
     fn rope(&self) -> Option<&RopeConfig> {
@@ -26,7 +26,7 @@ pub trait Position {
     fn has_waves(&self) -> bool {
         false
     }
-    /// For each of `n_head` heads, what a score loses with each token of distance.
+    /// The ALiBi slope of each of `n_head` heads: the score's decrease per token of distance.
     fn slopes(&self, _n_head: usize) -> Option<Vec<f32>> {
         None
     }

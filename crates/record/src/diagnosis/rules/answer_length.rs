@@ -1,4 +1,4 @@
-//! Answers that grow until they are cut off.
+//! Completions that grow until they are truncated.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

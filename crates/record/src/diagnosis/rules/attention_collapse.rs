@@ -1,4 +1,4 @@
-//! Attention so sharp that its softmax no longer moves.
+//! Attention so peaked that its softmax is saturated.
 
 use super::{blocks, metric};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! Policy updates that go too far from the policy that answered: much is clipped, and the rest has moved far.
+//! Policy updates that move too far from the sampling policy: many tokens are clipped, and the others have moved far.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! What rules ask of metrics that have a value for each block.
+//! Helpers for rules on per-block metrics.
 
 use crate::base::stats::median;
 use crate::diagnosis::view::View;

@@ -1,4 +1,4 @@
-//! A reward that never varies: it is never earned, or always.
+//! A reward that never varies: always or never earned.
 
 use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A critic that explains nothing of the returns and does not get better.
+//! A critic that explains none of the variance of returns and does not improve.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

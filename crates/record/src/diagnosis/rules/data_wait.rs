@@ -1,4 +1,4 @@
-//! Time that steps spend on waiting for their batches.
+//! The share of a step spent waiting for batches.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

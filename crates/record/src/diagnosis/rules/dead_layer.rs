@@ -1,4 +1,4 @@
-//! A block whose feed-forward units are silent, and whose gradient says so too.
+//! A block with dead feed-forward units and a small gradient.
 
 use super::{blocks, metric};
 use crate::base::finding::{Finding, Signal};

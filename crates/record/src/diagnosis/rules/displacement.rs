@@ -1,4 +1,5 @@
-//! Both answers of the pairs become less likely: the margin grows by forgetting.
+//! Both answers of the pairs become less likely: the margin grows because the rejected ones fall faster (likelihood
+//! displacement).
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,5 +1,5 @@
-//! The loss or its gradient is not finite, or the loss stands above what guessing gives, or has lost what it had gained. A
-//! spike that passes is none of these: every one of 20 readings must lie so high.
+//! The loss or its gradient is not finite, or the loss is above that of a uniform prediction, or has lost its gain. A passing
+//! spike is none of these: every one of 20 readings must be that high.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

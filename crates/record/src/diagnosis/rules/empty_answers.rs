@@ -1,4 +1,4 @@
-//! Answers that end before they begin: nothing is said, so nothing earns a reward.
+//! Completions that end at once: empty text earns no reward.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

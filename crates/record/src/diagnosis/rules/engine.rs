@@ -1,5 +1,5 @@
-//! The engine process failed: what it said last, or that it crashed without a word, which its log alone does not show; whoever
-//! reads it has looked for the process.
+//! The engine process failed: its error message, or that it crashed without one, which the log alone does not show; the
+//! caller has looked for the process.
 
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;

@@ -1,4 +1,5 @@
-//! Entropy falls to nothing while held-out prompts are still answered wrong: the model repeats itself and finds nothing new.
+//! Entropy falls to nearly 0 while held-out prompts are still answered incorrectly: the policy repeats itself and does not
+//! explore.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

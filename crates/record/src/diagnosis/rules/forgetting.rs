@@ -1,4 +1,4 @@
-//! Another validation set beside the run's own: forgetting is its loss rising while the own one falls.
+//! A further validation set: forgetting is its loss rising while the run's own validation loss falls.
 
 use super::overfitting::{SHARE, largest};
 use super::{lost, metric};

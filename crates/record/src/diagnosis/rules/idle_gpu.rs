@@ -1,4 +1,4 @@
-//! A GPU that waits for what to compute.
+//! A GPU that is idle for lack of work.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A block that does not train beside others that do.
+//! A block that does not train while others do.
 
 use super::{blocks, metric};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A model that is sure of itself, and wrong, before it has learned anything.
+//! A model that is confident, and wrong, before training.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,5 @@
-//! The policy runs away from its reference while the reward rises or answers grow: what reward models are cheated by.
+//! The KL from the reference grows without bound while the reward rises or completions grow: over-optimization of a reward
+//! model.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A loss near zero before anything could have been learned: targets stand in the inputs.
+//! A loss near zero before anything could have been learned: the targets are in the inputs.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,5 +1,5 @@
-//! Two signals of a learning rate that is too high: the loss rises or is bumpy, and the updates or gradients grow with it.
-//! One of them alone says little: healthy runs are clipped at every step, too.
+//! Two signals of a learning rate that is too high: the loss rises or spikes, and updates or gradients grow with it. One of
+//! them alone is not enough: healthy runs may be clipped at every step.
 
 use super::{lost, metric, train_loss};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! Weights that began at random and hardly move while the loss is still near guessing.
+//! Randomly initialized weights that hardly change while the loss is still near that of a uniform prediction.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! Memory that grows without end.
+//! Memory that keeps growing.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

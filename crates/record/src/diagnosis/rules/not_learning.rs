@@ -1,4 +1,4 @@
-//! The loss stays where it began although the warm-up is over.
+//! The loss is where it started although the warm-up is over.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! Single batches that do not fit the rest.
+//! Single batches that differ from the rest.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

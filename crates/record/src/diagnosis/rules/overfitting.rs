@@ -1,4 +1,4 @@
-//! Validation loss beside training loss: overfitting is the one rising for good while the other falls.
+//! Validation loss against training loss: overfitting is the former rising for good while the latter falls.
 
 use super::{lost, metric};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A reference model that is not what the policy began from, or that a policy with dropout is held against.
+//! A reference model that differs from the policy's start, or a policy with dropout compared with one.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

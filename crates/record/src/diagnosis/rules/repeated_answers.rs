@@ -1,4 +1,4 @@
-//! Answers that say the same again and again, and what goes with it: a reward that likes it, or a model that falls into loops.
+//! Repetitive completions, and what goes with them: a reward that favours repetition, or a model that falls into loops.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

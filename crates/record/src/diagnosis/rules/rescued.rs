@@ -1,4 +1,4 @@
-//! What the guard beside the loop had to do.
+//! Interventions of the guard beside the loop.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! The reward of training rises while held-out answers get worse: the reward is earned by something else than being right.
+//! The training reward rises while held-out results get worse: the reward is earned by something other than correct answers.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

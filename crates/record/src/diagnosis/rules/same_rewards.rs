@@ -1,4 +1,4 @@
-//! Groups whose answers all have the same reward: there is nothing to prefer, and their tokens are written for nothing.
+//! Groups whose completions all have the same reward: they give no gradient, and their generation is wasted.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

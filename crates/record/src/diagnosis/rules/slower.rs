@@ -1,4 +1,4 @@
-//! A run that has become much slower.
+//! A drop of throughput.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

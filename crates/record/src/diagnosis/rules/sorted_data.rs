@@ -1,4 +1,4 @@
-//! Batches that come in an order: losses of neighbours are alike, and held-out loss does not follow.
+//! Batches in the order of the data: losses of neighbouring steps correlate, and held-out loss does not follow.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

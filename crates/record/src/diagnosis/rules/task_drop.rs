@@ -1,4 +1,4 @@
-//! A task that the weights knew before training and know worse now.
+//! A task on which the model is worse than before training.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

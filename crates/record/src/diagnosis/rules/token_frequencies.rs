@@ -1,4 +1,4 @@
-//! The loss has reached what the frequencies of single tokens give, and stays there: nothing of the context is used.
+//! The loss has reached that of a unigram model and stays there: the context is not used.
 
 use super::{lr_too_low, metric};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! Training that is harder than validation: noise that only training sees.
+//! Training loss above validation loss: noise that only training has, such as dropout.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

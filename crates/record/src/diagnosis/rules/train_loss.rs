@@ -1,4 +1,4 @@
-//! Where the training loss is going.
+//! The trend of the training loss.
 
 use super::{lost, metric, token_frequencies};
 use crate::base::finding::{Finding, Signal};

@@ -1,4 +1,4 @@
-//! A reward that finds nothing to score in most answers: no number, no JSON, no program.
+//! A reward that finds nothing to score in most completions: no number, no JSON, no program.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

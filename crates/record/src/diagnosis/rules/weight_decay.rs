@@ -1,4 +1,4 @@
-//! Weights that decay faster than they learn.
+//! Weight decay that outweighs the updates.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};

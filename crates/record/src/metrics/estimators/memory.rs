@@ -1,5 +1,5 @@
-//! Whether texts were memorized: log-likelihood against zlib, the least likely tokens, and what other texts of the set add
-//! as context. Log-likelihoods are in nats.
+//! Whether texts were memorized: log-likelihood against zlib size, the least likely tokens, and the effect of other texts of
+//! the set as context. Log-likelihoods are in nats.
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;

@@ -1,5 +1,5 @@
-//! How health metrics are computed from what was measured: pure functions in f64, each with the values that are known of it.
-//! Who measures stands in `probes`; the table of definitions is docs/metrics.md.
+//! Estimators of health metrics: pure functions in f64, each tested on known values. The measurements are in `probes`; the
+//! definitions are listed in docs/metrics.md.
 
 pub mod alpha;
 pub mod dispersion;

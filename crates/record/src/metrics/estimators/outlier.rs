@@ -1,4 +1,5 @@
-//! Whether a value stands out of a window before it: OLMo's SkipStep leaves out an update beyond six standard deviations.
+//! Whether a value is an outlier relative to a window before it: OLMo's SkipStep skips an update beyond six standard
+//! deviations.
 
 /// How far.
 #[derive(Debug, Clone, Copy, PartialEq)]

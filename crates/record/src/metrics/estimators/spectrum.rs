@@ -1,4 +1,4 @@
-//! What a spectrum says of a matrix: how many directions carry it. All from the eigenvalues λ = σ² of its smaller Gram matrix.
+//! Statistics of a matrix's spectrum: its effective rank. All from the eigenvalues λ = σ² of its smaller Gram matrix.
 
 /// Sums over one spectrum.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
-//! How far a value stands out of those before it: as a ratio to their running mean, and as the share of steps that stand out by
-//! seven standard deviations (OLMo 2, arXiv 2501.00656, section 3). The estimators have thresholds of their own.
+//! How far a value deviates from those before it: as a ratio to their running mean, and as the share of steps beyond seven
+//! standard deviations (OLMo 2, arXiv 2501.00656, section 3). The estimators have their own thresholds.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

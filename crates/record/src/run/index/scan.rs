@@ -1,5 +1,5 @@
-//! What a log says that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may stand
-//! anywhere in it. Of a long log what was found is kept beside it, and only what was appended since is read the next time.
+//! The facts of a log that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may be
+//! anywhere in it. For a long log the result is stored beside it, and only what was appended since is read the next time.
 
 use super::{RunStatus, VERDICT, kind_of};
 use crate::base::clock::UnixMillis;
@@ -164,7 +164,7 @@ const SUMMARY_KINDS: &[&str] = &[
 ];
 
 impl Scan {
-    /// Reads the lines that begin in `begin..end`; tells where the next one begins.
+    /// Reads the lines that begin in `begin..end`; returns where the next one begins.
     fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<u64> {
         let mut tail = Tail::open_at(path, begin)?;
         let mut lines = String::new();

@@ -1,4 +1,5 @@
-//! What a roll-back takes out of the fold and the undo of a rescue brings back: all but checkpoints, whose files are deleted.
+//! What a roll-back removes from the fold and the undo of a rescue restores: everything but checkpoints, whose files are
+//! deleted.
 
 use super::parts::{
     Diagnosed, Evaluation, Examined, Mark, MarkKind, Sample, push_bounded, push_sample,

@@ -1,4 +1,4 @@
-//! How fast a run trained on the whole: one number for its last page and for reports.
+//! The mean speed of a run: one number for its last page and for reports.
 
 use super::RunState;
 

@@ -491,7 +491,7 @@ impl RunState {
         let said = self.finished.as_ref().and_then(|f| f.best.as_ref());
         if let Some(best) = said
             .filter(|best| best.metric == "val/loss")
-            // Older engines told no step.
+            // Older engines sent no step.
             .filter(|best| best.step > 0)
             && let Some(found) = self.evaluations.iter().rev().find(|e| e.step == best.step)
         {

@@ -1,6 +1,6 @@
-//! How fast a run trains: one speed for the header, for the titles of charts and for the lines of `train`, so that tokens per
-//! second times the time of a step are the tokens of a step. Evaluations, samples and checkpoints are no part of it; the time
-//! that is left counts them (`pace`).
+//! The current speed of a run: one value for the header, for the titles of charts and for the lines of `train`, so that
+//! tokens per second times the step time are the tokens of a step. Evaluations, samples and checkpoints are excluded; the
+//! remaining time includes them (`pace`).
 
 use super::RunState;
 use crate::run::series::Point;
@@ -67,7 +67,7 @@ impl RunState {
             let steps: f64 = timed.iter().map(|t| t.steps).sum();
             let seconds: f64 = timed.iter().map(|t| t.steps * t.seconds).sum();
             let logged = (!timed.is_empty()).then(|| 1e3 * seconds / steps);
-            // A log that tells neither has the times of its lines.
+            // A log with neither has the times of its lines.
             let step_ms = logged.or_else(|| self.pace.step_ms());
             let rate = step_ms.filter(|_| tokens > 0.0);
             (rate.map(|ms| 1e3 * tokens / ms), step_ms)

@@ -1,4 +1,4 @@
-//! The run's log view: which events become a line or a notice, and their wording.
+//! The log view of a run: which events become a line or a notice, and their text.
 
 use super::parts::{Finish, Head, Level, LogLine, Notice, Rescue, push_bounded};
 use super::words::{adjusted, outlier, undone};

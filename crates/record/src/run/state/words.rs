@@ -1,4 +1,4 @@
-//! Wordings that the log view shares with rescues and with the marks on charts.
+//! Texts that the log view shares with rescues and with the marks on charts.
 
 use crate::base::{human, text};
 use crate::wire::{Event, Outlier};

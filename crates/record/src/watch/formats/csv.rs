@@ -1,5 +1,5 @@
-//! A table of numbers whose first line names the columns: Lightning's `metrics.csv`, a spreadsheet, a log of one's own. Empty
-//! cells say nothing. Without a column for the step, rows count.
+//! A table of numbers whose first line names the columns: Lightning's `metrics.csv`, a spreadsheet, a custom log. Empty cells
+//! are skipped. Without a step column, rows are counted.
 
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
@@ -82,7 +82,7 @@ fn cells(line: &str, separator: u8) -> Vec<String> {
         .collect()
 }
 
-/// The curve in a table that TensorBoard's page saves: only the file's name tells it (`run-train-tag-loss.csv`).
+/// The curve in a table that TensorBoard's page saves: only the file's name identifies it (`run-train-tag-loss.csv`).
 fn exported(path: &Path, columns: &[String]) -> Option<String> {
     let name = path.file_stem()?.to_str()?;
     let (_, tag) = name.split_once("tag-")?;

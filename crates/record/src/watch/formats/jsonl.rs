@@ -44,7 +44,7 @@ fn is(path: &Path, head: &[u8]) -> bool {
 struct JsonLines {
     tail: Tail,
     mapping: Mapping,
-    /// Lines left out that were told.
+    /// Skipped lines that were reported.
     told: u64,
 }
 

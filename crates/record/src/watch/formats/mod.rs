@@ -1,4 +1,4 @@
-//! The kinds of logs that are read. A kind is one file and one word here; what is asked first is what is known best.
+//! The supported log formats. A format is one file and one word here; the most specific ones are tried first.
 
 mod csv;
 mod jsonl;

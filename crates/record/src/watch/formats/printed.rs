@@ -1,6 +1,6 @@
-//! What transformers' Trainer, TRL and those built on them print: one Python dictionary for each record, its numbers in quotes since
-//! transformers 5, and a progress bar in between. Records name no step: the bar that is drawn again behind each one does. Where
-//! the bar is not in the same log, or went there at other times, records count.
+//! The output of transformers' Trainer, TRL and programs built on them: one Python dictionary per record, its numbers in
+//! quotes since transformers 5, and a progress bar in between. Records have no step: it is taken from the bar that is redrawn
+//! after each one. If the bar is not in the same log, or was written at other times, records are counted.
 
 use crate::watch::names::{self, Mapping, Role};
 use crate::watch::{Facts, Item, json};
@@ -22,11 +22,11 @@ pub struct Records {
     total: Option<u64>,
     /// Bars do not tell the steps of these records.
     counting: bool,
-    /// Of the newest record that was told.
+    /// Of the newest reported record.
     step: u64,
     /// A record whose step is not known yet.
     waiting: Option<Values>,
-    /// The newest record that was told, to which an evaluation of the same step belongs.
+    /// The newest record that was reported, to which an evaluation of the same step belongs.
     told: Values,
 }
 
@@ -169,7 +169,7 @@ fn of_one_step(a: &Values, b: &Values) -> bool {
 mod tests {
     use super::*;
 
-    /// Step and losses of each record, and the number of steps that the bar tells.
+    /// Step and losses of each record, and the number of steps in the bar.
     fn read(log: &str) -> (Vec<(u64, Vec<f64>)>, Option<u64>) {
         let mut records = Records::new().unwrap();
         let mut items = Vec::new();

@@ -1,5 +1,5 @@
-//! What training programs print, one line a step: nanochat, torchtitan, nanoGPT, llm.c, modded-nanogpt and their like. A line counts
-//! where it names a step and has numbers behind names, or is a record of a Hugging Face trainer; the rest of the log is passed over.
+//! Printed lines of training programs, one per step: nanochat, torchtitan, nanoGPT, llm.c, modded-nanogpt and similar. A line
+//! counts if it has a step and named numbers, or is a record of a Hugging Face trainer; the rest of the log is skipped.
 
 use super::printed::Records;
 use crate::base::clock::UnixMillis;

@@ -1,5 +1,5 @@
-//! TensorBoard's event files: TFRecords of Event messages. Scalars are read, in the old form (`simple_value`) and the new one (a
-//! tensor of one number); pictures, histograms and graphs are left alone. Every file of the folder is read, in the order of names.
+//! TensorBoard's event files: TFRecords of Event messages. Scalars are read, in the old form (`simple_value`) and the new one
+//! (a tensor of one number); images, histograms and graphs are ignored. Every file of the folder is read, in name order.
 
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, fields};

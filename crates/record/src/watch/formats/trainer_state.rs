@@ -1,5 +1,5 @@
-//! `trainer_state.json` of transformers and TRL: written with every checkpoint, and once more at the end by `save_state`. Live it is
-//! as fresh as the newest checkpoint; the callback is as fresh as the log. Their pickles are never opened.
+//! `trainer_state.json` of transformers and TRL: written with every checkpoint, and once more at the end by `save_state`.
+//! Live it is as recent as the newest checkpoint; the callback's file is as recent as the log. Pickles are never opened.
 
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small;

@@ -1,4 +1,5 @@
-//! Whatever is offered for rows of a kind is held against the loader: a method that the engine then refuses is no advice.
+//! Everything that is offered for rows of a kind is checked against the loader: a method that the engine then refuses must
+//! not be advised.
 
 use super::*;
 use crate::advisor::look;

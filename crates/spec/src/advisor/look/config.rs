@@ -44,7 +44,7 @@ impl ConfigFacts {
                 .iter()
                 .filter(|(path, _)| !said.contains(path));
             for (path, text) in left {
-                // What the schema rejects is told when the spec is loaded.
+                // What the schema rejects is reported when the spec is loaded.
                 let _ = draft.set(path, text, "");
             }
         }

@@ -1,4 +1,4 @@
-//! What the wizard knows before its first question, what it asks its caller to inspect, and what Enter leads to.
+//! What the wizard knows before its first question, what it asks its caller to inspect, and where Enter leads.
 
 use crate::advisor::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
 use crate::advisor::reading::Sample;

@@ -1,5 +1,5 @@
-//! What follows from the answers so far: the data and the model they mean, the advice, the presets that fit, and whether
-//! it can be trained at all.
+//! Derived from the answers so far: the data and the model, the advice, the presets that fit, and whether it can be trained
+//! at all.
 
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;

@@ -82,7 +82,7 @@ impl Wizard {
         draft
     }
 
-    /// Values required by the data, the method and the base model, in the order in which they are told.
+    /// Values required by the data, the method and the base model, in the order in which they are reported.
     fn recommended(&self, preset: &Draft) -> Vec<Recommended> {
         let mut list = Vec::new();
         let name = self.run_name(preset);

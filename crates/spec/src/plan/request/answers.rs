@@ -1,4 +1,4 @@
-//! How a run learns from the model's own answers, and who scores them.
+//! RL settings of a request: rollouts, and the models that score them.
 
 use super::Request;
 use crate::spec::RolloutLength;

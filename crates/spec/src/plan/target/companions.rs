@@ -1,4 +1,4 @@
-//! Models that a run holds beside the one that it trains, and the answers that it writes.
+//! Further models that a run holds beside the trained one, and its completions.
 
 use super::tests::here;
 use super::*;

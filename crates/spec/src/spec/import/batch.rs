@@ -1,4 +1,4 @@
-//! Counts that are other ones here: rows held out, those of a micro-batch of KTO, and what rollouts are counted in.
+//! Counts with another meaning here: held-out rows, KTO's micro-batch, and the units of rollouts.
 
 use super::{Fate, Line, Reader, plain};
 use crate::spec::draft::shown;

@@ -1,4 +1,4 @@
-//! What a tool does where its file is silent, written into the spec: this program's own defaults would train another run.
+//! A tool's defaults for missing keys, written into the spec: this program's own defaults would train differently.
 //!
 //! Sources: transformers 4.57 `TrainingArguments`; TRL 1.16 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
 //! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.
@@ -168,7 +168,7 @@ impl Reader {
         }
     }
 
-    /// Their schedules end at 0 unless told otherwise; a polynomial is a straight line.
+    /// Their schedules end at 0 by default; a polynomial is a straight line.
     fn silent_schedule(&mut self) {
         let floor = self.draft.settle("schedule.*.min_lr");
         if floor.is_some_and(|path| self.draft.value(&path).is_null()) {

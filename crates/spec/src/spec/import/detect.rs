@@ -1,4 +1,4 @@
-//! Which tool a file is of, told by its keys.
+//! Detects the tool of a config file by its keys.
 
 use super::Dialect;
 use crate::spec::{layer, yaml};

@@ -1,4 +1,4 @@
-//! Keys of other tools where a setting is asked for: what stands for them here.
+//! Keys of other tools with their equivalents here.
 
 use super::shared::TARGETS;
 use super::{Dialect, To};

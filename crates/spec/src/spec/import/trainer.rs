@@ -1,5 +1,5 @@
-//! Which of TRL's trainers a file is for. Its script is named on a command line, and the file itself rarely says: its keys,
-//! names of people's own and the columns of the data are looked at in turn, and a guess is called one.
+//! Which of TRL's trainers a file is for. The script is given on a command line, and the file itself rarely names it: its
+//! keys, custom names and the columns of the data are examined in turn, and a guess is reported as one.
 
 use super::{Fate, Reader, plain};
 use crate::data::source::{ReadContext, SourceConfig, rows};
@@ -82,7 +82,7 @@ const WORDS: &[(&str, &str)] = &[
 /// Keys with names that people choose.
 const NAMES: &[&str] = &["output_dir", "run_name", "hub_model_id", "dataset_name"];
 
-/// What tells the trainer.
+/// What identifies the trainer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum By {
     /// The command line.
@@ -215,7 +215,7 @@ impl Reader {
             ),
         };
         self.set(theirs, "method", method, &words);
-        // What the schema lacks is told as that alone.
+        // What the schema lacks is reported as that alone.
         let taken = self
             .lines
             .last()

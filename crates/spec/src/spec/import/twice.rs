@@ -1,11 +1,11 @@
-//! Keys that mean one setting, and keys that say nothing: which of several counts, and one line for many that are off.
+//! Several keys for one setting, and keys without effect: which of several counts, and one line for many that are off.
 
 use super::{Fate, Line, Reader};
 
 /// Names of one setting, the one that the tool prefers last (Axolotl `core/builders/rl.py`; TRL 0.16 `SFTConfig`).
 const PREFERRED: [&str; 3] = ["max_seq_length", "rl_beta", "beta"];
 
-/// Keys that are off are told one by one up to here.
+/// Keys that are off are reported one by one up to here.
 const FEW: usize = 8;
 
 /// Of the keys of a phase, the one that counts is read last.
@@ -25,7 +25,7 @@ fn is_off(line: &Line) -> bool {
 }
 
 impl Reader {
-    /// A setting takes another value than an earlier key of the file gave it, which is told there.
+    /// A setting takes another value than an earlier key of the file gave it, which is reported there.
     pub(super) fn replaces(&mut self, path: &str, ours: &str, theirs: &str) {
         let begins = format!("{path}: ");
         let is_other = |line: &&mut Line| {

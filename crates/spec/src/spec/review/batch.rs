@@ -1,4 +1,5 @@
-//! The batch against the critical one: far above it more data a step save hardly any steps, far below it a gradient is noise.
+//! The batch against the critical batch size: far above it more data per step save hardly any steps, far below it the
+//! gradient is noise.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

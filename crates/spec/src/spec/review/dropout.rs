@@ -1,4 +1,4 @@
-//! Dropout where a policy is held against a reference model, or against itself as it answered: those passes drop nothing.
+//! Dropout with a reference model or with old log-probabilities: those passes apply none.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

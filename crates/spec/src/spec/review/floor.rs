@@ -1,4 +1,4 @@
-//! The learning rate that a schedule ends at, against its peak.
+//! The final learning rate of a schedule, against its peak.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

@@ -1,4 +1,4 @@
-//! What is held out, and how often it is looked at.
+//! The amount of held-out data, and how often it is evaluated.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

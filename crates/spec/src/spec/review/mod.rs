@@ -1,5 +1,5 @@
-//! Settings that are legal and probably not meant: looked at before the start, alone and against the sizes of model and data.
-//! One file a subject and one word in the list below; each finding names a change (`-s key=value`) and its source. Plans,
+//! Valid settings that are probably mistakes: checked before the start, alone and against the sizes of model and data. One
+//! file per subject and one word in the list below; each finding names a change (`-s key=value`) and its source. Plans,
 //! preflight, the wizard and `llmtui train` show them.
 
 use super::RunSpec;
@@ -94,7 +94,7 @@ macro_rules! subjects {
     ($($subject:ident)+) => {
         $(mod $subject;)+
 
-        /// Every subject, in the order in which they are told.
+        /// Every subject, in the order in which they are reported.
         const SUBJECTS: &[fn(&Subject<'_>) -> Vec<Finding>] = &[$($subject::review),+];
     };
 }

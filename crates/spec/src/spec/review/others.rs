@@ -1,4 +1,4 @@
-//! Settings that stand alone.
+//! Independent settings.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

@@ -1,4 +1,4 @@
-//! Passes over the data.
+//! The number of epochs.
 
 use super::{Subject, learns_preferences, poor};
 use crate::base::finding::Finding;
@@ -18,7 +18,7 @@ const MOST_OF_PAIRS: f64 = 3.5;
 pub const FEWEST_STEPS: u64 = 100;
 pub const FEWEST_TUNING_STEPS: u64 = 20;
 
-/// What helps against passes too many: `more data, or -s max_steps=400`, which is told where so few steps are a training.
+/// What helps against passes too many: `more data, or -s max_steps=400`, which is reported where so few steps are a training.
 pub fn less_often(steps: u64, from_scratch: bool) -> String {
     let fewest = match from_scratch {
         true => FEWEST_STEPS,

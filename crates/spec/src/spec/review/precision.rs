@@ -1,4 +1,4 @@
-//! The arithmetic of matmuls against what the machine is fast at.
+//! The matmul dtype against what the machine computes fastest.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

@@ -1,4 +1,4 @@
-//! The peak learning rate against optimizer, size of the model, and what is learned.
+//! The peak learning rate against optimizer, model size, and method.
 
 use super::{Subject, one_digit, poor};
 use crate::base::finding::Finding;

@@ -1,4 +1,4 @@
-//! Label smoothing beside losses of pairs that have none.
+//! Label smoothing with pairwise losses that ignore it.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;

@@ -1,5 +1,4 @@
-//! Prompts that a chat model would answer as turns, given to it as texts to continue; and turns in the marks of another
-//! model's template.
+//! Prompts given to a chat model as plain texts instead of turns; and turns with the markers of another model's template.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
@@ -50,7 +49,7 @@ pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
 }
 
 /// The same of a spec whose data are not read: for a template that it names, where the tokenizer is on this disk. A tokenizer
-/// that cannot be read is told of elsewhere.
+/// that cannot be read is reported elsewhere.
 pub fn named_marks(data: &DataConfig) -> Option<Finding> {
     let TokenizerConfig::File(file) = &data.tokenizer else {
         return None;

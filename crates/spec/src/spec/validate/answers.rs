@@ -1,4 +1,4 @@
-//! What a spec says of the model's own answers: rollouts, rewards, and the critic that reads them.
+//! Rules for a spec's RL settings: rollouts, rewards, and the critic.
 
 use super::Judge;
 use crate::methods::ReferenceChoice;

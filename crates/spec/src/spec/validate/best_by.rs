@@ -1,5 +1,5 @@
-//! `eval.best_by` names what an evaluation of the run measures, as far as the spec alone tells: a reading that never comes
-//! chooses no checkpoint and stops no run.
+//! `eval.best_by` must name a reading that evaluations of the run have, as far as the spec determines them: otherwise no best
+//! checkpoint is chosen and no early stop happens.
 
 use super::Judge;
 use crate::base::near::nearest;

@@ -1,4 +1,4 @@
-//! The least that an update rule may add to what it divides by.
+//! The minimum epsilon of an update rule's divisions.
 
 use super::Judge;
 use crate::optim::{Beside, Epsilon};

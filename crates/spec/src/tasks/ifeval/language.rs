@@ -1,4 +1,4 @@
-//! Instructions about the language of an answer, told by whatlang where the harness asks langdetect.
+//! Instructions about the language of an answer, detected by whatlang where the harness uses langdetect.
 
 use super::Args;
 use super::keywords::{is_lower, is_upper};

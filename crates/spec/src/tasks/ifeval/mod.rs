@@ -190,7 +190,7 @@ mod tests {
             }
         }
         let all = CHECKS.iter().map(|entry| entry.0.to_string());
-        // Punkt, which tells sentences, needs data that cannot be fixed beside the test: see `lengths`.
+        // Punkt, which splits sentences, needs data that cannot be fixed beside the test: see `lengths`.
         let missing: Vec<String> = all.filter(|id| !seen.contains(id)).collect();
         assert_eq!(missing, ["length_constraints:number_sentences"]);
     }

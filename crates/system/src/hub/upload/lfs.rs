@@ -1,5 +1,5 @@
-//! Large files by git LFS (github.com/git-lfs/git-lfs, docs/api): one question which of them are missing, then each of those
-//! in one piece or in the parts that the hub asks for.
+//! Large files by git LFS (github.com/git-lfs/git-lfs, docs/api): one request lists the missing ones, then each of those is
+//! sent in one piece or in the parts that the hub requests.
 
 use super::super::http::Http;
 use super::super::{HubError, Repo};

@@ -1,5 +1,5 @@
-//! Uploading a folder as one commit: large files by git LFS, where what is there already is not sent again, so an upload that
-//! broke off goes on with the next file; small ones inside the commit itself.
+//! Uploads a folder as one commit: large files by git LFS, skipping those that the hub already has, so that an interrupted
+//! upload continues with the next file; small ones inside the commit itself.
 
 mod base64;
 mod lfs;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 /// Files of one request; the hub takes 256.
 const BATCH: usize = 100;
-/// Bytes from a file's beginning by which the hub tells text from anything else.
+/// Bytes from a file's beginning by which the hub distinguishes text.
 const SAMPLE: u64 = 512;
 /// Above this many bytes the hub keeps a file in LFS whatever it holds.
 pub const LARGE: u64 = 10 << 20;

@@ -1,4 +1,4 @@
-//! A rank that comes: who it is, and who listens to it from then on.
+//! A connecting rank: which one it is, and the thread that reads it from then on.
 
 use super::super::PROTOCOL;
 use super::super::frame::Frame;

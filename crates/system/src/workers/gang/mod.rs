@@ -1,5 +1,5 @@
-//! One generation of ranks, of this machine or of several: started together, asked together, ended together. A rank that dies, hangs
-//! or complains ends the generation; who runs it decides about the next.
+//! One generation of ranks, on this machine or several: started, addressed and ended together. A rank that dies, hangs or
+//! reports an error ends the generation; its owner decides about the next.
 
 mod admit;
 pub(super) mod words;
@@ -239,7 +239,7 @@ impl Gang {
         frame.write(&mut end.stream).map_err(|_| self.why(rank))
     }
 
-    /// Waits for the answer of every rank to what was told, in their order; `pieces` takes those that rank 0 sends before it.
+    /// Waits for the answer of every rank to the request, in their order; `pieces` takes those that rank 0 sends before it.
     ///
     /// # Errors
     /// A rank dies, complains, hangs, or takes longer than `limit`.

@@ -1,4 +1,4 @@
-//! What is left of a rank that ended: its last words.
+//! What remains of a rank that ended: the tail of its stderr.
 
 use super::super::frame::Frame;
 use super::super::lost::{Lost, LostKind};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a log that are looked at.
 const TAIL: u64 = 4_096;
-/// Characters of it that are told.
+/// Characters of it that are reported.
 const TOLD: usize = 300;
 
 /// What a worker complains of.

@@ -36,7 +36,7 @@ pub struct Bridge {
     clock: Arc<dyn Clock>,
 }
 
-/// What the reading thread needs and tells.
+/// The inputs and results of the reading thread.
 #[derive(Default)]
 struct Shared {
     /// The engine's socket and the folder of the machine's logs, once ranks are asked for.

@@ -1,4 +1,4 @@
-//! Where the ranks of several machines meet: an address that all of them reach, and no stranger.
+//! The rendezvous address of ranks on several machines: reachable by all of them, and by no strangers.
 
 use super::{About, Machine};
 use crate::base::paths::Env;

@@ -43,7 +43,7 @@ impl Ask {
     }
 }
 
-/// What it is told after its answer.
+/// The messages after its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Orders {

@@ -1,5 +1,5 @@
-//! The other end, on a machine that has ranks: starts torchrun when it is told to, carries what its ranks say, and leaves nothing
-//! behind when the connection ends.
+//! The remote end, on a machine with ranks: starts torchrun on request, forwards the ranks' connections, and leaves nothing
+//! running when the connection ends.
 
 use super::parcel::{GREETING, LAUNCHER, Parcel, hand_on};
 use super::{About, Answer, Ask, Orders, meet};

@@ -168,7 +168,7 @@ impl App {
             _ => false,
         };
         let shown = told_there && *self.entry() == run::ENTRY;
-        // The answer to a command of this screen is told with what was asked for.
+        // The answer to a command of this screen is reported with what was asked for.
         let own = match &envelope.event {
             Event::Rejected { id, .. } => self.pending.iter().any(|(pending, _)| pending == id),
             _ => false,
@@ -181,7 +181,7 @@ impl App {
         match &envelope.event {
             Event::Accepted { id } => self.answered(*id, None),
             Event::Rejected { id, why } => self.answered(*id, Some(why)),
-            // The link's own warning: it is not in the log, so no notice tells it.
+            // The link's own warning: it is not in the log, so no notice reports it.
             Event::Warned { message, hint, .. } if envelope.seq == 0 => {
                 let words = one_line(&format!("{message}: {hint}"));
                 self.toast_about(About::Run, Level::Bad, &words);

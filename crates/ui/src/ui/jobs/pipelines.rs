@@ -110,7 +110,7 @@ fn driven(dir: &PipelineDir) -> Option<bool> {
 }
 
 /// Waits as long as the pipeline works: the stages before the first run may train a tokenizer or fetch a model. `ended` says
-/// whether it ended well, once it has ended. Of its log what came behind `said_before` bytes is told.
+/// whether it ended well, once it has ended. Of its log only the part after `said_before` bytes is reported.
 fn first_run(
     dir: &PipelineDir,
     runs_dir: &Path,

@@ -60,7 +60,7 @@ impl Workplace {
     }
 }
 
-/// The newest checkpoint up to a step: those that the log tells of may have made room for newer ones. The start needs none.
+/// The newest checkpoint up to a step: those in the log may have made room for newer ones. The start needs none.
 fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
     if step == 0 {
         return Ok(0);

@@ -238,7 +238,7 @@ impl<'a> Ending<'a> {
 
     /// The best evaluation by the method's reading, or the lowest validation loss.
     fn top(&self) -> Option<Top> {
-        // Older engines told no step.
+        // Older engines sent no step.
         let best = self.finish.best.as_ref().filter(|best| best.step > 0);
         let best = best.map(|best| Top {
             metric: best.metric.clone(),
@@ -544,7 +544,7 @@ impl<'a> Ending<'a> {
                 .get(*id)
                 .is_some_and(|s| s.last().is_some())
         };
-        // Without a best evaluation what else tells how it went.
+        // Without a best evaluation what else shows how it went.
         let others = [id::VAL_LOSS, "eval/pass@1", "reward", id::TRAIN_LOSS];
         let other = others.into_iter().find(drawn).unwrap_or(id::VAL_LOSS);
         let held_out = top.as_ref().map_or(other, |top| &top.metric);

@@ -27,7 +27,7 @@ pub fn muted(text: impl Into<String>) -> Word {
     word(text, Meaning::Muted)
 }
 
-/// What tells things of a list apart: `A`, `B`, …
+/// Labels of list items: `A`, `B`, …
 pub fn letter(at: usize) -> String {
     char::from(b'A' + u8::try_from(at).unwrap_or(25).min(25)).to_string()
 }

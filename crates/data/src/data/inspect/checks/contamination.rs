@@ -24,7 +24,7 @@ struct Contamination {
 
 impl Check for Contamination {
     fn row(&mut self, row: &Row) -> Option<String> {
-        // All of them: each keeps count of what was met.
+        // All of them: each counts its own matches.
         let hits: Vec<String> = self
             .references
             .iter_mut()

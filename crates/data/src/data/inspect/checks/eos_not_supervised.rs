@@ -30,7 +30,7 @@ impl Check for EosNotLearnt {
             return None;
         }
         let unended = row.seen.iter().find(|seen| {
-            // What others say after the last answer is none of it.
+            // Turns of others after the last answer do not count.
             let all = seen.document.ids.iter().zip(&seen.document.supervised).rev();
             let mut end = all.filter(|(_, supervised)| **supervised).peekable();
             end.peek().is_some() && !end.take(BEHIND).any(|(id, _)| self.ends.contains(id))

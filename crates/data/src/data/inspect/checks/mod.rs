@@ -28,7 +28,7 @@ impl Severity {
     }
 }
 
-/// What a run of checks knows from the start.
+/// The context of a run of checks.
 #[derive(Debug)]
 pub struct Setup {
     /// Tokens of the longest row that is to be trained on.
@@ -60,10 +60,10 @@ impl Default for Setup {
 
 /// One kind of finding at work.
 pub trait Check: Send {
-    /// What is wrong with this row.
+    /// The fault of this row.
     fn row(&mut self, row: &Row) -> Option<String>;
 
-    /// What a row that could not be read means to it.
+    /// Its verdict on an unreadable row.
     fn fault(&mut self, _fault: &RowFault) -> Option<String> {
         None
     }
@@ -73,18 +73,18 @@ pub trait Check: Send {
         None
     }
 
-    /// More on what was found.
+    /// Details of the finding.
     fn evidence(&self) -> Option<String> {
         None
     }
 
-    /// What was left out, if anything was.
+    /// What was omitted, if anything.
     fn limit(&self) -> Option<String> {
         None
     }
 }
 
-/// What is said of one kind of finding, and how its check is made.
+/// The texts of one kind of finding, and its check's constructor.
 pub struct Kind {
     /// The word of `--drop`.
     pub id: &'static str,

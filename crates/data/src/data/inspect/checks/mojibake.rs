@@ -33,7 +33,7 @@ const WINDOWS: [char; 32] = [
     '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// The byte that a letter stands for in Windows-1252 or Latin-1, from 0x80 on.
+/// The byte of a letter in Windows-1252 or Latin-1, from 0x80 on.
 fn byte(c: char) -> Option<u8> {
     match u32::from(c) {
         c @ 0x80..=0xff => Some(c as u8),
@@ -53,7 +53,7 @@ fn first(text: &str) -> Option<(usize, char)> {
         let meant = lead.and_then(|lead| decode(lead, rest));
         match (lead, meant) {
             (Some(0xc2 | 0xc3), Some(_)) if ends_a_shout(previous, rest) => {}
-            // Leads of Latin letters, marks and emoji stand before such a byte in no language.
+            // Leads of Latin letters, marks and emoji precede such a byte in no language.
             (Some(0xc2 | 0xc3 | 0xe2 | 0xef | 0xf0), Some(meant)) => return Some((at, meant)),
             // Those of other scripts may, once; text of such a script has them one after the other.
             (Some(_), Some(meant)) if other_script => return Some((at, meant)),
@@ -93,7 +93,7 @@ mod tests {
     use super::super::{Setup, testing};
     use super::*;
 
-    /// What a wrong reader makes of a text.
+    /// A text decoded with the wrong encoding.
     fn broken(text: &str) -> String {
         let letter = |b: u8| match b {
             0x80..=0x9f => WINDOWS[usize::from(b - 0x80)],

@@ -48,7 +48,7 @@ impl Rows {
         }
     }
 
-    /// `{"data": [{…}]}` alone in its file stands for its rows; they are counted, for their lines are not known.
+    /// `{"data": [{…}]}` alone in its file is read as its rows; they are numbered, because their lines are not known.
     fn unwrap(&mut self, mut record: Record) -> Record {
         let alone = self.given == 0 && !self.cutter.in_array && self.cutter.at_end();
         let rows = match alone {
@@ -139,7 +139,7 @@ enum Bad {
 /// Cuts the values of the outermost level out of a file by counting brackets outside of strings.
 struct Cutter {
     reader: Box<dyn BufRead + Send>,
-    /// From 1: where the reader stands.
+    /// From 1: the reader's position.
     line: u64,
     /// The line on which the value cut last begins.
     started: u64,
@@ -147,11 +147,11 @@ struct Cutter {
     in_array: bool,
     closed: bool,
     had_mark: bool,
-    /// The rest of a value that was too long stands before the next one.
+    /// The rest of a value that was too long precedes the next one.
     inside: Option<Nesting>,
 }
 
-/// Where in a value the reader stands.
+/// The reader's position in a value.
 #[derive(Default)]
 struct Nesting {
     depth: u32,
@@ -197,7 +197,7 @@ impl Cutter {
             self.begin()?;
         }
         self.skip_rest()?;
-        // Commas are let pass where they stand: a missing or a double one costs no row.
+        // Commas are skipped wherever they are: a missing or a double one costs no row.
         let first = loop {
             match self.skip_space()? {
                 None if self.in_array && !self.closed => {
@@ -285,7 +285,7 @@ impl Cutter {
         }
     }
 
-    /// Goes after a value that was too long.
+    /// Skips a value that was too long.
     fn skip_rest(&mut self) -> Result<(), Bad> {
         let Some(mut nesting) = self.inside.take() else {
             return Ok(());
@@ -320,7 +320,7 @@ impl Cutter {
         Ok((part, end.is_some()))
     }
 
-    /// A number or a word, up to what may stand after one.
+    /// A number or a word, up to a character that may follow one.
     fn word(&mut self) -> Result<Vec<u8>, Bad> {
         let mut kept = Vec::new();
         while let Some(byte) = self.fill()?.first().copied() {
@@ -374,7 +374,7 @@ mod tests {
         );
         assert_eq!(rows("{\"a\": \"}\\\"]\"}\n{\"a\": [1, {}]}"), expected);
         assert_eq!(rows("[]"), []);
-        // One pretty object is one row, and a conversation is no wrapper.
+        // One pretty-printed object is one row, and a conversation is not a wrapper.
         assert_eq!(rows("{\n \"messages\": [{\"role\": \"user\"}]\n}").len(), 1);
     }
 
@@ -384,7 +384,7 @@ mod tests {
         let places: Vec<u64> = found.iter().flatten().map(|(row, _)| *row).collect();
         assert_eq!(places, [1, 2, 4]);
         assert!(found[2].as_ref().unwrap_err().starts_with("a.json:3: "));
-        // Where rows have lines of their own, those are named.
+        // If rows are on separate lines, errors name the line.
         let places = rows("[\n{\"a\": 1},\n\n{\"a\": 2}]").into_iter();
         assert_eq!(places.map(|(row, _)| row).collect::<Vec<_>>(), [2, 4]);
     }

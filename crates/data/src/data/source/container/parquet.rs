@@ -71,7 +71,7 @@ fn open(input: Input) -> Result<Stream, DataError> {
     }))
 }
 
-/// Rows of a file, as its end announces them: without decoding any. `None` where it is no whole parquet file.
+/// The number of rows in a file's footer, without decoding any. `None` if it is not a complete parquet file.
 pub fn announced_rows(path: &Path) -> Option<u64> {
     let path = std::path::absolute(path).ok()?;
     let request = Request::file(&path).with(json!(ANNOUNCED));

@@ -20,7 +20,7 @@ pub fn all(tokenizer: &Tokenizer) -> Vec<Finding> {
     ]
 }
 
-/// What a text is after encoding and decoding, where that is not the text.
+/// A text after a round trip, if it differs from the original.
 fn changed(tokenizer: &Tokenizer, text: &str) -> Option<String> {
     let ids = tokenizer.encode(text).ok()?;
     let back = tokenizer.decode(&ids);

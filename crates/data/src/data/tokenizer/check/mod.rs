@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Everything that was found out.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Where it came from, and what it was there.
+    /// Its origin and kind.
     pub place: String,
     pub origin: String,
     pub vocab_size: usize,
@@ -32,7 +32,7 @@ pub struct Fertility {
     /// Runs of letters, digits and signs between spaces; in scripts without spaces that is a sentence or more.
     pub words: u64,
     pub tokens: u64,
-    /// Tokens, or characters of a character vocabulary, that stand for something unknown.
+    /// Unknown tokens, or characters missing in a character vocabulary.
     pub unknown: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Short texts in several languages and programming languages, written for this program: enough to estimate bytes per token
 //! to two digits, not three.
 
-/// A text and what it is written in.
+/// A text and its language.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     pub name: &'static str,

@@ -44,8 +44,8 @@ fn whole(
     })
 }
 
-/// The text of a tokenizer.json that puts begin and end mark around a text where the marks beside the vocabulary say so: such
-/// files leave to the program that reads them what a tokenizer.json says itself. As transformers' `update_post_processor`.
+/// A tokenizer.json that adds BOS and EOS to a text if the metadata beside the vocabulary say so: such files leave
+/// that to the reading program. As transformers' `update_post_processor`.
 pub fn framed(mut tokenizer: Value, marks: &Marks) -> String {
     let framing = |adds: bool, mark: &Option<String>| {
         let mark = mark.clone().filter(|_| adds)?;
@@ -145,7 +145,7 @@ pub struct Spaces {
     pub byte_fallback: bool,
 }
 
-/// What a SentencePiece model is made of.
+/// The parts of a SentencePiece model.
 #[derive(Debug, Clone)]
 pub enum Pieces {
     /// By score, highest first.

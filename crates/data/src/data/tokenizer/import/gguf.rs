@@ -35,7 +35,7 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
     let tokenizer = match model {
         "gpt2" => byte_level(metadata, tokens, &added)?,
         "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
-        // Its own form of a tokenizer.json, which has no marks.
+        // Its own form of a tokenizer.json, which has no special tokens.
         "rwkv" => {
             return Ok(Imported {
                 json: characters(metadata, tokens)?,
@@ -129,7 +129,7 @@ fn characters(metadata: &Metadata, tokens: &[String]) -> Result<String, String> 
     Ok(Alphabet::new(chars).to_json())
 }
 
-/// What a token of the kind rwkv stands for; none where that is no text.
+/// The text of a token of the kind rwkv; none if it is not text.
 fn unescaped(token: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = token.chars();

@@ -30,7 +30,7 @@ pub(super) struct Imported {
     /// The text of a tokenizer.json.
     pub json: String,
     pub marks: Marks,
-    /// What kind of file it was, for people.
+    /// What kind of file it was, for display.
     pub origin: String,
 }
 
@@ -48,7 +48,7 @@ impl Imported {
 /// Reads a tokenizer from a file or a folder, of whatever kind it turns out to be.
 ///
 /// # Errors
-/// The place, what was found there and what was expected.
+/// The location, what was found there and what was expected.
 pub fn load(path: &Path, child: &Child) -> Result<Tokenizer, DataError> {
     let imported = read(path)?;
     let place = path.display().to_string();
@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<Imported, DataError> {
     tokenizer_json(path)
 }
 
-/// A tokenizer.json, and what stands beside it.
+/// A tokenizer.json, and its metadata.
 fn tokenizer_json(path: &Path) -> Result<Imported, DataError> {
     let json = text(path)?;
     let beside = path.parent().unwrap_or(Path::new("."));

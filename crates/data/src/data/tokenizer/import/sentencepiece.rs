@@ -57,7 +57,7 @@ impl Default for Model {
     }
 }
 
-/// `beside`: what the folder's other files say of its marks.
+/// `beside`: the special tokens of the folder's other files.
 pub(super) fn read(path: &Path, beside: Marks) -> Result<Imported, DataError> {
     let bytes = bytes(path)?;
     let model = Model::parse(&bytes)

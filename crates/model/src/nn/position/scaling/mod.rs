@@ -15,13 +15,13 @@ pub use yarn::Config as Yarn;
 use super::Rotation;
 use crate::nn::Fault;
 
-/// What a scaling provides.
+/// The interface of a scaling.
 pub trait Scaling {
     /// The rotation of `half` pairs with base `theta`, stretched; `seq_len` is the longest text.
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
     /// Factor by which the context is extended.
     fn factor(&self) -> f64;
-    /// What is wrong with it where `half` pairs turn with base `theta`.
+    /// What is wrong with it for `half` rotary pairs with base `theta`.
     fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What it learns from.
+//! The question about training data.
 
 use crate::advisor::choose::Goal;
 use crate::advisor::wizard::answers::DataAnswer;

@@ -1,4 +1,4 @@
-//! What the model is for; or a config of another tool, which answers everything at once.
+//! The question about the model's purpose; or a config of another tool, which answers everything at once.
 
 use crate::advisor::choose;
 use crate::advisor::wizard::answers::Begin;

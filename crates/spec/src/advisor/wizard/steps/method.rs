@@ -1,4 +1,4 @@
-//! How it learns: every method, best first, with the reasons.
+//! The question about the method: all of them, best first, with the reasons.
 
 use crate::advisor::choose::{self, Advice, DataKind, MethodId, Verdict};
 use crate::advisor::wizard::question::{About, Ask, Row, note};

@@ -1,4 +1,4 @@
-//! Which preset: the size from scratch, or the recipe for the start model.
+//! The question about the preset: the size from scratch, or the recipe for the start model.
 
 use crate::advisor::wizard::question::{About, Ask, Row, note};
 use crate::advisor::wizard::{Outcome, Wizard, draft, estimate};

@@ -1,4 +1,4 @@
-//! What the run will cost.
+//! The cost of the run.
 
 use crate::advisor::wizard::question::{About, Ask, Note, Row, note};
 use crate::advisor::wizard::{Outcome, Wizard, estimate};

@@ -1,4 +1,4 @@
-//! What it starts from.
+//! The question about the start model.
 
 use crate::advisor::choose::{self, DataKind, MethodId, Verdict};
 use crate::advisor::look::ModelFacts;

@@ -155,7 +155,7 @@ impl ChatPane {
             }
         };
         let mut others = store.checkpoints.iter().filter(|row| row.writes);
-        // The run on the screen is named above: why it is not the one to talk to is told.
+        // The run on the screen is named above: the message says why it cannot be chatted with.
         let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
         let judge = judge.map(|held| one_line(short_run(held.name())));
         match found.or_else(|| others.next()).cloned() {
@@ -202,7 +202,7 @@ impl ChatPane {
         requests
     }
 
-    /// An engine that ended before it had read its checkpoint: whether that is still there, a new list tells.
+    /// An engine that ended before it had read its checkpoint: whether that is still there, a new list shows.
     fn look_again(&self, slot: Slot) -> Option<Request> {
         let unread = self.columns().iter().any(|c| c.unread().is_some());
         (unread && !self.owns(slot)).then_some(Request::Do(Effect::ListCheckpoints))

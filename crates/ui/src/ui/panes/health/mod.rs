@@ -316,7 +316,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
     let Some((first, last)) = series.steps() else {
         return;
     };
-    // A step is clipped or not: between 0 and 1 only the mean tells anything.
+    // A step is clipped or not: between 0 and 1 only the mean is meaningful.
     let look = match info.id == crate::metrics::id::CLIPPED {
         true => Look::Thin,
         false => Look::Line,

@@ -357,7 +357,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Where the longest name has `longest` columns: what tells less than a whole name gives way to it.
+    /// Where the longest name has `longest` columns: less informative columns give way to it.
     fn new(width: u16, longest: usize) -> Self {
         let width = usize::from(width);
         let layouts: &[_] = match width {
@@ -462,7 +462,7 @@ impl Columns {
         let curve = glyphs.sparkline(&run.curve, self.curve);
         // As `llmtui runs` has it, and as the list is sorted.
         let age = human::age(store.now.since(run.created));
-        // What tells runs of one name apart stands at its end.
+        // What distinguishes runs of one name is at its end.
         let room = self.name.saturating_sub(branch.width());
         let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
         RowText {

@@ -122,7 +122,7 @@ fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut P
     let fields = Field::of(&shown.request);
     let (head, rest) = split_top(area, 1);
     frame.render_widget(rule(theme, "plan", head.width), head);
-    // Fields come first; what is wrong is told as a whole.
+    // Fields come first; what is wrong is reported as a whole.
     let wrong = pane.error.is_some() || pane.editing.as_ref().is_some_and(|e| e.error.is_some());
     let spare = rest.height.saturating_sub(fields.len() as u16).max(1);
     let hint_rows = if wrong { 3 } else { spare.min(3) };
