@@ -80,17 +80,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.n_devices > 1 {
         communication(request, &mut ledger);
     }
-    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Matmuls {
-        // FSDP2 frees those of a block with the block.
-        let frozen_as_taken = request.lora.is_some() && frozen_on_rank(request).is_some();
-        let n = match request.zero {
-            3 => 2 * request.arch.layer_params(),
-            _ if frozen_as_taken => request.n_trainable() + request.arch.kept_in_16_bit(),
-            _ => request.arch.n_params(),
-        };
-        let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
-        ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
-    }
+    autocast(request, &mut ledger);
     ledger.add(
         Part::Context,
         CONTEXT,
@@ -108,6 +98,42 @@ pub fn ledger(request: &Request) -> Ledger {
     let how = "5 % of the memory allocated every step; 2 % with expandable segments";
     ledger.add(Part::Fragmentation, FRAGMENTATION * churn as f64, how);
     ledger
+}
+
+/// 16-bit copies of f32 weights on a rank of PyTorch in bf16. Without recomputation the backward pass has those of all blocks, which FSDP2
+/// does not share: it frees the weights that they were taken from.
+fn autocast(request: &Request, ledger: &mut Ledger) {
+    let arch = &request.arch;
+    if request.extras.ranks.is_none() || request.precision != Precision::Fp32Bf16Matmuls {
+        return;
+    }
+    let n = if shares(request) {
+        let blocks = match request.checkpointing {
+            Checkpointing::Off => arch.n_layer(),
+            some => some.segment_len(arch.n_layer()) + 1,
+        };
+        blocks.min(arch.n_layer()) * arch.layer_params() + head_params(arch)
+    } else if request.lora.is_some() {
+        request.n_trainable() + arch.kept_in_16_bit()
+    } else {
+        arch.n_params()
+    };
+    let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
+    ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
+}
+
+/// Parameters of the matrix that gives logits, be it the embeddings' too.
+fn head_params(arch: &Arch) -> u64 {
+    match arch.config().is_reward_model() {
+        true => arch.d_model(),
+        false => arch.d_model() * arch.vocab_size(),
+    }
+}
+
+/// Whether a rank of PyTorch has a share of each block alone (FSDP2), and gathers the blocks one after the other.
+fn shares(request: &Request) -> bool {
+    let ranks = request.extras.ranks;
+    ranks.is_some_and(|_| request.zero >= 3)
 }
 
 /// Weights, gradients and optimizer state, whole or sharded; or a frozen base with adapters.
@@ -405,16 +431,39 @@ fn communication(request: &Request, ledger: &mut Ledger) {
             short(request.n_trainable() as f64)
         ));
     }
-    if request.zero >= 3 {
-        // The block in use and the one being prefetched.
-        let gathered = 2.0 * 2.0 * request.arch.layer_params() as f64;
+    let layer = request.arch.layer_params();
+    if shares(request) {
+        let (gathered, words) = gathered(request);
         bytes += gathered;
+        how.push_str(&words);
+    } else if request.zero >= 3 {
+        // The block in use and the one being prefetched.
+        bytes += 2.0 * 2.0 * layer as f64;
         how.push_str(&format!(
             ", two gathered blocks of {} × 2 B",
-            short(request.arch.layer_params() as f64)
+            short(layer as f64)
         ));
     }
     ledger.add(Part::Communication, bytes, how);
+}
+
+/// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end
+/// of the backward pass what lies outside of blocks, with its gradient.
+fn gathered(request: &Request) -> (f64, String) {
+    let (layer, outside) = (
+        request.arch.layer_params(),
+        request.arch.kept_in_16_bit(),
+    );
+    let (blocks, copies, of_gradient) = match request.lora {
+        Some(_) => (2, 1, ""),
+        None => (3, 2, ", their gradients among them"),
+    };
+    let words = format!(
+        ", gathered in f32: {blocks} × {} of blocks, {copies} × {} of embeddings and head{of_gradient}",
+        short(layer as f64),
+        short(outside as f64),
+    );
+    (4.0 * (blocks * layer + copies * outside) as f64, words)
 }
 
 /// True if a frozen base is stored in fewer bits than it is computed in.
