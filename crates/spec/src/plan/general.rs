@@ -77,7 +77,7 @@ pub fn ledger(request: &Request) -> Ledger {
     batch(request, &mut ledger);
     rollouts(request, &mut ledger);
     companions(request, bytes, &mut ledger);
-    if request.n_devices > 1 {
+    if request.n_devices > 1 || shares(request) {
         communication(request, &mut ledger);
     }
     autocast(request, &mut ledger);
@@ -133,11 +133,19 @@ fn head_params(arch: &Arch) -> u64 {
 /// Whether a rank of PyTorch has a share of each block alone (FSDP2), and gathers the blocks one after the other.
 fn shares(request: &Request) -> bool {
     let ranks = request.extras.ranks;
-    ranks.is_some_and(|_| request.zero >= 3)
+    ranks.is_some_and(|ranks| request.zero >= 3 || ranks.offloaded)
+}
+
+/// Whether weights, gradients and moments lie in main memory, which `host` counts.
+fn offloads(request: &Request) -> bool {
+    request.extras.ranks.is_some_and(|ranks| ranks.offloaded)
 }
 
 /// Weights, gradients and optimizer state, whole or sharded; or a frozen base with adapters.
 fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
+    if offloads(request) {
+        return;
+    }
     let n = request.arch.n_params() as f64;
     if let Some(lora) = request.lora {
         frozen_base(request, ledger);
@@ -159,14 +167,8 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             1.0
         }
     };
-    let offloaded = request.extras.ranks.is_some_and(|ranks| ranks.offloaded);
     let mut add = |part, per_param: f64, from: u8| {
         let over = shard(from);
-        if offloaded {
-            let host = super::quantity::binary((n * per_param / over) as u64);
-            let how = format!("in host memory, {host} per rank (offload)");
-            return ledger.add(part, 0.0, how);
-        }
         let share = if over > 1.0 {
             format!(" / {over} GPUs (ZeRO-{})", request.zero)
         } else {
@@ -214,8 +216,8 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
 /// looked up, norms and the head in f32. `None` where weights stay as they are.
 fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
     let ranks = request.extras.ranks?;
-    let shares = request.zero > 0 || ranks.offloaded;
-    if request.precision != Precision::Fp32Bf16Matmuls || shares {
+    let shared = request.zero > 0 || ranks.offloaded;
+    if request.precision != Precision::Fp32Bf16Matmuls || shared {
         return None;
     }
     let kept = request.arch.kept_in_16_bit();
@@ -367,7 +369,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     reward_models(request, ledger);
-    if request.reference_plan() == ReferencePlan::Copy {
+    if request.reference_plan() == ReferencePlan::Copy && !offloads(request) {
         // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {
             4.0
@@ -422,8 +424,10 @@ fn shard_of(request: &Request, from: u8) -> f64 {
 }
 
 fn communication(request: &Request, ledger: &mut Ledger) {
-    let mut bytes = COLLECTIVES;
-    let mut how = "buffers of collectives 0.5 GB".to_string();
+    let (mut bytes, mut how) = match request.n_devices {
+        1 => (0.0, String::from("no other rank")),
+        _ => (COLLECTIVES, String::from("buffers of collectives 0.5 GB")),
+    };
     if request.extras.ranks.is_some() && request.zero == 0 {
         bytes += BUCKET_BYTES * request.n_trainable() as f64;
         how.push_str(&format!(

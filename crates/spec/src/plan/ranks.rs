@@ -61,7 +61,11 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         worth_compiling: u64::MAX,
     });
     let mut request = on_gpu(request.clone(), device);
-    request.extras.ranks = Some(Ranks { sharded, ..ranks });
+    request.extras.ranks = Some(Ranks {
+        sharded,
+        offloaded: ranks.offloaded && sharded,
+        ..ranks
+    });
     as_held(request)
 }
 
@@ -342,6 +346,35 @@ mod tests {
         let (_, frozen, arch) = of(&["adapter.lora.rank=8"]);
         let whole = 4 * (arch.kept_in_16_bit() + 2 * arch.layer_params());
         assert_eq!(frozen, 500_000_000 + whole);
+    }
+
+    #[test]
+    fn offloaded_states_take_nothing_of_a_gpu_adapters_and_references_neither() {
+        let offload = [
+            "engine=torch",
+            "engine.torch.shard=fsdp2",
+            "engine.torch.offload=true",
+            "train.activation_checkpointing=full",
+        ];
+        for (gpus, more) in [
+            (1, &[][..]),
+            (1, &["adapter.lora.rank=8"]),
+            (2, &["adapter.lora.rank=8"]),
+        ] {
+            let request = on_ranks(asked(&[&offload, more].concat()), &h100s(gpus));
+            let memory = plan(&request).memory;
+            assert_eq!(memory.states(), 0, "{gpus} {more:?}");
+            // Blocks are gathered one after the other, on one GPU too.
+            let arch = &request.arch;
+            let head = arch.vocab_size() * arch.d_model();
+            let copies = 2 * (2 * arch.layer_params() + head);
+            assert_eq!(memory.bytes(Part::Autocast), copies, "{gpus} {more:?}");
+            assert!(memory.bytes(Part::Communication) > 0);
+        }
+        let set: Vec<String> = offload.iter().map(ToString::to_string).collect();
+        let dpo = resolve("dpo-demo", &set, &SpecSources::default()).unwrap();
+        let memory = plan(&on_ranks(dpo, &h100s(1))).memory;
+        assert_eq!(memory.bytes(Part::Reference), 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
 use super::ranks::{have_gpus, on_ranks};
+use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::clock::Clock;
@@ -148,8 +149,35 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
         request.device.name,
         binary(there)
     );
-    let hint = "lower train.micro_batch_size, or set train.activation_checkpointing=full or engine.torch.shard=fsdp2; train --force starts anyway";
-    Err(Refusal::new(what, hint))
+    let ways = ways_down(request).join(", or ");
+    let hint = format!("{ways}; train --force starts anyway");
+    Err(Refusal::new(what, &hint))
+}
+
+/// What lowers the memory of a GPU and is not set yet.
+fn ways_down(request: &Request) -> Vec<&'static str> {
+    let ranks = request.extras.ranks;
+    let sharded = ranks.is_some_and(|ranks| ranks.sharded);
+    let offloaded = ranks.is_some_and(|ranks| ranks.offloaded);
+    let ways = [
+        (request.micro_batch > 1, "lower train.micro_batch_size"),
+        (
+            request.checkpointing == Checkpointing::Off,
+            "-s train.activation_checkpointing=full",
+        ),
+        (
+            request.n_devices > 1 && !sharded,
+            "-s engine.torch.shard=fsdp2",
+        ),
+        (
+            !offloaded,
+            "-s engine.torch.shard=fsdp2 -s engine.torch.offload=true (slower: what a GPU shares lies in main memory)",
+        ),
+        (request.lora.is_none(), "-s adapter.lora.rank=16"),
+        (true, "a shorter model.seq_len or a smaller model"),
+    ];
+    let open = ways.iter().filter(|(open, _)| *open);
+    open.map(|(_, way)| *way).collect()
 }
 
 fn gpus_here(env: &Env) -> Vec<GpuSummary> {
@@ -270,6 +298,24 @@ mod tests {
         let named = loaded(&["engine=candle"]).spec;
         let torch = loaded(&["engine=torch"]).spec;
         assert_eq!(named.clone().with_engine_of(&torch), named);
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_not_set_yet() {
+        let hint = |words: &[&str]| {
+            let spec = loaded(&[&["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"], words].concat()).spec;
+            let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 8 << 30));
+            fits(&request).unwrap_err().hint
+        };
+        let plain = hint(&[]);
+        for way in ["micro_batch_size", "checkpointing=full", "shard=fsdp2", "offload=true"] {
+            assert!(plain.contains(way), "{way}: {plain}");
+        }
+        let shared = hint(&["engine.torch.shard=fsdp2", "train.activation_checkpointing=full", "micro_batch_size=2"]);
+        for way in ["micro_batch_size", "checkpointing=full"] {
+            assert!(!shared.contains(way), "{way}: {shared}");
+        }
+        assert!(shared.contains("offload=true"), "{shared}");
     }
 
     #[test]
