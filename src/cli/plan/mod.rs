@@ -230,7 +230,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
         return Err(Failure::yours(fault.what, fault.fix).into());
     }
     if let Some(tflops) = args.tflops {
-        request.device.peak_flops = Some(1e12 * tflops);
+        request.device.set_peak(1e12 * tflops);
         if matches!(request.mfu_said, Said::Learned | Said::Probed) {
             (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
         }

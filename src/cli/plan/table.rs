@@ -7,6 +7,7 @@ use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
+use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
 use crate::spec::BatchStage;
@@ -366,7 +367,7 @@ fn work(plan: &Plan, style: &Style) -> String {
 
 fn time(plan: &Plan) -> String {
     let r = &plan.request;
-    let (Some(hours), Some(peak)) = (plan.work.hours, r.device.peak_flops) else {
+    let (Some(hours), Some(peak)) = (plan.work.hours, r.peak_flops()) else {
         return "unknown: set --gpu, or --tflops".into();
     };
     let gpus = match r.n_devices {
@@ -393,8 +394,12 @@ fn time(plan: &Plan) -> String {
         Said::Assumed => " (assumed)",
         Said::Stated => "",
     };
+    let format = match (r.estimator, r.precision) {
+        (Estimator::General, Precision::Fp32) => " in f32",
+        _ => "",
+    };
     format!(
-        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{basis}",
+        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{format}{basis}",
         hours_words(hours),
         100.0 * r.mfu,
         scaled_flops(peak)

@@ -197,7 +197,7 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
             "Hoffmann et al. 2022, arXiv 2203.15556",
         ));
     }
-    if request.mfu_said == Said::Assumed && request.device.peak_flops.is_some() {
+    if request.mfu_said == Said::Assumed && request.peak_flops().is_some() {
         list.push(advice("assumed_mfu", Status::Pass, format!(
                 "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 100.0 * request.mfu

@@ -234,8 +234,12 @@ pub struct Device {
     pub name: String,
     /// Bytes available per device; `None` if unknown.
     pub memory: Option<u64>,
-    /// Dense peak per device, FLOP/s; `None` if unknown.
+    /// Dense peak per device, FLOP/s, of a GPU that with 16-bit factors; `None` if unknown.
     pub peak_flops: Option<f64>,
+    /// That of a GPU in f32.
+    pub f32_flops: Option<f64>,
+    /// Memory bandwidth of a GPU, bytes per second.
+    pub bandwidth: Option<f64>,
     /// US dollars per device-hour.
     pub price_per_hour: Option<f64>,
     /// The source of that price; `None` if the user set it.
@@ -245,6 +249,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Sets a peak given by the user, FLOP/s, whatever the number format.
+    pub fn set_peak(&mut self, flops: f64) {
+        (self.peak_flops, self.f32_flops) = (Some(flops), Some(flops));
+    }
+
     /// Sets a price given by the user.
     pub fn set_price(&mut self, dollars: f64) {
         (self.price_per_hour, self.price_source) = (Some(dollars), None);
@@ -255,6 +264,8 @@ impl Device {
             name: gpu.name.into(),
             memory: Some(gpu.memory()),
             peak_flops: Some(gpu.bf16_tflops * 1e12),
+            f32_flops: Some(gpu.f32_tflops * 1e12),
+            bandwidth: Some(gpu.bandwidth_gbs * 1e9),
             price_per_hour: gpu.price.map(|p| p.dollars()),
             price_source: gpu.price,
             memory_ratio: None,
@@ -267,6 +278,8 @@ impl Device {
             name: name.into(),
             memory,
             peak_flops: None,
+            f32_flops: None,
+            bandwidth: None,
             price_per_hour: None,
             price_source: None,
             memory_ratio: None,
@@ -488,6 +501,15 @@ impl Request {
             ..TrainConfig::default()
         };
         train.steps_within(tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1))
+    }
+
+    /// The peak of a device in the number format of the matmuls, FLOP/s; `None` if unknown.
+    pub fn peak_flops(&self) -> Option<f64> {
+        match (self.estimator, self.precision) {
+            (Estimator::General, Precision::Fp32) => self.device.f32_flops,
+            // Measured here in that format.
+            _ => self.device.peak_flops,
+        }
     }
 
     /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.

@@ -63,8 +63,7 @@ pub fn work(request: &Request) -> Work {
         Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
     let speed = request
-        .device
-        .peak_flops
+        .peak_flops()
         .map(|peak| peak * request.mfu * request.n_devices as f64);
     let hours = speed
         .filter(|s| *s > 0.0)
@@ -195,6 +194,22 @@ mod tests {
         let work = on("tinyllama-1.1b", "h100", 20e18 / n, 0.4);
         assert!((work.hours.unwrap() - 84.26).abs() < 0.1, "{work:?}");
         assert!((work.cost.unwrap() - 84.26 * 3.0).abs() < 1.0);
+    }
+
+    /// Ranks leave TF32 off: f32 is a fifteenth of the bf16 peak of an H100.
+    #[test]
+    fn f32_goes_at_the_peak_of_f32() {
+        use crate::plan::scheme::Precision;
+        let mut request = reference_request(models::find("llama-2-7b").unwrap());
+        request.device = Device::of(gpus::find("h100").unwrap());
+        let hours = |request: &Request| work(request).hours.unwrap();
+        let bf16 = hours(&request);
+        request.precision = Precision::Fp32;
+        assert!((hours(&request) / bf16 - 989.0 / 67.0).abs() < 1e-9);
+        request.device.f32_flops = None;
+        assert_eq!(work(&request).hours, None);
+        request.device.set_peak(67e12);
+        assert!((hours(&request) / bf16 - 989.0 / 67.0).abs() < 1e-9);
     }
 
     #[test]
