@@ -398,8 +398,15 @@ fn time(plan: &Plan) -> String {
         (Estimator::General, Precision::Fp32) => " in f32",
         _ => "",
     };
+    let writing = match plan.work.writing_share {
+        Some(share) => format!("; {:.0} % of it writes answers", 100.0 * share),
+        None if r.estimator == Estimator::General && r.method.rolls_out() => {
+            "; writing answers is not counted, as the bandwidth is unknown: set --gpu".into()
+        }
+        None => String::new(),
+    };
     format!(
-        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{format}{basis}",
+        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{format}{basis}{writing}",
         hours_words(hours),
         100.0 * r.mfu,
         scaled_flops(peak)

@@ -356,11 +356,19 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     if !request.method.rolls_out() {
         return;
     }
-    let token = request.arch.kv_bytes_per_token(2);
-    let bytes = request.rollouts * request.seq_len * token;
+    // Ranks keep them in the format of matmuls, each those of its share of the answers and of one more prompt.
+    let (texts, width) = match request.extras.ranks {
+        Some(_) => {
+            let own = request.rollouts.div_ceil(request.n_devices.max(1)) + 1;
+            (own, matmul_width(request))
+        }
+        None => (request.rollouts, 2),
+    };
+    let token = request.arch.kv_bytes_per_token(width);
+    let bytes = texts * request.seq_len * token;
     let how = format!(
-        "{} completions × {} tokens × {} B of KV cache",
-        request.rollouts, request.seq_len, token
+        "{texts} completions × {} tokens × {token} B of KV cache",
+        request.seq_len
     );
     ledger.add(Part::Rollouts, bytes as f64, how);
 }

@@ -35,6 +35,7 @@ pub mod solve;
 pub mod start;
 pub mod target;
 pub mod work;
+pub mod writing;
 
 pub use arch::{Arch, Params};
 pub use facts::{FACTS, Facts, MethodId};

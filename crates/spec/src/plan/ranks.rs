@@ -378,6 +378,22 @@ mod tests {
     }
 
     #[test]
+    fn each_rank_keeps_keys_and_values_of_its_own_answers() {
+        let of = |set: &[&str], gpus| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let request = resolve("grpo-sort", &set, &SpecSources::default()).unwrap();
+            let request = on_ranks(request, &h100s(gpus));
+            let texts = request.rollouts;
+            let text = request.seq_len * request.arch.kv_bytes_per_token(1);
+            (plan(&request).memory.bytes(Part::Rollouts) / text, texts)
+        };
+        let (bf16, texts) = of(&["engine=torch"], 4);
+        assert_eq!(bf16, 2 * (texts.div_ceil(4) + 1));
+        let (f32, texts) = of(&["engine=torch", "train.precision=f32"], 1);
+        assert_eq!(f32, 4 * (texts + 1));
+    }
+
+    #[test]
     fn without_gpus_the_processor_is_planned_unless_gpus_are_asked_for() {
         assert_eq!(
             on_ranks(asked(&["engine=torch"]), &[]).estimator,

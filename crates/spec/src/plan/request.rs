@@ -514,7 +514,8 @@ impl Request {
 
     /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
     pub fn is_timed_at_most(&self) -> bool {
-        self.estimator == Estimator::Engine && self.method.rolls_out()
+        let counted = self.estimator == Estimator::Engine || super::writing::is_counted(self);
+        counted && self.method.rolls_out()
     }
 
     /// The word in front of its time: `about`, or `at most`.

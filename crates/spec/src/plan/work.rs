@@ -4,6 +4,7 @@ use super::arch::Arch;
 use super::engine::critic_bytes;
 use super::passes::passes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
+use super::writing;
 use super::scheme::bytes_per_param;
 use crate::spec::CheckpointSize;
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Work {
     /// Wall time on all devices; `None` if no peak is known.
     pub hours: Option<f64>,
     pub device_hours: Option<f64>,
+    /// The share of it in which answers are written token by token; `None` where it is in the speed already, or nothing is written.
+    pub writing_share: Option<f64>,
     /// US dollars; `None` if no price is known.
     pub cost: Option<f64>,
 }
@@ -68,6 +71,9 @@ pub fn work(request: &Request) -> Work {
     let hours = speed
         .filter(|s| *s > 0.0)
         .map(|speed| timed / speed / 3600.0);
+    let written = writing::hours(request);
+    let hours = hours.map(|hours| hours + written.unwrap_or(0.0));
+    let writing_share = written.and_then(|written| Some(written / hours?));
     let device_hours = hours.map(|h| h * request.n_devices as f64);
     let cost = device_hours.and_then(|h| Some(h * request.device.price_per_hour?));
     Work {
@@ -75,6 +81,7 @@ pub fn work(request: &Request) -> Work {
         attention_flops,
         hours,
         device_hours,
+        writing_share,
         cost,
     }
 }
