@@ -24,7 +24,10 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     };
     let device = device_of(machine);
     let mut request = on_gpu(request, device);
-    request.extras.ranks = Some(ranks);
+    request.extras.ranks = Some(Ranks {
+        rows: Some(request.micro_batch),
+        ..ranks
+    });
     request.n_devices = ranks.count(machine.len());
     // The rows of a micro-batch are shared among the ranks.
     request.micro_batch = request.micro_batch.div_ceil(request.n_devices);
@@ -51,6 +54,7 @@ fn as_held(mut request: Request) -> Request {
 pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Request {
     let ranks = request.extras.ranks.unwrap_or(Ranks {
         count: None,
+        rows: None,
         machines: Some(1),
         sharded,
         offloaded: false,
@@ -84,6 +88,30 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
             request
         }
     }
+}
+
+/// What is lost where ranks cannot share the rows of a micro-batch evenly; `None` where they can.
+pub fn uneven(request: &Request) -> Option<String> {
+    let (rows, ranks) = (request.micro_rows(), request.n_devices);
+    let places = request.micro_batch * ranks;
+    if request.extras.ranks.is_none() || rows == places {
+        return None;
+    }
+    let idle = ranks - rows.div_ceil(request.micro_batch);
+    let of = match idle {
+        0 => "the last rank gets fewer".to_string(),
+        1 => "1 rank gets none".to_string(),
+        n => format!("{n} ranks get none"),
+    };
+    let below = match rows / ranks * ranks {
+        0 => String::new(),
+        below => format!("{below} or "),
+    };
+    Some(format!(
+        "micro_batch_size is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is for nothing; -s \
+         micro_batch_size={below}{places}, or fewer ranks",
+        100.0 * (places - rows) as f64 / places as f64
+    ))
 }
 
 /// Whether there is a GPU for every rank of a planned request, with so many in sight on each of its machines.
@@ -391,6 +419,32 @@ mod tests {
         assert_eq!(bf16, 2 * (texts.div_ceil(4) + 1));
         let (f32, texts) = of(&["engine=torch", "train.precision=f32"], 1);
         assert_eq!(f32, 4 * (texts + 1));
+    }
+
+    #[test]
+    fn rows_that_ranks_cannot_share_are_told_and_cost_time() {
+        let on = |rows: &str, gpus| {
+            let rows = format!("train.micro_batch_size={rows}");
+            on_ranks(asked(&["engine=torch", &rows, "max_steps=100"]), &h100s(gpus))
+        };
+        let told = |request: &Request| {
+            let found = plan(request).advice;
+            let found = found.into_iter().find(|it| it.id == "uneven_rows");
+            found.map(|it| it.evidence.to_string())
+        };
+        let twelve = on("12", 8);
+        let words = told(&twelve).unwrap();
+        for part in ["12 over 8: 2 ranks get none", "25 %", "micro_batch_size=8 or 16"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert_eq!(twelve.batch_tokens() / 12, on("16", 8).batch_tokens() / 16);
+        // A step takes as long as with all places filled.
+        let hours = |request: &Request| plan(request).work.hours.unwrap();
+        assert!((hours(&twelve) / hours(&on("16", 8)) - 1.0).abs() < 0.01);
+        let four = told(&on("4", 8)).unwrap();
+        assert!(four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"), "{four}");
+        assert_eq!(told(&on("16", 8)), None);
+        assert_eq!(told(&on("5", 1)), None);
     }
 
     #[test]

@@ -373,6 +373,8 @@ pub enum RowLengths {
 pub struct Ranks {
     /// `None`: one for each GPU.
     pub count: Option<u64>,
+    /// Rows of a micro-batch, all ranks together, where a request on GPUs is that of a spec.
+    pub rows: Option<u64>,
     /// Machines that share them, all like this one; `None`: those of a SLURM job.
     pub machines: Option<u64>,
     /// FSDP2: each holds a share of weights, gradients and moments.
@@ -459,8 +461,17 @@ impl Request {
 
     /// Tokens per optimizer step, all devices together; both answers of pairs, no padding.
     pub fn batch_tokens(&self) -> u64 {
-        let rows = self.micro_batch * self.method.sequences() * self.grad_accum * self.n_devices;
+        let rows = self.micro_rows() * self.method.sequences() * self.grad_accum;
         (rows as f64 * self.row_tokens()).round() as u64
+    }
+
+    /// Rows of a micro-batch, all devices together: fewer than those have places for where they cannot be shared evenly.
+    pub fn micro_rows(&self) -> u64 {
+        let places = self.micro_batch * self.n_devices;
+        let rows = self.extras.ranks.and_then(|ranks| ranks.rows);
+        // Of another micro-batch, after a change, all places are taken.
+        rows.filter(|rows| rows.div_ceil(self.n_devices.max(1)) == self.micro_batch)
+            .unwrap_or(places)
     }
 
     /// Target tokens of a sequence, on average.

@@ -2,7 +2,7 @@
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
-use super::ranks::{have_gpus, on_ranks};
+use super::ranks::{have_gpus, on_ranks, uneven};
 use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
@@ -109,6 +109,13 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         let hint = "a change above; llmtui plan shows every part; train --force starts anyway";
         Refusal::new(shortage.to_string(), hint)
     })
+}
+
+/// What is lost where this machine's ranks cannot share the rows of a micro-batch evenly.
+pub fn uneven_rows(spec: &RunSpec, env: &Env) -> Option<String> {
+    spec.engine.torch()?;
+    let request = on_ranks(of_spec(spec, least_data(spec)), &gpus_here(env));
+    uneven(&request)
 }
 
 /// Whether there is a GPU for every rank.

@@ -349,6 +349,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
     let torch = spec.engine.torch()?;
     Some(Ranks {
         count: torch.ranks.map(|n| n as u64),
+        rows: None,
         machines: match (torch.nodes.len(), torch.is_on_several_machines()) {
             (0, true) => None,
             (n, _) => Some(n.max(1) as u64),

@@ -65,6 +65,9 @@ pub fn work(request: &Request) -> Work {
         Estimator::General => flops,
         Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
+    // Ranks without a row compute a copy of another's.
+    let places = (request.micro_batch * request.n_devices) as f64;
+    let timed = timed * places / request.micro_rows().max(1) as f64;
     let speed = request
         .peak_flops()
         .map(|peak| peak * request.mfu * request.n_devices as f64);
