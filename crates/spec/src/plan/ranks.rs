@@ -12,9 +12,11 @@ const MOST_LOGITS: u64 = 1 << 26;
 
 /// The request on the ranks' GPUs; unchanged where the spec has no ranks, or they compute on the processor.
 ///
-/// Ranks beyond the GPUs there are, and those of other machines, get one like those; without any GPU in sight its memory and speed are
-/// unknown.
+/// Ranks beyond the GPUs there are, and those of machines beside this one, get one like those; without any GPU in sight, or where this machine has
+/// no rank, its memory and speed are unknown.
 pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
+    let elsewhere = request.extras.ranks.is_some_and(|ranks| ranks.elsewhere);
+    let machine = if elsewhere { &[] } else { machine };
     let Some(ranks) = request
         .extras
         .ranks
@@ -56,6 +58,7 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         count: None,
         rows: None,
         machines: Some(1),
+        elsewhere: false,
         sharded,
         offloaded: false,
         gpus_allowed: true,
@@ -78,7 +81,13 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
     let device = Device::of(gpu);
     match request.extras.ranks.filter(|ranks| ranks.use_gpus(1)) {
         None => on_gpu(request, device),
-        Some(_) => {
+        Some(ranks) => {
+            let mut request = request;
+            // Wherever they are, their GPUs are known now.
+            request.extras.ranks = Some(Ranks {
+                elsewhere: false,
+                ..ranks
+            });
             let one = GpuSummary {
                 name: gpu.name.into(),
                 memory_bytes: device.memory.unwrap_or(0),
@@ -94,7 +103,9 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
 pub fn uneven(request: &Request) -> Option<String> {
     let (rows, ranks) = (request.micro_rows(), request.n_devices);
     let places = request.micro_batch * ranks;
-    if request.extras.ranks.is_none() || rows == places {
+    // Without GPUs in sight their number may be another.
+    let known = |of: Ranks| of.count.is_some() || request.device.memory.is_some();
+    if !request.extras.ranks.is_some_and(known) || rows == places {
         return None;
     }
     let idle = ranks - rows.div_ceil(request.micro_batch);
@@ -136,18 +147,19 @@ fn device_of(machine: &[GpuSummary]) -> Device {
 impl Ranks {
     /// Whether they compute on GPUs, with so many in sight; other machines may have some where this one has none.
     pub fn use_gpus(&self, in_sight: usize) -> bool {
-        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.machines != Some(1)))
+        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.elsewhere || self.machines != Some(1)))
     }
 
-    /// How many, with so many GPUs in sight on each machine.
+    /// How many, with so many GPUs in sight on each machine; at least one on each.
     pub fn count(&self, in_sight: usize) -> u64 {
-        let all = in_sight as u64 * self.machines.unwrap_or(1);
+        let all = in_sight.max(1) as u64 * self.machines.unwrap_or(1);
         self.count.unwrap_or(all).max(1)
     }
 
     /// Whether there is a GPU for each of `count`, with so many in sight; yes where the others' are not known.
     fn have_gpus(&self, count: u64, in_sight: usize) -> bool {
         match self.machines {
+            _ if self.elsewhere => true,
             Some(1) => count <= in_sight as u64,
             Some(n) => in_sight == 0 || count <= n * in_sight as u64,
             None => true,
@@ -445,6 +457,32 @@ mod tests {
         assert!(four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"), "{four}");
         assert_eq!(told(&on("16", 8)), None);
         assert_eq!(told(&on("5", 1)), None);
+    }
+
+    #[test]
+    fn gpus_of_other_machines_are_not_judged_by_those_of_this_one() {
+        let nodes = "engine.torch.nodes=[gpu1.example, gpu2.example]";
+        let small = [GpuSummary {
+            name: "NVIDIA RTX 4060 Laptop GPU".into(),
+            memory_bytes: 8 << 30,
+        }];
+        let large = ["model.n_layer=64", "model.d_model=2048", "model.n_head=16"];
+        let all = [&["engine=torch", nodes, "engine.torch.ranks=16"], &large[..]].concat();
+        let request = on_ranks(asked(&all), &small);
+        assert_eq!((request.n_devices, request.device.memory), (16, None));
+        crate::plan::start::enough(&request, 1).unwrap();
+        crate::plan::start::fits(&request).unwrap();
+        // One other machine has GPUs as well as two.
+        let one = on_ranks(asked(&["engine=torch", "engine.torch.nodes=[gpu1.example]"]), &[]);
+        assert_eq!((one.estimator, one.n_devices), (Estimator::General, 1));
+        // With this machine among them its GPUs stand for all.
+        let here = "engine.torch.nodes=[localhost, gpu2.example]";
+        let request = on_ranks(asked(&["engine=torch", here]), &h100s(2));
+        assert_eq!((request.n_devices, request.device.memory), (4, Some(85_520_809_984)));
+        // A GPU that is named is taken for theirs.
+        let named = on_gpus_named(asked(&all), gpus::find("H100").unwrap(), 8);
+        assert_eq!(named.n_devices, 16);
+        assert!(named.device.memory.is_some());
     }
 
     #[test]

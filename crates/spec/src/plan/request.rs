@@ -377,6 +377,8 @@ pub struct Ranks {
     pub rows: Option<u64>,
     /// Machines that share them, all like this one; `None`: those of a SLURM job.
     pub machines: Option<u64>,
+    /// None of them is this one, so that nothing is known of their GPUs.
+    pub elsewhere: bool,
     /// FSDP2: each holds a share of weights, gradients and moments.
     pub sharded: bool,
     /// It holds them in main memory.
