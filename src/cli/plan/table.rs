@@ -9,7 +9,7 @@ use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
 use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
-use crate::plan::{Estimator, Plan, Verdict, scaling};
+use crate::plan::{Estimator, Ledger, Plan, Verdict, scaling};
 use crate::spec::BatchStage;
 use unicode_width::UnicodeWidthStr;
 
@@ -238,7 +238,27 @@ fn memory(plan: &Plan, style: &Style) -> String {
         let both = unit.both(bytes);
         out.push_str(&style.line(&format!("  {label:<LABEL$}{gap} {both}  {words}")));
     }
+    if let Some(host) = &plan.host {
+        out.push_str(&main_memory(host, style));
+    }
     out
+}
+
+/// What the engine that drives the ranks holds, largest first.
+fn main_memory(host: &Ledger, style: &Style) -> String {
+    let mut parts: Vec<_> = host.parts().iter().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let words: Vec<String> = parts
+        .iter()
+        .take(3)
+        .map(|part| format!("{} {} ({})", part.part.title(), binary(part.bytes), part.how))
+        .collect();
+    let text = format!(
+        "{} for the engine that drives the ranks: {}",
+        binary(host.total()),
+        words.join(", ")
+    );
+    style.paragraph(&format!("  {:<LABEL$}", "main memory"), &text)
 }
 
 /// The units of a column of amounts and their decimals: the same in every row, so that decimal points align.

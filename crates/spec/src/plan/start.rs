@@ -9,7 +9,7 @@ use super::{Estimator, Request, plan, room};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
-use crate::hardware::GpuSummary;
+use crate::hardware::{GpuSummary, Memory};
 use crate::run::lineage::parent_of;
 use crate::run::{Parent, RunDir, RunError};
 use crate::spec::{Loaded, PrecisionError, RunSpec, torch_is_installed};
@@ -100,7 +100,8 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);
         if request.estimator == Estimator::General {
             enough(&request, gpus.len())?;
-            return fits(&request);
+            fits(&request)?;
+            return beside(&request, &crate::hardware::memory(), spec.train.threads);
         }
     }
     spec.computes_here()
@@ -159,6 +160,33 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
     let ways = ways_down(request).join(", or ");
     let hint = format!("{ways}; train --force starts anyway");
     Err(Refusal::new(what, &hint))
+}
+
+/// Whether main memory holds what the engine that drives the ranks needs at least, on so many threads.
+///
+/// # Errors
+/// It is too little.
+fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<(), Refusal> {
+    let Some(ledger) = plan(request).host else {
+        return Ok(());
+    };
+    let ((there, bound), needs) = (room::there(memory, threads), ledger.total());
+    if needs <= there {
+        return Ok(());
+    }
+    let largest = ledger.parts().iter().max_by_key(|part| part.bytes);
+    let largest = largest.map_or(String::new(), |part| {
+        format!(" ({}: {})", part.part.title(), part.how)
+    });
+    let what = format!(
+        "{} trains on GPUs, and the engine that drives them needs at least {} of main memory{largest}; {} are {bound}",
+        request.name,
+        binary(needs),
+        binary(there)
+    );
+    let hint = "more main memory, -s adapter.lora.rank=16 (no moments of the base), -s optimizer=adamw8bit, or no engine.torch.offload; \
+                train --force starts anyway";
+    Err(Refusal::new(what, hint))
 }
 
 /// What lowers the memory of a GPU and is not set yet.
@@ -305,6 +333,23 @@ mod tests {
         let named = loaded(&["engine=candle"]).spec;
         let torch = loaded(&["engine=torch"]).spec;
         assert_eq!(named.clone().with_engine_of(&torch), named);
+    }
+
+    #[test]
+    fn main_memory_has_to_hold_the_engines_copy() {
+        let spec = loaded(&["engine=torch", "d_model=1024", "n_head=16", "n_layer=12"]).spec;
+        let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 80 << 30));
+        let memory = |bytes: u64| Memory {
+            total: bytes,
+            available: bytes,
+            ..Memory::default()
+        };
+        let needs = plan(&request).host.unwrap().total();
+        assert!(needs > 16 * request.arch.n_params());
+        assert_eq!(beside(&request, &memory(needs), None), Ok(()));
+        let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
+        assert!(refused.what.contains("main memory (optimizer"), "{refused}");
+        assert!(refused.what.ends_with("are available on this machine"), "{refused}");
     }
 
     #[test]
