@@ -24,7 +24,7 @@ use crate::plan::request::{
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::solve::what_fits;
 use crate::plan::target::{self, TargetError};
-use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
+use crate::plan::{Device, Estimator, Ledger, Plan, Request, gpus, plan, reference};
 use crate::run::{RunDir, index};
 use crate::wire::Event;
 use serde_json::{Value, json};
@@ -230,7 +230,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
         return Err(Failure::yours(fault.what, fault.fix).into());
     }
     if let Some(tflops) = args.tflops {
-        request.device.peak_flops = Some(1e12 * tflops);
+        request.device.set_peak(1e12 * tflops);
         if matches!(request.mfu_said, Said::Learned | Said::Probed) {
             (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
         }
@@ -510,6 +510,8 @@ fn to_json(plan: &Plan) -> Value {
             "steady_bytes": plan.memory.steady(),
             "corrected_bytes": plan.corrected_bytes(),
         },
+        "host_memory": plan.host,
+        "host_bytes": plan.host.as_ref().map(Ledger::total),
         "limit_bytes": request.device.memory,
         "fits": plan.verdict().map(|v| format!("{v:?}").to_lowercase()),
         "tokens": request.tokens,

@@ -7,8 +7,9 @@ use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
+use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
-use crate::plan::{Estimator, Plan, Verdict, scaling};
+use crate::plan::{Estimator, Ledger, Plan, Verdict, scaling};
 use crate::spec::BatchStage;
 use unicode_width::UnicodeWidthStr;
 
@@ -237,7 +238,27 @@ fn memory(plan: &Plan, style: &Style) -> String {
         let both = unit.both(bytes);
         out.push_str(&style.line(&format!("  {label:<LABEL$}{gap} {both}  {words}")));
     }
+    if let Some(host) = &plan.host {
+        out.push_str(&main_memory(host, style));
+    }
     out
+}
+
+/// What the engine that drives the ranks holds, largest first.
+fn main_memory(host: &Ledger, style: &Style) -> String {
+    let mut parts: Vec<_> = host.parts().iter().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let words: Vec<String> = parts
+        .iter()
+        .take(3)
+        .map(|part| format!("{} {} ({})", part.part.title(), binary(part.bytes), part.how))
+        .collect();
+    let text = format!(
+        "{} for the engine that drives the ranks: {}",
+        binary(host.total()),
+        words.join(", ")
+    );
+    style.paragraph(&format!("  {:<LABEL$}", "main memory"), &text)
 }
 
 /// The units of a column of amounts and their decimals: the same in every row, so that decimal points align.
@@ -366,7 +387,7 @@ fn work(plan: &Plan, style: &Style) -> String {
 
 fn time(plan: &Plan) -> String {
     let r = &plan.request;
-    let (Some(hours), Some(peak)) = (plan.work.hours, r.device.peak_flops) else {
+    let (Some(hours), Some(peak)) = (plan.work.hours, r.peak_flops()) else {
         return "unknown: set --gpu, or --tflops".into();
     };
     let gpus = match r.n_devices {
@@ -393,8 +414,19 @@ fn time(plan: &Plan) -> String {
         Said::Assumed => " (assumed)",
         Said::Stated => "",
     };
+    let format = match (r.estimator, r.precision) {
+        (Estimator::General, Precision::Fp32) => " in f32",
+        _ => "",
+    };
+    let writing = match plan.work.writing_share {
+        Some(share) => format!("; {:.0} % of it writes answers", 100.0 * share),
+        None if r.estimator == Estimator::General && r.method.rolls_out() => {
+            "; writing answers is not counted, as the bandwidth is unknown: set --gpu".into()
+        }
+        None => String::new(),
+    };
     format!(
-        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{basis}",
+        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{format}{basis}{writing}",
         hours_words(hours),
         100.0 * r.mfu,
         scaled_flops(peak)

@@ -194,8 +194,9 @@ impl Remote {
         if self.copy != Copy::Ahead {
             return Ok(());
         }
-        let weights = model.params().read_weights(<[f32]>::to_vec)?;
-        self.send("weights", &weights, 0)?;
+        // As they lie there: a second copy of a large model would not fit beside the first.
+        let params = model.params();
+        params.read_weights(|weights| self.send("weights", weights, 0))??;
         self.copy = Copy::Same;
         Ok(())
     }
@@ -208,9 +209,11 @@ impl Remote {
         let mut steps = 0;
         optimizer.read_state(steps_of(optimizer)?, &mut |pieces| steps = count(pieces))?;
         for part in optimizer.state().iter().filter(|part| is_moment(part)) {
-            let mut values = Vec::new();
-            optimizer.read_state(part.name, &mut |own| values = own.to_vec())?;
-            self.send(theirs(part), &values, steps)?;
+            let mut sent = Ok(());
+            optimizer.read_state(part.name, &mut |own| {
+                sent = self.send(theirs(part), own, steps);
+            })?;
+            sent?;
         }
         Ok(())
     }

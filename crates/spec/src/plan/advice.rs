@@ -29,6 +29,10 @@ pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
     list.extend(plan.request.settings.iter().cloned());
     attention(&plan.work, &mut list);
     compiling(&plan.request, &mut list);
+    if let Some(words) = super::ranks::uneven(&plan.request) {
+        let source = "each rank computes as many rows as the fullest one";
+        list.push(advice("uneven_rows", Status::Warn, words, source));
+    }
     assumptions(plan, &mut list);
     list.sort_by_key(|advice| advice.status);
     list
@@ -197,7 +201,7 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
             "Hoffmann et al. 2022, arXiv 2203.15556",
         ));
     }
-    if request.mfu_said == Said::Assumed && request.device.peak_flops.is_some() {
+    if request.mfu_said == Said::Assumed && request.peak_flops().is_some() {
         list.push(advice("assumed_mfu", Status::Pass, format!(
                 "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 100.0 * request.mfu

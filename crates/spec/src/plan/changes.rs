@@ -88,6 +88,11 @@ const RUNGS: &[Rung] = &[
         "about 30 % more time, slight quality loss: the base is dequantized for every matmul",
         qlora,
     ),
+    rung(
+        "offload",
+        "two to four times slower: what is trained moves between main memory and the GPU at every step",
+        offload,
+    ),
 ];
 
 /// The cheapest changes, in order, after which the request fits its device with its margin; empty if it already fits
@@ -175,9 +180,19 @@ fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
 
 /// Halves the micro-batch until it fits or is the least that the method takes; the batch per step is unchanged.
 fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
-    let (before, all) = (r.micro_batch, r.micro_batch * r.grad_accum);
+    let (before, ranks) = (r.micro_batch, r.n_devices.max(1));
+    // Of rows that ranks cannot share evenly no smaller share keeps the batch.
+    let step = r.micro_rows() * r.grad_accum;
+    if !step.is_multiple_of(ranks) {
+        return None;
+    }
+    let all = step / ranks;
     // Judged answers are compared with the others of their micro-batch.
-    let least = if r.is_judged() { 2 } else { 1 };
+    let least = if r.is_judged() { 2_u64 } else { 1 };
+    let least = match by_ranks(r) {
+        true => least.div_ceil(ranks),
+        false => least,
+    };
     while plan(r).verdict() != Some(Verdict::Fits) {
         let half = r.micro_batch.div_ceil(2).min(r.micro_batch - 1);
         let Some(part) = (least..=half).rev().find(|n| all.is_multiple_of(*n)) else {
@@ -187,20 +202,45 @@ fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
         r.extras.eval_batch = r.extras.eval_batch.min(r.micro_batch);
     }
     let (now, accum) = (r.micro_batch, r.grad_accum);
+    if let Some(of) = &mut r.extras.ranks {
+        of.rows = of.rows.map(|_| now * ranks);
+    }
     (now < before).then(|| {
-        let what = format!("micro-batch {before} → {now}, accumulate {accum}");
-        let flag = match r.estimator {
-            Estimator::General => format!("--batch {now} --grad-accum {accum}"),
-            Estimator::Engine => {
-                format!("-s train.micro_batch_size={now} -s train.grad_accum_steps={accum}")
+        let what = match by_ranks(r) && ranks > 1 {
+            true => format!("micro-batch of a rank {before} → {now}, accumulate {accum}"),
+            false => format!("micro-batch {before} → {now}, accumulate {accum}"),
+        };
+        let flag = match is_of_a_spec(r) {
+            false => format!("--batch {now} --grad-accum {accum}"),
+            true => {
+                // That of a spec is the total of its ranks.
+                let rows = if by_ranks(r) { now * ranks } else { now };
+                format!("-s train.micro_batch_size={rows} -s train.grad_accum_steps={accum}")
             }
         };
         (what, flag)
     })
 }
 
+/// Another trainer: what it can do beyond this program's engines.
 fn general(r: &Request) -> Option<()> {
-    (r.estimator == Estimator::General).then_some(())
+    (r.estimator == Estimator::General && !by_ranks(r)).then_some(())
+}
+
+/// Whether ranks of PyTorch train it on GPUs.
+fn by_ranks(r: &Request) -> bool {
+    r.estimator == Estimator::General && r.extras.ranks.is_some()
+}
+
+/// Whether it is changed with `-s`: options of `plan` would leave its engine.
+fn is_of_a_spec(r: &Request) -> bool {
+    r.estimator == Estimator::Engine || by_ranks(r)
+}
+
+/// Blocks of values with a scale each cannot be cut into shares.
+fn can_share(r: &Request) -> bool {
+    let config = r.update.config();
+    config.is_some_and(|config| !config.optimizer.has_blocks())
 }
 
 fn chunked_loss(r: &mut Request) -> Option<(String, String)> {
@@ -224,15 +264,23 @@ fn flash(r: &mut Request) -> Option<(String, String)> {
 fn checkpointing(r: &mut Request) -> Option<(String, String)> {
     (r.checkpointing == Checkpointing::Off).then(|| {
         r.checkpointing = Checkpointing::Full;
-        let flag = match r.estimator {
-            Estimator::General => "--checkpointing full",
-            Estimator::Engine => "-s train.activation_checkpointing=full",
+        let flag = match is_of_a_spec(r) {
+            false => "--checkpointing full",
+            true => "-s train.activation_checkpointing=full",
         };
         ("activation checkpointing".into(), flag.into())
     })
 }
 
 fn shard(r: &mut Request) -> Option<(String, String)> {
+    if by_ranks(r) && r.n_devices > 1 && r.zero < 3 && can_share(r) {
+        r.zero = 3;
+        if let Some(ranks) = &mut r.extras.ranks {
+            ranks.sharded = true;
+        }
+        let what = format!("weights, gradients and moments sharded over {} GPUs", r.n_devices);
+        return Some((what, "-s engine.torch.shard=fsdp2".into()));
+    }
     general(r)?;
     if r.n_devices < 2 || r.zero >= 3 {
         return None;
@@ -262,6 +310,11 @@ fn pure_bf16(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn eight_bits(r: &mut Request) -> Option<(String, String)> {
+    if by_ranks(r) && r.zero == 0 && r.lora.is_none() && r.update.word() == UpdateState::AdamW.word()
+    {
+        r.update = UpdateState::of_optimizer(UpdateState::AdamW8bit.word(), &r.param_infos())?;
+        return Some(("8-bit AdamW".into(), "-s optimizer=adamw8bit".into()));
+    }
     general(r)?;
     (r.update == UpdateState::AdamW && r.lora.is_none()).then(|| {
         r.update = UpdateState::AdamW8bit;
@@ -281,16 +334,22 @@ fn shorter(r: &mut Request) -> Option<(String, String)> {
     (now < before).then(|| {
         (
             format!("sequences of {before} → {now} tokens"),
-            match r.estimator {
-                Estimator::General => format!("--seq-len {now}"),
-                Estimator::Engine => format!("-s model.seq_len={now}"),
+            match is_of_a_spec(r) {
+                false => format!("--seq-len {now}"),
+                true => format!("-s model.seq_len={now}"),
             },
         )
     })
 }
 
 fn lora(r: &mut Request) -> Option<(String, String)> {
-    general(r)?;
+    if r.estimator == Estimator::Engine {
+        return None;
+    }
+    let flag = match by_ranks(r) {
+        true => "-s adapter.lora.rank=8",
+        false => "--lora-rank 8",
+    };
     (r.lora.is_none() && r.method != Method::Pretrain).then(|| {
         r.lora = Some(Lora {
             rank: 8,
@@ -298,7 +357,7 @@ fn lora(r: &mut Request) -> Option<(String, String)> {
         });
         (
             "LoRA of rank 8 on all linear layers".into(),
-            "--lora-rank 8".into(),
+            flag.into(),
         )
     })
 }
@@ -309,6 +368,20 @@ fn qlora(r: &mut Request) -> Option<(String, String)> {
         r.base = BaseFormat::Nf4Double;
         ("base model in 4 bits (NF4)".into(), "--quantize nf4".into())
     })
+}
+
+fn offload(r: &mut Request) -> Option<(String, String)> {
+    if !by_ranks(r) || !can_share(r) {
+        return None;
+    }
+    let several = r.n_devices > 1;
+    let ranks = r.extras.ranks.as_mut().filter(|ranks| !ranks.offloaded)?;
+    (ranks.sharded, ranks.offloaded) = (true, true);
+    r.zero = if several { 3 } else { 0 };
+    Some((
+        "weights, gradients and moments in main memory".into(),
+        "-s engine.torch.shard=fsdp2 -s engine.torch.offload=true".into(),
+    ))
 }
 
 #[cfg(test)]
@@ -400,6 +473,40 @@ mod tests {
                 let words = words.filter(|word| !word.is_empty());
                 let all = set.iter().copied().chain(words);
                 let all: Vec<String> = all.map(String::from).collect();
+                let loaded = crate::spec::load(preset, &all, &Default::default());
+                let loaded = loaded.unwrap_or_else(|e| panic!("{preset} {all:?}: {e}"));
+                let train = &loaded.spec.train;
+                let now = (train.micro_batch_size * train.grad_accum_steps) as u64;
+                assert_eq!(now, rows, "{preset} {all:?}");
+            }
+        }
+    }
+
+    /// Ranks of PyTorch have no ZeRO-1, no pure bf16 and no NF4, and options of `plan` would leave them.
+    #[test]
+    fn changes_for_ranks_load_and_keep_their_engine_and_batch() {
+        use crate::plan::ranks::on_ranks;
+        let gpu = crate::hardware::GpuSummary {
+            name: "H100".into(),
+            memory_bytes: 1_000_000,
+        };
+        for (preset, set, gpus) in [
+            ("quickstart", &["engine=torch", "micro_batch_size=8"][..], 2),
+            ("quickstart", &["engine=torch", "optimizer=adamw8bit"], 2),
+            ("sft-demo", &["engine=torch", "micro_batch_size=6"], 1),
+            ("kto-demo", &["engine=torch", "micro_batch_size=8"], 2),
+        ] {
+            let words: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let asked = target::resolve(preset, &words, &Default::default()).unwrap();
+            let request = on_ranks(asked, &vec![gpu.clone(); gpus]);
+            let rows = request.micro_rows() * request.grad_accum;
+            let changes = rungs(&request);
+            assert!(changes.iter().any(|change| change.id == "micro_batch"));
+            for change in changes {
+                assert!(!change.flag.contains("--"), "{change:?}");
+                let more = change.flag.split("-s ").map(str::trim);
+                let more = more.filter(|word| !word.is_empty()).map(String::from);
+                let all: Vec<String> = words.iter().cloned().chain(more).collect();
                 let loaded = crate::spec::load(preset, &all, &Default::default());
                 let loaded = loaded.unwrap_or_else(|e| panic!("{preset} {all:?}: {e}"));
                 let train = &loaded.spec.train;

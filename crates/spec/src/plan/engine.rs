@@ -58,17 +58,22 @@ pub fn ledger(request: &Request) -> Ledger {
     passes(request, &mut ledger);
     reference(request, &mut ledger);
     critic(request, &mut ledger);
-    rewards(request, &mut ledger);
+    around(request, &mut ledger);
+    preflight(request, &mut ledger);
+    ledger
+}
+
+/// What lies around the model, whoever computes it: reward models, data, tokenizers, the program itself.
+pub(super) fn around(request: &Request, ledger: &mut Ledger) {
+    rewards(request, ledger);
     let how = "a text: 5 B a character, 75 B a subword; rows: mapped files of 2 or 4 B a token, and a portion that is encoded";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
-    tokenizers(request, &mut ledger);
+    tokenizers(request, ledger);
     ledger.add(
         Part::Context,
         RUNTIME,
         "the program itself, its threads and buffers",
     );
-    preflight(request, &mut ledger);
-    ledger
 }
 
 /// That of the data, one that is read to hold a start model's against it, and those of reward models.

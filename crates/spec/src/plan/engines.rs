@@ -371,16 +371,16 @@ mod tests {
         assert!(open.fits && open.needs_bytes < 80_000_000_000);
         let small = choose(&model, Some(&gpus(24, Some(1), true))).unwrap();
         assert!(
-            small.gpus == 8 && !small.fits && small.why.contains("has fewer"),
+            small.gpus == 16 && !small.fits && small.why.contains("has fewer"),
             "{small:?}"
         );
         // The next smaller number is not enough.
-        let four = Way {
-            n: 4,
+        let eight = Way {
+            n: 8,
             shares: true,
             recomputes: false,
         };
-        let planned = plan(&there(&model, &gpus(24, Some(1), true), four));
+        let planned = plan(&there(&model, &gpus(24, Some(1), true), eight));
         assert_ne!(planned.verdict(), Some(Verdict::Fits));
         let eight = choose(&model, Some(&gpus(80, Some(8), true))).unwrap();
         assert_eq!(

@@ -77,20 +77,10 @@ pub fn ledger(request: &Request) -> Ledger {
     batch(request, &mut ledger);
     rollouts(request, &mut ledger);
     companions(request, bytes, &mut ledger);
-    if request.n_devices > 1 {
+    if request.n_devices > 1 || shares(request) {
         communication(request, &mut ledger);
     }
-    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Matmuls {
-        // FSDP2 frees those of a block with the block.
-        let frozen_as_taken = request.lora.is_some() && frozen_on_rank(request).is_some();
-        let n = match request.zero {
-            3 => 2 * request.arch.layer_params(),
-            _ if frozen_as_taken => request.n_trainable() + request.arch.kept_in_16_bit(),
-            _ => request.arch.n_params(),
-        };
-        let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
-        ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
-    }
+    autocast(request, &mut ledger);
     ledger.add(
         Part::Context,
         CONTEXT,
@@ -110,8 +100,52 @@ pub fn ledger(request: &Request) -> Ledger {
     ledger
 }
 
+/// 16-bit copies of f32 weights on a rank of PyTorch in bf16. Without recomputation the backward pass has those of all blocks, which FSDP2
+/// does not share: it frees the weights that they were taken from.
+fn autocast(request: &Request, ledger: &mut Ledger) {
+    let arch = &request.arch;
+    if request.extras.ranks.is_none() || request.precision != Precision::Fp32Bf16Matmuls {
+        return;
+    }
+    let n = if shares(request) {
+        let blocks = match request.checkpointing {
+            Checkpointing::Off => arch.n_layer(),
+            some => some.segment_len(arch.n_layer()) + 1,
+        };
+        blocks.min(arch.n_layer()) * arch.layer_params() + head_params(arch)
+    } else if request.lora.is_some() {
+        request.n_trainable() + arch.kept_in_16_bit()
+    } else {
+        arch.n_params()
+    };
+    let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
+    ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
+}
+
+/// Parameters of the matrix that gives logits, be it the embeddings' too.
+fn head_params(arch: &Arch) -> u64 {
+    match arch.config().is_reward_model() {
+        true => arch.d_model(),
+        false => arch.d_model() * arch.vocab_size(),
+    }
+}
+
+/// Whether a rank of PyTorch has a share of each block alone (FSDP2), and gathers the blocks one after the other.
+fn shares(request: &Request) -> bool {
+    let ranks = request.extras.ranks;
+    ranks.is_some_and(|ranks| request.zero >= 3 || ranks.offloaded)
+}
+
+/// Whether weights, gradients and moments lie in main memory, which `host` counts.
+fn offloads(request: &Request) -> bool {
+    request.extras.ranks.is_some_and(|ranks| ranks.offloaded)
+}
+
 /// Weights, gradients and optimizer state, whole or sharded; or a frozen base with adapters.
 fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
+    if offloads(request) {
+        return;
+    }
     let n = request.arch.n_params() as f64;
     if let Some(lora) = request.lora {
         frozen_base(request, ledger);
@@ -133,14 +167,8 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             1.0
         }
     };
-    let offloaded = request.extras.ranks.is_some_and(|ranks| ranks.offloaded);
     let mut add = |part, per_param: f64, from: u8| {
         let over = shard(from);
-        if offloaded {
-            let host = super::quantity::binary((n * per_param / over) as u64);
-            let how = format!("in host memory, {host} per rank (offload)");
-            return ledger.add(part, 0.0, how);
-        }
         let share = if over > 1.0 {
             format!(" / {over} GPUs (ZeRO-{})", request.zero)
         } else {
@@ -188,8 +216,8 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
 /// looked up, norms and the head in f32. `None` where weights stay as they are.
 fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
     let ranks = request.extras.ranks?;
-    let shares = request.zero > 0 || ranks.offloaded;
-    if request.precision != Precision::Fp32Bf16Matmuls || shares {
+    let shared = request.zero > 0 || ranks.offloaded;
+    if request.precision != Precision::Fp32Bf16Matmuls || shared {
         return None;
     }
     let kept = request.arch.kept_in_16_bit();
@@ -328,11 +356,19 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     if !request.method.rolls_out() {
         return;
     }
-    let token = request.arch.kv_bytes_per_token(2);
-    let bytes = request.rollouts * request.seq_len * token;
+    // Ranks keep them in the format of matmuls, each those of its share of the answers and of one more prompt.
+    let (texts, width) = match request.extras.ranks {
+        Some(_) => {
+            let own = request.rollouts.div_ceil(request.n_devices.max(1)) + 1;
+            (own, matmul_width(request))
+        }
+        None => (request.rollouts, 2),
+    };
+    let token = request.arch.kv_bytes_per_token(width);
+    let bytes = texts * request.seq_len * token;
     let how = format!(
-        "{} completions × {} tokens × {} B of KV cache",
-        request.rollouts, request.seq_len, token
+        "{texts} completions × {} tokens × {token} B of KV cache",
+        request.seq_len
     );
     ledger.add(Part::Rollouts, bytes as f64, how);
 }
@@ -341,7 +377,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     reward_models(request, ledger);
-    if request.reference_plan() == ReferencePlan::Copy {
+    if request.reference_plan() == ReferencePlan::Copy && !offloads(request) {
         // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {
             4.0
@@ -396,8 +432,10 @@ fn shard_of(request: &Request, from: u8) -> f64 {
 }
 
 fn communication(request: &Request, ledger: &mut Ledger) {
-    let mut bytes = COLLECTIVES;
-    let mut how = "buffers of collectives 0.5 GB".to_string();
+    let (mut bytes, mut how) = match request.n_devices {
+        1 => (0.0, String::from("no other rank")),
+        _ => (COLLECTIVES, String::from("buffers of collectives 0.5 GB")),
+    };
     if request.extras.ranks.is_some() && request.zero == 0 {
         bytes += BUCKET_BYTES * request.n_trainable() as f64;
         how.push_str(&format!(
@@ -405,16 +443,39 @@ fn communication(request: &Request, ledger: &mut Ledger) {
             short(request.n_trainable() as f64)
         ));
     }
-    if request.zero >= 3 {
-        // The block in use and the one being prefetched.
-        let gathered = 2.0 * 2.0 * request.arch.layer_params() as f64;
+    let layer = request.arch.layer_params();
+    if shares(request) {
+        let (gathered, words) = gathered(request);
         bytes += gathered;
+        how.push_str(&words);
+    } else if request.zero >= 3 {
+        // The block in use and the one being prefetched.
+        bytes += 2.0 * 2.0 * layer as f64;
         how.push_str(&format!(
             ", two gathered blocks of {} × 2 B",
-            short(request.arch.layer_params() as f64)
+            short(layer as f64)
         ));
     }
     ledger.add(Part::Communication, bytes, how);
+}
+
+/// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end
+/// of the backward pass what lies outside of blocks, with its gradient.
+fn gathered(request: &Request) -> (f64, String) {
+    let (layer, outside) = (
+        request.arch.layer_params(),
+        request.arch.kept_in_16_bit(),
+    );
+    let (blocks, copies, of_gradient) = match request.lora {
+        Some(_) => (2, 1, ""),
+        None => (3, 2, ", their gradients among them"),
+    };
+    let words = format!(
+        ", gathered in f32: {blocks} × {} of blocks, {copies} × {} of embeddings and head{of_gradient}",
+        short(layer as f64),
+        short(outside as f64),
+    );
+    (4.0 * (blocks * layer + copies * outside) as f64, words)
 }
 
 /// True if a frozen base is stored in fewer bits than it is computed in.

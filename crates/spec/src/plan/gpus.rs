@@ -40,6 +40,8 @@ pub struct Gpu {
     pub name: &'static str,
     /// Dense bf16 with f32 accumulation, TFLOP/s. Vendors' figures with sparsity are twice this.
     pub bf16_tflops: f64,
+    /// f32, TFLOP/s, without TF32: PyTorch's default for matmuls, which ranks keep.
+    pub f32_tflops: f64,
     /// What `nvidia-smi` or `rocm-smi` calls the total, MiB: an H100 "with 80 GB" has 79.6 GiB, a L4 "with 24 GB" 22.5.
     pub memory_mib: u32,
     /// Memory bandwidth, GB/s.
@@ -55,12 +57,13 @@ impl Gpu {
     }
 }
 
-/// `speeds`: TFLOP/s, GB/s.
-const fn gpu(name: &'static str, memory_mib: u32, speeds: [f64; 2], price: Option<Price>) -> Gpu {
-    let [bf16_tflops, bandwidth_gbs] = speeds;
+/// `speeds`: TFLOP/s in bf16 and in f32, GB/s.
+const fn gpu(name: &'static str, memory_mib: u32, speeds: [f64; 3], price: Option<Price>) -> Gpu {
+    let [bf16_tflops, f32_tflops, bandwidth_gbs] = speeds;
     Gpu {
         name,
         bf16_tflops,
+        f32_tflops,
         memory_mib,
         bandwidth_gbs,
         price,
@@ -70,21 +73,21 @@ const fn gpu(name: &'static str, memory_mib: u32, speeds: [f64; 2], price: Optio
 /// Every accelerator a plan can name.
 #[rustfmt::skip]
 pub const GPUS: &[Gpu] = &[
-    gpu("A100-40", 40_960, [312.0, 1555.0], None),
-    gpu("A100-80-PCIe", 81_920, [312.0, 1935.0], price(1.19, 2.10, RUNPOD)),
-    gpu("A100-80", 81_920, [312.0, 2039.0], price(1.10, 1.50, SPECIALISED)),
-    gpu("H100-PCIe", 81_559, [756.0, 2000.0], price(1.99, 3.51, RUNPOD)),
-    gpu("H100", 81_559, [989.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
-    gpu("H100-NVL", 95_830, [835.0, 3900.0], None),
-    gpu("H200", 143_771, [989.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
-    gpu("B200", 183_359, [2250.0, 8000.0], price(5.98, 10.57, RUNPOD)),
-    gpu("MI300X", 196_592, [1307.0, 5300.0], None),
-    gpu("L40S", 46_068, [362.0, 864.0], price(0.79, 1.40, RUNPOD)),
-    gpu("L4", 23_034, [121.0, 300.0], price(0.44, 0.78, RUNPOD)),
-    gpu("A10", 23_028, [125.0, 600.0], None),
-    gpu("RTX-3090", 24_576, [71.0, 936.0], price(0.22, 0.39, RUNPOD)),
-    gpu("RTX-4090", 24_564, [165.0, 1008.0], price(0.34, 0.60, RUNPOD)),
-    gpu("RTX-5090", 32_607, [209.5, 1792.0], price(0.69, 1.22, RUNPOD)),
+    gpu("A100-40", 40_960, [312.0, 19.5, 1555.0], None),
+    gpu("A100-80-PCIe", 81_920, [312.0, 19.5, 1935.0], price(1.19, 2.10, RUNPOD)),
+    gpu("A100-80", 81_920, [312.0, 19.5, 2039.0], price(1.10, 1.50, SPECIALISED)),
+    gpu("H100-PCIe", 81_559, [756.0, 51.0, 2000.0], price(1.99, 3.51, RUNPOD)),
+    gpu("H100", 81_559, [989.0, 67.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
+    gpu("H100-NVL", 95_830, [835.0, 60.0, 3900.0], None),
+    gpu("H200", 143_771, [989.0, 67.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
+    gpu("B200", 183_359, [2250.0, 75.0, 8000.0], price(5.98, 10.57, RUNPOD)),
+    gpu("MI300X", 196_592, [1307.0, 163.4, 5300.0], None),
+    gpu("L40S", 46_068, [362.0, 91.6, 864.0], price(0.79, 1.40, RUNPOD)),
+    gpu("L4", 23_034, [121.0, 30.3, 300.0], price(0.44, 0.78, RUNPOD)),
+    gpu("A10", 23_028, [125.0, 31.2, 600.0], None),
+    gpu("RTX-3090", 24_576, [71.0, 35.6, 936.0], price(0.22, 0.39, RUNPOD)),
+    gpu("RTX-4090", 24_564, [165.0, 82.6, 1008.0], price(0.34, 0.60, RUNPOD)),
+    gpu("RTX-5090", 32_607, [209.5, 104.8, 1792.0], price(0.69, 1.22, RUNPOD)),
 ];
 
 /// Alternative spellings.
@@ -228,7 +231,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), GPUS.len());
         for gpu in GPUS {
-            let numbers = [gpu.bf16_tflops, gpu.bandwidth_gbs];
+            let numbers = [gpu.bf16_tflops, gpu.f32_tflops, gpu.bandwidth_gbs];
             assert!(numbers.iter().all(|x| *x > 0.0), "{}", gpu.name);
             assert!(gpu.memory() > 20 << 30, "{}", gpu.name);
         }

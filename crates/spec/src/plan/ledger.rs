@@ -24,6 +24,7 @@ pub enum Part {
     Preflight,
     Autocast,
     Communication,
+    Offloaded,
     Context,
     Fragmentation,
 }
@@ -50,6 +51,7 @@ impl Part {
             Part::Preflight => "preflight",
             Part::Autocast => "autocast",
             Part::Communication => "communication",
+            Part::Offloaded => "offloaded",
             Part::Context => "context",
             Part::Fragmentation => "fragmentation",
         }

@@ -15,6 +15,7 @@ mod facts;
 mod faults;
 pub mod general;
 pub mod gpus;
+mod host;
 pub mod learn;
 mod ledger;
 pub mod measured;
@@ -35,6 +36,7 @@ pub mod solve;
 pub mod start;
 pub mod target;
 pub mod work;
+pub mod writing;
 
 pub use arch::{Arch, Params};
 pub use facts::{FACTS, Facts, MethodId};
@@ -70,6 +72,8 @@ pub struct Plan {
     pub n_trainable: u64,
     /// Bytes of one device.
     pub memory: Ledger,
+    /// Bytes of main memory, where ranks of PyTorch train on GPUs.
+    pub host: Option<Ledger>,
     pub work: Work,
     pub tokens_per_param: f64,
     /// Predicted loss by Besiroglu's fit; `None` if nothing is pretrained.
@@ -93,6 +97,7 @@ pub fn plan(request: &Request) -> Plan {
             Estimator::General => general::ledger(request),
             Estimator::Engine => engine::ledger(request),
         },
+        host: host::ledger(request),
         work: work::work(request),
         tokens_per_param: tokens / arch.n_active().max(1) as f64,
         predicted_loss: request

@@ -12,9 +12,11 @@ const MOST_LOGITS: u64 = 1 << 26;
 
 /// The request on the ranks' GPUs; unchanged where the spec has no ranks, or they compute on the processor.
 ///
-/// Ranks beyond the GPUs there are, and those of other machines, get one like those; without any GPU in sight its memory and speed are
-/// unknown.
+/// Ranks beyond the GPUs there are, and those of machines beside this one, get one like those; without any GPU in sight, or where this machine has
+/// no rank, its memory and speed are unknown.
 pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
+    let elsewhere = request.extras.ranks.is_some_and(|ranks| ranks.elsewhere);
+    let machine = if elsewhere { &[] } else { machine };
     let Some(ranks) = request
         .extras
         .ranks
@@ -24,7 +26,10 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     };
     let device = device_of(machine);
     let mut request = on_gpu(request, device);
-    request.extras.ranks = Some(ranks);
+    request.extras.ranks = Some(Ranks {
+        rows: Some(request.micro_batch),
+        ..ranks
+    });
     request.n_devices = ranks.count(machine.len());
     // The rows of a micro-batch are shared among the ranks.
     request.micro_batch = request.micro_batch.div_ceil(request.n_devices);
@@ -51,7 +56,9 @@ fn as_held(mut request: Request) -> Request {
 pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Request {
     let ranks = request.extras.ranks.unwrap_or(Ranks {
         count: None,
+        rows: None,
         machines: Some(1),
+        elsewhere: false,
         sharded,
         offloaded: false,
         gpus_allowed: true,
@@ -61,7 +68,11 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         worth_compiling: u64::MAX,
     });
     let mut request = on_gpu(request.clone(), device);
-    request.extras.ranks = Some(Ranks { sharded, ..ranks });
+    request.extras.ranks = Some(Ranks {
+        sharded,
+        offloaded: ranks.offloaded && sharded,
+        ..ranks
+    });
     as_held(request)
 }
 
@@ -70,7 +81,13 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
     let device = Device::of(gpu);
     match request.extras.ranks.filter(|ranks| ranks.use_gpus(1)) {
         None => on_gpu(request, device),
-        Some(_) => {
+        Some(ranks) => {
+            let mut request = request;
+            // Wherever they are, their GPUs are known now.
+            request.extras.ranks = Some(Ranks {
+                elsewhere: false,
+                ..ranks
+            });
             let one = GpuSummary {
                 name: gpu.name.into(),
                 memory_bytes: device.memory.unwrap_or(0),
@@ -80,6 +97,32 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
             request
         }
     }
+}
+
+/// What is lost where ranks cannot share the rows of a micro-batch evenly; `None` where they can.
+pub fn uneven(request: &Request) -> Option<String> {
+    let (rows, ranks) = (request.micro_rows(), request.n_devices);
+    let places = request.micro_batch * ranks;
+    // Without GPUs in sight their number may be another.
+    let known = |of: Ranks| of.count.is_some() || request.device.memory.is_some();
+    if !request.extras.ranks.is_some_and(known) || rows == places {
+        return None;
+    }
+    let idle = ranks - rows.div_ceil(request.micro_batch);
+    let of = match idle {
+        0 => "the last rank gets fewer".to_string(),
+        1 => "1 rank gets none".to_string(),
+        n => format!("{n} ranks get none"),
+    };
+    let below = match rows / ranks * ranks {
+        0 => String::new(),
+        below => format!("{below} or "),
+    };
+    Some(format!(
+        "micro_batch_size is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is for nothing; -s \
+         micro_batch_size={below}{places}, or fewer ranks",
+        100.0 * (places - rows) as f64 / places as f64
+    ))
 }
 
 /// Whether there is a GPU for every rank of a planned request, with so many in sight on each of its machines.
@@ -104,18 +147,19 @@ fn device_of(machine: &[GpuSummary]) -> Device {
 impl Ranks {
     /// Whether they compute on GPUs, with so many in sight; other machines may have some where this one has none.
     pub fn use_gpus(&self, in_sight: usize) -> bool {
-        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.machines != Some(1)))
+        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.elsewhere || self.machines != Some(1)))
     }
 
-    /// How many, with so many GPUs in sight on each machine.
+    /// How many, with so many GPUs in sight on each machine; at least one on each.
     pub fn count(&self, in_sight: usize) -> u64 {
-        let all = in_sight as u64 * self.machines.unwrap_or(1);
+        let all = in_sight.max(1) as u64 * self.machines.unwrap_or(1);
         self.count.unwrap_or(all).max(1)
     }
 
     /// Whether there is a GPU for each of `count`, with so many in sight; yes where the others' are not known.
     fn have_gpus(&self, count: u64, in_sight: usize) -> bool {
         match self.machines {
+            _ if self.elsewhere => true,
             Some(1) => count <= in_sight as u64,
             Some(n) => in_sight == 0 || count <= n * in_sight as u64,
             None => true,
@@ -310,6 +354,135 @@ mod tests {
         };
         assert_eq!(shared.zero, 3);
         assert!(states(&whole).abs_diff(8 * states(&shared)) < 64);
+    }
+
+    /// Measured with saved-tensor hooks on the worker's decoder: 2 B of every weight of a block without recomputation, none with it.
+    #[test]
+    fn fsdp2_keeps_16_bit_copies_of_all_blocks_unless_they_are_computed_again() {
+        let of = |set: &[&str]| {
+            let request = on_ranks(
+                asked(&[&["engine=torch", "engine.torch.shard=fsdp2"], set].concat()),
+                &h100s(8),
+            );
+            let memory = plan(&request).memory;
+            (
+                memory.bytes(Part::Autocast),
+                memory.bytes(Part::Communication),
+                request.arch,
+            )
+        };
+        let (kept, _, arch) = of(&[]);
+        let head = arch.vocab_size() * arch.d_model();
+        assert_eq!(
+            kept,
+            2 * (arch.n_layer() * arch.layer_params() + head)
+        );
+        let (again, gathered, arch) = of(&["train.activation_checkpointing=full"]);
+        assert_eq!(again, 2 * (2 * arch.layer_params() + head));
+        // What is outside of blocks stays gathered, with its gradient.
+        let least = 500_000_000 + 8 * arch.kept_in_16_bit() + 8 * arch.layer_params();
+        assert!(gathered >= least, "{gathered}");
+        // A frozen model has no gradient there.
+        let (_, frozen, arch) = of(&["adapter.lora.rank=8"]);
+        let whole = 4 * (arch.kept_in_16_bit() + 2 * arch.layer_params());
+        assert_eq!(frozen, 500_000_000 + whole);
+    }
+
+    #[test]
+    fn offloaded_states_take_nothing_of_a_gpu_adapters_and_references_neither() {
+        let offload = [
+            "engine=torch",
+            "engine.torch.shard=fsdp2",
+            "engine.torch.offload=true",
+            "train.activation_checkpointing=full",
+        ];
+        for (gpus, more) in [
+            (1, &[][..]),
+            (1, &["adapter.lora.rank=8"]),
+            (2, &["adapter.lora.rank=8"]),
+        ] {
+            let request = on_ranks(asked(&[&offload, more].concat()), &h100s(gpus));
+            let memory = plan(&request).memory;
+            assert_eq!(memory.states(), 0, "{gpus} {more:?}");
+            // Blocks are gathered one after the other, on one GPU too.
+            let arch = &request.arch;
+            let head = arch.vocab_size() * arch.d_model();
+            let copies = 2 * (2 * arch.layer_params() + head);
+            assert_eq!(memory.bytes(Part::Autocast), copies, "{gpus} {more:?}");
+            assert!(memory.bytes(Part::Communication) > 0);
+        }
+        let set: Vec<String> = offload.iter().map(ToString::to_string).collect();
+        let dpo = resolve("dpo-demo", &set, &SpecSources::default()).unwrap();
+        let memory = plan(&on_ranks(dpo, &h100s(1))).memory;
+        assert_eq!(memory.bytes(Part::Reference), 0);
+    }
+
+    #[test]
+    fn each_rank_keeps_keys_and_values_of_its_own_answers() {
+        let of = |set: &[&str], gpus| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let request = resolve("grpo-sort", &set, &SpecSources::default()).unwrap();
+            let request = on_ranks(request, &h100s(gpus));
+            let texts = request.rollouts;
+            let text = request.seq_len * request.arch.kv_bytes_per_token(1);
+            (plan(&request).memory.bytes(Part::Rollouts) / text, texts)
+        };
+        let (bf16, texts) = of(&["engine=torch"], 4);
+        assert_eq!(bf16, 2 * (texts.div_ceil(4) + 1));
+        let (f32, texts) = of(&["engine=torch", "train.precision=f32"], 1);
+        assert_eq!(f32, 4 * (texts + 1));
+    }
+
+    #[test]
+    fn rows_that_ranks_cannot_share_are_told_and_cost_time() {
+        let on = |rows: &str, gpus| {
+            let rows = format!("train.micro_batch_size={rows}");
+            on_ranks(asked(&["engine=torch", &rows, "max_steps=100"]), &h100s(gpus))
+        };
+        let told = |request: &Request| {
+            let found = plan(request).advice;
+            let found = found.into_iter().find(|it| it.id == "uneven_rows");
+            found.map(|it| it.evidence.to_string())
+        };
+        let twelve = on("12", 8);
+        let words = told(&twelve).unwrap();
+        for part in ["12 over 8: 2 ranks get none", "25 %", "micro_batch_size=8 or 16"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert_eq!(twelve.batch_tokens() / 12, on("16", 8).batch_tokens() / 16);
+        // A step takes as long as with all places filled.
+        let hours = |request: &Request| plan(request).work.hours.unwrap();
+        assert!((hours(&twelve) / hours(&on("16", 8)) - 1.0).abs() < 0.01);
+        let four = told(&on("4", 8)).unwrap();
+        assert!(four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"), "{four}");
+        assert_eq!(told(&on("16", 8)), None);
+        assert_eq!(told(&on("5", 1)), None);
+    }
+
+    #[test]
+    fn gpus_of_other_machines_are_not_judged_by_those_of_this_one() {
+        let nodes = "engine.torch.nodes=[gpu1.example, gpu2.example]";
+        let small = [GpuSummary {
+            name: "NVIDIA RTX 4060 Laptop GPU".into(),
+            memory_bytes: 8 << 30,
+        }];
+        let large = ["model.n_layer=64", "model.d_model=2048", "model.n_head=16"];
+        let all = [&["engine=torch", nodes, "engine.torch.ranks=16"], &large[..]].concat();
+        let request = on_ranks(asked(&all), &small);
+        assert_eq!((request.n_devices, request.device.memory), (16, None));
+        crate::plan::start::enough(&request, 1).unwrap();
+        crate::plan::start::fits(&request).unwrap();
+        // One other machine has GPUs as well as two.
+        let one = on_ranks(asked(&["engine=torch", "engine.torch.nodes=[gpu1.example]"]), &[]);
+        assert_eq!((one.estimator, one.n_devices), (Estimator::General, 1));
+        // With this machine among them its GPUs stand for all.
+        let here = "engine.torch.nodes=[localhost, gpu2.example]";
+        let request = on_ranks(asked(&["engine=torch", here]), &h100s(2));
+        assert_eq!((request.n_devices, request.device.memory), (4, Some(85_520_809_984)));
+        // A GPU that is named is taken for theirs.
+        let named = on_gpus_named(asked(&all), gpus::find("H100").unwrap(), 8);
+        assert_eq!(named.n_devices, 16);
+        assert!(named.device.memory.is_some());
     }
 
     #[test]

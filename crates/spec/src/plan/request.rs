@@ -234,8 +234,12 @@ pub struct Device {
     pub name: String,
     /// Bytes available per device; `None` if unknown.
     pub memory: Option<u64>,
-    /// Dense peak per device, FLOP/s; `None` if unknown.
+    /// Dense peak per device, FLOP/s, of a GPU that with 16-bit factors; `None` if unknown.
     pub peak_flops: Option<f64>,
+    /// That of a GPU in f32.
+    pub f32_flops: Option<f64>,
+    /// Memory bandwidth of a GPU, bytes per second.
+    pub bandwidth: Option<f64>,
     /// US dollars per device-hour.
     pub price_per_hour: Option<f64>,
     /// The source of that price; `None` if the user set it.
@@ -245,6 +249,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Sets a peak given by the user, FLOP/s, whatever the number format.
+    pub fn set_peak(&mut self, flops: f64) {
+        (self.peak_flops, self.f32_flops) = (Some(flops), Some(flops));
+    }
+
     /// Sets a price given by the user.
     pub fn set_price(&mut self, dollars: f64) {
         (self.price_per_hour, self.price_source) = (Some(dollars), None);
@@ -255,6 +264,8 @@ impl Device {
             name: gpu.name.into(),
             memory: Some(gpu.memory()),
             peak_flops: Some(gpu.bf16_tflops * 1e12),
+            f32_flops: Some(gpu.f32_tflops * 1e12),
+            bandwidth: Some(gpu.bandwidth_gbs * 1e9),
             price_per_hour: gpu.price.map(|p| p.dollars()),
             price_source: gpu.price,
             memory_ratio: None,
@@ -267,6 +278,8 @@ impl Device {
             name: name.into(),
             memory,
             peak_flops: None,
+            f32_flops: None,
+            bandwidth: None,
             price_per_hour: None,
             price_source: None,
             memory_ratio: None,
@@ -360,8 +373,12 @@ pub enum RowLengths {
 pub struct Ranks {
     /// `None`: one for each GPU.
     pub count: Option<u64>,
+    /// Rows of a micro-batch, all ranks together, where a request on GPUs is that of a spec.
+    pub rows: Option<u64>,
     /// Machines that share them, all like this one; `None`: those of a SLURM job.
     pub machines: Option<u64>,
+    /// None of them is this one, so that nothing is known of their GPUs.
+    pub elsewhere: bool,
     /// FSDP2: each holds a share of weights, gradients and moments.
     pub sharded: bool,
     /// It holds them in main memory.
@@ -446,8 +463,17 @@ impl Request {
 
     /// Tokens per optimizer step, all devices together; both answers of pairs, no padding.
     pub fn batch_tokens(&self) -> u64 {
-        let rows = self.micro_batch * self.method.sequences() * self.grad_accum * self.n_devices;
+        let rows = self.micro_rows() * self.method.sequences() * self.grad_accum;
         (rows as f64 * self.row_tokens()).round() as u64
+    }
+
+    /// Rows of a micro-batch, all devices together: fewer than those have places for where they cannot be shared evenly.
+    pub fn micro_rows(&self) -> u64 {
+        let places = self.micro_batch * self.n_devices;
+        let rows = self.extras.ranks.and_then(|ranks| ranks.rows);
+        // Of another micro-batch, after a change, all places are taken.
+        rows.filter(|rows| rows.div_ceil(self.n_devices.max(1)) == self.micro_batch)
+            .unwrap_or(places)
     }
 
     /// Target tokens of a sequence, on average.
@@ -490,9 +516,19 @@ impl Request {
         train.steps_within(tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1))
     }
 
+    /// The peak of a device in the number format of the matmuls, FLOP/s; `None` if unknown.
+    pub fn peak_flops(&self) -> Option<f64> {
+        match (self.estimator, self.precision) {
+            (Estimator::General, Precision::Fp32) => self.device.f32_flops,
+            // Measured here in that format.
+            _ => self.device.peak_flops,
+        }
+    }
+
     /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
     pub fn is_timed_at_most(&self) -> bool {
-        self.estimator == Estimator::Engine && self.method.rolls_out()
+        let counted = self.estimator == Estimator::Engine || super::writing::is_counted(self);
+        counted && self.method.rolls_out()
     }
 
     /// The word in front of its time: `about`, or `at most`.

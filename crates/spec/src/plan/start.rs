@@ -2,13 +2,14 @@
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
-use super::ranks::{have_gpus, on_ranks};
+use super::ranks::{have_gpus, on_ranks, uneven};
+use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
-use crate::hardware::GpuSummary;
+use crate::hardware::{GpuSummary, Memory};
 use crate::run::lineage::parent_of;
 use crate::run::{Parent, RunDir, RunError};
 use crate::spec::{Loaded, PrecisionError, RunSpec, torch_is_installed};
@@ -99,7 +100,8 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);
         if request.estimator == Estimator::General {
             enough(&request, gpus.len())?;
-            return fits(&request);
+            fits(&request)?;
+            return beside(&request, &crate::hardware::memory(), spec.train.threads);
         }
     }
     spec.computes_here()
@@ -108,6 +110,13 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         let hint = "a change above; llmtui plan shows every part; train --force starts anyway";
         Refusal::new(shortage.to_string(), hint)
     })
+}
+
+/// What is lost where this machine's ranks cannot share the rows of a micro-batch evenly.
+pub fn uneven_rows(spec: &RunSpec, env: &Env) -> Option<String> {
+    spec.engine.torch()?;
+    let request = on_ranks(of_spec(spec, least_data(spec)), &gpus_here(env));
+    uneven(&request)
 }
 
 /// Whether there is a GPU for every rank.
@@ -148,8 +157,62 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
         request.device.name,
         binary(there)
     );
-    let hint = "lower train.micro_batch_size, or set train.activation_checkpointing=full or engine.torch.shard=fsdp2; train --force starts anyway";
+    let ways = ways_down(request).join(", or ");
+    let hint = format!("{ways}; train --force starts anyway");
+    Err(Refusal::new(what, &hint))
+}
+
+/// Whether main memory holds what the engine that drives the ranks needs at least, on so many threads.
+///
+/// # Errors
+/// It is too little.
+fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<(), Refusal> {
+    let Some(ledger) = plan(request).host else {
+        return Ok(());
+    };
+    let ((there, bound), needs) = (room::there(memory, threads), ledger.total());
+    if needs <= there {
+        return Ok(());
+    }
+    let largest = ledger.parts().iter().max_by_key(|part| part.bytes);
+    let largest = largest.map_or(String::new(), |part| {
+        format!(" ({}: {})", part.part.title(), part.how)
+    });
+    let what = format!(
+        "{} trains on GPUs, and the engine that drives them needs at least {} of main memory{largest}; {} are {bound}",
+        request.name,
+        binary(needs),
+        binary(there)
+    );
+    let hint = "more main memory, -s adapter.lora.rank=16 (no moments of the base), -s optimizer=adamw8bit, or no engine.torch.offload; \
+                train --force starts anyway";
     Err(Refusal::new(what, hint))
+}
+
+/// What lowers the memory of a GPU and is not set yet.
+fn ways_down(request: &Request) -> Vec<&'static str> {
+    let ranks = request.extras.ranks;
+    let sharded = ranks.is_some_and(|ranks| ranks.sharded);
+    let offloaded = ranks.is_some_and(|ranks| ranks.offloaded);
+    let ways = [
+        (request.micro_batch > 1, "lower train.micro_batch_size"),
+        (
+            request.checkpointing == Checkpointing::Off,
+            "-s train.activation_checkpointing=full",
+        ),
+        (
+            request.n_devices > 1 && !sharded,
+            "-s engine.torch.shard=fsdp2",
+        ),
+        (
+            !offloaded,
+            "-s engine.torch.shard=fsdp2 -s engine.torch.offload=true (slower: what a GPU shares lies in main memory)",
+        ),
+        (request.lora.is_none(), "-s adapter.lora.rank=16"),
+        (true, "a shorter model.seq_len or a smaller model"),
+    ];
+    let open = ways.iter().filter(|(open, _)| *open);
+    open.map(|(_, way)| *way).collect()
 }
 
 fn gpus_here(env: &Env) -> Vec<GpuSummary> {
@@ -270,6 +333,41 @@ mod tests {
         let named = loaded(&["engine=candle"]).spec;
         let torch = loaded(&["engine=torch"]).spec;
         assert_eq!(named.clone().with_engine_of(&torch), named);
+    }
+
+    #[test]
+    fn main_memory_has_to_hold_the_engines_copy() {
+        let spec = loaded(&["engine=torch", "d_model=1024", "n_head=16", "n_layer=12"]).spec;
+        let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 80 << 30));
+        let memory = |bytes: u64| Memory {
+            total: bytes,
+            available: bytes,
+            ..Memory::default()
+        };
+        let needs = plan(&request).host.unwrap().total();
+        assert!(needs > 16 * request.arch.n_params());
+        assert_eq!(beside(&request, &memory(needs), None), Ok(()));
+        let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
+        assert!(refused.what.contains("main memory (optimizer"), "{refused}");
+        assert!(refused.what.ends_with("are available on this machine"), "{refused}");
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_not_set_yet() {
+        let hint = |words: &[&str]| {
+            let spec = loaded(&[&["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"], words].concat()).spec;
+            let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 8 << 30));
+            fits(&request).unwrap_err().hint
+        };
+        let plain = hint(&[]);
+        for way in ["micro_batch_size", "checkpointing=full", "shard=fsdp2", "offload=true"] {
+            assert!(plain.contains(way), "{way}: {plain}");
+        }
+        let shared = hint(&["engine.torch.shard=fsdp2", "train.activation_checkpointing=full", "micro_batch_size=2"]);
+        for way in ["micro_batch_size", "checkpointing=full"] {
+            assert!(!shared.contains(way), "{way}: {shared}");
+        }
+        assert!(shared.contains("offload=true"), "{shared}");
     }
 
     #[test]

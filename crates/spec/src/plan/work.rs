@@ -4,6 +4,7 @@ use super::arch::Arch;
 use super::engine::critic_bytes;
 use super::passes::passes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
+use super::writing;
 use super::scheme::bytes_per_param;
 use crate::spec::CheckpointSize;
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Work {
     /// Wall time on all devices; `None` if no peak is known.
     pub hours: Option<f64>,
     pub device_hours: Option<f64>,
+    /// The share of it in which answers are written token by token; `None` where it is in the speed already, or nothing is written.
+    pub writing_share: Option<f64>,
     /// US dollars; `None` if no price is known.
     pub cost: Option<f64>,
 }
@@ -62,13 +65,18 @@ pub fn work(request: &Request) -> Work {
         Estimator::General => flops,
         Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
+    // Ranks without a row compute a copy of another's.
+    let places = (request.micro_batch * request.n_devices) as f64;
+    let timed = timed * places / request.micro_rows().max(1) as f64;
     let speed = request
-        .device
-        .peak_flops
+        .peak_flops()
         .map(|peak| peak * request.mfu * request.n_devices as f64);
     let hours = speed
         .filter(|s| *s > 0.0)
         .map(|speed| timed / speed / 3600.0);
+    let written = writing::hours(request);
+    let hours = hours.map(|hours| hours + written.unwrap_or(0.0));
+    let writing_share = written.and_then(|written| Some(written / hours?));
     let device_hours = hours.map(|h| h * request.n_devices as f64);
     let cost = device_hours.and_then(|h| Some(h * request.device.price_per_hour?));
     Work {
@@ -76,6 +84,7 @@ pub fn work(request: &Request) -> Work {
         attention_flops,
         hours,
         device_hours,
+        writing_share,
         cost,
     }
 }
@@ -195,6 +204,22 @@ mod tests {
         let work = on("tinyllama-1.1b", "h100", 20e18 / n, 0.4);
         assert!((work.hours.unwrap() - 84.26).abs() < 0.1, "{work:?}");
         assert!((work.cost.unwrap() - 84.26 * 3.0).abs() < 1.0);
+    }
+
+    /// Ranks leave TF32 off: f32 is a fifteenth of the bf16 peak of an H100.
+    #[test]
+    fn f32_goes_at_the_peak_of_f32() {
+        use crate::plan::scheme::Precision;
+        let mut request = reference_request(models::find("llama-2-7b").unwrap());
+        request.device = Device::of(gpus::find("h100").unwrap());
+        let hours = |request: &Request| work(request).hours.unwrap();
+        let bf16 = hours(&request);
+        request.precision = Precision::Fp32;
+        assert!((hours(&request) / bf16 - 989.0 / 67.0).abs() < 1e-9);
+        request.device.f32_flops = None;
+        assert_eq!(work(&request).hours, None);
+        request.device.set_peak(67e12);
+        assert!((hours(&request) / bf16 - 989.0 / 67.0).abs() < 1e-9);
     }
 
     #[test]

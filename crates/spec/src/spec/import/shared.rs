@@ -162,12 +162,14 @@ pub(super) const EVERYWHERE: &[Row] = &[
     row("loraplus_lr_ratio", To::Key("adapter.lora.b_lr_ratio")),
 ];
 
+const TOTAL: &str = "it is the total of all GPUs here: multiply it by their number";
+
 /// Other keys of Hugging Face's TrainingArguments, for the tools built on its trainer.
 pub(super) const TRAINER: &[Row] = &[
     row("model_name_or_path", To::Near("train.from", BASE)),
     row(
         "per_device_train_batch_size",
-        To::Key("train.micro_batch_size"),
+        To::Near("train.micro_batch_size", TOTAL),
     ),
     row(
         "per_device_eval_batch_size",

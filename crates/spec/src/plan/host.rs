@@ -1,0 +1,89 @@
+//! Main memory of a run on GPU ranks of PyTorch: the engine that drives them keeps a copy of weights and moments, from which it writes
+//! checkpoints, and offloaded shares lie beside it. The processes of the ranks themselves, PyTorch's libraries, are not in it.
+
+use super::engine;
+use super::ledger::{Ledger, Part};
+use super::request::{Estimator, ReferencePlan, Request};
+use super::scheme::bytes_per_param;
+use crate::base::human::short;
+
+/// What this machine holds at least; `None` where no ranks of GPUs train.
+pub fn ledger(request: &Request) -> Option<Ledger> {
+    let ranks = request.extras.ranks?;
+    if request.estimator != Estimator::General {
+        return None;
+    }
+    let mut ledger = Ledger::default();
+    let n = request.arch.n_params() as f64;
+    let trained = request.n_trainable() as f64;
+    let how = format!("the engine's copy: {} parameters × 4 B", short(n));
+    ledger.add(Part::Weights, 4.0 * n, how);
+    let of_trained = |bytes: f64| format!("{} trained parameters × {bytes} B", short(trained));
+    if request.lora.is_some() {
+        ledger.add(Part::Adapters, 4.0 * trained, of_trained(4.0));
+    }
+    let moments = request.update.engine_bytes();
+    let moments = (moments * 100.0).round() / 100.0;
+    ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
+    let how = format!("the largest part on its way from the ranks: {}", of_trained(4.0));
+    ledger.add(Part::Communication, 4.0 * trained, how);
+    // Of several machines each has its share; how many ranks are on this one is not known.
+    if ranks.offloaded && ranks.machines == Some(1) && !ranks.elsewhere {
+        let per_param = bytes_per_param(request.precision, request.update).sum();
+        let frozen = if request.lora.is_some() { 4.0 * n } else { 0.0 };
+        let copy = match request.reference_plan() {
+            ReferencePlan::Copy => 4.0 * n,
+            _ => 0.0,
+        };
+        let how = format!("all shares of the ranks: {}", of_trained(per_param));
+        ledger.add(Part::Offloaded, per_param * trained + frozen + copy, how);
+    }
+    engine::around(request, &mut ledger);
+    Some(ledger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::GpuSummary;
+    use crate::plan::ranks::on_ranks;
+    use crate::plan::{plan, target};
+
+    fn of(set: &[&str], gpus: usize) -> (Ledger, Request) {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        let request = target::resolve("quickstart", &set, &Default::default()).unwrap();
+        let gpu = GpuSummary {
+            name: "H100".into(),
+            memory_bytes: 80 << 30,
+        };
+        let request = on_ranks(request, &vec![gpu; gpus]);
+        (plan(&request).host.unwrap(), request)
+    }
+
+    #[test]
+    fn the_engine_holds_weights_moments_and_what_is_on_its_way() {
+        let (ledger, request) = of(&["engine=torch"], 2);
+        let n = request.arch.n_params();
+        assert_eq!(ledger.states(), 12 * n);
+        assert_eq!(ledger.bytes(Part::Communication), 4 * n);
+        assert_eq!(ledger.bytes(Part::Offloaded), 0);
+        let (ledger, request) = of(&["engine=torch", "adapter.lora.rank=4"], 2);
+        let trained = request.n_trainable();
+        assert_eq!(ledger.states(), 4 * request.arch.n_params() + 12 * trained);
+    }
+
+    #[test]
+    fn offloaded_shares_of_all_ranks_lie_beside_it() {
+        let offload = ["engine=torch", "engine.torch.shard=fsdp2", "engine.torch.offload=true"];
+        for gpus in [1, 2] {
+            let (ledger, request) = of(&offload, gpus);
+            assert_eq!(ledger.bytes(Part::Offloaded), 16 * request.arch.n_params());
+        }
+    }
+
+    #[test]
+    fn a_run_without_ranks_has_one_memory() {
+        let request = target::resolve("quickstart", &[], &Default::default()).unwrap();
+        assert_eq!(plan(&request).host, None);
+    }
+}
