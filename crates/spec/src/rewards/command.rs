@@ -33,6 +33,10 @@ pub struct Config {
     /// Seconds that the program may take for one answer.
     #[schemars(range(min = 0.001))]
     pub timeout: f64,
+    /// Answers that it is sent before their scores are waited for, in order: a program that asks a service can then ask about
+    /// several at once. 1: each waits for the score before it.
+    #[schemars(range(min = 1, max = 100000))]
+    pub ahead: usize,
     /// What happens to answers that it does not score, after one restart.
     pub on_failure: OnFailure,
 }
@@ -42,6 +46,7 @@ impl Default for Config {
         Config {
             run: String::new(),
             timeout: 10.0,
+            ahead: 1,
             on_failure: OnFailure::Stop,
         }
     }

@@ -24,6 +24,11 @@ const GRACE: usize = 500;
 pub(super) struct Program {
     config: Config,
     running: Option<Running>,
+    /// The answers to score, as lines, and how many of them were sent.
+    lines: Vec<String>,
+    sent: usize,
+    /// Scores that came.
+    scored: usize,
 }
 
 #[derive(Debug)]
@@ -50,6 +55,9 @@ impl Program {
         Program {
             config,
             running: None,
+            lines: Vec::new(),
+            sent: 0,
+            scored: 0,
         }
     }
 
@@ -58,21 +66,21 @@ impl Program {
         self.running.as_ref()?.lines.try_recv().ok()?.ok()
     }
 
-    fn ask(&mut self, answer: &Answer) -> Result<f64, String> {
+    /// The score of answer `number`; those behind it are sent as far ahead as the settings say.
+    fn ask(&mut self, number: usize) -> Result<f64, String> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(start(&self.config.run)?),
+            none => {
+                self.sent = number;
+                none.insert(start(&self.config.run)?)
+            }
         };
-        let line = json!({
-            "prompt": answer.prompt,
-            "answer": answer.text,
-            "reference": answer.reference.answer,
-            "metadata": answer.reference.metadata,
-            "tokens": answer.tokens,
-            "ended": answer.ended,
-        });
-        // A child that is gone says so on its other end.
-        let _ = running.input.send(line.to_string());
+        let until = self.lines.len().min(number + self.config.ahead);
+        for line in self.lines.get(self.sent..until).unwrap_or_default() {
+            // A child that is gone says so on its other end.
+            let _ = running.input.send(line.clone());
+        }
+        self.sent = self.sent.max(until);
         let limit = Duration::try_from_secs_f64(self.config.timeout).unwrap_or(Duration::MAX);
         let line = match running.lines.recv_timeout(limit) {
             Ok(Ok(line)) => line,
@@ -90,26 +98,53 @@ impl Program {
                 return Err(format!("it ended without a score: {status}"));
             }
         };
+        self.scored = number + 1;
         read(&line)
     }
 }
 
+/// An answer as the program reads it.
+fn line(answer: &Answer) -> String {
+    let line = json!({
+        "prompt": answer.prompt,
+        "answer": answer.text,
+        "reference": answer.reference.answer,
+        "metadata": answer.reference.metadata,
+        "tokens": answer.tokens,
+        "ended": answer.ended,
+    });
+    line.to_string()
+}
+
 impl Worker for Program {
-    /// What goes wrong goes wrong twice: the program is started again once.
-    fn score(&mut self, _number: usize, answer: &Answer) -> Result<f64, String> {
-        if let Some(line) = self.unasked() {
+    fn begin(&mut self, answers: &[Answer]) -> Result<(), String> {
+        // Scores that nobody waited for, as another reward failed, would be taken for these.
+        if self.scored < self.sent {
+            self.running = None;
+        }
+        self.lines = answers.iter().map(line).collect();
+        (self.sent, self.scored) = (0, 0);
+        Ok(())
+    }
+
+    /// What goes wrong goes wrong twice: the program is started again once, with this answer.
+    fn score(&mut self, number: usize, _answer: &Answer) -> Result<f64, String> {
+        // Where answers were sent ahead, a line that waits is this one's.
+        if self.sent <= number
+            && let Some(line) = self.unasked()
+        {
             self.running = None;
             let line = shown(&line);
             return Err(format!(
                 "it wrote {line} too many: write one line per answer"
             ));
         }
-        let first = match self.ask(answer) {
+        let first = match self.ask(number) {
             Ok(score) => return Ok(score),
             Err(error) => error,
         };
         self.running = None;
-        self.ask(answer).map_err(|again| {
+        self.ask(number).map_err(|again| {
             self.running = None;
             match again == first {
                 true => format!("{first}; restarted, it did the same"),

@@ -173,6 +173,29 @@ fn a_program_scores_line_by_line() {
     );
 }
 
+/// It reads four lines before it scores the first: with fewer sent ahead it would wait for ever.
+#[test]
+fn a_program_may_have_several_answers_at_once() {
+    let run = r#"while read -r a && read -r b && read -r c && read -r d; do
+        for line in "$a" "$b" "$c" "$d"; do case "$line" in *'"answer":"yes"'*) echo 1;; *) echo 0;; esac; done
+    done"#;
+    let settings = serde_json::json!({ "run": run, "ahead": 4 });
+    let texts = ["yes", "no", "no", "yes", "yes", "yes", "no", "no"];
+    let answers: Vec<Answer> = texts.iter().map(|text| answer(text, "a")).collect();
+    let mut judge = judge(settings);
+    for _ in 0..2 {
+        let scores = judge.score(&answers).unwrap();
+        assert_eq!(scores[0].values, [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+    }
+    // Ahead, too, a line that nobody asked for is found where all scores are there.
+    let run = "while read -r line; do echo 1; echo 0; done";
+    let settings = serde_json::json!({ "run": run, "ahead": 4 });
+    let mut judge = self::judge(settings);
+    let _ = judge.score(&answers);
+    let error = judge.score(&answers).unwrap_err();
+    assert!(error.to_string().contains("one line per answer"), "{error}");
+}
+
 #[test]
 fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
     for (run, says) in [
