@@ -108,7 +108,7 @@ pub struct SamplingArgs {
     /// Stop when this text is generated; may be repeated
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
-    /// When the context is full: stop, or roll (drop the oldest tokens). Default: stop in conversations, roll for base models
+    /// When the context is full: stop, or roll (drop the oldest tokens). Default: conversations drop their oldest turns, base models roll
     #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
     pub context: Option<String>,
 }

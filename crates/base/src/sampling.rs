@@ -40,7 +40,7 @@ pub struct Sampling {
     pub seed: u64,
     /// Stop when one of these strings is generated.
     pub stop: Vec<String>,
-    /// What happens when the context is full: `stop`, `roll`, or `auto` (conversations stop; base models and samples
+    /// What happens when the context is full: `stop`, `roll`, or `auto` (conversations drop their oldest turns; base models and samples
     /// during training roll).
     pub context: ContextLimit,
 }

@@ -349,21 +349,40 @@ mod tests {
         assert_eq!(beside(&request, &memory(needs), None), Ok(()));
         let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
         assert!(refused.what.contains("main memory (optimizer"), "{refused}");
-        assert!(refused.what.ends_with("are available on this machine"), "{refused}");
+        assert!(
+            refused.what.ends_with("are available on this machine"),
+            "{refused}"
+        );
     }
 
     #[test]
     fn a_refusal_names_what_is_not_set_yet() {
         let hint = |words: &[&str]| {
-            let spec = loaded(&[&["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"], words].concat()).spec;
+            let spec = loaded(
+                &[
+                    &["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"],
+                    words,
+                ]
+                .concat(),
+            )
+            .spec;
             let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 8 << 30));
             fits(&request).unwrap_err().hint
         };
         let plain = hint(&[]);
-        for way in ["micro_batch_size", "checkpointing=full", "shard=fsdp2", "offload=true"] {
+        for way in [
+            "micro_batch_size",
+            "checkpointing=full",
+            "shard=fsdp2",
+            "offload=true",
+        ] {
             assert!(plain.contains(way), "{way}: {plain}");
         }
-        let shared = hint(&["engine.torch.shard=fsdp2", "train.activation_checkpointing=full", "micro_batch_size=2"]);
+        let shared = hint(&[
+            "engine.torch.shard=fsdp2",
+            "train.activation_checkpointing=full",
+            "micro_batch_size=2",
+        ]);
         for way in ["micro_batch_size", "checkpointing=full"] {
             assert!(!shared.contains(way), "{way}: {shared}");
         }

@@ -5,6 +5,7 @@ use super::opening;
 use super::stops::StopWatch;
 use super::{Continued, Piece, Reading, Step, TextModel};
 use crate::base::child::Child;
+use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::{GenerationPrompt, Template};
@@ -75,6 +76,9 @@ impl LoadError {
         }
     }
 }
+
+/// An answer has at least this part of the context, before turns are dropped for it.
+const ROOM: usize = 4;
 
 /// A loaded model.
 pub struct HeldModel {
@@ -184,7 +188,47 @@ impl HeldModel {
             return Err(why.into());
         }
         let text = text.to_string();
-        Ok(Reading { text, tokens })
+        Ok(Reading {
+            text,
+            tokens,
+            dropped: 0,
+        })
+    }
+
+    /// A conversation that leaves room for an answer: without its oldest turns, where it is too long. A system prompt stays, and
+    /// so does the last turn.
+    fn of_newest_turns(
+        &self,
+        turns: &[Turn],
+        tools: Option<&Value>,
+        sampling: &Sampling,
+    ) -> Result<Reading, String> {
+        let context = self.model.shape().seq_len;
+        let room = context.saturating_sub(sampling.max_new_tokens.min(context / ROOM));
+        let first = turns
+            .iter()
+            .take_while(|turn| turn.role == "system")
+            .count();
+        let mut from = first;
+        loop {
+            let kept = [&turns[..first], &turns[from..]].concat();
+            let reading = self.of_turns(&kept, tools)?;
+            // What follows begins with the user again.
+            let next = (from + 1..turns.len()).find(|at| turns[*at].role == "user");
+            match next {
+                Some(next)
+                    if sampling.context == ContextLimit::Auto && reading.tokens.len() > room =>
+                {
+                    from = next;
+                }
+                _ => {
+                    return Ok(Reading {
+                        dropped: from - first,
+                        ..reading
+                    });
+                }
+            }
+        }
     }
 
     /// A conversation as rendered by the template, up to the start of the assistant's turn.
@@ -217,13 +261,23 @@ impl HeldModel {
         let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
             true => Err("the template rendered the conversation to an empty text".into()),
-            false => Ok(Reading { text, tokens }),
+            false => Ok(Reading {
+                text,
+                tokens,
+                dropped: 0,
+            }),
         }
     }
 
     fn full(&self) -> String {
         let context = self.model.shape().seq_len;
         format!("the context of {context} tokens is full")
+    }
+
+    fn without(&self, turns: usize) -> String {
+        let context = self.model.shape().seq_len;
+        let turns = counted(turns as u64, "oldest turn");
+        format!("the context of {context} tokens is full: it was answered without the {turns}")
     }
 
     fn rolled(&self) -> String {
@@ -241,13 +295,13 @@ fn message(turn: &Turn) -> Message {
 }
 
 impl TextModel for HeldModel {
-    fn read(&self, prompt: &Prompt) -> Result<Reading, String> {
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String> {
         match prompt {
             Prompt::Text(text) => self.of_text(text),
-            Prompt::Turns(turns) => self.of_turns(turns, None),
+            Prompt::Turns(turns) => self.of_newest_turns(turns, None, sampling),
             Prompt::WithTools { messages, tools } => {
                 let tools = Value::Array(tools.clone());
-                self.of_turns(messages, Some(&tools))
+                self.of_newest_turns(messages, Some(&tools), sampling)
             }
         }
     }
@@ -267,7 +321,7 @@ impl TextModel for HeldModel {
     ) -> Result<Continued, String> {
         let when_full = match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
-            // The beginning of a conversation must not be dropped silently; plain text rolls on.
+            // A conversation has dropped whole turns before it comes to this; plain text rolls on.
             ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
             ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
         };
@@ -344,6 +398,7 @@ impl TextModel for HeldModel {
             },
             message: match generated.finish {
                 Finish::Context => self.full(),
+                _ if reading.dropped > 0 => self.without(reading.dropped),
                 // The newest token is written, and not read.
                 _ if len + n_tokens > context + 1 => self.rolled(),
                 _ => String::new(),

@@ -43,6 +43,8 @@ pub struct Reading {
     /// The prompt as one text.
     pub text: String,
     pub tokens: Vec<u32>,
+    /// Turns that it leaves out, the oldest ones.
+    pub dropped: usize,
 }
 
 /// Progress of a generation.
@@ -68,8 +70,9 @@ pub struct Continued {
 
 /// Something that continues text.
 pub trait TextModel {
-    /// Renders a prompt. The error is a sentence for the user.
-    fn read(&self, prompt: &Prompt) -> Result<Reading, String>;
+    /// Renders a prompt. Of a conversation that does not fit the context, oldest turns are left out if `sampling` lets them. The
+    /// error is a sentence for the user.
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String>;
 
     /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off. The
     /// error is a sentence for the user.
@@ -180,7 +183,7 @@ impl Desk<'_> {
             sampling,
         } = asked;
         let begun = self.clock.elapsed();
-        let reading = match model.read(&prompt) {
+        let reading = match model.read(&prompt, &sampling) {
             Ok(reading) => reading,
             Err(message) => {
                 return (self.emit)(generated(id, Ending::without_answer(failed(message))));

@@ -10,12 +10,13 @@ struct Parrot<'a> {
 }
 
 impl TextModel for Parrot<'_> {
-    fn read(&self, prompt: &Prompt) -> Result<Reading, String> {
+    fn read(&self, prompt: &Prompt, _sampling: &Sampling) -> Result<Reading, String> {
         match prompt {
             Prompt::Text(text) if text.is_empty() => Err("nothing to repeat".into()),
             Prompt::Text(text) => Ok(Reading {
                 text: text.clone(),
                 tokens: text.chars().map(u32::from).collect(),
+                dropped: 0,
             }),
             Prompt::Turns(turns)
             | Prompt::WithTools {
@@ -23,6 +24,7 @@ impl TextModel for Parrot<'_> {
             } => Ok(Reading {
                 text: turns.iter().map(|t| t.content.as_str()).collect(),
                 tokens: vec![1; turns.len()],
+                dropped: 0,
             }),
         }
     }

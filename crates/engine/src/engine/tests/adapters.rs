@@ -243,7 +243,12 @@ fn another_file_under_the_adapters_is_found_out() {
 
 /// The log-probabilities of a greedy answer, to the bit.
 fn answer(held: &mut HeldModel) -> Vec<u32> {
-    let reading = held.read(&Prompt::Text("ROMEO: what".into())).unwrap();
+    let reading = held
+        .read(
+            &Prompt::Text("ROMEO: what".into()),
+            &crate::base::sampling::Sampling::default(),
+        )
+        .unwrap();
     let greedy = Sampling {
         temperature: 0.0,
         max_new_tokens: 4,

@@ -291,7 +291,9 @@ fn a_checkpoint_speaks_the_format_that_it_supervised() {
     assert_eq!(finished(&events).0, Outcome::Completed);
     let held = HeldModel::load(&supervised.checkpoint(20)).unwrap();
     let turns = Prompt::Turns(vec![Turn::new("user", "3+4=")]);
-    let reading = held.read(&turns).unwrap();
+    let reading = held
+        .read(&turns, &crate::base::sampling::Sampling::default())
+        .unwrap();
     assert_eq!(
         reading.text,
         "<|im_start|>user\n3+4=<|im_end|>\n<|im_start|>assistant\n"
@@ -308,7 +310,10 @@ fn a_checkpoint_speaks_the_format_that_it_supervised() {
     let plain = Run::new(&["train.max_steps=5"]);
     plain.go();
     let held = HeldModel::load(&plain.checkpoint(5)).unwrap();
-    assert!(held.read(&turns).is_err());
+    assert!(
+        held.read(&turns, &crate::base::sampling::Sampling::default())
+            .is_err()
+    );
 }
 
 #[test]

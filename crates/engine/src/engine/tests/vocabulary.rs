@@ -240,7 +240,12 @@ fn export_to(folder: &Path, to: &Path) {
 fn answers(held: &mut HeldModel) -> Vec<u32> {
     use crate::base::sampling::Sampling;
     let prompt = format!("{}What", MARKS[0]);
-    let reading = held.read(&crate::wire::Prompt::Text(prompt)).unwrap();
+    let reading = held
+        .read(
+            &crate::wire::Prompt::Text(prompt),
+            &crate::base::sampling::Sampling::default(),
+        )
+        .unwrap();
     let greedy = Sampling {
         temperature: 0.0,
         max_new_tokens: 4,

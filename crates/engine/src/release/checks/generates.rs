@@ -116,12 +116,12 @@ fn prompts(has_template: bool) -> Vec<Prompt> {
 
 /// `The → " quick brown fox"`
 fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
-    let reading = model.read(prompt)?;
     let sampling = Sampling {
         temperature: 0.0,
         max_new_tokens: TOKENS,
         ..Sampling::default()
     };
+    let reading = model.read(prompt, &sampling)?;
     let (mut text, mut bad) = (String::new(), 0);
     model.go_on(&reading, &sampling, &mut |step| {
         if let Step::Wrote(piece) = step {

@@ -46,7 +46,7 @@ fn continued(
 ) -> Result<(String, usize, Continued), String> {
     let mut text = String::new();
     let mut pieces = 0;
-    let reading = held.read(&prompt.into())?;
+    let reading = held.read(&prompt.into(), &Sampling::default())?;
     let end = held.go_on(&reading, sampling, &mut |step| {
         let Step::Wrote(piece) = step else {
             return ControlFlow::Continue(());
@@ -97,7 +97,9 @@ fn stop_strings_and_the_callback_end_it() {
     let (cut, _, end) = continued(&mut held, "abc", &sampling).unwrap();
     assert_eq!(end.reason, StopReason::Stop);
     assert_eq!(Some(cut.len()), text.find(&stop));
-    let reading = held.read(&"abc".into()).unwrap();
+    let reading = held
+        .read(&"abc".into(), &crate::base::sampling::Sampling::default())
+        .unwrap();
     let end = held
         .go_on(&reading, &greedy(12), &mut |step| match step {
             Step::Read { .. } => ControlFlow::Continue(()),
@@ -143,7 +145,14 @@ fn chat_folder() -> tempfile::TempDir {
 #[test]
 fn conversations_are_rendered_and_an_answer_that_was_begun_is_continued() {
     let held = HeldModel::load(chat_folder().path()).unwrap();
-    let read = |turns: &[Turn]| held.read(&Prompt::Turns(turns.to_vec())).map(|r| r.text);
+    let whole = Sampling {
+        context: ContextLimit::Stop,
+        ..Sampling::default()
+    };
+    let read = |turns: &[Turn]| {
+        let read = held.read(&Prompt::Turns(turns.to_vec()), &whole);
+        read.map(|r| r.text)
+    };
     let user = Turn::new("user", "dd");
     assert_eq!(read(std::slice::from_ref(&user)).unwrap(), "add\nb");
     let begun = [user.clone(), Turn::new("assistant", "ee")];
@@ -160,11 +169,41 @@ fn conversations_are_rendered_and_an_answer_that_was_begun_is_continued() {
     assert_eq!((template.is_some(), context), (true, 8));
 }
 
+/// Turns of 4 tokens in a context of 8, of which an answer has 2.
+#[test]
+fn a_conversation_that_is_too_long_drops_its_oldest_turns_and_says_so() {
+    let mut held = HeldModel::load(chat_folder().path()).unwrap();
+    let turn = |role: &str, text: &str| Turn::new(role, text);
+    let long = Prompt::Turns(vec![
+        turn("user", "dd"),
+        turn("assistant", "ee"),
+        turn("user", "ff"),
+    ]);
+    let sampling = greedy(2);
+    let reading = held.read(&long, &sampling).unwrap();
+    assert_eq!((&*reading.text, reading.dropped), ("aff\nb", 2));
+    let end = held
+        .go_on(&reading, &sampling, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    assert!(end.message.contains("2 oldest turns"), "{}", end.message);
+    // A system prompt stays; one turn alone is not dropped, however long.
+    let Prompt::Turns(mut turns) = long else {
+        unreachable!()
+    };
+    turns.insert(0, turn("system", "c"));
+    let reading = held.read(&Prompt::Turns(turns), &sampling).unwrap();
+    assert_eq!((&*reading.text, reading.dropped), ("cc\naff\nb", 2));
+    let one = Prompt::Turns(vec![turn("user", "abcdefgh")]);
+    assert_eq!(held.read(&one, &sampling).unwrap().dropped, 0);
+}
+
 #[test]
 fn a_base_model_says_that_it_has_no_template() {
     let held = HeldModel::load(folder(TEXT).path()).unwrap();
     let turns = Prompt::Turns(vec![Turn::new("user", "a")]);
-    let error = held.read(&turns).unwrap_err();
+    let error = held
+        .read(&turns, &crate::base::sampling::Sampling::default())
+        .unwrap_err();
     assert!(error.contains("no chat template"), "{error}");
 }
 
@@ -235,7 +274,7 @@ fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
 fn what_an_earlier_prompt_began_with_is_not_read_again_and_reading_can_be_broken_off() {
     let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
     let mut asked = |prompt: &str, stop: bool| {
-        let reading = held.read(&prompt.into()).unwrap();
+        let reading = held.read(&prompt.into(), &Sampling::default()).unwrap();
         let (mut kept_tokens, mut text) = (0, String::new());
         let end = held.go_on(&reading, &greedy(2), &mut |step| match step {
             Step::Read { kept, .. } => {
@@ -271,10 +310,11 @@ fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
         let dir = folder(TEXT);
         std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
         let held = HeldModel::load(dir.path()).unwrap();
-        held.read(&Prompt::WithTools {
+        let asked = Prompt::WithTools {
             messages: vec![Turn::new("user", "dd")],
             tools: vec![serde_json::json!({"name": "fab"})],
-        })
+        };
+        held.read(&asked, &Sampling::default())
     };
     let tools = format!("{{% for t in tools %}}{{{{ t.name }}}} {{% endfor %}}{TEMPLATE}");
     assert_eq!(with_tools(&tools).unwrap().text, "fab add\nb");
