@@ -32,6 +32,13 @@ const LORA_LR: f64 = 0.2;
 const TEMPLATE_LORA_LR: f64 = 10.0;
 /// Steps below which smaller batches teach more than fewer updates.
 const ENOUGH_UPDATES: f64 = 100.0;
+/// What is given in steps, and into how many parts of a run it divides at least.
+const FOLLOW: [(&str, u64); 4] = [
+    ("schedule.*.warmup_steps", 20),
+    ("eval.every", 8),
+    ("sample.every", 4),
+    ("checkpoint.every", 4),
+];
 const LORA_RANK: u64 = 8;
 /// For much new text, as the rule of continued pretraining says.
 const HIGH_RANK: u64 = 64;
@@ -69,6 +76,9 @@ impl Wizard {
                 wrong.push((path.clone(), issue));
             }
         }
+        if self.answers.begin == Begin::Questions {
+            self.follow_steps(&mut draft);
+        }
         Some((draft, wrong))
     }
 
@@ -79,7 +89,34 @@ impl Wizard {
             // A recommendation that the schema rejects is not forced on anyone.
             let _ = draft.set(&r.path, &r.text, &r.why);
         }
+        self.follow_steps(&mut draft);
         draft
+    }
+
+    /// Warm-up and cadences of a run that is shorter than its preset's, where nobody typed them; back to the preset's in a
+    /// run that is not.
+    fn follow_steps(&self, draft: &mut Draft) {
+        const WHY: &str = "follows from fewer steps";
+        let steps = draft.value("train.max_steps").as_u64();
+        let most = draft.parent_value("train.max_steps").as_u64();
+        let fewer = draft.value("train.epochs").is_null() && steps < most;
+        for (path, part) in FOLLOW {
+            let typed = self.answers.settings.contains_key(path);
+            let Some(full) = draft.settle(path).filter(|_| !typed) else {
+                continue;
+            };
+            let every = (steps.unwrap_or(0) / part).max(1);
+            let usual = draft.parent_value(&full).as_u64();
+            if fewer && usual.is_some_and(|usual| usual > every) {
+                let _ = draft.set(&full, &every.to_string(), WHY);
+            } else if draft
+                .changes()
+                .iter()
+                .any(|c| c.path == full && c.why == WHY)
+            {
+                draft.reset(&full);
+            }
+        }
     }
 
     /// Values required by the data, the method and the base model, in the order in which they are told.
@@ -441,21 +478,6 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
                 human::grouped(train.max_steps)
             );
             list.push(rec("train.max_steps", steps.to_string(), why));
-            let follow = [
-                ("schedule.*.warmup_steps", 20),
-                ("eval.every", 8),
-                ("sample.every", 4),
-                ("checkpoint.every", 4),
-            ];
-            for (path, part) in follow {
-                let Some(path) = preset.settle(path) else {
-                    continue;
-                };
-                let every = (steps / part).max(1);
-                if preset.value(&path).as_u64().is_some_and(|now| now > every) {
-                    list.push(rec(&path, every.to_string(), "follows from fewer steps"));
-                }
-            }
         }
     }
     list
