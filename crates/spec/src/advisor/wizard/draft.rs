@@ -7,8 +7,11 @@ use super::{PresetInfo, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
+use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue};
+use crate::spec::{
+    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue, LARGE_MODEL, usual_rate,
+};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -146,7 +149,7 @@ impl Wizard {
             inherited(model, &mut list);
             self.template_of(model, &mut list);
             self.adapter_of(preset, model, &mut list);
-            self.rate_of(preset, &mut list);
+            self.rate_of(preset, model, &mut list);
         }
         list
     }
@@ -217,8 +220,34 @@ impl Wizard {
         }
     }
 
+    /// The rate of a model so small that a template's, which is for large ones, would not move it: a tenth of what such a model
+    /// begins at, a hundredth for preferences.
+    fn rate_of_small(
+        &self,
+        preset: &Draft,
+        model: &ModelFacts,
+        path: &str,
+        lr: f64,
+    ) -> Option<Recommended> {
+        let n = model
+            .n_params
+            .map(|n| n as f64)
+            .filter(|n| *n < LARGE_MODEL)?;
+        let pairs = preset.spec().ok()?.method.needs().unit;
+        let share = match pairs {
+            Unit::Pair | Unit::Judged => CONTINUE_LR * CONTINUE_LR,
+            _ => CONTINUE_LR,
+        };
+        let small = one_digit(share * usual_rate(n));
+        let why = format!(
+            "for {} parameters; the template's is that of models of billions",
+            human::short(n)
+        );
+        (small > lr).then(|| rec(path, crate::spec::shown(&Value::from(small)), why))
+    }
+
     /// The learning rate of a model that goes on: a share of the preset's.
-    fn rate_of(&self, preset: &Draft, list: &mut Vec<Recommended>) {
+    fn rate_of(&self, preset: &Draft, model: &ModelFacts, list: &mut Vec<Recommended>) {
         let lora = self.adapts();
         let is_template = preset.value("group") == "template";
         let has_adapter = !preset.value("adapter").is_null();
@@ -226,8 +255,11 @@ impl Wizard {
             && let Some(lr) = preset.value(&path).as_f64()
         {
             let share = match (is_template, lora) {
-                // A template's rate is that of its method and form.
-                (true, false) => None,
+                // A template's rate is that of its method and form, for large models.
+                (true, false) => {
+                    list.extend(self.rate_of_small(preset, model, &path, lr));
+                    None
+                }
                 (true, true) if has_adapter => None,
                 (true, true) => Some((
                     TEMPLATE_LORA_LR,
@@ -506,6 +538,10 @@ fn round_steps(steps: u64) -> u64 {
         unit *= 10;
     }
     steps / unit * unit
+}
+
+fn one_digit(x: f64) -> f64 {
+    format!("{x:.0e}").parse().unwrap_or(x)
 }
 
 /// Two significant digits.

@@ -108,7 +108,9 @@ impl Editor {
             Action::Accept => self.edit(),
             Action::SearchSpec => {
                 self.mode = Mode::Search;
-                self.field.set(&self.query.clone());
+                // Another search, not more of the last one.
+                self.query.clear();
+                self.field.set("");
             }
             Action::OnlyChanges => {
                 self.only_changes = !self.only_changes;
