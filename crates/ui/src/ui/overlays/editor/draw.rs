@@ -31,10 +31,10 @@ impl Editor {
             n => format!(" {n} changes "),
         };
         // What hides the other rows stands there for as long as it does.
-        let only = if self.only_changes { " only changes ·" } else { "" };
+        let only = if self.only_changes { " only changes," } else { "" };
         let found = match (self.query.trim(), self.mode) {
             ("", _) | (_, Mode::Search) => String::new(),
-            (query, _) => format!(" search: {} ·", crate::base::text::one_line(query)),
+            (query, _) => format!(" search: {},", crate::base::text::one_line(query)),
         };
         let count = format!("{found}{only}{count}");
         let title = format!("edit {}", crate::base::text::one_line(self.draft.target()));
