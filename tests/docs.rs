@@ -219,7 +219,13 @@ fn declared(text: &mut String, metric: &MetricInfo) {
     text.push('\n');
 }
 
+/// A sentence begins with a capital, a formula with the letter that it has.
 fn upper(text: &str) -> String {
+    let first = text.split(' ').next().unwrap_or_default();
+    let formula = !first.is_ascii() || first.contains(['(', '_']) || ["ln", "log"].contains(&first);
+    if formula {
+        return text.to_string();
+    }
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()

@@ -46,9 +46,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             return Err(Failure::yours(what, "llmtui new FILE").into());
         }
     }
-    let newest = newest_checkpoints(cx);
+    let best = crate::run::index::best_checkpoints(&cx.runs_dir);
+    let best = best.map(|folder| folder.display().to_string());
     let machine = machine(cx)?;
-    let context = wizard::Context::gather(&cx.spec_sources(), newest, machine);
+    let mut context = wizard::Context::gather(&cx.spec_sources(), best, machine);
+    context.runs_dir = Some(cx.runs_dir.clone());
     let mut out = std::io::stdout().lock();
     if args.defaults {
         let mut wizard = Wizard::new(context, Answers::default());
@@ -80,17 +82,6 @@ fn machine(cx: &Context) -> anyhow::Result<Machine> {
             let known = learn::Machine::look_and_measure(&cx.env, super::probe::measure);
             Machine::of(Live::new(&cx.env).machine().summary(), known)
         }
-    })
-}
-
-/// The newest checkpoint of each run, the newest run first: one of them is offered as the base model.
-fn newest_checkpoints(cx: &Context) -> impl Iterator<Item = String> {
-    let runs = crate::run::index::list(&cx.runs_dir).map(|(runs, _)| runs);
-    runs.unwrap_or_default().into_iter().filter_map(|run| {
-        let run = crate::run::RunDir::open(&run.path).ok()?;
-        // One of step 0 was saved by a run that was stopped before it learned anything.
-        let newest = run.checkpoints().pop().filter(|kept| kept.step > 0)?;
-        Some(newest.path.display().to_string())
     })
 }
 

@@ -187,9 +187,10 @@ pub fn reading(x: f64, unit: &str) -> String {
 /// From here on only the first digits are shown.
 const MANY: f64 = 1e6;
 
-/// `42 %`, `0.8 %`: a small share has a digit more, so that it is not shown as 0.
+/// `42 %`, `0.8 %`, `3.0e-4 %`: a small share has more digits, so that it is not shown as 0.
 fn percent(x: f64) -> String {
     match x.abs() {
+        a if a > 0.0 && a < 0.05 => format!("{x:.1e} %"),
         a if a >= MANY => format!("{} %", short(x)),
         a if a > 0.0 && a < 9.95 => format!("{x:.1} %"),
         _ => format!("{x:.0} %"),
@@ -203,6 +204,8 @@ pub fn with_error(value: f64, stderr: Option<f64>) -> String {
         Some(stderr) if far => format!("{value:.3e} ± {stderr:.0e}"),
         Some(stderr) => format!("{value:.4} ± {stderr:.4}"),
         None if far => format!("{value:.3e}"),
+        // Four decimals would say that there is none.
+        None if value != 0.0 && value.abs() < 5e-5 => format!("{value:.1e}"),
         None => format!("{value:.4}"),
     }
 }
@@ -210,6 +213,15 @@ pub fn with_error(value: f64, stderr: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_small_is_not_told_as_none() {
+        assert_eq!(loss(2e-5), "2.0e-5");
+        assert_eq!([0.0, 1e-4].map(loss), ["0.0000", "0.0001"]);
+        assert_eq!(reading(3e-6, "share"), "3.0e-4 %");
+        assert_eq!(reading(0.0, "share"), "0 %");
+        assert_eq!(reading(8e-3, "share"), "0.8 %");
+    }
 
     #[test]
     fn sparklines_scale_and_keep_gaps() {

@@ -1,10 +1,11 @@
 //! The conversation: a line is an answer, a question about a row, or a step back. What is refused changes nothing.
 
 use super::ask::{ask, notes, refusal, said};
-use crate::advisor::wizard::{Outcome, Question, Step, Wizard};
+use crate::advisor::wizard::{Look, Outcome, Question, Seen, Step, Wizard};
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
+use crate::plan::start::model_of_run;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -192,14 +193,20 @@ fn choose(
 
 fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
     let mut found = None;
-    let outcome = match wizard.enter() {
-        Outcome::Look(look) => {
-            let seen = look.now(wizard.home());
-            found = seen.summary();
-            wizard.seen(seen)
-        }
-        outcome => outcome,
-    };
+    let mut outcome = wizard.enter();
+    // A run in a model's place is looked at twice: for its checkpoint, and for what that is.
+    while let Outcome::Look(look) = outcome {
+        let run = match (&look, wizard.runs_dir()) {
+            (Look::Model { path, .. }, Some(runs)) => {
+                let found = model_of_run(runs, &path.to_string_lossy(), wizard.home());
+                found.map(|found| Seen::Run(path.clone(), found))
+            }
+            _ => None,
+        };
+        let seen = run.unwrap_or_else(|| look.now(wizard.home()));
+        found = seen.summary();
+        outcome = wizard.seen(seen);
+    }
     if let Some(error) = wizard.error() {
         refusal(error, out, columns)?;
         return Ok(After::Stay);

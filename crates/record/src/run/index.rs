@@ -237,6 +237,48 @@ pub fn resolve_one(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> 
     find(runs_dir, word, false)
 }
 
+/// The best checkpoint of each run, the newest run first: one of them is offered as a model to start from.
+pub fn best_checkpoints(runs_dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let runs = list(runs_dir).map(|(runs, _unreadable)| runs);
+    runs.unwrap_or_default().into_iter().filter_map(|run| {
+        let best = RunDir::open(&run.path).ok()?.best_checkpoint()?;
+        // One of step 0 was saved by a run that was stopped before it learned anything.
+        (best.step > 0).then_some(best.path)
+    })
+}
+
+/// The checkpoint that a run, its folder, or `RUN@STEP` means in a model's place: the best one, or that of the step. `None` for
+/// words that mean no run.
+pub fn checkpoint_named(runs_dir: &Path, word: &str) -> Option<Result<PathBuf, String>> {
+    let step = |text: &str| text.replace([',', '_'], "").parse::<u64>().ok();
+    let at_step = word
+        .rsplit_once('@')
+        .and_then(|(run, text)| Some((resolve(runs_dir, run).ok()?, step(text)?)));
+    let (run, step) = match at_step {
+        Some((run, step)) => (run, Some(step)),
+        None => (resolve(runs_dir, word).ok()?, None),
+    };
+    let found = match step {
+        Some(step) => run.checkpoints().into_iter().find(|kept| kept.step == step),
+        None => run.best_checkpoint(),
+    };
+    Some(found.map(|kept| kept.path).ok_or_else(|| {
+        let folder = one_line(&run.folder());
+        let kept: Vec<String> = run
+            .checkpoints()
+            .iter()
+            .map(|kept| kept.step.to_string())
+            .collect();
+        match (step, kept.is_empty()) {
+            (Some(step), false) => format!(
+                "{folder} has no checkpoint at step {step}; it keeps {}",
+                kept.join(", ")
+            ),
+            _ => format!("the run {folder} has no checkpoint"),
+        }
+    }))
+}
+
 fn find(runs_dir: &Path, word: &str, newest: bool) -> Result<RunDir, ResolveError> {
     let path = Path::new(word);
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {

@@ -7,13 +7,15 @@ use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::clock::Clock;
-use crate::base::paths::Env;
+use crate::base::paths::{Env, expand_home};
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Memory};
+use crate::models::{self, SourceError};
+use crate::run::index::checkpoint_named;
 use crate::run::lineage::parent_of;
 use crate::run::{Parent, RunDir, RunError};
 use crate::spec::{Loaded, PrecisionError, RunSpec, torch_is_installed};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a run does not start, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +30,22 @@ impl Refusal {
         let hint = hint.into();
         Refusal { what, hint }
     }
+}
+
+/// The checkpoint of a run that is named in a model's place (`my-sft`, `my-sft@500`, its folder): the best one, or that of the
+/// step. `None` for a model, for a hub id and for what means no run.
+pub fn model_of_run(
+    runs_dir: &Path,
+    said: &str,
+    home: Option<&Path>,
+) -> Option<Result<PathBuf, String>> {
+    let full = expand_home(Path::new(said), Path::new(""), home).ok()?;
+    let may_be_a_run = match models::kind(&full) {
+        Ok(_) => false,
+        Err(SourceError::Absent(_)) => models::repo(said).is_none(),
+        Err(_) => full.join("run.json").is_file(),
+    };
+    may_be_a_run.then(|| checkpoint_named(runs_dir, &full.to_string_lossy()))?
 }
 
 /// A new run of a spec. Its header names what it came from: `parent`, or else the run whose checkpoint it starts from.
@@ -231,6 +249,7 @@ fn least_data(spec: &RunSpec) -> DataSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::ManualClock;
     use crate::spec::{SpecSources, load};
 
     fn loaded(words: &[&str]) -> Loaded {
@@ -387,6 +406,39 @@ mod tests {
             assert!(!shared.contains(way), "{way}: {shared}");
         }
         assert!(shared.contains("offload=true"), "{shared}");
+    }
+
+    #[test]
+    fn a_run_is_its_best_checkpoint_where_a_model_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "sft", "", "", &ManualClock::at(0)).unwrap();
+        let found = |said: &str| model_of_run(dir.path(), said, None);
+        assert!(
+            found("sft")
+                .unwrap()
+                .unwrap_err()
+                .contains("has no checkpoint")
+        );
+        for step in ["step-000010", "step-000020"] {
+            let folder = run.checkpoints_path().join(step);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        }
+        let at = |step: &str| Some(Ok(run.checkpoints_path().join(step)));
+        assert_eq!(found("sft"), at("step-000020"));
+        assert_eq!(found("sft@10"), at("step-000010"));
+        assert_eq!(found(&run.path().display().to_string()), at("step-000020"));
+        let gone = found("sft@15").unwrap().unwrap_err();
+        assert!(gone.contains("keeps 10, 20"), "{gone}");
+        // Words for models, and for nothing.
+        let checkpoint = run
+            .checkpoints_path()
+            .join("step-000010")
+            .display()
+            .to_string();
+        for other in ["org/sft", "nothing", checkpoint.as_str()] {
+            assert_eq!(found(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -47,7 +47,10 @@ pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
-pub use review::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Sizes, less_often, named_marks};
+pub use review::{
+    FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, Sizes, less_often, named_marks,
+    usual_rate,
+};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
 pub use saved::{CheckpointSize, FROZEN_COPIES, Kept};

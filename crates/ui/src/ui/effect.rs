@@ -62,6 +62,11 @@ pub enum Effect {
     },
     /// Look at a path for the wizard.
     Look(Look),
+    /// Find the checkpoint where a place of a spec that wants a model may say a run.
+    ModelOfRun {
+        place: String,
+        said: String,
+    },
     /// Write a new file; never over another one.
     SaveSpec {
         path: PathBuf,

@@ -24,7 +24,7 @@ use super::effect::SavedChat;
 use super::msg::{Holder, Msg, Opened, SavedSpec};
 use super::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::advisor::remember;
-use crate::advisor::wizard::{Answers, Context};
+use crate::advisor::wizard::{Answers, Context, Look, Seen};
 use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
@@ -99,12 +99,25 @@ impl Workplace {
 
     /// What the wizard knows before its first question, and the answers of the last time.
     pub fn wizard(&self) -> (Context, Answers) {
-        // One of step 0 was saved by a run that was stopped before it learned anything.
-        let newest = self.checkpoints().into_iter().filter(|row| row.step > 0);
-        let newest = newest.map(|row| row.path.display().to_string());
-        let machine = self.machine_facts();
-        let context = Context::gather(&self.sources, newest, machine);
+        let best = crate::run::index::best_checkpoints(&self.runs_dir);
+        let best = best.map(|folder| folder.display().to_string());
+        let context = Context::gather(&self.sources, best, self.machine_facts());
         (context, remember::answers(&self.env))
+    }
+
+    /// The checkpoint of a run that is named where a model is wanted; `None` for what means no run.
+    pub fn model_of_run(&self, said: &str) -> Option<Result<PathBuf, String>> {
+        start::model_of_run(&self.runs_dir, said, self.env.home.as_deref())
+    }
+
+    /// Looks at what the wizard asks for; a run in a model's place is its checkpoint.
+    pub fn look(&self, look: Look) -> Seen {
+        if let Look::Model { path, .. } = &look
+            && let Some(found) = self.model_of_run(&path.to_string_lossy())
+        {
+            return Seen::Run(path.clone(), found);
+        }
+        look.now(self.env.home.as_deref())
     }
 
     /// The machine as the wizard sees it: this one, or the recorded one, of whose speed nothing is known.

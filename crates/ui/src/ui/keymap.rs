@@ -172,6 +172,12 @@ impl Keymap {
         let mut errors = Vec::new();
         for (context, actions) in &value {
             let known = Context::ALL.iter().find(|c| c.id() == context);
+            if known.is_some() && !actions.is_object() {
+                errors.push(error(format!(
+                    "`{context}` wants actions under it: `action: [key, …]`"
+                )));
+                continue;
+            }
             let (Some(context), Value::Object(actions)) = (known, actions) else {
                 let words: Vec<&str> = Context::ALL.iter().map(|c| c.id()).collect();
                 let words = words.join(", ");
@@ -325,6 +331,15 @@ mod tests {
                 "{} has no key",
                 info.id
             );
+        }
+    }
+
+    #[test]
+    fn a_context_without_actions_is_no_unknown_context() {
+        for text in ["home:\n", "home: [x]\n"] {
+            let errors = Keymap::embedded().overlay("mine", text);
+            assert_eq!(errors.len(), 1, "{text}");
+            assert!(errors[0].what.contains("wants actions"), "{errors:?}");
         }
     }
 

@@ -82,6 +82,12 @@ pub enum Msg {
     },
     /// A spec was written, or why not.
     Saved(Result<SavedSpec, String>),
+    /// The checkpoint of a run that a spec's place says, or why it has none; nothing where it says no run.
+    ModelOfRun {
+        place: String,
+        said: String,
+        found: Option<Result<PathBuf, String>>,
+    },
     /// A path was completed.
     Completed {
         /// As it was when it was asked for.

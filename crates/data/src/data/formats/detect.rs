@@ -296,7 +296,8 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
         return fault;
     }
     let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
-    let fix = best_guess(first, columns).unwrap_or_else(|| {
+    let guess = labelled(first).or_else(|| best_guess(first, columns));
+    let fix = guess.unwrap_or_else(|| {
         format!(
             "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
             all.join(", ")
@@ -356,6 +357,32 @@ fn null_column(first: &Record) -> Option<DataError> {
     let what = format!("has only null in the column {}", one_line(name));
     let fix = "drop such rows: llmtui data clean FILE --out COPY.jsonl";
     Some(DataError::source(&first.place, what, fix))
+}
+
+/// A column of text and one of its class, in the words of a spec: a row asks for its label. As a text alone it would be read
+/// without what is to be learned.
+fn labelled(first: &Record) -> Option<String> {
+    const LABELS: [&str; 8] = [
+        "label",
+        "labels",
+        "class",
+        "category",
+        "sentiment",
+        "topic",
+        "intent",
+        "target",
+    ];
+    let is_label = |name: &str| LABELS.contains(&name.to_lowercase().as_str());
+    let texts = first.fields.iter().filter(|(_, value)| value.is_string());
+    let (labels, texts): (Vec<_>, Vec<_>) = texts.partition(|(name, _)| is_label(name));
+    let ([(label, _)], [(text, _)]) = (labels.as_slice(), texts.as_slice()) else {
+        return None;
+    };
+    Some(format!(
+        "data.format: instruction_response with data.columns: {{instruction: {}, response: {}}}",
+        one_line(text),
+        one_line(label)
+    ))
 }
 
 /// The format for which most columns look right, in the words of a spec.

@@ -671,3 +671,24 @@ fn rows_of_several_formats_are_counted_by_format() {
     let found = detect(&rows, &Columns::default(), Some(Unit::Prompt)).unwrap();
     assert_eq!(found.format, FormatId::PromptOnly);
 }
+
+/// The advice for a table of texts and their labels was to read the text alone.
+#[test]
+fn a_table_of_texts_and_labels_is_advised_to_learn_the_labels() {
+    let guess = |fields: Value| {
+        let rows = [record(fields)];
+        detect(&rows, &Columns::default(), None)
+            .unwrap_err()
+            .hint()
+            .to_string()
+    };
+    let told = guess(json!({"Text": "Fine food.", "Sentiment": "good"}));
+    assert!(
+        told.contains("instruction_response")
+            && told.contains("{instruction: Text, response: Sentiment}"),
+        "{told}"
+    );
+    // Two texts beside a label: which one is meant, nobody knows.
+    let told = guess(json!({"Text": "Fine food.", "Notes": "none", "Sentiment": "good"}));
+    assert!(!told.contains("response: Sentiment"), "{told}");
+}

@@ -21,10 +21,12 @@ pub struct PresetInfo {
 pub struct Context {
     pub presets: Vec<PresetInfo>,
     pub machine: Machine,
-    /// The newest checkpoint, offered as the base model.
+    /// The best checkpoint of the newest run that has one, offered as the base model.
     pub newest_checkpoint: Option<String>,
     /// It has a chat template: it may be an instruct model.
     pub newest_chats: bool,
+    /// Where the runs are whose names may stand for models; `None`: no names are looked up.
+    pub runs_dir: Option<PathBuf>,
     /// Where downloaded models are.
     pub hub_cache: Option<PathBuf>,
     /// What `~` means at the beginning of a path.
@@ -41,7 +43,7 @@ impl Context {
     }
 
     /// Reads the presets. Presets that fail to load are left out: the list of presets reports
-    /// them. `checkpoints` are those of runs, the newest first; reward models among them are no base models.
+    /// them. `checkpoints` are the best of each run, the newest run first; reward models among them are no base models.
     pub fn gather(
         sources: &SpecSources,
         checkpoints: impl IntoIterator<Item = String>,
@@ -68,6 +70,7 @@ impl Context {
             machine,
             newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
             newest_checkpoint,
+            runs_dir: None,
             hub_cache: sources.hub_cache.clone(),
             home: sources.home.clone(),
         }
@@ -98,6 +101,8 @@ pub enum Seen {
     Data(PathBuf, Result<DataFacts, String>),
     Model(PathBuf, Result<ModelFacts, String>),
     Config(PathBuf, Result<ConfigFacts, String>),
+    /// What was typed as a model is a run: its checkpoint, or why it has none.
+    Run(PathBuf, Result<PathBuf, String>),
 }
 
 impl Seen {

@@ -7,8 +7,11 @@ use super::{PresetInfo, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
+use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue};
+use crate::spec::{
+    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue, LARGE_MODEL, usual_rate,
+};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -32,6 +35,13 @@ const LORA_LR: f64 = 0.2;
 const TEMPLATE_LORA_LR: f64 = 10.0;
 /// Steps below which smaller batches teach more than fewer updates.
 const ENOUGH_UPDATES: f64 = 100.0;
+/// What is given in steps, and into how many parts of a run it divides at least.
+const FOLLOW: [(&str, u64); 4] = [
+    ("schedule.*.warmup_steps", 20),
+    ("eval.every", 8),
+    ("sample.every", 4),
+    ("checkpoint.every", 4),
+];
 const LORA_RANK: u64 = 8;
 /// For much new text, as the rule of continued pretraining says.
 const HIGH_RANK: u64 = 64;
@@ -69,6 +79,9 @@ impl Wizard {
                 wrong.push((path.clone(), issue));
             }
         }
+        if self.answers.begin == Begin::Questions {
+            self.follow_steps(&mut draft);
+        }
         Some((draft, wrong))
     }
 
@@ -79,7 +92,34 @@ impl Wizard {
             // A recommendation that the schema rejects is not forced on anyone.
             let _ = draft.set(&r.path, &r.text, &r.why);
         }
+        self.follow_steps(&mut draft);
         draft
+    }
+
+    /// Warm-up and cadences of a run that is shorter than its preset's, where nobody typed them; back to the preset's in a
+    /// run that is not.
+    fn follow_steps(&self, draft: &mut Draft) {
+        const WHY: &str = "follows from fewer steps";
+        let steps = draft.value("train.max_steps").as_u64();
+        let most = draft.parent_value("train.max_steps").as_u64();
+        let fewer = draft.value("train.epochs").is_null() && steps < most;
+        for (path, part) in FOLLOW {
+            let typed = self.answers.settings.contains_key(path);
+            let Some(full) = draft.settle(path).filter(|_| !typed) else {
+                continue;
+            };
+            let every = (steps.unwrap_or(0) / part).max(1);
+            let usual = draft.parent_value(&full).as_u64();
+            if fewer && usual.is_some_and(|usual| usual > every) {
+                let _ = draft.set(&full, &every.to_string(), WHY);
+            } else if draft
+                .changes()
+                .iter()
+                .any(|c| c.path == full && c.why == WHY)
+            {
+                draft.reset(&full);
+            }
+        }
     }
 
     /// Values required by the data, the method and the base model, in the order in which they are reported.
@@ -109,7 +149,7 @@ impl Wizard {
             inherited(model, &mut list);
             self.template_of(model, &mut list);
             self.adapter_of(preset, model, &mut list);
-            self.rate_of(preset, &mut list);
+            self.rate_of(preset, model, &mut list);
         }
         list
     }
@@ -180,8 +220,34 @@ impl Wizard {
         }
     }
 
+    /// The rate of a model so small that a template's, which is for large ones, would not move it: a tenth of what such a model
+    /// begins at, a hundredth for preferences.
+    fn rate_of_small(
+        &self,
+        preset: &Draft,
+        model: &ModelFacts,
+        path: &str,
+        lr: f64,
+    ) -> Option<Recommended> {
+        let n = model
+            .n_params
+            .map(|n| n as f64)
+            .filter(|n| *n < LARGE_MODEL)?;
+        let pairs = preset.spec().ok()?.method.needs().unit;
+        let share = match pairs {
+            Unit::Pair | Unit::Judged => CONTINUE_LR * CONTINUE_LR,
+            _ => CONTINUE_LR,
+        };
+        let small = one_digit(share * usual_rate(n));
+        let why = format!(
+            "for {} parameters; the template's is that of models of billions",
+            human::short(n)
+        );
+        (small > lr).then(|| rec(path, crate::spec::shown(&Value::from(small)), why))
+    }
+
     /// The learning rate of a model that goes on: a share of the preset's.
-    fn rate_of(&self, preset: &Draft, list: &mut Vec<Recommended>) {
+    fn rate_of(&self, preset: &Draft, model: &ModelFacts, list: &mut Vec<Recommended>) {
         let lora = self.adapts();
         let is_template = preset.value("group") == "template";
         let has_adapter = !preset.value("adapter").is_null();
@@ -189,8 +255,11 @@ impl Wizard {
             && let Some(lr) = preset.value(&path).as_f64()
         {
             let share = match (is_template, lora) {
-                // A template's rate is that of its method and form.
-                (true, false) => None,
+                // A template's rate is that of its method and form, for large models.
+                (true, false) => {
+                    list.extend(self.rate_of_small(preset, model, &path, lr));
+                    None
+                }
                 (true, true) if has_adapter => None,
                 (true, true) => Some((
                     TEMPLATE_LORA_LR,
@@ -441,21 +510,6 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
                 human::grouped(train.max_steps)
             );
             list.push(rec("train.max_steps", steps.to_string(), why));
-            let follow = [
-                ("schedule.*.warmup_steps", 20),
-                ("eval.every", 8),
-                ("sample.every", 4),
-                ("checkpoint.every", 4),
-            ];
-            for (path, part) in follow {
-                let Some(path) = preset.settle(path) else {
-                    continue;
-                };
-                let every = (steps / part).max(1);
-                if preset.value(&path).as_u64().is_some_and(|now| now > every) {
-                    list.push(rec(&path, every.to_string(), "follows from fewer steps"));
-                }
-            }
         }
     }
     list
@@ -484,6 +538,10 @@ fn round_steps(steps: u64) -> u64 {
         unit *= 10;
     }
     steps / unit * unit
+}
+
+fn one_digit(x: f64) -> f64 {
+    format!("{x:.0e}").parse().unwrap_or(x)
 }
 
 /// Two significant digits.

@@ -114,6 +114,11 @@ impl Wizard {
         self.step
     }
 
+    /// Where runs are that may be named in a model's place.
+    pub fn runs_dir(&self) -> Option<&Path> {
+        self.context.runs_dir.as_deref()
+    }
+
     /// What `~` means at the beginning of a path.
     pub fn home(&self) -> Option<&Path> {
         self.context.home.as_deref()
@@ -259,6 +264,7 @@ impl Wizard {
             Seen::Data(path, _) => shown(path) == self.answers.data_path.trim(),
             Seen::Model(path, _) => shown(path) == self.answers.start_path.trim(),
             Seen::Config(..) => true,
+            Seen::Run(path, _) => shown(path) == self.answers.start_path.trim(),
         };
         match seen {
             Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
@@ -269,6 +275,15 @@ impl Wizard {
                 // The report is shown before anything is imported.
                 return Outcome::Stay;
             }
+            // The question is the same, with the checkpoint in the place of the run's name.
+            Seen::Run(_, found) if asked && typed => match found {
+                Ok(checkpoint) => {
+                    self.answers.start_path = shown(&checkpoint);
+                    return self.enter();
+                }
+                Err(why) => return self.refuse(why),
+            },
+            Seen::Run(..) => return Outcome::Stay,
         }
         if let Some((_, Ok(model))) = &self.model {
             let data = self

@@ -435,6 +435,59 @@ fn every_step_has_a_title_and_notes_or_text_at_every_row() {
     }
 }
 
+/// What was derived from fewer steps stayed when other steps were typed: a warm-up of 5 of 1,200.
+#[test]
+fn warm_up_and_cadences_follow_steps_that_are_typed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("own.txt");
+    std::fs::write(&path, "to be or not to be ".repeat(300)).unwrap();
+    let mut wizard = with_file(&path);
+    until(&mut wizard, Step::Settings);
+    let value = |wizard: &Wizard, path: &str| {
+        let (draft, _) = wizard.draft().unwrap();
+        draft.value(&draft.settle(path).unwrap()).as_u64().unwrap()
+    };
+    let paths = ["schedule.*.warmup_steps", "eval.every", "sample.every"];
+    let few = paths.map(|path| value(&wizard, path));
+    assert!(value(&wizard, "train.max_steps") < 1_200);
+    wizard.set("train.max_steps", "1200");
+    let more = paths.map(|path| value(&wizard, path));
+    assert!(
+        more.iter().zip(few).all(|(more, few)| *more > few),
+        "{few:?} {more:?}"
+    );
+    assert_eq!(more[0], 60, "a twentieth of the steps");
+    // What was typed stays.
+    wizard.set("schedule.*.warmup_steps", "7");
+    assert_eq!(value(&wizard, "schedule.*.warmup_steps"), 7);
+    wizard.set("train.max_steps", "2000");
+    assert!(!wizard.yaml().unwrap().contains("fewer steps"));
+}
+
+#[test]
+fn a_run_in_a_models_place_becomes_its_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    until(&mut wizard, Step::Start);
+    wizard.select(1);
+    wizard.type_in("my-sft");
+    let Outcome::Look(Look::Model { path, .. }) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(path, PathBuf::from("my-sft"));
+    let none = Seen::Run(path.clone(), Err("the run my-sft has no checkpoint".into()));
+    wizard.seen(none);
+    assert!(wizard.error().unwrap().contains("no checkpoint"));
+    wizard.enter();
+    let model = model_folder(dir.path());
+    let Outcome::Look(look) = wizard.seen(Seen::Run(path, Ok(model.clone().into()))) else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(wizard.seen(look.now(None)), Outcome::Moved);
+    assert!(wizard.yaml().unwrap().contains(&model));
+}
+
 #[test]
 fn a_start_model_that_was_only_offered_is_not_remembered() {
     let offered = Context {

@@ -31,6 +31,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         let noise = 1.5 / (tokens.max(1) as f64).sqrt();
         // The split grows with its share, whatever the size of the data.
         let wanted = (share * 2.0 * FEW as f64 / tokens.max(1) as f64).min(MOST_SHARE);
+        // A share that would still hold too few costs training data and mends nothing.
+        let enough = tokens as f64 * wanted / share.max(f64::MIN_POSITIVE) >= FEW as f64;
         let more = |rows: u64| {
             let wanted = rows.saturating_mul(2 * FEW).div_ceil(tokens.max(1));
             // Of all rows, those that are held out now are a share that is known from their tokens.
@@ -38,7 +40,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             let most = most.map_or(rows, |share| (rows as f64 * MOST_SHARE / share) as u64);
             Some(wanted.min(most)).filter(|wanted| *wanted > rows)
         };
-        let (place, fix) = match (own || share >= wanted, counted.and_then(more)) {
+        let (place, fix) = match (own || share >= wanted || !enough, counted.and_then(more)) {
             (_, Some(rows)) if !own => (
                 "data.val_rows",
                 format!("-s data.val_rows={rows}, or data.val_path with a text of its own"),

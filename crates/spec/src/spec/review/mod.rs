@@ -102,6 +102,7 @@ macro_rules! subjects {
 subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out template cold_start precision smoothing others }
 
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};
+pub use rate::{LARGE_MODEL, usual as usual_rate};
 pub use template::{cut_marks, named_marks};
 
 /// All that is to be said, in the order of the subjects.

@@ -10,8 +10,12 @@ const FAR: f64 = 6.0;
 /// Warn below this fraction (1 / …) of it: half of the steps would be wasted.
 const FAR_BELOW: f64 = 30.0;
 
+/// Parameters from which rates of fine-tuning and reinforcement learning are those of the literature: smaller models take, and
+/// need, far higher ones.
+pub const LARGE_MODEL: f64 = 1e8;
+
 /// AdamW's usual peak for a model of `n` parameters from random weights.
-pub(super) fn usual(n: f64) -> f64 {
+pub fn usual(n: f64) -> f64 {
     (0.003239 - 0.0001395 * n.max(1.0).ln()).max(1e-4)
 }
 
@@ -64,7 +68,8 @@ fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
 fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
     let (lr, usual) = (subject.spec.optimizer.lr(), usual(subject.n_params));
     let like_adam = subject.spec.optimizer.rate_scale() == RateScale::AdamW;
-    if !like_adam || !subject.begins_at_random() || subject.spec.method.entry().id != "pretrain" {
+    let learns_texts = subject.spec.method.is_likelihood() && !subject.learns_preferences();
+    if !like_adam || !subject.begins_at_random() || !learns_texts {
         return None;
     }
     let size = crate::base::human::short(subject.n_params);
@@ -155,7 +160,7 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
 /// A policy that is trained on its own answers.
 fn from_rewards(subject: &Subject<'_>) -> Option<Finding> {
     let lr = subject.spec.optimizer.lr();
-    if subject.begins_at_random() {
+    if subject.begins_at_random() || subject.n_params < LARGE_MODEL {
         return None;
     }
     let (most, good) = match subject.spec.adapter {

@@ -300,9 +300,8 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     };
     let few = "100 validation tokens";
     let fix = |share: &str| finds("quickstart", &[share], small, few).fix;
-    assert!(fix("data.val_fraction=0.1").starts_with("-s data.val_fraction=0.20,"));
-    // A larger share is no way out.
-    for share in ["0.2", "0.25", "0.9"] {
+    // A larger share is no way out: it holds too few as well.
+    for share in ["0.1", "0.2", "0.25", "0.9"] {
         let fix = fix(&format!("data.val_fraction={share}"));
         assert!(fix.starts_with("set data.val_path"), "{share}: {fix}");
     }
@@ -597,16 +596,27 @@ fn adapters_that_learn_preferences_have_ten_times_the_rate_of_all_weights() {
 
 #[test]
 fn policies_learn_at_a_millionth() {
-    let mut value = spec("grpo-gsm8k", &["lr=1e-4"]).to_value();
-    value["train"]["from"] = "somewhere".into();
-    let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
-    let found = review(&spec, KNOWN);
-    assert!(
+    let told = |size: &[&str]| {
+        let words: Vec<&str> = ["lr=1e-4"].iter().chain(size).copied().collect();
+        let mut value = spec("grpo-gsm8k", &words).to_value();
+        value["train"]["from"] = "somewhere".into();
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
+        let found = review(&spec, KNOWN);
         found
             .iter()
-            .any(|f| f.changes() == ["optimizer.adamw.lr=1e-6"]),
-        "{found:?}"
-    );
+            .any(|f| f.changes() == ["optimizer.adamw.lr=1e-6"])
+    };
+    assert!(told(&["n_layer=12", "d_model=1024", "n_head=16"]));
+    // A model of a million learns nothing at it.
+    assert!(!told(&["n_layer=4", "d_model=128", "n_head=4"]));
+}
+
+/// Random weights learned nothing at a rate for the fine-tuning of large models, and nothing was said.
+#[test]
+fn random_weights_are_told_of_a_rate_of_fine_tuning_whatever_the_method() {
+    let found = finds("sft", &[], KNOWN, "is low for");
+    assert_eq!(found.place, "optimizer");
+    mends("sft", &[], KNOWN, "is low for");
 }
 
 #[test]

@@ -41,18 +41,21 @@ enum Now {
     Paused,
     /// The disk takes no event, and so no checkpoint either.
     Stalled,
+    /// A signal has stopped the process: it hears nothing until another one lets it go on.
+    Suspended,
 }
 
 impl LeaveQuestion {
     pub fn new(leaving: bool, held: &HeldRun) -> Self {
         let now = match held.state.halted {
             Some((Halt::Disk, _)) => Now::Stalled,
+            Some((Halt::Signal, _)) => Now::Suspended,
             _ if held.state.phase == Some(Phase::Paused) => Now::Paused,
             _ => Now::Running,
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
         let stage = held.stage.as_ref();
-        if now != Now::Stalled && stage.is_some_and(|stage| stage.resume.is_some()) {
+        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.resume.is_some()) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -67,7 +70,7 @@ impl LeaveQuestion {
         if leaving && holder == Holder::Detached {
             let title = match now {
                 Now::Paused => "leave it paused",
-                Now::Running | Now::Stalled => Action::LeaveRunning.info().title,
+                Now::Running | Now::Stalled | Now::Suspended => Action::LeaveRunning.info().title,
             };
             rows.push((
                 Action::LeaveRunning,
@@ -84,18 +87,23 @@ impl LeaveQuestion {
             LeaveChoice::StopAfterCheckpoint,
             match now {
                 Now::Stalled => "saves only if the disk has room by then; else as below",
+                Now::Suspended => "only once the process goes on: kill -CONT PID",
                 Now::Running | Now::Paused => "nothing is lost; it can be resumed",
             },
         );
         stop(
             Action::StopNow,
             LeaveChoice::StopNow,
-            "steps since the last checkpoint are lost",
+            match now {
+                Now::Suspended => "also only then; steps since the checkpoint are lost",
+                _ => "steps since the last checkpoint are lost",
+            },
         );
         let word = match now {
             Now::Running => "running",
             Now::Paused => "paused",
             Now::Stalled => "waiting for the disk",
+            Now::Suspended => "suspended",
         };
         LeaveQuestion {
             leaving,
@@ -260,6 +268,9 @@ mod tests {
         let question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Paused);
         assert_eq!(question.title, "x is paused");
         assert_eq!(question.rows[0].2, "leave it paused");
+        let question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Suspended);
+        assert_eq!(question.title, "x is suspended");
+        assert!(question.rows[1].3.contains("kill -CONT"), "nothing is saved before");
         let question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Running);
         assert_eq!(question.title, "x is running");
         assert_eq!(question.rows[0].2, "leave it running");

@@ -46,9 +46,16 @@ impl Shell {
                     let draft = place.draft(&target);
                     Done::Msg(Msg::Editor { target, draft })
                 }),
-                Effect::Look(look) => self.job(move |place| {
-                    let home = place.env.home.as_deref();
-                    Done::Msg(Msg::Seen(Box::new(look.now(home))))
+                Effect::Look(look) => {
+                    self.job(move |place| Done::Msg(Msg::Seen(Box::new(place.look(look)))))
+                }
+                Effect::ModelOfRun { place: at, said } => self.job(move |place| {
+                    let found = place.model_of_run(&said);
+                    Done::Msg(Msg::ModelOfRun {
+                        place: at,
+                        said,
+                        found,
+                    })
                 }),
                 Effect::SaveSpec { path, yaml } => {
                     self.job(move |place| Done::Msg(Msg::Saved(place.save(path, &yaml))))

@@ -47,7 +47,7 @@ pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme
     let mut at = x;
     let end = x.saturating_add(max);
     let cut = shown_width(words, theme) > usize::from(max);
-    for Word { text, meaning } in words {
+    for (i, Word { text, meaning }) in words.iter().enumerate() {
         let text = &*readable(text, theme);
         let room = usize::from(end - at);
         if room == 0 {
@@ -55,7 +55,13 @@ pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme
         }
         let style = theme.style(*meaning);
         if cut && text.width() >= room {
-            let text = fit(text, room, theme.ascii);
+            // A word that fills the last column is cut as well, where another one would follow; a number stays whole.
+            let cuts = text.ends_with(char::is_alphabetic);
+            let follows = cuts && words[i + 1..].iter().any(|w| !w.text.trim().is_empty());
+            let text = match follows && text.width() == room {
+                true => fit(&format!("{text} "), room, theme.ascii),
+                false => fit(text, room, theme.ascii),
+            };
             return put(buffer, at, y, &text, room, style);
         }
         at = put(buffer, at, y, text, room, style);
@@ -272,6 +278,28 @@ mod tests {
         assert_eq!(fit("日本語", 4, false), "日…");
         assert_eq!(fit("steady", 3, true), "st~");
         assert_eq!(fit("steady", 0, false), "");
+    }
+
+    #[test]
+    fn a_word_in_the_last_column_says_that_others_would_follow() {
+        let theme = Themes::embedded().get("ansi", ColorDepth::Ansi16, false);
+        let line = |words: &[&str]| {
+            let words: Vec<Word> = words
+                .iter()
+                .map(|text| word(*text, Meaning::Text))
+                .collect();
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 6, 1));
+            draw(&mut buffer, 0, 0, 6, &words, &theme);
+            buffer
+                .content
+                .iter()
+                .map(|cell| cell.symbol())
+                .collect::<String>()
+        };
+        assert_eq!(line(&["steady", " and more"]), "stead…");
+        assert_eq!(line(&["steady", "   "]), "steady");
+        assert_eq!(line(&["steady"]), "steady");
+        assert_eq!(line(&["1.7640", " and more"]), "1.7640");
     }
 
     /// `4.177 > 4.151` would be a comparison.

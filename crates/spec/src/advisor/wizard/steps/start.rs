@@ -19,7 +19,7 @@ impl Ask for Start {
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
-        let hint = "path of a model folder or .gguf file; empty: advice only";
+        let hint = "a run, a model folder or a .gguf file; empty: advice only";
         let row = |title, start| {
             let path = wizard.start_path(start);
             let known = wizard.model.as_ref().filter(|(known, _)| known == path);
@@ -41,7 +41,7 @@ impl Ask for Start {
     fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
         let mut notes = vec![note(
             "Runs here",
-            "From scratch, from a checkpoint, from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
+            "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
         )];
         if wizard.selected() > 0
             && let Some((known, Ok(facts))) = &wizard.model
@@ -51,7 +51,7 @@ impl Ask for Start {
         } else if wizard.selected() > 0
             && let Some(newest) = &wizard.context.newest_checkpoint
         {
-            notes.push(note("Newest", newest.clone()));
+            notes.push(note("Newest run", newest.clone()));
         }
         (notes, Vec::new())
     }

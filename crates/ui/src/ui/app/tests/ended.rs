@@ -237,7 +237,7 @@ fn a_share_that_stays_at_zero_lies_on_the_floor_of_the_last_page() {
     let picture = bench.press("r").picture(80, 24);
     assert!(picture.contains("held-out pass@1"), "{picture}");
     assert!(
-        picture.contains("1.0┤") && !picture.contains("-1.0┤"),
+        picture.contains("100%┤") && !picture.contains("-100%┤"),
         "{picture}"
     );
 }

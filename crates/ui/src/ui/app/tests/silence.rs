@@ -61,7 +61,6 @@ fn a_suspended_engine_and_one_that_waits_for_the_disk_do_not_train() {
         );
         bench.press("q");
         let asked = bench.picture(120, 40);
-        let promised = asked.contains("nothing is lost");
-        assert_eq!(promised, code == "suspended", "{asked}");
+        assert!(!asked.contains("nothing is lost"), "{asked}");
     }
 }

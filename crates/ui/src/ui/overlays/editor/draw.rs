@@ -30,6 +30,13 @@ impl Editor {
             1 => " 1 change ".to_string(),
             n => format!(" {n} changes "),
         };
+        // What hides the other rows stands there for as long as it does.
+        let only = if self.only_changes { " only changes," } else { "" };
+        let found = match (self.query.trim(), self.mode) {
+            ("", _) | (_, Mode::Search) => String::new(),
+            (query, _) => format!(" search: {},", crate::base::text::one_line(query)),
+        };
+        let count = format!("{found}{only}{count}");
         let title = format!("edit {}", crate::base::text::one_line(self.draft.target()));
         let block = framed(theme, &title)
             .title_top(Line::styled(count, theme.style(Meaning::Muted)).right_aligned());

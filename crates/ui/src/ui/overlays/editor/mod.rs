@@ -14,6 +14,7 @@ use crate::ui::request::{Hints, titles};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use std::path::PathBuf;
 
 /// Rows of the words about the selected place.
 const FOOT: u16 = 6;
@@ -107,7 +108,9 @@ impl Editor {
             Action::Accept => self.edit(),
             Action::SearchSpec => {
                 self.mode = Mode::Search;
-                self.field.set(&self.query.clone());
+                // Another search, not more of the last one.
+                self.query.clear();
+                self.field.set("");
             }
             Action::OnlyChanges => {
                 self.only_changes = !self.only_changes;
@@ -223,11 +226,11 @@ impl Editor {
         self.change(&place.path, &options[at % options.len()]);
     }
 
-    fn act_edit(&mut self, action: Action) {
+    fn act_edit(&mut self, action: Action) -> Reply {
         match action {
             Action::Accept => {
                 let Some(place) = self.places().into_iter().nth(self.selected) else {
-                    return;
+                    return Reply::Stay;
                 };
                 let text = self.field.text();
                 let text = match text.trim() {
@@ -236,10 +239,34 @@ impl Editor {
                 };
                 if self.change(&place.path, text) {
                     self.mode = Mode::Browse;
+                    // As after `-s`, a run is a model: which checkpoint that is, the disk says.
+                    let model = ["train.from", "method.ppo.critic_from"].contains(&place.path.as_str());
+                    if model && text != "null" {
+                        return Reply::Do(Effect::ModelOfRun {
+                            place: place.path,
+                            said: text.to_string(),
+                        });
+                    }
                 }
             }
             Action::Cancel | Action::Leave => self.mode = Mode::Browse,
             _ => {}
+        }
+        Reply::Stay
+    }
+
+    /// A run in a model's place becomes its checkpoint, if the place still says it.
+    fn model_of_run(&mut self, place: &str, said: &str, found: &Result<PathBuf, String>) {
+        if self.draft.value(place) != said {
+            return;
+        }
+        match found {
+            // One step to take back, with the run's name.
+            Ok(checkpoint) => {
+                let set = self.draft.set(place, &checkpoint.display().to_string(), "");
+                self.error = set.err().map(|issue| issue.what);
+            }
+            Err(why) => self.error = Some(why.clone()),
         }
     }
 
@@ -407,7 +434,7 @@ impl Overlay for Editor {
         }
         match self.mode {
             Mode::Search => self.act_search(action),
-            Mode::Edit => self.act_edit(action),
+            Mode::Edit => return self.act_edit(action),
             Mode::SaveAs => return self.act_save(action),
             Mode::Yaml => match action {
                 Action::SaveSpec => return self.ask_name(),
@@ -458,6 +485,11 @@ impl Overlay for Editor {
         match msg {
             Msg::Saved(Ok(_)) => self.saved(),
             Msg::Completed { of, path, .. } if self.field.text() == *of => self.field.set(path),
+            Msg::ModelOfRun { place, said, found } => {
+                if let Some(found) = found {
+                    self.model_of_run(place, said, found);
+                }
+            }
             Msg::Saved(Err(why)) => self.error = Some(why.clone()),
             _ => return None,
         }

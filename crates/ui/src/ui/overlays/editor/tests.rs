@@ -50,6 +50,29 @@ fn a_bad_value_keeps_the_field_open_and_the_old_value_in_force() {
 }
 
 #[test]
+fn a_run_in_a_models_place_becomes_its_checkpoint() {
+    let mut editor = editor();
+    say(&mut editor, "train.from", "");
+    search(&mut editor, "train.from");
+    editor.act(Action::Accept);
+    editor.paste("my-sft");
+    let asked = editor.act(Action::Accept);
+    let (place, said) = ("train.from".to_string(), "my-sft".to_string());
+    let effect = Effect::ModelOfRun { place: place.clone(), said: said.clone() };
+    assert_eq!(asked, Reply::Do(effect));
+    let found = |found| Msg::ModelOfRun { place: place.clone(), said: said.clone(), found };
+    editor.incoming(&found(Some(Err("the run my-sft has no checkpoint".into()))));
+    assert!(editor.error.as_ref().unwrap().contains("no checkpoint"));
+    editor.incoming(&found(Some(Ok("runs/a/checkpoints/step-000010".into()))));
+    assert_eq!(editor.draft.value("train.from"), "runs/a/checkpoints/step-000010");
+    // What was typed since stays.
+    editor.incoming(&found(Some(Ok("elsewhere".into()))));
+    assert_eq!(editor.draft.value("train.from"), "runs/a/checkpoints/step-000010");
+    editor.act(Action::UndoEdit);
+    assert!(editor.draft.value("train.from").is_null());
+}
+
+#[test]
 fn words_go_round() {
     let mut editor = editor();
     search(&mut editor, "data.order");

@@ -280,8 +280,8 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", human::reward(x.0))).collect();
     let parts = format!("  {} · {} tokens", parts.join(", "), sequence.tokens);
     let answer = sequence.answer.trim_end();
-    let room = width.saturating_sub(20 + parts.chars().count());
-    if !answer.contains('\n') && answer.chars().count() <= room {
+    let room = width.saturating_sub(20 + parts.width());
+    if !answer.contains('\n') && answer.width() <= room {
         line.push(word(format!("  {answer}"), Meaning::Accent));
         line.push(word(parts, Meaning::Muted));
         return vec![line];

@@ -272,7 +272,7 @@ pub fn curve(
         to,
         scale: Scale::Linear,
         from_zero,
-        unit: "",
+        unit: declared.map_or("", |info| &info.unit),
         cursor: None,
         settled: false,
         held: None,
