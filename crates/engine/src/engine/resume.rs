@@ -53,10 +53,11 @@ pub(super) fn resume(
         )));
     }
     let words = vocabularies(&path, state);
+    let now = Fingerprint::of(&job.spec, data).on(state.models.remote.as_ref());
     let other = other_data(
         job,
         (step, &saved.fingerprint),
-        data,
+        &now,
         port,
         words.as_deref(),
     )?;
@@ -150,11 +151,11 @@ fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
 fn other_data(
     job: &EngineJob,
     (step, saved): (u64, &Fingerprint),
-    data: &Dataset,
+    now: &Fingerprint,
     port: &mut Port<'_>,
     vocabularies: Option<&str>,
 ) -> Result<Option<String>, EngineError> {
-    match saved.compare(&Fingerprint::of(&job.spec, data)) {
+    match saved.compare(now) {
         Match::Exact => Ok(None),
         Match::Inexact(why) => {
             port.warn(
