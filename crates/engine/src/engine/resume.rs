@@ -309,15 +309,19 @@ fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String>
         return None;
     }
     let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
-    Some(format!(
-        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
-         plan {}",
+    let (is, was) = (of_plan(now), of_plan(before));
+    let mut words = format!(
+        "the last step is {} now, it was {}",
         human::grouped(now),
-        human::grouped(before),
-        job.spec.schedule.entry().id,
-        of_plan(now),
-        of_plan(before)
-    ))
+        human::grouped(before)
+    );
+    if is != was {
+        words.push_str(&format!(
+            ": the {} schedule is recomputed, and the learning rate of the next update is {is}, of the old plan {was}",
+            job.spec.schedule.entry().id,
+        ));
+    }
+    Some(words)
 }
 
 /// The settings that `Adjust` can change, as the log tells them. A crash loses what was changed after the checkpoint.
