@@ -8,8 +8,8 @@ use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
-use crate::plan::target::is_spec;
 use crate::plan::start;
+use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
 use crate::spec::RunSpec;
@@ -102,7 +102,15 @@ fn word(text: &str) -> Result<String, String> {
 
 /// What the script itself asks for, and needs as it is.
 const OWN_OPTIONS: [&str; 9] = [
-    "nodes", "ntasks", "ntasks-per-node", "array", "signal", "requeue", "no-requeue", "wrap", "open-mode",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "array",
+    "signal",
+    "requeue",
+    "no-requeue",
+    "wrap",
+    "open-mode",
 ];
 
 /// An option of sbatch, with dashes in front or without.

@@ -204,7 +204,8 @@ impl Extension {
             let saved = checkpoint::read_state(&newest.path).ok()?;
             saved.progress.adjustments.lr
         });
-        let rate = |spec: &RunSpec, steps| rate(&spec.clone().to_step(steps), self.newest, adjusted);
+        let rate =
+            |spec: &RunSpec, steps| rate(&spec.clone().to_step(steps), self.newest, adjusted);
         let (is, was) = (rate(spec, now), rate(was, before));
         let mut lines = vec![goes_on];
         if is != was {
@@ -340,7 +341,12 @@ mod tests {
             let found = spec::load("grpo-sort", &words, &spec::SpecSources::default());
             found.unwrap().spec
         };
-        let words = ["schedule=constant", "lr=1e-3", "rollout.cold_start_steps=5", "rollout.lr_scale=0.1"];
+        let words = [
+            "schedule=constant",
+            "lr=1e-3",
+            "rollout.cold_start_steps=5",
+            "rollout.lr_scale=0.1",
+        ];
         let spec = spec(&words);
         assert_eq!(rate(&spec, 4, None), number(1e-3));
         // Behind the cold start.

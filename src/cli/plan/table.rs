@@ -251,7 +251,14 @@ fn main_memory(host: &Ledger, style: &Style) -> String {
     let words: Vec<String> = parts
         .iter()
         .take(3)
-        .map(|part| format!("{} {} ({})", part.part.title(), binary(part.bytes), part.how))
+        .map(|part| {
+            format!(
+                "{} {} ({})",
+                part.part.title(),
+                binary(part.bytes),
+                part.how
+            )
+        })
         .collect();
     let text = format!(
         "{} for the engine that drives the ranks: {}",

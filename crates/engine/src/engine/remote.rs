@@ -51,13 +51,7 @@ pub enum Who {
     Reference,
 }
 
-fn computes_on(
-    shard: &str,
-    ranks: usize,
-    build: &Value,
-    torch: &str,
-    compiled: bool,
-) -> String {
+fn computes_on(shard: &str, ranks: usize, build: &Value, torch: &str, compiled: bool) -> String {
     let device = build["device"].as_str().unwrap_or_default();
     let torch = crate::base::text::one_line(torch);
     let compiled = if compiled { ", compiled" } else { "" };

@@ -278,7 +278,10 @@ fn shard(r: &mut Request) -> Option<(String, String)> {
         if let Some(ranks) = &mut r.extras.ranks {
             ranks.sharded = true;
         }
-        let what = format!("weights, gradients and moments sharded over {} GPUs", r.n_devices);
+        let what = format!(
+            "weights, gradients and moments sharded over {} GPUs",
+            r.n_devices
+        );
         return Some((what, "-s engine.torch.shard=fsdp2".into()));
     }
     general(r)?;
@@ -310,7 +313,10 @@ fn pure_bf16(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn eight_bits(r: &mut Request) -> Option<(String, String)> {
-    if by_ranks(r) && r.zero == 0 && r.lora.is_none() && r.update.word() == UpdateState::AdamW.word()
+    if by_ranks(r)
+        && r.zero == 0
+        && r.lora.is_none()
+        && r.update.word() == UpdateState::AdamW.word()
     {
         r.update = UpdateState::of_optimizer(UpdateState::AdamW8bit.word(), &r.param_infos())?;
         return Some(("8-bit AdamW".into(), "-s optimizer=adamw8bit".into()));
@@ -355,10 +361,7 @@ fn lora(r: &mut Request) -> Option<(String, String)> {
             rank: 8,
             targets: LoraTargets::All,
         });
-        (
-            "LoRA of rank 8 on all linear layers".into(),
-            flag.into(),
-        )
+        ("LoRA of rank 8 on all linear layers".into(), flag.into())
     })
 }
 

@@ -462,10 +462,7 @@ fn communication(request: &Request, ledger: &mut Ledger) {
 /// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end
 /// of the backward pass what lies outside of blocks, with its gradient.
 fn gathered(request: &Request) -> (f64, String) {
-    let (layer, outside) = (
-        request.arch.layer_params(),
-        request.arch.kept_in_16_bit(),
-    );
+    let (layer, outside) = (request.arch.layer_params(), request.arch.kept_in_16_bit());
     let (blocks, copies, of_gradient) = match request.lora {
         Some(_) => (2, 1, ""),
         None => (3, 2, ", their gradients among them"),

@@ -25,7 +25,10 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     let moments = request.update.engine_bytes();
     let moments = (moments * 100.0).round() / 100.0;
     ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
-    let how = format!("the largest part on its way from the ranks: {}", of_trained(4.0));
+    let how = format!(
+        "the largest part on its way from the ranks: {}",
+        of_trained(4.0)
+    );
     ledger.add(Part::Communication, 4.0 * trained, how);
     // Of several machines each has its share; how many ranks are on this one is not known.
     if ranks.offloaded && ranks.machines == Some(1) && !ranks.elsewhere {
@@ -74,7 +77,11 @@ mod tests {
 
     #[test]
     fn offloaded_shares_of_all_ranks_lie_beside_it() {
-        let offload = ["engine=torch", "engine.torch.shard=fsdp2", "engine.torch.offload=true"];
+        let offload = [
+            "engine=torch",
+            "engine.torch.shard=fsdp2",
+            "engine.torch.offload=true",
+        ];
         for gpus in [1, 2] {
             let (ledger, request) = of(&offload, gpus);
             assert_eq!(ledger.bytes(Part::Offloaded), 16 * request.arch.n_params());

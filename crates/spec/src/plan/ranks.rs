@@ -147,7 +147,8 @@ fn device_of(machine: &[GpuSummary]) -> Device {
 impl Ranks {
     /// Whether they compute on GPUs, with so many in sight; other machines may have some where this one has none.
     pub fn use_gpus(&self, in_sight: usize) -> bool {
-        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.elsewhere || self.machines != Some(1)))
+        self.gpus_asked
+            || (self.gpus_allowed && (in_sight > 0 || self.elsewhere || self.machines != Some(1)))
     }
 
     /// How many, with so many GPUs in sight on each machine; at least one on each.
@@ -373,10 +374,7 @@ mod tests {
         };
         let (kept, _, arch) = of(&[]);
         let head = arch.vocab_size() * arch.d_model();
-        assert_eq!(
-            kept,
-            2 * (arch.n_layer() * arch.layer_params() + head)
-        );
+        assert_eq!(kept, 2 * (arch.n_layer() * arch.layer_params() + head));
         let (again, gathered, arch) = of(&["train.activation_checkpointing=full"]);
         assert_eq!(again, 2 * (2 * arch.layer_params() + head));
         // What is outside of blocks stays gathered, with its gradient.
@@ -437,7 +435,10 @@ mod tests {
     fn rows_that_ranks_cannot_share_are_told_and_cost_time() {
         let on = |rows: &str, gpus| {
             let rows = format!("train.micro_batch_size={rows}");
-            on_ranks(asked(&["engine=torch", &rows, "max_steps=100"]), &h100s(gpus))
+            on_ranks(
+                asked(&["engine=torch", &rows, "max_steps=100"]),
+                &h100s(gpus),
+            )
         };
         let told = |request: &Request| {
             let found = plan(request).advice;
@@ -446,7 +447,11 @@ mod tests {
         };
         let twelve = on("12", 8);
         let words = told(&twelve).unwrap();
-        for part in ["12 over 8: 2 ranks get none", "25 %", "micro_batch_size=8 or 16"] {
+        for part in [
+            "12 over 8: 2 ranks get none",
+            "25 %",
+            "micro_batch_size=8 or 16",
+        ] {
             assert!(words.contains(part), "{part}: {words}");
         }
         assert_eq!(twelve.batch_tokens() / 12, on("16", 8).batch_tokens() / 16);
@@ -454,7 +459,10 @@ mod tests {
         let hours = |request: &Request| plan(request).work.hours.unwrap();
         assert!((hours(&twelve) / hours(&on("16", 8)) - 1.0).abs() < 0.01);
         let four = told(&on("4", 8)).unwrap();
-        assert!(four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"), "{four}");
+        assert!(
+            four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"),
+            "{four}"
+        );
         assert_eq!(told(&on("16", 8)), None);
         assert_eq!(told(&on("5", 1)), None);
     }
@@ -467,18 +475,28 @@ mod tests {
             memory_bytes: 8 << 30,
         }];
         let large = ["model.n_layer=64", "model.d_model=2048", "model.n_head=16"];
-        let all = [&["engine=torch", nodes, "engine.torch.ranks=16"], &large[..]].concat();
+        let all = [
+            &["engine=torch", nodes, "engine.torch.ranks=16"],
+            &large[..],
+        ]
+        .concat();
         let request = on_ranks(asked(&all), &small);
         assert_eq!((request.n_devices, request.device.memory), (16, None));
         crate::plan::start::enough(&request, 1).unwrap();
         crate::plan::start::fits(&request).unwrap();
         // One other machine has GPUs as well as two.
-        let one = on_ranks(asked(&["engine=torch", "engine.torch.nodes=[gpu1.example]"]), &[]);
+        let one = on_ranks(
+            asked(&["engine=torch", "engine.torch.nodes=[gpu1.example]"]),
+            &[],
+        );
         assert_eq!((one.estimator, one.n_devices), (Estimator::General, 1));
         // With this machine among them its GPUs stand for all.
         let here = "engine.torch.nodes=[localhost, gpu2.example]";
         let request = on_ranks(asked(&["engine=torch", here]), &h100s(2));
-        assert_eq!((request.n_devices, request.device.memory), (4, Some(85_520_809_984)));
+        assert_eq!(
+            (request.n_devices, request.device.memory),
+            (4, Some(85_520_809_984))
+        );
         // A GPU that is named is taken for theirs.
         let named = on_gpus_named(asked(&all), gpus::find("H100").unwrap(), 8);
         assert_eq!(named.n_devices, 16);

@@ -207,7 +207,10 @@ pub fn job_memory(spec: &RunSpec, gpus: usize) -> Option<u64> {
         request = on_ranks(request, &vec![gpu; gpus]);
     }
     let planned = plan(&request);
-    let own = planned.host.as_ref().map_or(planned.p90_bytes(), |host| host.total());
+    let own = planned
+        .host
+        .as_ref()
+        .map_or(planned.p90_bytes(), |host| host.total());
     let all = own + own / 2 + gpus as u64 * RANK + JOB;
     Some(all.div_ceil(1 << 30))
 }
@@ -372,7 +375,10 @@ mod tests {
         assert_eq!(beside(&request, &memory(needs), None), Ok(()));
         let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
         assert!(refused.what.contains("main memory (optimizer"), "{refused}");
-        assert!(refused.what.ends_with("are available on this machine"), "{refused}");
+        assert!(
+            refused.what.ends_with("are available on this machine"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -385,21 +391,40 @@ mod tests {
         let n = of_spec(&large, least_data(&large)).arch.n_params();
         let [one, four] = [1, 4].map(|gpus| job_memory(&large, gpus).unwrap());
         // 12 B a parameter stay, 4 are on their way.
-        assert!(one >= (16 * n) >> 30 && four == one + 3 * (RANK >> 30), "{one} {four}");
+        assert!(
+            one >= (16 * n) >> 30 && four == one + 3 * (RANK >> 30),
+            "{one} {four}"
+        );
     }
 
     #[test]
     fn a_refusal_names_what_is_not_set_yet() {
         let hint = |words: &[&str]| {
-            let spec = loaded(&[&["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"], words].concat()).spec;
+            let spec = loaded(
+                &[
+                    &["engine=torch", "d_model=8192", "n_layer=40", "n_head=64"],
+                    words,
+                ]
+                .concat(),
+            )
+            .spec;
             let request = on_ranks(of_spec(&spec, least_data(&spec)), &gpus(2, 8 << 30));
             fits(&request).unwrap_err().hint
         };
         let plain = hint(&[]);
-        for way in ["micro_batch_size", "checkpointing=full", "shard=fsdp2", "offload=true"] {
+        for way in [
+            "micro_batch_size",
+            "checkpointing=full",
+            "shard=fsdp2",
+            "offload=true",
+        ] {
             assert!(plain.contains(way), "{way}: {plain}");
         }
-        let shared = hint(&["engine.torch.shard=fsdp2", "train.activation_checkpointing=full", "micro_batch_size=2"]);
+        let shared = hint(&[
+            "engine.torch.shard=fsdp2",
+            "train.activation_checkpointing=full",
+            "micro_batch_size=2",
+        ]);
         for way in ["micro_batch_size", "checkpointing=full"] {
             assert!(!shared.contains(way), "{way}: {shared}");
         }

@@ -4,8 +4,8 @@ use super::arch::Arch;
 use super::engine::critic_bytes;
 use super::passes::passes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
-use super::writing;
 use super::scheme::bytes_per_param;
+use super::writing;
 use crate::spec::CheckpointSize;
 use serde::Serialize;
 

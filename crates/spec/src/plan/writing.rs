@@ -39,7 +39,8 @@ fn seconds(request: &Request) -> Option<f64> {
     };
     // Keys and values of half of a text, in the mean.
     let read = (width * arch.n_active()) as f64
-        + (at_once.div_ceil(devices) * request.seq_len * arch.kv_bytes_per_token(width)) as f64 / 2.0;
+        + (at_once.div_ceil(devices) * request.seq_len * arch.kv_bytes_per_token(width)) as f64
+            / 2.0;
     let launches = arch.n_layer() as f64 * KERNELS * LAUNCH;
     let logits = match request.extras.ranks {
         Some(_) => (4 * at_once * arch.vocab_size()) as f64 / LOGITS,

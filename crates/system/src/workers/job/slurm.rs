@@ -57,7 +57,10 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     ask("--open-mode=append".into());
     ask(format!("--output={job_name}-%j.log"));
     let names_memory = |option: &String| option.starts_with("mem");
-    if let Some(memory) = slurm.memory.filter(|_| !slurm.options.iter().any(names_memory)) {
+    if let Some(memory) = slurm
+        .memory
+        .filter(|_| !slurm.options.iter().any(names_memory))
+    {
         ask(format!("--mem={memory}G"));
     }
     for option in &slurm.options {
