@@ -46,10 +46,29 @@ fn slurm() -> Slurm {
         time: Some("08:00:00".into()),
         gpu: None,
         partition: Some("gpu,long".into()),
+        memory: None,
+        options: Vec::new(),
         llmtui: "/opt/bin/llmtui".into(),
         folder: "/home/o'neill/my project".into(),
         runs_dir: "/scratch/o'neill/runs & more".into(),
     }
+}
+
+#[test]
+fn other_options_of_sbatch_and_the_memory_of_the_plan_are_asked_for() {
+    let with = |options: &[&str]| {
+        let options = options.iter().map(ToString::to_string).collect();
+        let slurm = Slurm {
+            memory: Some(48),
+            options,
+            ..slurm()
+        };
+        script(&job(spec(), 0), &slurm)
+    };
+    assert!(with(&[]).contains("#SBATCH --mem=48G\n"));
+    let named = with(&["account=lab", "mem-per-cpu=4G"]);
+    assert!(named.contains("#SBATCH --account=lab\n#SBATCH --mem-per-cpu=4G\n"));
+    assert!(!named.contains("--mem=48G"));
 }
 
 fn spec() -> Goal {

@@ -8,6 +8,7 @@ use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
+use crate::plan::start;
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -59,6 +60,9 @@ pub struct ScriptArgs {
     /// With --slurm: partition to submit to, as listed by sinfo; default: the cluster's default
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
     partition: Option<String>,
+    /// With --slurm: another option of sbatch, such as account=NAME, qos=NAME, constraint=a100, mail-type=END or mem=64G; may be repeated
+    #[arg(long, value_name = "OPTION=VALUE", conflicts_with = "skypilot", value_parser = sbatch_option)]
+    sbatch: Vec<String>,
     /// GPU type: SkyPilot's name (H100, A100-80GB, L4; `sky show-gpus` lists them), or the SLURM cluster's own (`sinfo -o %G` shows
     /// it)
     #[arg(long, value_name = "NAME", value_parser = word)]
@@ -93,6 +97,40 @@ fn word(text: &str) -> Result<String, String> {
     match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
         true => Ok(text.into()),
         false => Err("letters, digits, dots, commas and dashes".into()),
+    }
+}
+
+/// What the script itself asks for, and needs as it is.
+const OWN_OPTIONS: [&str; 9] = [
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "array",
+    "signal",
+    "requeue",
+    "no-requeue",
+    "wrap",
+    "open-mode",
+];
+
+/// An option of sbatch, with dashes in front or without.
+fn sbatch_option(text: &str) -> Result<String, String> {
+    let plain = text.trim_start_matches('-');
+    let (name, value) = match plain.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (plain, None),
+    };
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    if name.is_empty() || !name.chars().all(is_name) {
+        return Err("a long option of sbatch: account=NAME, mem=64G, exclusive".into());
+    }
+    if OWN_OPTIONS.contains(&name) {
+        return Err(format!("the script sets --{name} itself"));
+    }
+    let is_value = |c: char| c.is_ascii_graphic() && !"\"'`\\#".contains(c);
+    match value.is_none_or(|value| !value.is_empty() && value.chars().all(is_value)) {
+        true => Ok(plain.into()),
+        false => Err("a value without spaces, quotes and #".into()),
     }
 }
 
@@ -140,6 +178,8 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
                 time,
                 partition: args.partition.clone(),
                 gpu: kind_of_gpu(args, gpus)?,
+                memory: start::job_memory(&spec, gpus),
+                options: args.sbatch.clone(),
                 llmtui,
                 folder: words(&folder)?,
                 runs_dir: words(&folder.join(&cx.runs_dir))?,
@@ -170,6 +210,9 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     };
     if let Some(bucket) = &args.bucket {
         fit("--bucket", bucket)?;
+    }
+    for option in &args.sbatch {
+        fit("--sbatch", option)?;
     }
     match &args.to {
         Some(file) => {

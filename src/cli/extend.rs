@@ -7,6 +7,7 @@ use super::{Context, memory};
 use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
+use crate::engine::checkpoint;
 use crate::run::RunDir;
 use crate::run::index::{self, CHANGED_AT};
 use crate::spec::{self, Loaded, RunSpec};
@@ -103,6 +104,21 @@ impl Asked {
     }
 }
 
+/// The learning rate of the update behind step `newest`, as the engine has it: scaled as `lr` was changed while the run trained, and behind
+/// a cold start by `rollout.lr_scale`.
+fn rate(spec: &RunSpec, newest: u64, adjusted: Option<f64>) -> String {
+    let peak = spec.optimizer.lr();
+    let mut lr = spec.schedule.lr_at(newest, spec.train.max_steps, peak);
+    if spec.method.on_policy().is_some() && newest >= spec.rollout.cold_start_steps {
+        lr *= spec.rollout.lr_scale;
+    }
+    number(match adjusted {
+        Some(adjusted) if peak > 0.0 => lr * (adjusted / peak),
+        Some(adjusted) => adjusted,
+        None => lr,
+    })
+}
+
 /// Another last step for a run, or another engine.
 #[derive(Debug)]
 pub struct Extension {
@@ -163,10 +179,6 @@ impl Extension {
     pub fn lines(&self, run: &RunDir) -> Vec<String> {
         let (spec, was) = (&self.loaded.spec, &self.was);
         let (now, before) = (Length::of(spec), was.train.max_steps);
-        let rate = |steps| {
-            let peak = spec.optimizer.lr();
-            number(spec.schedule.lr_at(self.newest, steps, peak))
-        };
         if Length::of(spec) == Length::of(was) {
             let words = self.words.join(" -s ");
             return vec![format!(
@@ -188,15 +200,21 @@ impl Extension {
         let Length::Steps(now) = now else {
             return vec![goes_on];
         };
-        vec![
-            goes_on,
-            format!(
-                "the {} schedule is recomputed: the learning rate of the next update is {}, not {}",
+        let adjusted = run.checkpoints().last().and_then(|newest| {
+            let saved = checkpoint::read_state(&newest.path).ok()?;
+            saved.progress.adjustments.lr
+        });
+        let rate =
+            |spec: &RunSpec, steps| rate(&spec.clone().to_step(steps), self.newest, adjusted);
+        let (is, was) = (rate(spec, now), rate(was, before));
+        let mut lines = vec![goes_on];
+        if is != was {
+            lines.push(format!(
+                "the {} schedule is recomputed: the learning rate of the next update is {is}, not {was}",
                 spec.schedule.entry().id,
-                rate(now),
-                rate(before)
-            ),
-        ]
+            ));
+        }
+        lines
     }
 
     /// Writes what changes into the run's spec and its request; returns what they said before.
@@ -314,6 +332,27 @@ mod tests {
         std::fs::remove_file(run.asked_path()).unwrap();
         extension.write(&run).unwrap().restore().unwrap();
         assert_eq!(files(), [None, before[1].clone()]);
+    }
+
+    #[test]
+    fn the_rate_told_is_that_of_the_next_update() {
+        let spec = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let found = spec::load("grpo-sort", &words, &spec::SpecSources::default());
+            found.unwrap().spec
+        };
+        let words = [
+            "schedule=constant",
+            "lr=1e-3",
+            "rollout.cold_start_steps=5",
+            "rollout.lr_scale=0.1",
+        ];
+        let spec = spec(&words);
+        assert_eq!(rate(&spec, 4, None), number(1e-3));
+        // Behind the cold start.
+        assert_eq!(rate(&spec, 5, None), number(1e-4));
+        // Halved by hand or by a rescue.
+        assert_eq!(rate(&spec, 5, Some(5e-4)), number(5e-5));
     }
 
     #[test]

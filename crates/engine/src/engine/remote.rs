@@ -51,6 +51,13 @@ pub enum Who {
     Reference,
 }
 
+fn computes_on(shard: &str, ranks: usize, build: &Value, torch: &str, compiled: bool) -> String {
+    let device = build["device"].as_str().unwrap_or_default();
+    let torch = crate::base::text::one_line(torch);
+    let compiled = if compiled { ", compiled" } else { "" };
+    format!("torch ({shard}, ranks {ranks}, {device}, PyTorch {torch}{compiled})")
+}
+
 /// Ranks at work for one run.
 pub struct Remote {
     settings: torch::Config,
@@ -111,6 +118,23 @@ impl Remote {
             "PyTorch {torch}: {ranks} on {device}, {precision}{compiled}, generation {}",
             self.generation
         )
+    }
+
+    /// All of the ranks that losses depend on to the bit.
+    pub fn computes(&self) -> String {
+        let compiled = self.not_compiled.is_none() && self.build["compile"] == true;
+        computes_on(
+            self.settings.shard_word(),
+            self.ranks,
+            &self.build,
+            &self.torch,
+            compiled,
+        )
+    }
+
+    /// Whether GPUs compute, and not processors.
+    pub fn are_on_gpus(&self) -> bool {
+        self.build["device"] == "cuda"
     }
 
     /// The number format of matmuls.
@@ -537,4 +561,27 @@ fn count(pieces: &[f32]) -> u64 {
         .iter()
         .rev()
         .fold(0, |sum, piece| (sum << 16) | *piece as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number, device, PyTorch and compilation decide the bits; so a resume on others is told.
+    #[test]
+    fn what_ranks_compute_on_is_named_in_full() {
+        let gpu = json!({"device": "cuda"});
+        let all = [
+            computes_on("ddp", 2, &gpu, "2.15.0", false),
+            computes_on("ddp", 4, &gpu, "2.15.0", false),
+            computes_on("ddp", 2, &json!({"device": "cpu"}), "2.15.0", false),
+            computes_on("ddp", 2, &gpu, "2.16.0", false),
+            computes_on("ddp", 2, &gpu, "2.15.0", true),
+        ];
+        let mut named = all.to_vec();
+        named.sort();
+        named.dedup();
+        assert_eq!(named.len(), all.len());
+        assert_eq!(all[0], "torch (ddp, ranks 2, cuda, PyTorch 2.15.0)");
+    }
 }

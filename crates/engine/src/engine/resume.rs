@@ -53,10 +53,11 @@ pub(super) fn resume(
         )));
     }
     let words = vocabularies(&path, state);
+    let now = Fingerprint::of(&job.spec, data).on(state.models.remote.as_ref());
     let other = other_data(
         job,
         (step, &saved.fingerprint),
-        data,
+        &now,
         port,
         words.as_deref(),
     )?;
@@ -150,11 +151,11 @@ fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
 fn other_data(
     job: &EngineJob,
     (step, saved): (u64, &Fingerprint),
-    data: &Dataset,
+    now: &Fingerprint,
     port: &mut Port<'_>,
     vocabularies: Option<&str>,
 ) -> Result<Option<String>, EngineError> {
-    match saved.compare(&Fingerprint::of(&job.spec, data)) {
+    match saved.compare(now) {
         Match::Exact => Ok(None),
         Match::Inexact(why) => {
             port.warn(
@@ -308,15 +309,19 @@ fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String>
         return None;
     }
     let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
-    Some(format!(
-        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
-         plan {}",
+    let (is, was) = (of_plan(now), of_plan(before));
+    let mut words = format!(
+        "the last step is {} now, it was {}",
         human::grouped(now),
-        human::grouped(before),
-        job.spec.schedule.entry().id,
-        of_plan(now),
-        of_plan(before)
-    ))
+        human::grouped(before)
+    );
+    if is != was {
+        words.push_str(&format!(
+            ": the {} schedule is recomputed, and the learning rate of the next update is {is}, of the old plan {was}",
+            job.spec.schedule.entry().id,
+        ));
+    }
+    Some(words)
 }
 
 /// The settings that `Adjust` can change, as recorded in the log. A crash loses what was changed after the checkpoint.

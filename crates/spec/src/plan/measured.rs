@@ -1,5 +1,5 @@
 //! Measured memory of a run and the plan to compare it with: the process's resident set on a CPU, or its GPU memory
-//! according to NVML.
+//! according to NVML. Of ranks on machines out of sight nothing is measured.
 
 use super::ranks::on_ranks;
 use super::request::Device;
@@ -30,7 +30,7 @@ pub fn most(state: &RunState) -> Option<Measured> {
         let (_, most) = state.series.get(id)?.extent(1.0, f64::MAX)?;
         (most > 0.0).then_some(most as u64)
     };
-    of(state.series.keys(), seen)
+    of(state, state.series.keys(), seen)
 }
 
 /// Current memory.
@@ -39,10 +39,17 @@ pub fn now(state: &RunState) -> Option<Measured> {
         let value = state.host.get(id).filter(|x| x.is_finite() && **x > 0.0)?;
         Some(*value as u64)
     };
-    of(state.host.keys(), seen)
+    of(state, state.host.keys(), seen)
+}
+
+/// Whether ranks of PyTorch train it: the resident memory of the engine that drives them is no part of what is planned for them.
+fn has_ranks(state: &RunState) -> bool {
+    let engine = state.head.as_ref().map(|head| &head.spec["engine"]);
+    engine.is_some_and(|engine| engine == "torch" || !engine["torch"].is_null())
 }
 
 fn of<'a>(
+    state: &RunState,
     ids: impl Iterator<Item = &'a String>,
     seen: impl Fn(&str) -> Option<u64>,
 ) -> Option<Measured> {
@@ -54,6 +61,9 @@ fn of<'a>(
     };
     let fullest = ids.filter_map(gpu).max_by_key(|m| m.bytes);
     fullest.or_else(|| {
+        if has_ranks(state) {
+            return None;
+        }
         let place = Place::Process;
         seen(id::RSS).map(|bytes| Measured { bytes, place })
     })
@@ -64,13 +74,13 @@ fn of<'a>(
 pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
     let head = state.head.as_ref()?;
     let request = target::of_run(head)?;
-    let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
-        return Some(request);
-    };
     if request.extras.ranks.is_some() {
         let gpus = machine.map(|m| m.summary().gpus).unwrap_or_default();
         return Some(on_ranks(request, &gpus));
     }
+    let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
+        return Some(request);
+    };
     let gpu = machine.and_then(|m| m.gpus.iter().find(|gpu| gpu.index == index));
     let device = match gpu {
         Some(gpu) => Device {
@@ -152,6 +162,30 @@ mod tests {
         assert!(request.device.peak_flops.is_some());
         // The context alone is a gigabyte: no engine on a CPU plans that.
         assert!(plan(&request).memory.total() > 1_000_000_000);
+    }
+
+    /// With GPUs of other machines, or ranks on the processor, the engine's own memory would be held against theirs.
+    #[test]
+    fn the_memory_of_the_engine_is_not_that_of_its_ranks() {
+        let (mut state, machine) = run_on(
+            r#"{"machine": {"gpus": []}, "readings": {"host/rss_bytes": [3000, 3500, 2000]}}"#,
+        );
+        assert!(most(&state).is_some());
+        let words = [
+            "engine=torch",
+            "engine.torch.nodes=[gpu1.example, gpu2.example]",
+        ];
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let spec = spec::load("quickstart", &words, &Default::default())
+            .unwrap()
+            .spec;
+        state.head.as_mut().unwrap().spec = spec.to_value();
+        assert_eq!((most(&state), now(&state)), (None, None));
+        let request = request_of(&state, Some(&machine)).unwrap();
+        assert_eq!(
+            (request.estimator, request.device.memory),
+            (Estimator::General, None)
+        );
     }
 
     /// A viewer resolved `auto` by its own processor, whatever the run's had.

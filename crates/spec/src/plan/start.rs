@@ -207,6 +207,32 @@ fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<
     Err(Refusal::new(what, hint))
 }
 
+/// Main memory of a process of PyTorch that computes on a GPU, beside what it shares with others: its libraries and the driver's buffers.
+const RANK: u64 = 6 << 30;
+/// The system, the shell, data in the page cache that a job is charged for.
+const JOB: u64 = 4 << 30;
+
+/// Main memory that a job should ask for on each node, GiB, with so many ranks of GPUs there: the plan, half as much again, and what is
+/// around it. `None` where data that cannot be read here decide.
+pub fn job_memory(spec: &RunSpec, gpus: usize) -> Option<u64> {
+    let size = super::target::measure(spec).ok()?;
+    let mut request = of_spec(spec, size);
+    if gpus > 0 {
+        let gpu = GpuSummary {
+            name: String::new(),
+            memory_bytes: 0,
+        };
+        request = on_ranks(request, &vec![gpu; gpus]);
+    }
+    let planned = plan(&request);
+    let own = planned
+        .host
+        .as_ref()
+        .map_or(planned.p90_bytes(), |host| host.total());
+    let all = own + own / 2 + gpus as u64 * RANK + JOB;
+    Some(all.div_ceil(1 << 30))
+}
+
 /// What lowers the memory of a GPU and is not set yet.
 fn ways_down(request: &Request) -> Vec<&'static str> {
     let ranks = request.extras.ranks;
@@ -371,6 +397,22 @@ mod tests {
         assert!(
             refused.what.ends_with("are available on this machine"),
             "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_job_asks_for_the_plan_and_more() {
+        let spec = |words: &[&str]| loaded(words).spec;
+        let small = job_memory(&spec(&["engine=candle"]), 0).unwrap();
+        assert!((5..8).contains(&small), "{small}");
+        let words = ["engine=torch", "d_model=2048", "n_head=16", "n_layer=24"];
+        let large = spec(&words);
+        let n = of_spec(&large, least_data(&large)).arch.n_params();
+        let [one, four] = [1, 4].map(|gpus| job_memory(&large, gpus).unwrap());
+        // 12 B a parameter stay, 4 are on their way.
+        assert!(
+            one >= (16 * n) >> 30 && four == one + 3 * (RANK >> 30),
+            "{one} {four}"
         );
     }
 

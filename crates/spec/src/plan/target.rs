@@ -10,14 +10,12 @@ use super::request::{
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
-use crate::base::paths::Env;
 use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
 use crate::run::state::Head;
 use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
-use crate::workers::node::Machine;
 use std::path::{Path, PathBuf};
 
 /// Why a name cannot be planned.
@@ -356,7 +354,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
             (0, true) => None,
             (n, _) => Some(n.max(1) as u64),
         },
-        elsewhere: is_elsewhere(torch),
+        elsewhere: torch.is_elsewhere(),
         sharded: torch.shard_word() == "fsdp2",
         offloaded: torch.offload,
         gpus_allowed: torch.device(1) == "cuda",
@@ -365,14 +363,6 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
         compiled: torch.compile,
         worth_compiling: torch.worth_compiling(),
     })
-}
-
-/// Whether machines are named and this one is not among them.
-fn is_elsewhere(torch: &crate::workers::torch::Config) -> bool {
-    let named = !torch.nodes.is_empty();
-    let machines = named.then(|| crate::workers::node::machines(torch, &Env::default()));
-    let is_here = |machine: &Machine| matches!(machine, Machine::Here(_));
-    machines.is_some_and(|all| all.is_ok_and(|all| !all.iter().any(is_here)))
 }
 
 /// Bytes of a file's weights; `None` where they are f32 in any case.

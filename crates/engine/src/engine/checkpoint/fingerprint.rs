@@ -1,6 +1,7 @@
 //! What a bit-exact resume depends on besides the checkpoint: data, program, and class of machine.
 
 use crate::data::Dataset;
+use crate::engine::remote::Remote;
 use crate::kernels::matmul::ComputeDtype;
 use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
@@ -17,7 +18,7 @@ pub struct Fingerprint {
     pub val_fraction: Option<String>,
     /// SHA-256 of the tokenizer.
     pub tokenizer: String,
-    /// Compute threads.
+    /// Compute threads; 0 where GPUs compute, whatever the processor beside them has.
     pub threads: usize,
     /// Compute dtype of matmuls, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
     #[serde(default = "f32_word")]
@@ -78,6 +79,18 @@ impl Fingerprint {
         }
     }
 
+    /// That of a run on these ranks, where it has any: how many they really are, and on what they compute.
+    pub fn on(mut self, ranks: Option<&Remote>) -> Fingerprint {
+        if let Some(ranks) = ranks {
+            self.engine = ranks.computes();
+            self.arithmetic = ranks.precision().into();
+            if ranks.are_on_gpus() {
+                self.threads = 0;
+            }
+        }
+        self
+    }
+
     /// Compares a checkpoint's fingerprint, `self`, with the present.
     pub fn compare(&self, now: &Fingerprint) -> Match {
         if self.tokenizer != now.tokenizer {
@@ -94,7 +107,8 @@ impl Fingerprint {
             ));
         }
         let mut why = Vec::new();
-        if self.threads != now.threads {
+        let processors = self.threads > 0 && now.threads > 0;
+        if processors && self.threads != now.threads {
             why.push(format!(
                 "{} compute threads instead of {}",
                 now.threads, self.threads
@@ -151,6 +165,11 @@ mod tests {
             panic!("exact?")
         };
         assert_eq!(why, "1 compute threads instead of 2");
+        let on_gpus = Fingerprint {
+            threads: 0,
+            ..then.clone()
+        };
+        assert_eq!(on_gpus.compare(&then), Match::Exact);
         let rounded = Fingerprint {
             arithmetic: "f32".into(),
             ..then.clone()

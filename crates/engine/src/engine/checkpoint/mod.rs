@@ -324,7 +324,8 @@ impl Checkpoints {
         {
             progress.best_saved = Some(here);
         }
-        let fingerprint = Fingerprint::of(cx.spec, &cx.data);
+        let ranks = cx.state.models.remote.as_ref();
+        let fingerprint = Fingerprint::of(cx.spec, &cx.data).on(ranks);
         let written = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)
             .and_then(|written| Ok((written, self.store.verify(step)?)));
         if written.is_err() {

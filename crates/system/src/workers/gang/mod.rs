@@ -24,6 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use words::complaint;
 
+/// A turn of waiting, a [`TICK`], that took so long: this process did not run.
+const SUSPENDED: Duration = Duration::from_secs(5);
 /// Ranks that lose a peer say so at once; the peer's own words may come a moment later.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Longest path of a socket.
@@ -277,19 +279,21 @@ impl Gang {
         broken_off: &mut dyn FnMut() -> bool,
         pieces: &mut dyn FnMut(&[u8]),
     ) -> Result<Vec<Answer>, Lost> {
-        let mut begun = self.clock.elapsed();
+        let mut wait = Wait::from(self.clock.elapsed());
         let mut answers: Vec<Option<Answer>> = (0..self.ranks.len()).map(|_| None).collect();
         while !waiting.is_empty() {
-            match self.heard.recv_timeout(TICK) {
+            let heard = self.heard.recv_timeout(TICK);
+            wait.turn(self.clock.elapsed());
+            match heard {
                 Ok((rank, Heard::Frame(frame))) if frame.kind() == kind => {
                     waiting.retain(|other| *other != rank);
-                    let after = self.clock.elapsed() - begun;
+                    let after = self.clock.elapsed() - wait.begun;
                     answers[rank] = Some(Answer { frame, after });
                 }
                 Ok((_, Heard::Frame(frame))) if frame.kind() == "piece" => {
                     pieces(&frame.payload);
                     // Weights on their way are progress.
-                    begun = self.clock.elapsed();
+                    wait.begun = self.clock.elapsed();
                 }
                 Ok((rank, Heard::Frame(frame))) if frame.kind() == "error" => {
                     return Err(self.first_cause(complaint(rank, &frame)));
@@ -304,21 +308,22 @@ impl Gang {
                 Ok((rank, Heard::Closed)) => return Err(self.first_cause(self.gone(rank))),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.gone(waiting[0])),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.silent(&waiting)?;
+                    self.silent(&waiting, wait.woken)?;
                     let names: Vec<String> = waiting.iter().map(usize::to_string).collect();
                     let late = format!("no progress: rank {} did not answer", names.join(", "));
-                    self.look_around(begun, limit, broken_off, &late)?;
+                    self.look_around(wait.begun, limit, broken_off, &late)?;
                 }
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// A rank that does not even beat is stopped or frozen, whatever the others wait for.
-    fn silent(&self, waiting: &[usize]) -> Result<(), Lost> {
-        let now = self.millis();
+    /// A rank that does not even beat is stopped or frozen, whatever the others wait for. `woken`: when this process went on after a
+    /// pause of its own.
+    fn silent(&self, waiting: &[usize], woken: Duration) -> Result<(), Lost> {
+        let (now, woken) = (self.millis(), woken.as_millis() as u64);
         let still = |rank: &&usize| {
-            let beat = self.ranks[**rank].beat.load(Ordering::Relaxed);
+            let beat = self.ranks[**rank].beat.load(Ordering::Relaxed).max(woken);
             Duration::from_millis(now.saturating_sub(beat)) > self.limits.silence
         };
         match waiting.iter().find(still) {
@@ -514,9 +519,55 @@ fn node_logs(logs: &Path, node: usize) -> PathBuf {
     logs.join(format!("node-{node}"))
 }
 
+/// How long is waited, by a clock that runs on while this process is suspended (ctrl-Z): it has heard nothing then, whatever ranks did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Wait {
+    begun: Duration,
+    turned: Duration,
+    /// Zero before any pause.
+    woken: Duration,
+}
+
+impl Wait {
+    fn from(begun: Duration) -> Wait {
+        Wait {
+            begun,
+            turned: begun,
+            woken: Duration::ZERO,
+        }
+    }
+
+    /// Another turn, that has ended now.
+    fn turn(&mut self, now: Duration) {
+        if now - self.turned > SUSPENDED {
+            (self.begun, self.woken) = (now, now);
+        }
+        self.turned = now;
+    }
+}
+
 /// Pieces of a flat buffer as frames carry them.
 pub fn pieces(values: &[f32]) -> impl Iterator<Item = Frame> + '_ {
     values
         .chunks(frame::PIECE / 4)
         .map(|part| Frame::with(json!({"type": "piece"}), frame::bytes_of(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three minutes of ctrl-Z are no silence of the ranks.
+    #[test]
+    fn a_pause_of_this_process_begins_the_wait_again() {
+        let at = Duration::from_millis;
+        let mut wait = Wait::from(at(1000));
+        wait.turn(at(1100));
+        wait.turn(at(5000));
+        assert_eq!((wait.begun, wait.woken), (at(1000), at(0)));
+        wait.turn(at(185_000));
+        assert_eq!((wait.begun, wait.woken), (at(185_000), at(185_000)));
+        wait.turn(at(185_100));
+        assert_eq!(wait.begun, at(185_000));
+    }
 }

@@ -12,6 +12,10 @@ pub struct Slurm {
     pub partition: Option<String>,
     /// The cluster's name for the type of GPU; any without one.
     pub gpu: Option<String>,
+    /// Main memory of each node, GiB; the cluster's default without one.
+    pub memory: Option<u64>,
+    /// Other options of sbatch, without the dashes: `account=NAME`, `exclusive`. They stand last, so that they hold.
+    pub options: Vec<String>,
     /// The program; `LLMTUI` in the job's environment names another.
     pub llmtui: String,
     /// Where the job begins: relative paths of a spec count from here.
@@ -52,6 +56,16 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     ask("--requeue".into());
     ask("--open-mode=append".into());
     ask(format!("--output={job_name}-%j.log"));
+    let names_memory = |option: &String| option.starts_with("mem");
+    if let Some(memory) = slurm
+        .memory
+        .filter(|_| !slurm.options.iter().any(names_memory))
+    {
+        ask(format!("--mem={memory}G"));
+    }
+    for option in &slurm.options {
+        ask(format!("--{option}"));
+    }
     out.push_str(&format!(
         "# Made by `llmtui engine script`. sbatch takes it; {notice} s before the time limit the run saves a checkpoint and the job is\n\
          # requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong in the environment, not here.\n\n"
