@@ -70,6 +70,7 @@ fn step(criterion: &mut Criterion) {
                 batch_size: size.batch_size,
                 seq_len: size.config.seq_len,
                 first: None,
+                filled: None,
             };
             bencher.iter(|| {
                 model.params_mut().zero_grads().unwrap();

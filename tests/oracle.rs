@@ -150,6 +150,7 @@ fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
             first: None,
+            filled: None,
         };
         model.params_mut().zero_grads().unwrap();
         let (loss, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -196,6 +197,7 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
         batch_size: rows,
         seq_len,
         first: None,
+        filled: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();
@@ -355,6 +357,7 @@ fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
         first: None,
+        filled: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();

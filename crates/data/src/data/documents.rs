@@ -631,3 +631,4 @@ fn lay(
 
 #[cfg(test)]
 mod tests;
+    batch.filled.push(at as u32);

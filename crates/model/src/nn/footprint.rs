@@ -197,6 +197,7 @@ mod tests {
             batch_size: 2,
             seq_len: 6,
             first: None,
+            filled: None,
         };
         let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
         let mut logp = Vec::new();

@@ -183,6 +183,7 @@ pub fn tokens(batch: &Batch) -> TokenBatch<'_> {
         batch_size: batch.batch_size,
         seq_len: batch.seq_len,
         first: (!batch.first.is_empty()).then_some(&*batch.first),
+        filled: (!batch.filled.is_empty()).then_some(&*batch.filled),
     }
 }
 

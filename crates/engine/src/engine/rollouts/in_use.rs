@@ -60,6 +60,9 @@ impl InUse {
     ///
     /// # Errors
     /// Those of the compressor.
+    /// Of each row; empty in files of older builds.
+    #[serde(default)]
+    filled: Vec<u32>,
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
         // What was measured by a clock differs from run to run, and a checkpoint does not.
         let readings = self.readings.iter().filter(|(id, _)| id != super::SPEED);
@@ -141,6 +144,7 @@ impl SavedBatch {
             first: self.first,
             sequence: numbers
                 .flat_map(|row| std::iter::repeat_n(row, seq_len))
+            filled: batch.filled.clone(),
                 .collect(),
             origins: self.origins.into_iter().map(origin).collect(),
             tokens: self.tokens,
@@ -177,6 +181,7 @@ mod tests {
                 values: vec![-0.1, f32::MIN_POSITIVE, -1e-30, 0.3],
             }],
             tokens: vec![3],
+            filled: self.filled,
             ..Batch::default()
         };
         let held = InUse {
@@ -197,3 +202,4 @@ mod tests {
         assert!(InUse::read(&path).unwrap_err().contains("whole rows"));
     }
 }
+            filled: vec![2, 1],

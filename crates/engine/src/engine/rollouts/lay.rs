@@ -35,6 +35,7 @@ fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
         batch.mask.extend((0..n).map(|at| learns && at >= begun));
         batch.first.extend(std::iter::repeat_n(0, n));
         batch.first.extend(n as u32..width as u32);
+        batch.filled.push(n as u32);
         batch
             .sequence
             .extend(std::iter::repeat_n(row as u32, width));

@@ -103,6 +103,7 @@ mod tests {
                 batch_size,
                 seq_len: SEQ_LEN,
                 first: None,
+                filled: None,
             };
             model.forward(&batch).unwrap();
             let dlogp = Tensor::full(-1.0f32 / ROWS as f32, (batch_size, SEQ_LEN), &Device::Cpu);

@@ -271,6 +271,7 @@ fn log_probabilities_and_entropies_are_those_of_score() {
         batch_size: 1,
         seq_len: 7,
         first: None,
+        filled: None,
     };
     let scored = model.score(&batch).unwrap();
     let logp = scored.logp.to_vec2::<f32>().unwrap();

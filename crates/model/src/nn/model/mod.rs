@@ -50,6 +50,9 @@ pub struct TokenBatch<'a> {
     /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
     /// positions begin again there. None: each row is one document.
     pub first: Option<&'a [u32]>,
+    /// Of each row the places that are not padding, from its begin on, (B): the balance of experts is that of these. None:
+    /// there is no padding.
+    pub filled: Option<&'a [u32]>,
 }
 
 impl<'a> TokenBatch<'a> {
@@ -66,6 +69,7 @@ impl<'a> TokenBatch<'a> {
             batch_size,
             seq_len,
             first: None,
+            filled: None,
         }
     }
 }

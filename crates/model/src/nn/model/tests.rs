@@ -25,6 +25,7 @@ fn a_fresh_model_knows_nothing() {
         batch_size: 2,
         seq_len: 2,
         first: None,
+        filled: None,
     };
     let outputs = model.score(&batch).unwrap();
     let loss = outputs.logp.mean_all().unwrap().to_scalar::<f32>().unwrap();
@@ -97,6 +98,7 @@ fn backward_needs_a_forward_and_fitting_shapes() {
         batch_size: 1,
         seq_len: 2,
         first: None,
+        filled: None,
     };
     model.forward(&batch).unwrap();
     let wrong = ones.reshape((2, 1)).unwrap();
@@ -113,6 +115,7 @@ fn gradients_accumulate() {
         batch_size: 1,
         seq_len: 2,
         first: None,
+        filled: None,
     };
     let dlogp = Tensor::full(-0.5f32, (1, 2), &Device::Cpu).unwrap();
     let mut norms = Vec::new();
@@ -151,6 +154,7 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
                     batch_size: 1,
                     seq_len: n,
                     first: None,
+                    filled: None,
                 };
                 model.forward(&batch).unwrap();
                 let dlogp = Tensor::full(-0.5f32, (1, n), &Device::Cpu).unwrap();
