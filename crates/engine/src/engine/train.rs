@@ -129,6 +129,7 @@ impl Trainer<'_, '_> {
         self.save_a_point_to_go_back_to()?;
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
+            let stale = self.cx.state.progress.stale;
             match self.obey()? {
                 Flow::Continue => {}
                 Flow::Stop => return Ok(Outcome::Stopped),
@@ -169,11 +170,13 @@ impl Trainer<'_, '_> {
                     }
                     continue;
                 }
-                if step < max_steps && !broken_off && self.out_of_patience() {
-                    self.save_and_stop()?;
-                    self.forget_what_was_given_up();
-                    return Ok(Outcome::Completed);
-                }
+            }
+            // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
+            let no_gain = self.cx.state.progress.stale > stale;
+            if step < max_steps && no_gain && self.out_of_patience() {
+                self.save_and_stop()?;
+                self.forget_what_was_given_up();
+                return Ok(Outcome::Completed);
             }
             if is_due(
                 step,
