@@ -319,6 +319,28 @@ impl Dataset {
     }
 
     /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
+    /// The first `rows` rows of the validation split in batches; answers that are judged beside others never come alone.
+    pub fn val_batches(
+        &self,
+        rows: usize,
+        batch_size: usize,
+    ) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
+        let no_lone = match &self.splits {
+            Splits::Corpus(_) => false,
+            Splits::Documents(documents) => documents.how.unit == Unit::Judged,
+        };
+        let n = padded::batches(rows, batch_size, no_lone);
+        (0..n).map(move |index| padded::bounds(rows, (index, batch_size), no_lone))
+    }
+
+    /// Examples of both splits, as [`Dataset::every_batch`] gives them.
+    pub fn examples(&self) -> u64 {
+        match &self.splits {
+            Splits::Corpus(_) => 0,
+            Splits::Documents(documents) => documents.rows(false) + documents.rows(true),
+        }
+    }
+
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {
             Splits::Corpus(corpus) => Some(corpus.val_bytes_per_token()),
