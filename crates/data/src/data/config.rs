@@ -55,8 +55,8 @@ pub struct DataConfig {
     pub path: Option<PathBuf>,
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
-    /// Meaning of the weights: `share` of the tokens, or with `concatenate` passes over each source, so that without weights
-    /// an epoch reads every row once.
+    /// Meaning of the weights: `share` of the tokens, or with `concatenate` passes over each source in an epoch, so that without
+    /// weights an epoch reads every row once.
     pub mix: Mix,
     /// Short for one source of synthetic rows: a generator with its settings.
     #[serde(skip_serializing_if = "Option::is_none")]

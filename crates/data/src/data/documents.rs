@@ -207,6 +207,9 @@ pub(crate) struct Documents {
     /// Mean bytes of text behind a prediction of the validation split, where all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
+    /// Passes over each source in one over all, where weights count passes; none where they are shares of the tokens, and one
+    /// pass over all reads as many rows as there are.
+    pub passes: Option<Vec<f64>>,
 
 impl Documents {
     /// Predictions of one pass over every source.
@@ -246,6 +249,7 @@ impl Documents {
             for (weight, portion) in stage.weights.iter_mut().zip(&self.train) {
                 *weight *= portion.tokens as f64;
             }
+        self.passes = self.stages.last().map(|stage| stage.weights.clone());
         }
     }
 
@@ -260,7 +264,14 @@ impl Documents {
 
     /// Micro-batches of so many rows in one pass over all sources.
     pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
-        let draws: u64 = self.train.iter().map(|p| p.draws(batch_size)).sum();
+        let draws = self.train.iter().map(|p| p.draws(batch_size) as f64);
+        let draws: f64 = match &self.passes {
+            Some(passes) => draws
+                .zip(passes)
+                .map(|(draws, passes)| draws * passes)
+                .sum(),
+            None => draws.sum(),
+        };
         match self.how.packing {
             Packing::Padded => draws as f64,
             _ => draws as f64 / batch_size as f64,

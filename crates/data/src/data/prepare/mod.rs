@@ -170,6 +170,7 @@ impl Dataset {
             train: Vec::new(),
             val: vec![portion.with_template(ready.templated)],
             stages: Vec::new(),
+            passes: None,
             how,
             bytes_per_token: None,
         };
@@ -371,6 +372,7 @@ fn lay_out(
         train: Vec::new(),
         val: Vec::new(),
         stages: stages(config, train),
+        passes: None,
         how,
         bytes_per_token: None,
     };
