@@ -6,10 +6,11 @@ use super::Unit;
 use super::chat::CutMark;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
-use super::pack::Packing;
+use super::pack::{Packing, padded};
 use super::tokenizer::Tokenizer;
 use super::{Batch, Origin};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Training data of a run.
 #[derive(Debug)]
@@ -318,7 +319,6 @@ impl Dataset {
         })
     }
 
-    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
     /// The first `rows` rows of the validation split in batches; answers that are judged beside others never come alone.
     pub fn val_batches(
         &self,
@@ -341,6 +341,7 @@ impl Dataset {
         }
     }
 
+    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {
             Splits::Corpus(corpus) => Some(corpus.val_bytes_per_token()),

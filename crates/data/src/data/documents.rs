@@ -75,7 +75,11 @@ impl Portion {
                     }
                     unit => {
                         let texts: Vec<Piece> = texts(&pieces, unit).copied().collect();
-                        (predictions(&texts), Padded::new(&pieces, unit.documents()))
+                        (
+                            predictions(&texts),
+                            Padded::new(&pieces, unit.documents())
+                                .without_lone(unit == Unit::Judged),
+                        )
                     }
                 };
                 (Layout::Padded(pieces, padded), tokens, account)
@@ -203,13 +207,13 @@ pub(crate) struct Documents {
     pub train: Vec<Portion>,
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
+    /// Passes over each source in one over all, where weights count passes; none where they are shares of the tokens, and one
+    /// pass over all reads as many rows as there are.
+    pub passes: Option<Vec<f64>>,
     pub how: Layouting,
     /// Mean bytes of text behind a prediction of the validation split, where all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
-    /// Passes over each source in one over all, where weights count passes; none where they are shares of the tokens, and one
-    /// pass over all reads as many rows as there are.
-    pub passes: Option<Vec<f64>>,
 
 impl Documents {
     /// Predictions of one pass over every source.
@@ -245,11 +249,11 @@ impl Documents {
 
     /// Lets the weights of every stage count passes over a source instead of shares of the tokens.
     pub fn concatenate(&mut self) {
+        self.passes = self.stages.last().map(|stage| stage.weights.clone());
         for stage in &mut self.stages {
             for (weight, portion) in stage.weights.iter_mut().zip(&self.train) {
                 *weight *= portion.tokens as f64;
             }
-        self.passes = self.stages.last().map(|stage| stage.weights.clone());
         }
     }
 
@@ -273,8 +277,8 @@ impl Documents {
             None => draws.sum(),
         };
         match self.how.packing {
-            Packing::Padded => draws as f64,
-            _ => draws as f64 / batch_size as f64,
+            Packing::Padded => draws,
+            _ => draws / batch_size as f64,
         }
     }
 
@@ -319,10 +323,9 @@ impl Documents {
             let example = self.example(pieces, padded.sorted(place));
             example.map(|piece| piece.places()).max().unwrap_or(1)
         };
-        let examples = padded.examples();
-        let firsts = (0..examples).step_by(batch_size.max(1));
-        let batches = firsts.map(|first| {
-            let batch = first..examples.min(first + batch_size);
+        let batch_size = batch_size.max(1);
+        let batches = (0..padded.batches(batch_size)).map(|index| {
+            let batch = padded.places(index, batch_size);
             let rows = batch.len() * sequences;
             let widest = batch.map(longest).max().unwrap_or(1);
             (rows * padded::width(widest, self.how.seq_len, padded::STEP)) as u64
@@ -629,6 +632,7 @@ fn lay(
     }
     batch.tokens[source] += at as u64;
     batch.first.extend(at as u32..width as u32);
+    batch.filled.push(at as u32);
     let filled = batch.first.len();
     batch.inputs.resize(filled, 0);
     batch.targets.resize(filled, 0);
@@ -642,4 +646,3 @@ fn lay(
 
 #[cfg(test)]
 mod tests;
-    batch.filled.push(at as u32);

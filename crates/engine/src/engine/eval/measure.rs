@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use crate::engine::roles::Models;
 use crate::methods::{Method, evaluate as measure};
 use crate::metrics::Readings;
+use std::ops::Range;
 
 /// How much of the validation split is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +47,10 @@ pub fn evaluate(
         Extent::Rows(n) => n.min(data.val_windows()),
         _ => data.val_windows(),
     };
+    let parts: Vec<Range<usize>> = data.val_batches(rows, batch_size).collect();
     let n_batches = match extent {
         Extent::Batches(n) => n,
-        Extent::Rows(_) | Extent::Whole => rows.div_ceil(batch_size),
+        Extent::Rows(_) | Extent::Whole => parts.len(),
     };
     let (mut total, mut counted, mut n_windows) = (0.0, 0, 0);
     let mut readings = Readings::default();
@@ -58,10 +60,7 @@ pub fn evaluate(
         }
         let mut batch = match extent {
             Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
-            Extent::Rows(_) | Extent::Whole => {
-                let first = i * batch_size;
-                data.val_batch(first, batch_size.min(rows - first))
-            }
+            Extent::Rows(_) | Extent::Whole => data.val_batch(parts[i].start, parts[i].len()),
         };
         if method.needs().reference.is_some() {
             models.add_reference(&mut batch)?;
