@@ -217,6 +217,8 @@ impl Trainer<'_, '_> {
             self.cx.port.enter(Phase::Training, step);
             match self.stepper.one_step(&mut self.cx)? {
                 Taken::Whole | Taken::Skipped => {}
+                // Written again at a resume, by the same weights.
+                Taken::BrokenOff => continue,
                 Taken::Broken(broken) => {
                     self.rescue_or_fail(&broken)?;
                     continue;
