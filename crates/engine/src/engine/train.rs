@@ -253,6 +253,7 @@ impl Trainer<'_, '_> {
     /// settings that are not what they were `before`.
     fn went_back(&mut self, step: u64, before: Settings) {
         self.stepper.forget();
+        self.spectra.went_back(step);
         self.summarize();
         self.cx.port.emit(Event::RolledBack { step });
         self.cx.emit_adjusted(step, before);
