@@ -200,9 +200,10 @@ mod tests {
         (config.eval.best_by, config.eval.patience) = (None, Some(2));
         assert_eq!(config.saves().at_once(), 4);
         config.eval.every = Every::Steps(0);
-        assert_eq!(config.saves().at_once(), 2);
+        assert_eq!(config.saves().at_once(), 3);
         (config.eval.best_by, config.eval.tasks) = (Some("eval/a".into()), vec!["a".into()]);
-        assert_eq!(config.saves().at_once(), 5);
+        // At the quarters: more than are kept at once.
+        assert_eq!(config.saves().at_once(), 6);
     }
 
     #[test]
