@@ -47,20 +47,20 @@ pub fn evaluate(
         Extent::Rows(n) => n.min(data.val_windows()),
         _ => data.val_windows(),
     };
-    let parts: Vec<Range<usize>> = data.val_batches(rows, batch_size).collect();
-    let n_batches = match extent {
-        Extent::Batches(n) => n,
-        Extent::Rows(_) | Extent::Whole => parts.len(),
+    // None: so many rows by chance.
+    let parts: Vec<Option<Range<usize>>> = match extent {
+        Extent::Batches(n) => vec![None; n],
+        Extent::Rows(_) | Extent::Whole => data.val_batches(rows, batch_size).map(Some).collect(),
     };
     let (mut total, mut counted, mut n_windows) = (0.0, 0, 0);
     let mut readings = Readings::default();
-    for i in 0..n_batches {
+    for (i, part) in parts.into_iter().enumerate() {
         if broken_off() {
             return Ok(None);
         }
-        let mut batch = match extent {
-            Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
-            Extent::Rows(_) | Extent::Whole => data.val_batch(parts[i].start, parts[i].len()),
+        let mut batch = match part {
+            None => data.eval_batch(seed, i as u64, batch_size),
+            Some(rows) => data.val_batch(rows.start, rows.len()),
         };
         if method.needs().reference.is_some() {
             models.add_reference(&mut batch)?;
