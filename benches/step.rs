@@ -71,6 +71,7 @@ fn step(criterion: &mut Criterion) {
                 seq_len: size.config.seq_len,
                 first: None,
                 temperature: 1.0,
+                filled: None,
             };
             bencher.iter(|| {
                 model.params_mut().zero_grads().unwrap();

@@ -114,6 +114,7 @@ fn check_vocabulary(
         batch_size: BATCH,
         seq_len,
         first: None,
+        filled: None,
     };
     let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
     let dentropy: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
@@ -240,6 +241,7 @@ fn train(config: &ModelConfig, backend: Backend, steps: u64) -> (Vec<f32>, Vec<f
             batch_size: BATCH,
             seq_len: config.seq_len,
             first: None,
+            filled: None,
         };
         model.params_mut().zero_grads().unwrap();
         let logp = model.forward(&batch).unwrap().logp;
@@ -358,6 +360,7 @@ fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], se
         batch_size: lengths.len(),
         seq_len,
         first: Some(&packed.first),
+        filled: None,
     };
     let alone = packed.documents.iter().map(|&(at, len)| {
         let place = at..at + len;

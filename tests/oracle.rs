@@ -150,6 +150,8 @@ fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
             first: None,
+            filled: None,
+            temperature: 1.0,
         };
         model.params_mut().zero_grads().unwrap();
         let (loss, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -196,6 +198,8 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
         batch_size: rows,
         seq_len,
         first: None,
+        filled: None,
+        temperature: 1.0,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();
@@ -355,6 +359,8 @@ fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
         first: None,
+        filled: None,
+        temperature: 1.0,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();

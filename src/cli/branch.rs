@@ -12,6 +12,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
+use crate::engine::reference;
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
@@ -257,6 +258,11 @@ impl Branch {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
+            // Where it fits, the branch need not compute it again.
+            let of_parent = self.parent.path().join(reference::FILE);
+            if of_parent.exists() {
+                let _ = std::fs::copy(of_parent, run.path().join(reference::FILE));
+            }
             let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
             if rows.0 != rows.1 {
                 checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;

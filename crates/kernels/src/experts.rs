@@ -269,6 +269,24 @@ pub struct Balance<'a> {
     pub by_probability: &'a [f32],
     /// Half the gradient with respect to log-sum-exp²: the factor of the log-sum-exp.
     pub by_lse: f32,
+    pub counted: Counted<'a>,
+}
+
+/// Which tokens count in load statistics and balancing losses: padding does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted<'a> {
+    /// Places of a row; unused where `filled` is empty.
+    pub seq_len: usize,
+    /// Of each row the places that are not padding, from its begin on. Empty: all tokens count.
+    pub filled: &'a [u32],
+}
+
+impl Counted<'_> {
+    /// Whether token `at` of all rows counts.
+    pub fn has(&self, at: usize) -> bool {
+        let filled = self.filled.get(at / self.seq_len.max(1));
+        filled.is_none_or(|filled| at % self.seq_len.max(1) < *filled as usize)
+    }
 }
 
 /// `dlogits` (N, n_expert) = the gradient with respect to the router's logits, for `dgates` (N, top_k) and the balancing losses.
@@ -286,7 +304,11 @@ pub fn route_backward(
             let dgates = &dgates[(first + i) * router.top_k..][..router.top_k];
             let probs = &row[..n];
             // First with respect to the probabilities.
-            dlogits.copy_from_slice(balance.by_probability);
+            let counts = balance.counted.has(first + i);
+            match counts {
+                true => dlogits.copy_from_slice(balance.by_probability),
+                false => dlogits.fill(0.0),
+            }
             let chosen = router.chosen(row);
             let (sum, along) = if router.norm_topk {
                 let sum: f32 = chosen.iter().map(|&e| row[e as usize]).sum();
@@ -299,7 +321,10 @@ pub fn route_backward(
                 dlogits[e as usize] += (dgate - along) / sum;
             }
             let mean = sum2(probs, dlogits, |p, d| p * d);
-            let by_lse = 2.0 * balance.by_lse * row[n];
+            let by_lse = match counts {
+                true => 2.0 * balance.by_lse * row[n],
+                false => 0.0,
+            };
             for (d, &p) in dlogits.iter_mut().zip(probs) {
                 *d = p * (*d - mean + by_lse);
             }
@@ -310,7 +335,7 @@ pub fn route_backward(
 /// Load statistics of a routing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
-    /// Tokens per expert.
+    /// Tokens per expert. Padding counts nowhere here.
     pub counts: Vec<f64>,
     /// Σ over tokens of each expert's probability.
     pub probabilities: Vec<f64>,
@@ -330,8 +355,9 @@ impl Tally {
     }
 
     /// Accumulates a routing, in row order.
-    pub fn add(&mut self, router: Router, routing: &[f32]) {
-        for row in routing.chunks_exact(router.width()) {
+    pub fn add(&mut self, router: Router, routing: &[f32], counted: Counted) {
+        let rows = routing.chunks_exact(router.width()).enumerate();
+        for (_, row) in rows.filter(|(at, _)| counted.has(*at)) {
             for &e in router.chosen(row) {
                 self.counts[e as usize] += 1.0;
             }
@@ -442,7 +468,7 @@ mod tests {
         assert_close("y", &got, &flat(&y), 2e-6);
         let mut tally = Tally::default();
         tally.clear(e);
-        tally.add(router, &routing);
+        tally.add(router, &routing, Counted::default());
         let counts: Vec<f64> = flat(&mask.sum(0).unwrap());
         assert_eq!(tally.counts, counts);
 
@@ -455,6 +481,7 @@ mod tests {
         let balance = Balance {
             by_probability: &factors,
             by_lse: 0.1,
+            counted: Counted::default(),
         };
         let mut dlogits = vec![9.0; n * e];
         route_backward(router, &routing, &dgates, balance, &mut dlogits);
@@ -483,7 +510,7 @@ mod tests {
             route(router, logits, None, &mut routing);
             let mut tally = Tally::default();
             tally.clear(8);
-            tally.add(router, &routing);
+            tally.add(router, &routing, Counted::default());
             tally.aux()
         };
         assert!((aux(&logits) - 2.0).abs() < 1e-6);

@@ -48,6 +48,8 @@ pub struct Batch {
     pub mask: Vec<bool>,
     /// Same shape: where in its row the document of each token begins. Empty: each row is one text.
     pub first: Vec<u32>,
+    /// Of each row the places that are not padding, from its begin on, (batch_size). Empty: there is no padding.
+    pub filled: Vec<u32>,
     /// Same shape: the sequence of each token, an index into `origins`; padding counts to the last of its row. Empty where
     /// an example is one text.
     pub sequence: Vec<u32>,
@@ -71,6 +73,7 @@ impl Batch {
             &mut self.inputs,
             &mut self.targets,
             &mut self.first,
+            &mut self.filled,
             &mut self.sequence,
         ] {
             part.clear();
@@ -138,6 +141,7 @@ impl Batch {
             batch.inputs.extend(&ids[..n]);
             batch.targets.extend(&ids[1..]);
             batch.mask.extend((1..=n).map(|at| at >= *prompt));
+            batch.filled.push(n as u32);
             batch.first.resize(row * width + n, 0);
             batch.inputs.resize(end, 0);
             batch.targets.resize(end, 0);
@@ -180,6 +184,7 @@ impl Batch {
             starts: of(&self.starts, &rows),
             mask: of(&self.mask, &places),
             first: of(&self.first, &places),
+            filled: of(&self.filled, &rows),
             sequence: sequence.iter().map(shift).collect(),
             origins: of(&self.origins, &rows),
             columns: self.columns.iter().map(column).collect(),
@@ -216,6 +221,7 @@ impl Batch {
             targets: rows(&self.targets, seq_len, len),
             mask: rows(&self.mask, seq_len, len),
             first: rows(&self.first, seq_len, len),
+            filled: self.filled.iter().map(|n| (*n).min(len as u32)).collect(),
             sequence: rows(&self.sequence, seq_len, len),
             seq_len: len,
             columns: self

@@ -4,7 +4,7 @@ use super::examples::OnBadRow;
 use super::formats::{Columns, FormatChoice};
 use super::pack::{PackingChoice, TooLongChoice};
 use super::render::TrainOn;
-use super::source::{Origin, SourceConfig, is_data_file};
+use super::source::{Origin, SourceConfig, is_data_file, is_hidden};
 use super::synthetic::{SyntheticConfig, SyntheticSource};
 use super::tokenizer::TokenizerConfig;
 use super::{DataError, Unit};
@@ -55,8 +55,8 @@ pub struct DataConfig {
     pub path: Option<PathBuf>,
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
-    /// Meaning of the weights: `share` of the tokens, or with `concatenate` passes over each source, so that without weights
-    /// an epoch reads every row once.
+    /// Meaning of the weights: `share` of the tokens, or with `concatenate` passes over each source in an epoch, so that without
+    /// weights an epoch reads every row once.
     pub mix: Mix,
     /// Short for one source of synthetic rows: a generator with its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,11 +155,11 @@ impl DataConfig {
         let full = base.join(path);
         if full.is_dir() {
             let names = std::fs::read_dir(&full).into_iter().flatten().flatten();
-            let mut names = names
-                .map(|entry| entry.path())
-                .filter(|p| is_data_file(p))
-                .peekable();
-            return names.peek().is_none() || names.all(|path| is_text(&path));
+            let names = names.map(|entry| entry.path());
+            let names: Vec<PathBuf> = names.filter(|p| is_data_file(p) && !is_hidden(p)).collect();
+            let bytes = names.iter().filter_map(|path| std::fs::metadata(path).ok());
+            let small = bytes.map(|found| found.len()).sum::<u64>() <= MAX_BYTES;
+            return names.is_empty() || small && names.iter().all(|path| is_text(path));
         }
         let small = std::fs::metadata(&full).map_or(0, |m| m.len()) <= MAX_BYTES;
         let pattern = !full.exists() && path.to_string_lossy().contains(['*', '?', '[']);
@@ -403,6 +403,14 @@ mod tests {
         for path in ["b.jsonl", "rows", "*.txt", "absent.jsonl", "a.txt.gz"] {
             assert!(!corpus(path), "{path}");
         }
+        std::fs::write(dir.path().join("texts/.b.jsonl"), "x").unwrap();
+        assert!(corpus("texts"), "a hidden file is none of it");
+        // Together they are more than is held in memory; nothing is written of a sparse file.
+        for name in ["a.txt", "b.TXT"] {
+            let file = std::fs::File::create(dir.path().join("texts").join(name)).unwrap();
+            file.set_len((1 << 29) + 1).unwrap();
+        }
+        assert!(!corpus("texts"), "read in shards");
         let packed = DataConfig {
             packing: PackingChoice::Packed,
             ..DataConfig::default()

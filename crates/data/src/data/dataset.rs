@@ -6,10 +6,11 @@ use super::Unit;
 use super::chat::CutMark;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
-use super::pack::Packing;
+use super::pack::{Packing, padded};
 use super::tokenizer::Tokenizer;
 use super::{Batch, Origin};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Training data of a run.
 #[derive(Debug)]
@@ -337,6 +338,28 @@ impl Dataset {
                 })
             })
         })
+    }
+
+    /// The first `rows` rows of the validation split in batches; answers that are judged beside others never come alone.
+    pub fn val_batches(
+        &self,
+        rows: usize,
+        batch_size: usize,
+    ) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
+        let no_lone = match &self.splits {
+            Splits::Corpus(_) => false,
+            Splits::Documents(documents) => documents.how.unit == Unit::Judged,
+        };
+        let n = padded::batches(rows, batch_size, no_lone);
+        (0..n).map(move |index| padded::bounds(rows, (index, batch_size), no_lone))
+    }
+
+    /// Examples of both splits, as [`Dataset::every_batch`] gives them.
+    pub fn examples(&self) -> u64 {
+        match &self.splits {
+            Splits::Corpus(_) => 0,
+            Splits::Documents(documents) => documents.rows(false) + documents.rows(true),
+        }
     }
 
     /// Mean UTF-8 bytes per validation token; `None` if only a part of the text is supervised.

@@ -75,7 +75,11 @@ impl Portion {
                     }
                     unit => {
                         let texts: Vec<Piece> = texts(&pieces, unit).copied().collect();
-                        (predictions(&texts), Padded::new(&pieces, unit.documents()))
+                        (
+                            predictions(&texts),
+                            Padded::new(&pieces, unit.documents())
+                                .without_lone(unit == Unit::Judged),
+                        )
                     }
                 };
                 (Layout::Padded(pieces, padded), tokens, account)
@@ -211,6 +215,9 @@ pub(crate) struct Documents {
     pub train: Vec<Portion>,
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
+    /// Passes over each source in one over all, where weights count passes; none where they are shares of the tokens, and one
+    /// pass over all reads as many rows as there are.
+    pub passes: Option<Vec<f64>>,
     pub how: Layouting,
     /// Mean bytes of text per prediction of the validation split, if all tokens are supervised.
     pub bytes_per_token: Option<f64>,
@@ -272,6 +279,7 @@ impl Documents {
 
     /// Lets the weights of every stage count passes over a source instead of shares of the tokens.
     pub fn concatenate(&mut self) {
+        self.passes = self.stages.last().map(|stage| stage.weights.clone());
         for stage in &mut self.stages {
             for (weight, portion) in stage.weights.iter_mut().zip(&self.train) {
                 *weight *= portion.tokens as f64;
@@ -290,10 +298,17 @@ impl Documents {
 
     /// Micro-batches of so many rows in one pass over all sources.
     pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
-        let draws: u64 = self.train.iter().map(|p| p.draws(batch_size)).sum();
+        let draws = self.train.iter().map(|p| p.draws(batch_size) as f64);
+        let draws: f64 = match &self.passes {
+            Some(passes) => draws
+                .zip(passes)
+                .map(|(draws, passes)| draws * passes)
+                .sum(),
+            None => draws.sum(),
+        };
         match self.how.packing {
-            Packing::Padded => draws as f64,
-            _ => draws as f64 / batch_size as f64,
+            Packing::Padded => draws,
+            _ => draws / batch_size as f64,
         }
     }
 
@@ -338,10 +353,9 @@ impl Documents {
             let example = self.example(pieces, padded.sorted(place));
             example.map(|piece| piece.places()).max().unwrap_or(1)
         };
-        let examples = padded.examples();
-        let firsts = (0..examples).step_by(batch_size.max(1));
-        let batches = firsts.map(|first| {
-            let batch = first..examples.min(first + batch_size);
+        let batch_size = batch_size.max(1);
+        let batches = (0..padded.batches(batch_size)).map(|index| {
+            let batch = padded.places(index, batch_size);
             let rows = batch.len() * sequences;
             let widest = batch.map(longest).max().unwrap_or(1);
             (rows * padded::width(widest, self.how.seq_len, padded::STEP)) as u64
@@ -648,6 +662,7 @@ fn lay(
     }
     batch.tokens[source] += at as u64;
     batch.first.extend(at as u32..width as u32);
+    batch.filled.push(at as u32);
     let filled = batch.first.len();
     batch.inputs.resize(filled, 0);
     batch.targets.resize(filled, 0);

@@ -9,12 +9,17 @@ use crate::data::{Loader, StepBatches, StepStart};
 pub trait Experience {
     /// The micro-batches of the optimizer step whose first micro-step is `micro_step`, with every column that the method
     /// needs but the reference's of a fixed data set. Only what is made of the models' answers may depend on them, and
-    /// what several steps learn from is kept in the state.
+    /// what several steps learn from is kept in the state. `Ok(None)` when `broken_off` said so while answers were written: they are
+    /// written again when the step is asked for again.
     ///
     /// # Errors
     /// A model that refuses a batch.
-    fn step(&mut self, micro_step: u64, state: &mut TrainState)
-    -> Result<StepBatches, EngineError>;
+    fn step(
+        &mut self,
+        micro_step: u64,
+        state: &mut TrainState,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<StepBatches>, EngineError>;
 
     /// Takes a step back whose memory may be used again.
     fn recycle(&mut self, step: StepBatches);
@@ -31,11 +36,12 @@ impl Experience for Loader {
         &mut self,
         micro_step: u64,
         state: &mut TrainState,
-    ) -> Result<StepBatches, EngineError> {
-        Ok(self.batches(StepStart {
+        _broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<StepBatches>, EngineError> {
+        Ok(Some(self.batches(StepStart {
             step: state.progress.step + 1,
             micro_step,
-        }))
+        })))
     }
 
     fn recycle(&mut self, step: StepBatches) {

@@ -26,6 +26,7 @@ pub mod preflight;
 mod prepare;
 mod probing;
 mod reading;
+pub mod reference;
 mod remote;
 mod rescue;
 mod resume;

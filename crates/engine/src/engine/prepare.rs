@@ -10,6 +10,7 @@ use super::extra::Extras;
 use super::mix::Mix;
 use super::probing::probes;
 use super::reading::{mixed, read_data};
+use super::reference;
 use super::remote::Remote;
 use super::resume::{begun_at, resume};
 use super::rollouts::Rollouts;
@@ -125,9 +126,7 @@ pub(super) fn prepare<'a, 'p>(
         port.note(begun_at, remote.words());
     }
     state.models.remote = remote;
-    state
-        .models
-        .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
+    reference::attach(job, port, (&mut state.models, &data), begun_at)?;
     let extras = Extras::read(job, &data, port, begun_at)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;

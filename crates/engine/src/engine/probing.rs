@@ -52,7 +52,8 @@ pub(super) fn emit_layers(cx: &mut RunContext<'_, '_>, layers: BTreeMap<String, 
 /// Spectra of a checkpoint, one at a time, on a thread of the lowest priority.
 #[derive(Default)]
 pub(super) struct Spectra {
-    under_way: Option<Receiver<(u64, Layers)>>,
+    /// Its step, and where its result comes from.
+    under_way: Option<(u64, Receiver<Layers>)>,
 }
 
 type Layers = BTreeMap<String, Vec<Num>>;
@@ -74,32 +75,55 @@ impl Spectra {
             let _ = rustix::process::nice(NICE);
             // A checkpoint that was pruned meanwhile has nothing to say.
             if let Ok(file) = Weights::open(&folder) {
-                let _ = send.send((step, spectra::of_checkpoint(&file, &infos, n_layer)));
+                let _ = send.send(spectra::of_checkpoint(&file, &infos, n_layer));
             }
         };
         let spawned = std::thread::Builder::new()
             .name("spectra".into())
             .spawn(work);
         match spawned {
-            Ok(_) => self.under_way = Some(receive),
+            Ok(_) => self.under_way = Some((step, receive)),
             Err(e) => tracing::warn!("no spectra: {e}"),
         }
     }
 
+    /// Forgets the checkpoint that is under way, where the run went back behind it.
+    pub fn went_back(&mut self, to: u64) {
+        self.under_way.take_if(|(step, _)| *step > to);
+    }
+
     /// Sends the results that are ready.
     pub fn emit(&mut self, cx: &mut RunContext<'_, '_>) {
-        let Some(receive) = &self.under_way else {
+        let Some((step, receive)) = &self.under_way else {
             return;
         };
+        let step = *step;
         match receive.try_recv() {
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => self.under_way = None,
-            Ok((step, layers)) => {
+            Ok(layers) => {
                 self.under_way = None;
                 if !layers.is_empty() {
                     cx.port.emit(Event::Probed { step, layers });
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_a_checkpoint_that_was_given_up_is_dropped() {
+        let (_send, receive) = sync_channel(1);
+        let mut spectra = Spectra {
+            under_way: Some((100, receive)),
+        };
+        spectra.went_back(100);
+        assert!(spectra.under_way.is_some());
+        spectra.went_back(90);
+        assert!(spectra.under_way.is_none());
     }
 }

@@ -15,6 +15,8 @@ pub(super) enum Taken {
     Skipped,
     /// Not done: losses are outliers for too long. In words.
     Spike(String),
+    /// Not done: a stop waits.
+    BrokenOff,
     /// Not done: a value is non-finite.
     Broken(NonFinite),
 }

@@ -1,14 +1,14 @@
 //! The models of a run by role: the policy that is trained, and the reference of a preference method.
 
 use super::EngineError;
+use super::reference::Table;
 use super::remote::{Remote, Who};
-use crate::data::{Batch, Column, Dataset, Origin, Unit};
+use crate::data::{Batch, Column, Dataset, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
 use crate::workers::Lost;
-use std::collections::HashMap;
 
 /// The models of a run.
 pub struct Models {
@@ -32,7 +32,7 @@ pub enum Reference {
     /// The same, on the ranks; where a cold start has moved it, the engine's copy of it as well.
     FrozenThere(Option<Box<Model>>),
     /// Log-probabilities of every sequence under the initial weights.
-    Precomputed(HashMap<Origin, f32>),
+    Precomputed(Table),
 }
 
 impl Models {
@@ -66,17 +66,28 @@ impl Models {
         out
     }
 
-    fn precompute(
+    /// Fills in what the policy says of every sequence of the data that is not in the table; `after` hears of each batch, and
+    /// its error breaks it off.
+    ///
+    /// # Errors
+    /// That of `after`; a batch that the policy refuses; ranks that are gone.
+    pub fn precompute(
         &mut self,
         data: &Dataset,
         batch_size: usize,
-    ) -> candle_core::Result<HashMap<Origin, f32>> {
-        let mut table = HashMap::new();
+        table: &mut Table,
+        after: &mut dyn FnMut(&Table) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         for batch in data.every_batch(batch_size) {
+            let known = |origin| table.contains_key(origin);
+            if batch.origins.iter().all(known) {
+                continue;
+            }
             let values = sequence_logps(&batch, &self.score(&batch)?)?;
             table.extend(batch.origins.iter().copied().zip(values));
+            after(table)?;
         }
-        Ok(table)
+        Ok(())
     }
 
     /// Why ranks are gone, if they are.
@@ -111,7 +122,9 @@ impl Models {
                 Reference::Frozen(Box::new(self.policy.frozen_copy()?))
             }
             Some(ReferenceChoice::Precomputed) => {
-                Reference::Precomputed(self.precompute(data, batch_size)?)
+                let mut table = Table::new();
+                self.precompute(data, batch_size, &mut table, &mut |_| Ok(()))?;
+                Reference::Precomputed(table)
             }
         };
         Ok(())

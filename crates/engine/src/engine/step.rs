@@ -91,7 +91,10 @@ impl Stepper {
         let begun = cx.port.clock.elapsed();
         let step = cx.step() + 1;
         self.probes.begin(step, is_logged(cx, step));
-        self.log.last = self.gradients(cx)?;
+        let Some(last) = self.gradients(cx)? else {
+            return Ok(Taken::BrokenOff);
+        };
+        self.log.last = last;
         if let Some(broken) = self.non_finite(cx) {
             return Ok(Taken::Broken(broken));
         }
@@ -171,14 +174,18 @@ impl Stepper {
     }
 
     /// Takes the batches of the step and sums the gradient over them.
-    fn gradients(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Step, EngineError> {
+    fn gradients(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Option<Step>, EngineError> {
         let asked = cx.port.clock.elapsed();
         let at = At {
             seed: cx.spec.seed,
             micro_step: cx.state.progress.micro_step,
         };
         cx.state.show_average(false)?;
-        let mut step = self.experience.step(at.micro_step, &mut cx.state)?;
+        let (state, port) = (&mut cx.state, &mut *cx.port);
+        let broken_off = &mut || port.stop_is_waiting();
+        let Some(mut step) = (self.experience).step(at.micro_step, state, broken_off)? else {
+            return Ok(None);
+        };
         let waited = cx.port.clock.elapsed() - asked;
         match self.experience.rollouts() {
             Some(rollouts) => {
@@ -217,14 +224,14 @@ impl Stepper {
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);
-        Ok(Step {
+        Ok(Some(Step {
             gradients: found,
             critic,
             tokens,
             lr: cx.state.lr(cx.spec),
             clipped: false,
             skipped: false,
-        })
+        }))
     }
 
     /// A loss or gradient that is not finite: the weights are still those of the step before.

@@ -129,6 +129,7 @@ impl Trainer<'_, '_> {
         self.save_a_point_to_go_back_to()?;
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
+            let stale = self.cx.state.progress.stale;
             match self.obey()? {
                 Flow::Continue => {}
                 Flow::Stop => return Ok(Outcome::Stopped),
@@ -169,11 +170,13 @@ impl Trainer<'_, '_> {
                     }
                     continue;
                 }
-                if step < max_steps && !broken_off && self.out_of_patience() {
-                    self.save_and_stop()?;
-                    self.forget_what_was_given_up();
-                    return Ok(Outcome::Completed);
-                }
+            }
+            // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
+            let no_gain = self.cx.state.progress.stale > stale;
+            if step < max_steps && no_gain && self.out_of_patience() {
+                self.save_and_stop()?;
+                self.forget_what_was_given_up();
+                return Ok(Outcome::Completed);
             }
             if is_due(
                 step,
@@ -214,6 +217,8 @@ impl Trainer<'_, '_> {
             self.cx.port.enter(Phase::Training, step);
             match self.stepper.one_step(&mut self.cx)? {
                 Taken::Whole | Taken::Skipped => {}
+                // Written again at a resume, by the same weights.
+                Taken::BrokenOff => continue,
                 Taken::Broken(broken) => {
                     self.rescue_or_fail(&broken)?;
                     continue;
@@ -248,6 +253,7 @@ impl Trainer<'_, '_> {
     /// settings that are not what they were `before`.
     fn went_back(&mut self, step: u64, before: Settings) {
         self.stepper.forget();
+        self.spectra.went_back(step);
         self.summarize();
         self.cx.port.emit(Event::RolledBack { step });
         self.cx.emit_adjusted(step, before);

@@ -11,6 +11,7 @@ use super::tables::rotations;
 use super::tape::Track;
 use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
 use crate::kernels::attention::{Mask, Past, Scores};
+use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
 use crate::kernels::{
@@ -99,7 +100,7 @@ impl Decoder<'_> {
         past: &mut Vec<Past>,
         first: Option<&[u32]>,
     ) -> Result<Tensor> {
-        Ok(self.hidden_and_balance(ids, past, first)?.0)
+        Ok(self.hidden_and_balance(ids, past, (first, None))?.0)
     }
 
     /// The same with the experts' balancing losses, if there are experts.
@@ -107,7 +108,7 @@ impl Decoder<'_> {
         &self,
         ids: &Tensor,
         past: &mut Vec<Past>,
-        first: Option<&[u32]>,
+        (first, filled): (Option<&[u32]>, Option<&[u32]>),
     ) -> Result<(Tensor, Option<Tensor>)> {
         let start = match past.first() {
             Some(Some((k, _))) => k.dim(1)?,
@@ -132,7 +133,7 @@ impl Decoder<'_> {
             let mixed = match &block.mlp {
                 MlpSpans::One(spans) => self.feed_forward(spans, &h)?,
                 MlpSpans::Many(spans) => {
-                    let (y, share) = self.experts(layer, spans, &h)?;
+                    let (y, share) = self.experts((layer, spans), &h, filled)?;
                     balance = Some(match balance {
                         None => share,
                         Some(sum) => (sum + share)?,
@@ -196,8 +197,14 @@ impl Decoder<'_> {
         self.linear(&spans.out, &active)
     }
 
-    /// All experts over all tokens, each weighted by its gate; and this block's balancing losses.
-    fn experts(&self, layer: usize, spans: &ExpertSpans, h: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// All experts over all tokens, each weighted by its gate; and this block's balancing losses, over the `filled`
+    /// positions of each row.
+    fn experts(
+        &self,
+        (layer, spans): (usize, &ExpertSpans),
+        h: &Tensor,
+        filled: Option<&[u32]>,
+    ) -> Result<(Tensor, Tensor)> {
         let Some(moe) = self.config.experts(layer) else {
             candle_core::bail!("block {layer} has no experts")
         };
@@ -213,12 +220,30 @@ impl Decoder<'_> {
             let out = self.feed_forward(&spans.expert(e), &x)?;
             y = (y + out.broadcast_mul(&gates.narrow(1, e, 1)?)?)?;
         }
-        let aux = ((mask.mean(0)? * probs.mean(0)?)?.sum_all()? * spans.count as f64)?;
-        let z = lse.sqr()?.mean_all()?;
+        let weights = self.counted(h, filled)?;
+        let mean = |x: &Tensor| x.broadcast_mul(&weights)?.sum(0);
+        let aux = ((mean(&mask)? * mean(&probs)?)?.sum_all()? * spans.count as f64)?;
+        let z = mean(&lse.sqr()?.unsqueeze(1)?)?.sum_all()?;
         let blocks = self.config.expert_blocks() as f64;
         let share = ((aux * moe.aux_loss_coef)? + (z * moe.z_loss_coef)?)?;
         let share = (share * (self.step_position.share / blocks))?;
         Ok((y.reshape(h.shape())?, share))
+    }
+
+    /// What each of the tokens of `h` (B, T, D) counts in a mean over those that are not padding, (B · T, 1).
+    fn counted(&self, h: &Tensor, filled: Option<&[u32]>) -> Result<Tensor> {
+        let (rows, seq_len) = (h.dim(0)?, h.dim(1)?);
+        let counted = Counted {
+            seq_len,
+            filled: filled.unwrap_or_default(),
+        };
+        let n = rows * seq_len;
+        let counts: Vec<f64> = (0..n)
+            .map(|at| f64::from(u8::from(counted.has(at))))
+            .collect();
+        let total = counts.iter().sum::<f64>().max(1.0);
+        let weights: Vec<f64> = counts.iter().map(|counts| counts / total).collect();
+        Tensor::from_vec(weights, (n, 1), h.device())?.to_dtype(h.dtype())
     }
 
     /// The residual stream plus a sub-layer's output.
@@ -259,7 +284,8 @@ impl Decoder<'_> {
         let shape = (batch.batch_size, batch.seq_len);
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
-        let (hidden, balance) = self.hidden_and_balance(&ids, &mut Vec::new(), batch.first)?;
+        let (hidden, balance) =
+            self.hidden_and_balance(&ids, &mut Vec::new(), (batch.first, batch.filled))?;
         let head = self.leaves.get(self.layout.head)?;
         let hidden = hidden.flatten(0, 1)?;
         let (logp, entropy, top1) = match self.config.head {

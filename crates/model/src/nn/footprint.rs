@@ -198,6 +198,7 @@ mod tests {
             seq_len: 6,
             first: None,
             temperature: 1.0,
+            filled: None,
         };
         let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
         let mut logp = Vec::new();

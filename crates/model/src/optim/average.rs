@@ -9,17 +9,63 @@ use candle_core::{Result, bail};
 
 /// The other weights: the average, or while that is in the model, the weights that train. Saved beside a checkpoint of the average.
 const OTHER: &str = "ema.other";
-/// Whether the average has begun.
+/// How far the average is, as [`Phase`] says.
 const BEGUN: &str = "ema.begun";
+/// Whole numbers are exact in f32 up to here.
+const MOST: u32 = 1 << 24;
+
+/// How far an average is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// 0 in the state.
+    NotBegun,
+    /// So many updates have gone into it, and its decay still rises: 2 more in the state.
+    WarmUp(u32),
+    /// The decay is that of the spec: 1 in the state, as also averages from before there was a warm-up say.
+    Constant,
+}
+
+impl Phase {
+    fn to_state(self) -> f32 {
+        match self {
+            Phase::NotBegun => 0.0,
+            Phase::Constant => 1.0,
+            Phase::WarmUp(updates) => (updates + 2) as f32,
+        }
+    }
+
+    fn from_state(value: f32) -> Phase {
+        match value {
+            v if v >= 2.0 => Phase::WarmUp((v as u32).min(MOST) - 2),
+            0.0 => Phase::NotBegun,
+            _ => Phase::Constant,
+        }
+    }
+
+    /// Goes one update further and gives its decay: min(`decay`, (1 + t) / (10 + t)) at update t, as in TensorFlow's and timm's
+    /// averages. A constant one would leave the initial weights in the average for 1 / (1 − decay) updates and more.
+    fn advance(&mut self, decay: f64) -> f64 {
+        let Phase::WarmUp(updates) = self else {
+            return decay;
+        };
+        let t = f64::from(*updates + 1);
+        let rising = (1.0 + t) / (10.0 + t);
+        *self = match rising < decay && *updates + 3 < MOST {
+            true => Phase::WarmUp(*updates + 1),
+            false => Phase::Constant,
+        };
+        rising.min(decay)
+    }
+}
 
 /// A rule and the average of the weights that it makes.
 pub struct Averaged {
     rule: Box<dyn UpdateRule>,
-    /// a ← decay · a + (1 − decay) · w after every update.
+    /// a ← decay · a + (1 − decay) · w after every update, behind the warm-up.
     decay: f64,
     /// As long as what trains, in the order of the gradients.
     other: Vec<f32>,
-    begun: bool,
+    phase: Phase,
     shown: bool,
 }
 
@@ -30,7 +76,7 @@ impl Averaged {
             rule,
             decay,
             other: vec![0.0; params.n_trainable()],
-            begun: false,
+            phase: Phase::NotBegun,
             shown: false,
         }
     }
@@ -54,7 +100,8 @@ impl Averaged {
     }
 
     fn begin(&mut self, params: &Params) -> Result<()> {
-        if !std::mem::replace(&mut self.begun, true) {
+        if self.phase == Phase::NotBegun {
+            self.phase = Phase::WarmUp(0);
             self.visit(params, |weights, other| other.copy_from_slice(weights))?;
         }
         Ok(())
@@ -72,7 +119,7 @@ impl UpdateRule for Averaged {
         }
         self.begin(params)?;
         self.rule.step(params, lr, grad_scale)?;
-        let gain = (1.0 - self.decay) as f32;
+        let gain = (1.0 - self.phase.advance(self.decay)) as f32;
         self.visit(params, |weights, average| {
             let pairs = average.iter_mut().zip(weights);
             pairs.for_each(|(a, w)| *a += gain * (*w - *a));
@@ -127,7 +174,7 @@ impl UpdateRule for Averaged {
     fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()> {
         match name {
             OTHER => read(&self.other),
-            BEGUN => read(&[f32::from(u8::from(self.begun))]),
+            BEGUN => read(&[self.phase.to_state()]),
             other => return self.rule.read_state(other, read),
         }
         Ok(())
@@ -139,7 +186,7 @@ impl UpdateRule for Averaged {
             BEGUN => {
                 let mut begun = [0.0];
                 write(&mut begun);
-                self.begun = begun[0] != 0.0;
+                self.phase = Phase::from_state(begun[0]);
             }
             other => return self.rule.write_state(other, write),
         }
@@ -171,10 +218,17 @@ mod tests {
         let mut ema = averaged(&shown);
         let read = |model: &Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
         let mut exact: Vec<f64> = read(&plain).iter().map(|w| f64::from(*w)).collect();
-        for step in 0..5 {
+        for step in 0..45 {
             update(&mut plain, &mut *rule, step..step + 1);
+            let t = step as f64 + 1.0;
+            // (1 + 35) / (10 + 35) is 0.8.
+            let decay = if step < 34 {
+                (1.0 + t) / (10.0 + t)
+            } else {
+                0.8
+            };
             for (a, w) in exact.iter_mut().zip(read(&plain)) {
-                *a = 0.8 * *a + 0.2 * f64::from(w);
+                *a = decay * *a + (1.0 - decay) * f64::from(w);
             }
             ema.show_average(shown.params_mut(), false).unwrap();
             update(&mut shown, &mut *ema, step..step + 1);
@@ -187,6 +241,20 @@ mod tests {
                 (f64::from(*found) - exact).abs() < 1e-6,
                 "{found} for {exact}"
             );
+        }
+    }
+
+    /// Checkpoints of older builds say 1, and that their average goes on as it was.
+    #[test]
+    fn an_average_of_before_there_was_a_warm_up_keeps_its_decay() {
+        let mut phase = Phase::from_state(1.0);
+        assert_eq!((phase.advance(0.999), phase.to_state()), (0.999, 1.0));
+        let mut phase = Phase::WarmUp(0);
+        let decays: Vec<f64> = (0..3).map(|_| phase.advance(0.21)).collect();
+        assert_eq!(decays, [2.0 / 11.0, 0.21, 0.21]);
+        assert_eq!(phase, Phase::Constant);
+        for phase in [Phase::NotBegun, Phase::WarmUp(0), Phase::WarmUp(7)] {
+            assert_eq!(Phase::from_state(phase.to_state()), phase);
         }
     }
 

@@ -207,9 +207,9 @@ pub const METRICS: &[Metric] = &[
         .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
         .meaning("Below 5 % of the steps. Use averages, single steps are 0 or 1.", "Above 30 % clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
     TOKEN_ACCURACY,
-    metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 if balanced"),
+    metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks, padding left out: 1 if balanced"),
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the token distribution over experts relative to uniform, averaged over blocks"),
-    metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k if balanced; not in the training loss shown"),
+    metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P over the tokens of a step, padding left out, before its coefficient, averaged over blocks (Fedus et al. 2021): top_k if balanced; not in the training loss shown"),
     metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)").label("update ratio").estimator("median_l2_ratio")
         .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)

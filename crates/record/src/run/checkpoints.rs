@@ -89,8 +89,14 @@ struct Saved {
     best: bool,
 }
 
-/// The folder as a checkpoint, if it is complete.
+/// In the folder of a checkpoint that its run gave up and another run begins from: the run passes it over.
+pub const GIVEN_UP: &str = "given-up";
+
+/// The folder as a checkpoint, if it is complete and its run has not given it up.
 pub fn whole(path: &Path) -> Option<CheckpointEntry> {
+    if path.join(GIVEN_UP).exists() {
+        return None;
+    }
     let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
     let step = step.parse().ok()?;
     path.join("manifest.json")

@@ -83,7 +83,10 @@ impl super::Method for Config {
         let moved = scored.batch.column(BASELINE).unwrap_or_default();
         let sum: f64 = moved.iter().map(|x| f64::from(*x)).sum();
         let baseline = (sum / moved.len().max(1) as f64).max(0.0);
-        readings.add(KL, baseline, 1.0);
+        // A lone answer has no others to tell it by.
+        if !moved.is_empty() {
+            readings.add(KL, baseline * moved.len() as f64, moved.len() as f64);
+        }
         preference::note_judged(desirable, &(&ratios * self.beta)?, &policy, readings)?;
 
         let of_label = |good: f64, bad: f64| {

@@ -199,6 +199,7 @@ pub fn tokens(batch: &Batch) -> TokenBatch<'_> {
         seq_len: batch.seq_len,
         first: (!batch.first.is_empty()).then_some(&*batch.first),
         temperature: batch.temperature.unwrap_or(1.0),
+        filled: (!batch.filled.is_empty()).then_some(&*batch.filled),
     }
 }
 

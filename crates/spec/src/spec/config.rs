@@ -96,8 +96,9 @@ pub struct TrainConfig {
     /// drifting; not part of `train/loss`. For pretrain and sft. 0 is off.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub z_loss: f64,
-    /// Decay of an exponential moving average of the weights (EMA), e.g. 0.999. Evaluations, samples, checkpoints and exports use the
-    /// average; training continues from the weights. Default: none.
+    /// Decay of an exponential moving average of the weights (EMA), e.g. 0.999; at update t at most (1 + t) / (10 + t), so that a
+    /// short run is no average of its initial weights. Evaluations, samples, checkpoints and exports use the average; training
+    /// continues from the weights. Default: none.
     #[schemars(range(min = 0.0, max = 0.9999999))]
     pub ema_decay: Option<f64>,
     /// Compute dtype: of matmul inputs and activations; accumulation, weights and moments are f32. `auto` selects bf16 if the CPU multiplies it faster; the

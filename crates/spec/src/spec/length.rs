@@ -108,13 +108,26 @@ impl RunConfig {
         said || !self.method.best().is_the_loss()
     }
 
+    /// When what decides is measured.
+    fn decides(&self) -> Every {
+        let by_task = |id: &String| id.starts_with("eval/") && !self.eval.tasks.is_empty();
+        match (
+            self.eval.best_by.as_ref().is_some_and(by_task),
+            self.eval.task_every,
+        ) {
+            (false, _) => self.eval.every,
+            (true, 0) => Every::Share(0.25),
+            (true, every) => Every::Steps(every),
+        }
+    }
+
     /// When it saves, and what it keeps of that.
     pub fn saves(&self) -> Saves {
         Saves {
             steps: self.train.max_steps.max(1),
             every: self.checkpoint.every,
-            // Each evaluation may be the best.
-            best: self.keeps_best().then_some(self.eval.every),
+            // Each evaluation that measures what decides may be the best.
+            best: self.keeps_best().then_some(self.decides()),
             keep_last: self.checkpoint.keep_last as u64,
             // Where rescues act, the beginning is saved too, and what they give up stays until the end.
             rescued: u64::from(self.rescue.policy == RescuePolicy::Act),
@@ -186,6 +199,11 @@ mod tests {
         assert_eq!(config.saves().at_once(), 4);
         (config.eval.best_by, config.eval.patience) = (None, Some(2));
         assert_eq!(config.saves().at_once(), 4);
+        config.eval.every = Every::Steps(0);
+        assert_eq!(config.saves().at_once(), 3);
+        (config.eval.best_by, config.eval.tasks) = (Some("eval/a".into()), vec!["a".into()]);
+        // At the quarters: more than are kept at once.
+        assert_eq!(config.saves().at_once(), 6);
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn data(sources: &[(&[usize], f64)], packing: Packing) -> Documents {
     Documents {
         train: portions(),
         val: portions(),
+        passes: None,
         stages: vec![Wanted {
             until_tokens: None,
             weights: sources.iter().map(|s| s.1).collect(),
@@ -137,16 +138,12 @@ fn joined_sources_are_read_once_an_epoch_and_weights_multiply_the_passes() {
             data.concatenate();
             let steps = data.micro_steps_per_epoch(2).round() as u64;
             let epochs = data.epochs(7, steps, 2);
-            if weight == 1.0 {
-                for epochs in &epochs {
-                    assert!((epochs - 1.0).abs() < 0.06, "{packing:?}: {epochs}");
-                }
+            for (epochs, passes) in epochs.iter().zip([1.0, weight]) {
+                assert!(
+                    (epochs - passes).abs() < 0.07 * passes,
+                    "{packing:?}: {epochs}"
+                );
             }
-            let ratio = epochs[1] / epochs[0];
-            assert!(
-                (ratio - weight).abs() < 0.15 * weight,
-                "{packing:?}: {ratio}"
-            );
         }
     }
 }
@@ -254,6 +251,7 @@ fn judged_answers_keep_their_labels_in_both_splits() {
     let data = Documents {
         train: vec![portion()],
         val: vec![portion()],
+        passes: None,
         stages: vec![Wanted {
             until_tokens: None,
             weights: vec![1.0],
@@ -261,7 +259,8 @@ fn judged_answers_keep_their_labels_in_both_splits() {
         how,
         bytes_per_token: None,
     };
-    assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 3));
+    // The fifth joins the two before it: alone it would have no baseline.
+    assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 2));
     assert_eq!(data.train[0].tokens, 3 + 8 + 5 + 4 + 11);
     let (mut seen, mut batch) = (Vec::new(), Batch::default());
     let mut check = |batch: &Batch| {
@@ -276,7 +275,7 @@ fn judged_answers_keep_their_labels_in_both_splits() {
             seen.push(first);
         }
     };
-    for micro_step in 0..3 {
+    for micro_step in 0..2 {
         data.fill_train(&mut batch, 1, micro_step, 2);
         check(&batch);
     }
@@ -306,6 +305,7 @@ fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
     let data = Documents {
         train: vec![portion()],
         val: vec![portion()],
+        passes: None,
         stages: vec![Wanted {
             until_tokens: None,
             weights: vec![1.0],

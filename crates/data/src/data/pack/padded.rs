@@ -3,6 +3,7 @@
 
 use super::packed::{Draw, classes};
 use super::pieces::Piece;
+use std::ops::Range;
 
 /// Widths of batches are multiples of this.
 pub(crate) const STEP: usize = 32;
@@ -14,6 +15,28 @@ pub(crate) struct Padded {
     by_length: Vec<u32>,
     classes: Vec<(u32, u32)>,
     class_of: Vec<u32>,
+    /// Whether no batch may have a single example where there are more.
+    no_lone: bool,
+}
+
+/// Batch number `index` of `n` examples in batches of `batch_size`; the last may be smaller. With `no_lone` a single one that is left
+/// takes another from the batch before it, or joins a batch that has but two.
+pub(crate) fn bounds(n: usize, (index, batch_size): (usize, usize), no_lone: bool) -> Range<usize> {
+    let (begin, end) = (index * batch_size, n.min((index + 1) * batch_size));
+    match (no_lone && n > batch_size && n % batch_size == 1, batch_size) {
+        (true, 2) if end + 1 == n => begin..n,
+        (true, 3..) if end == n => begin - 1..n,
+        (true, 3..) if end + 1 == n => begin..end - 1,
+        _ => begin..end,
+    }
+}
+
+/// How many batches [`bounds`] speaks of.
+pub(crate) fn batches(n: usize, batch_size: usize, no_lone: bool) -> usize {
+    match no_lone && batch_size == 2 && n > 2 {
+        true => n / 2,
+        false => n.div_ceil(batch_size),
+    }
 }
 
 impl Padded {
@@ -37,7 +60,13 @@ impl Padded {
             by_length,
             classes,
             class_of,
+            no_lone: false,
         }
+    }
+
+    /// The same without batches of a single example, which has no others to be compared with.
+    pub fn without_lone(self, no_lone: bool) -> Padded {
+        Padded { no_lone, ..self }
     }
 
     /// Number of examples.
@@ -58,7 +87,12 @@ impl Padded {
 
     /// Batches of an epoch; the last of them, the shortest examples, may be smaller.
     pub fn batches(&self, batch_size: usize) -> usize {
-        self.by_length.len().div_ceil(batch_size)
+        batches(self.by_length.len(), batch_size, self.no_lone)
+    }
+
+    /// The places of batch number `index`, from the longest on.
+    pub fn places(&self, index: usize, batch_size: usize) -> Range<usize> {
+        bounds(self.by_length.len(), (index, batch_size), self.no_lone)
     }
 
     /// The examples of batch number `index` of an epoch.
@@ -69,9 +103,8 @@ impl Padded {
         draw: Draw,
     ) -> impl Iterator<Item = usize> + '_ {
         let batches = self.batches(batch_size) as u64;
-        let begin = draw.rows(batches).at(index as u64) as usize * batch_size;
-        let end = self.by_length.len().min(begin + batch_size);
-        (begin..end).map(move |place| {
+        let index = draw.rows(batches).at(index as u64) as usize;
+        self.places(index, batch_size).map(move |place| {
             let class = self.class_of[place];
             let (begin, number) = self.classes[class as usize];
             let order = draw.order(u64::from(number), class);
@@ -116,6 +149,28 @@ mod tests {
             ranges.sort_unstable();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0 || pair[0] == pair[1]));
         }
+    }
+
+    #[test]
+    fn no_example_is_alone_where_it_is_to_have_others() {
+        let sizes = |n: usize, size: usize| -> Vec<usize> {
+            let all = (0..batches(n, size, true)).map(|i| bounds(n, (i, size), true));
+            let all: Vec<Range<usize>> = all.collect();
+            assert_eq!(
+                all.iter().cloned().flatten().collect::<Vec<_>>(),
+                (0..n).collect::<Vec<_>>()
+            );
+            all.into_iter().map(|range| range.len()).collect()
+        };
+        assert_eq!(sizes(9, 4), [4, 3, 2]);
+        assert_eq!(sizes(7, 3), [3, 2, 2]);
+        assert_eq!(sizes(5, 2), [2, 3]);
+        assert_eq!(sizes(8, 4), [4, 4]);
+        assert_eq!(sizes(10, 4), [4, 4, 2]);
+        assert_eq!(
+            (sizes(1, 4), sizes(4, 4), sizes(3, 2)),
+            (vec![1], vec![4], vec![3])
+        );
     }
 
     #[test]

@@ -170,6 +170,7 @@ impl Dataset {
             train: Vec::new(),
             val: vec![portion.with_template(ready.templated)],
             stages: Vec::new(),
+            passes: None,
             how,
             bytes_per_token: None,
         };
@@ -371,6 +372,7 @@ fn lay_out(
         train: Vec::new(),
         val: Vec::new(),
         stages: stages(config, train),
+        passes: None,
         how,
         bytes_per_token: None,
     };
@@ -384,15 +386,22 @@ fn lay_out(
         let how = of(source);
         let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
         let Split {
-            train: kept,
-            val: held,
+            train: mut kept,
+            val: mut held,
             is_cut,
         } = match &counted {
             Some(rows) => hold_out::split_rows(&source.store, rows[at]),
             None if divides => hold_out::split(&source.store, config.val_fraction, row),
             None => hold_out::split(&source.store, 0.0, row),
         };
-        if divides {
+        if counted.is_none() && train.len() > 1 && makes_no_row(&held, row) {
+            notes.push(not_held_out(source, &held, how.seq_len));
+            tried.push(Tried {
+                how,
+                spans: std::mem::take(&mut held),
+            });
+            kept = source.store.spans().collect();
+        } else if divides {
             let size = source.store.documents_of_row();
             let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
             notes.push(divided(source, parts, is_cut));
@@ -476,6 +485,23 @@ fn held_rows(config: &DataConfig, train: &[Ready]) -> Result<Option<Vec<u64>>, D
     Err(DataError::source("data.val_rows", what, fix))
 }
 
+/// Whether what is held out of texts that run together in rows of `row` tokens fills none.
+fn makes_no_row(held: &[Span], row: Option<u64>) -> bool {
+    let tokens: u64 = held.iter().map(|span| span.1).sum();
+    row.is_some_and(|row| !held.is_empty() && tokens < row)
+}
+
+fn not_held_out(source: &Ready, held: &[Span], seq_len: usize) -> String {
+    let tokens: u64 = held.iter().map(|span| span.1).sum();
+    format!(
+        "{}: none of its rows is held out: they would be {} tokens, less than a row of {}; a larger data.val_fraction, or data.val_path, \
+         validates on it",
+        source.name,
+        grouped(tokens),
+        grouped(seq_len as u64)
+    )
+}
+
 /// How much of a source is held out, in words: the rows of training and validation.
 fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
     let name = &source.name;
@@ -554,11 +580,22 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " cut",
         false => whole,
     };
+    // Held-out rows that fill no window were once in neither split.
+    let short = |s: &Ready| makes_no_row(&hold_out::split(&s.store, share, row).val, row);
+    let back = match val.is_empty()
+        && config.val_rows.is_none()
+        && train.len() > 1
+        && train.iter().any(short)
+    {
+        true => " back",
+        false => "",
+    };
     // A count takes the place of the share.
     let counted = config.val_rows.map(|rows| format!(" {rows} rows"));
     let counted = counted.unwrap_or_default();
     sha256(
-        format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}{counted}").as_bytes(),
+        format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}{counted}{back}")
+            .as_bytes(),
     )
 }
 

@@ -54,6 +54,32 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
     assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
 }
 
+/// Its held-out rows were less than a window, and lay in neither split.
+#[test]
+fn a_small_source_of_a_stream_mix_trains_on_what_fills_no_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let (large, small) = (
+        dir.path().join("large.jsonl"),
+        dir.path().join("small.jsonl"),
+    );
+    let rows = |n: usize, text: &str| format!("{{\"text\": \"{text}\"}}\n").repeat(n);
+    std::fs::write(&large, rows(400, "a longer line of a larger source")).unwrap();
+    std::fs::write(&small, rows(25, "a line of thirty characters")).unwrap();
+    let config = serde_json::json!({
+        "sources": [{"path": large}, {"path": small}],
+        "packing": "stream",
+        "val_fraction": 0.1,
+    });
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let data = Dataset::open(&config, Request::new(256)).unwrap();
+    let told = data.notes.join("\n");
+    let words = "small.jsonl: none of its rows is held out: they would be ";
+    assert!(told.contains(words), "{told}");
+    assert!(!told.contains("of 25 rows held out"), "{told}");
+    assert_eq!(data.sources()[1].documents, 25);
+    assert!(data.val_windows() > 0);
+}
+
 /// Of a pair that KTO judges answer by answer, one was trained on while the other, to the same prompt, validated.
 #[test]
 fn judged_answers_of_a_pair_are_held_out_together() {

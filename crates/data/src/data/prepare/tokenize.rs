@@ -8,7 +8,7 @@ use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, examples};
 use crate::data::formats::{FormatId, weight};
 use crate::data::limit;
-use crate::data::render::{Renderer, TrainOn, Unwritten};
+use crate::data::render::{RenderCounts, Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
 use crate::data::vocabulary::has_turns;
@@ -196,6 +196,7 @@ impl Tokenizing<'_> {
         let (config, read) = (self.config, &self.read);
         let (unit, train_on) = (self.unit, self.train_on);
         let progress = &mut *self.progress;
+        let format = rows.detection().format;
         let mut opened = Some(rows);
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
@@ -210,7 +211,7 @@ impl Tokenizing<'_> {
                 on_bad_row: config.on_bad_row,
                 progress: &mut *progress,
             })?;
-            Ok(noticed(name, &rows, &renderer))
+            Ok(noticed(name, &rows))
         };
         let width = if self.tokenizer.vocab_size() <= 1 << 16 {
             2
@@ -241,6 +242,7 @@ impl Tokenizing<'_> {
                     .notes
                     .push(format!("{name}: {} rows are empty", tally.empty));
             }
+            (entry.notes).extend(rendered(name, &tally.rendered, format));
             entry.notes.extend(without_tools(name, &tally));
             entry
         })
@@ -253,6 +255,7 @@ fn tokenize(
     place: &Place,
     example: &Example,
 ) -> Result<Piece, RowFault> {
+    let renderer = &renderer.counting_anew();
     let fitted = fitted(unit, train_on, example);
     let mut documents = Vec::new();
     for example in &fitted {
@@ -272,6 +275,7 @@ fn tokenize(
     Ok(Piece {
         documents,
         unwritten,
+        rendered: renderer.counts(),
         continues: example.extra.contains_key(CONTINUES),
         text_bytes: bytes.sum(),
     })
@@ -297,7 +301,7 @@ fn without_tools(name: &str, tally: &Tally) -> Option<String> {
 }
 
 /// Messages for the user about a source that was just read.
-fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
+fn noticed(name: &str, rows: &Examples) -> Vec<String> {
     let mut notes = vec![format!("{name}: read as {}", rows.detection())];
     notes.extend(rows.rows().notes());
     let skipped = rows.skipped();
@@ -314,7 +318,12 @@ fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
             first.join("; ")
         ));
     }
-    let counts = renderer.counts();
+    notes
+}
+
+/// What was noticed in the rows, those that an earlier process has tokenized included.
+fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> {
+    let mut notes = Vec::new();
     if counts.special_tokens_in_data > 0 {
         notes.push(format!(
             "{name}: {} rows contain special tokens as text; the model sees them as special tokens",
@@ -333,7 +342,7 @@ fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
             grouped(counts.weights_of_others)
         ));
     }
-    if counts.earlier_answers > 0 && rows.detection().format == FormatId::Alpaca {
+    if counts.earlier_answers > 0 && format == FormatId::Alpaca {
         notes.push(format!(
             "{name}: {} rows have a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
             grouped(counts.earlier_answers)

@@ -23,7 +23,7 @@ use super::{
 use mask::{common_prefix, supervised_in};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::ops::Range;
+use std::ops::{AddAssign, Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,6 +66,25 @@ pub struct RenderCounts {
     pub earlier_answers: u64,
 }
 
+impl AddAssign for RenderCounts {
+    fn add_assign(&mut self, more: RenderCounts) {
+        for (sum, more) in [
+            (&mut self.documents, more.documents),
+            (&mut self.nothing_supervised, more.nothing_supervised),
+            (
+                &mut self.special_tokens_in_data,
+                more.special_tokens_in_data,
+            ),
+            (&mut self.merged_boundaries, more.merged_boundaries),
+            (&mut self.empty_answers, more.empty_answers),
+            (&mut self.weights_of_others, more.weights_of_others),
+            (&mut self.earlier_answers, more.earlier_answers),
+        ] {
+            *sum += more;
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counters {
     documents: AtomicU64,
@@ -80,15 +99,29 @@ struct Counters {
 /// Makes documents of examples; any number of threads may share one.
 #[derive(Debug)]
 pub struct Renderer {
+    parts: Arc<Parts>,
+    counters: Counters,
+    /// How its user names a template.
+    template_fix: &'static str,
+}
+
+/// What documents are made by.
+#[derive(Debug)]
+pub struct Parts {
     tokenizer: Arc<Tokenizer>,
     template: Option<Template>,
     /// A built-in template that prints what `template` prints, and knows who wrote it.
     twin: Option<Template>,
     train_on: TrainOn,
     special: turns::SpecialTokens,
-    counters: Counters,
-    /// How its user names a template.
-    template_fix: &'static str,
+}
+
+impl Deref for Renderer {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl Renderer {
@@ -99,14 +132,26 @@ impl Renderer {
         train_on: TrainOn,
     ) -> Renderer {
         let twin = template.as_ref().filter(|t| !t.marks_generation());
-        Renderer {
+        let parts = Parts {
             twin: twin.and_then(find_twin),
             special: turns::SpecialTokens::of(&tokenizer),
             tokenizer,
             template,
             train_on,
+        };
+        Renderer {
+            parts: Arc::new(parts),
             counters: Counters::default(),
             template_fix: "set data.template: chatml, or plain if the vocabulary has no turn markers",
+        }
+    }
+
+    /// The same with counts of its own, which begin at zero: what is noticed in one row.
+    pub fn counting_anew(&self) -> Renderer {
+        Renderer {
+            parts: self.parts.clone(),
+            counters: Counters::default(),
+            template_fix: self.template_fix,
         }
     }
 

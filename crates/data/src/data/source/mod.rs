@@ -24,6 +24,7 @@ pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;
 pub use container::announced_rows;
 pub use context::{Progress, ReadContext};
+pub(in crate::data) use paths::is_hidden;
 pub use paths::{is_data_file, left_out, neighbour};
 pub use rows::{Rows, rows};
 pub use utf8::{BadText, bad_text};

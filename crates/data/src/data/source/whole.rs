@@ -8,7 +8,7 @@ use crate::data::{DataConfig, DataError};
 use crate::embed;
 use std::borrow::Cow;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Text is held in memory, and its tokens take four bytes each.
 const MAX_BYTES: u64 = 1 << 30;
@@ -64,13 +64,7 @@ fn file(path: &Path) -> Result<Text, DataError> {
 
 /// The `.txt` files of a folder in name order; a file that does not end a line gets a newline after it.
 fn folder(path: &Path) -> Result<Text, DataError> {
-    let mut files: Vec<PathBuf> = fs::read_dir(path)
-        .map_err(unreadable(path))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    files.sort();
+    let files = paths::texts(path).map_err(unreadable(path))?;
     if files.is_empty() {
         return Err(DataError::NoTexts(path.to_path_buf()));
     }
@@ -177,7 +171,13 @@ mod tests {
     #[test]
     fn a_folder_is_read_in_name_order_and_other_files_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [("b.txt", "second"), ("a.txt", "first"), ("c.md", "no")] {
+        let files = [
+            ("b.TXT", "second"),
+            ("a.txt", "first"),
+            ("c.md", "no"),
+            ("._a.txt", "\0"),
+        ];
+        for (name, text) in files {
             fs::write(dir.path().join(name), text).unwrap();
         }
         assert_eq!(from(dir.path()).unwrap().text, "first\nsecond\n");

@@ -3,7 +3,7 @@
 use super::shard::{Draft, Shard, Tally};
 use super::{Entry, Feeding, Store};
 use crate::base::clock::{Clock, SystemClock};
-use crate::data::render::Unwritten;
+use crate::data::render::{RenderCounts, Unwritten};
 use crate::data::{Content, DataError, Document, Example, OnBadRow, Place, RowFault, Turns};
 use rayon::prelude::*;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Piece {
     pub text_bytes: u64,
     /// What the template omits from it.
     pub unwritten: Unwritten,
+    /// What was noticed while it was rendered.
+    pub rendered: RenderCounts,
 }
 
 /// A row as the source gives it.
@@ -195,6 +197,7 @@ impl Builder {
         }
         self.tally.rows += 1;
         self.tally.text_bytes += piece.text_bytes;
+        self.tally.rendered += piece.rendered;
         self.tally.without_tools += u64::from(piece.unwritten.tools);
         self.tally.answers += piece.unwritten.answers;
         self.tally.empty_calls += piece.unwritten.empty;

@@ -453,6 +453,7 @@ pub fn clear(folder: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::render::RenderCounts;
     use crate::data::store::build::Piece;
     use crate::data::{Content, Document, Example, OnBadRow, Place, RowFault};
     use std::cell::Cell;
@@ -472,6 +473,10 @@ mod tests {
         Ok(Piece {
             documents: vec![Document::all_supervised(vec![place.row as u32; 2 << 20])],
             text_bytes: 6,
+            rendered: RenderCounts {
+                empty_answers: 1,
+                ..RenderCounts::default()
+            },
             ..Piece::default()
         })
     }

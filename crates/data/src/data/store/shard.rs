@@ -9,6 +9,7 @@
 
 use crate::base::mapped::Mapped;
 use crate::data::Document;
+use crate::data::render::RenderCounts;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -36,6 +37,8 @@ pub struct Tally {
     /// Turns of the assistant, and those that only call a tool and come out empty.
     pub answers: u64,
     pub empty_calls: u64,
+    /// What was noticed while rendering.
+    pub rendered: RenderCounts,
 }
 
 impl Tally {

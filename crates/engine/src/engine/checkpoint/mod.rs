@@ -324,6 +324,13 @@ impl Checkpoints {
         {
             progress.best_saved = Some(here);
         }
+        if self.store.given_up().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step) {
+            let what = format!(
+                "the checkpoint of step {step} that another run begins from is replaced by that of this course"
+            );
+            let hint = "a resume of that run has another base from now on: start it again, or change checkpoint.every here";
+            cx.port.warn(step, "base_replaced", what, hint);
+        }
         let ranks = cx.state.models.remote.as_ref();
         let fingerprint = Fingerprint::of(cx.spec, &cx.data).on(ranks);
         let written = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)
@@ -356,7 +363,7 @@ impl Checkpoints {
             .into_iter()
             .find(|(_, stable)| *stable);
         // Specs are read only where something would go.
-        let needed = match self.store.list().len() > keep {
+        let needed = match self.store.list().len() > keep || !self.store.given_up().is_empty() {
             true => by_other_runs(&cx.job.run_dir),
             false => Default::default(),
         };
@@ -399,6 +406,11 @@ impl Checkpoints {
         found
     }
 
+    /// Whether the run has a checkpoint of this step, and has not given it up.
+    pub fn stands(&self, step: u64) -> bool {
+        self.store.stands(step)
+    }
+
     /// Step of the newest checkpoint that is whole.
     pub fn newest(&mut self) -> Option<u64> {
         let (newest, _) = self.store.newest_whole(u64::MAX);
@@ -412,11 +424,32 @@ impl Checkpoints {
         // The best of that course may be among those that a rescue gave up.
         let there = |best: &crate::wire::Best| best.step < step && self.store.stands(best.step);
         progress.best_saved = progress.best_saved.take().filter(there);
-        if let Err(error) = self.store.discard_from(step) {
-            let message = format!("checkpoints from step {step} on could not be deleted: {error}");
-            let hint = "delete them before a resume";
-            cx.port
-                .warn(cx.state.progress.step, "prune_failed", message, hint);
+        self.give_up_from(cx, step);
+    }
+
+    /// Deletes the checkpoints of `step` and after it, but for those that other runs begin from.
+    fn give_up_from(&mut self, cx: &mut RunContext<'_, '_>, step: u64) {
+        let any = self.store.list().iter().any(|found| found.step >= step);
+        let needed = match any {
+            true => by_other_runs(&cx.job.run_dir),
+            false => Default::default(),
+        };
+        let here = cx.state.progress.step;
+        match self.store.give_up_from(step, &needed) {
+            Ok(kept) if kept.is_empty() => {}
+            Ok(kept) => {
+                let words = format!(
+                    "other runs begin from the checkpoints of steps {kept:?}, which this run gave up: they stay for those, and this \
+                     run passes them over"
+                );
+                cx.port.note(here, words);
+            }
+            Err(error) => {
+                let message =
+                    format!("checkpoints from step {step} on could not be deleted: {error}");
+                let hint = "delete them before a resume";
+                cx.port.warn(here, "prune_failed", message, hint);
+            }
         }
     }
 
@@ -439,11 +472,7 @@ impl Checkpoints {
         progress.best_saved = progress.best_saved.take().filter(stands);
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
-        if let Err(error) = self.store.discard_after(step) {
-            let message = format!("checkpoints after step {step} could not be deleted: {error}");
-            cx.port
-                .warn(step, "prune_failed", message, "delete them before a resume");
-        }
+        self.give_up_from(cx, step + 1);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub fn by_other_runs(run: &RunDir) -> BTreeSet<u64> {
         let folder = run.checkpoints_path().join(super::name_of(*step));
         is_needed(&folder, &named)
     };
-    let all = super::store::list(&run.checkpoints_path());
+    let all = super::store::every(&run.checkpoints_path());
     all.into_iter()
         .map(|found| found.step)
         .filter(of_this)

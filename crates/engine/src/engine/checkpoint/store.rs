@@ -10,6 +10,7 @@ use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
 use crate::hf::CONFIG;
+use crate::run::GIVEN_UP;
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
@@ -47,8 +48,19 @@ pub fn name_of(step: u64) -> String {
     format!("{PREFIX}{step:06}")
 }
 
-/// Checkpoints in `folder`, newest first. Names alone: nothing is verified.
+/// Checkpoints in `folder`, newest first, but for those that were given up. Names alone: nothing is verified.
 pub fn list(folder: &Path) -> Vec<Found> {
+    let mut found = every(folder);
+    found.retain(|found| !is_given_up(&found.path));
+    found
+}
+
+fn is_given_up(checkpoint: &Path) -> bool {
+    checkpoint.join(GIVEN_UP).exists()
+}
+
+/// The same with those that were given up, which stand because other runs begin from them.
+pub fn every(folder: &Path) -> Vec<Found> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<Found> = entries
         .filter_map(|entry| {
@@ -197,10 +209,15 @@ impl Store {
 
     /// True if a checkpoint of this step is there, to judge by its manifest's presence.
     pub fn stands(&self, step: u64) -> bool {
-        self.folder
-            .join(name_of(step))
-            .join(manifest::FILE)
-            .is_file()
+        let folder = self.folder.join(name_of(step));
+        folder.join(manifest::FILE).is_file() && !is_given_up(&folder)
+    }
+
+    /// Steps of checkpoints that were given up, and stand because other runs begin from them.
+    pub fn given_up(&self) -> Vec<u64> {
+        let all = every(&self.folder).into_iter();
+        let given_up = all.filter(|found| is_given_up(&found.path));
+        given_up.map(|found| found.step).collect()
     }
 
     fn write(&mut self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
@@ -310,12 +327,32 @@ impl Store {
                 self.discard(found.step)?;
             }
         }
+        for step in self.given_up() {
+            if !also.contains(&step) {
+                self.discard(step)?;
+            }
+        }
         Ok(())
     }
 
-    /// Takes the checkpoints after `step` away: a roll-back abandons them.
-    pub fn discard_after(&mut self, step: u64) -> io::Result<Vec<u64>> {
-        self.discard_from(step + 1)
+    /// Gives up the checkpoints of `step` and after it: those that other runs need, `needed`, are marked and passed over from now
+    /// on, the others are deleted. Returns the marked ones.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn give_up_from(&mut self, step: u64, needed: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
+        let mut marked = Vec::new();
+        for found in self.list().into_iter().filter(|found| found.step >= step) {
+            if !needed.contains(&found.step) {
+                self.discard(found.step)?;
+                continue;
+            }
+            self.verified.remove(&found.step);
+            (self.disk).write(&found.path.join(GIVEN_UP), &|_| Ok(()))?;
+            self.disk.sync_dir(&found.path)?;
+            marked.push(found.step);
+        }
+        Ok(marked)
     }
 
     /// Takes all checkpoints away.

@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use crate::engine::roles::Models;
 use crate::methods::{Method, evaluate as measure};
 use crate::metrics::Readings;
+use std::ops::Range;
 
 /// How much of the validation split is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,16 +32,18 @@ impl Extent {
             Extent::Rows(n) => data.first_val_rows(n),
             Extent::Whole => (0..data.val_windows() as u64).collect(),
         };
-        let n = match self {
-            Extent::Batches(n) => n,
-            Extent::Rows(_) | Extent::Whole => rows.len().div_ceil(batch_size),
-        };
-        (0..n).map(move |i| match self {
-            Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
+        // None: so many rows by chance.
+        let parts: Vec<Option<Range<usize>>> = match self {
+            Extent::Batches(n) => vec![None; n],
             Extent::Rows(_) | Extent::Whole => {
-                let first = i * batch_size;
-                data.val_rows(&rows[first..rows.len().min(first + batch_size)])
+                let parts = data.val_batches(rows.len(), batch_size);
+                parts.map(Some).collect()
             }
+        };
+        let parts = parts.into_iter().enumerate();
+        parts.map(move |(i, part)| match part {
+            None => data.eval_batch(seed, i as u64, batch_size),
+            Some(part) => data.val_rows(&rows[part]),
         })
     }
 }

@@ -36,6 +36,7 @@ fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
         batch.mask.extend((0..n).map(|at| learns && at >= begun));
         batch.first.extend(std::iter::repeat_n(0, n));
         batch.first.extend(n as u32..width as u32);
+        batch.filled.push(n as u32);
         batch
             .sequence
             .extend(std::iter::repeat_n(row as u32, width));
@@ -54,6 +55,78 @@ fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
     let limit = spec.rollout.max_new_tokens as f32;
     put(&mut batch, ANSWER_LIMIT, vec![limit; written.len()]);
     batch
+}
+
+/// The same answers in another order: row `i` becomes the one that `from[i]` counts over all batches. A batch takes as many as
+/// before, and is as wide as its longest needs.
+pub fn reordered(
+    batches: &[Batch],
+    from: &[usize],
+    micro_batch_size: usize,
+    seq_len: usize,
+) -> Vec<Batch> {
+    let rows = |batch: &Batch| 0..batch.batch_size;
+    let places: Vec<(&Batch, usize)> = batches
+        .iter()
+        .flat_map(|batch| rows(batch).map(move |row| (batch, row)))
+        .collect();
+    let chosen: Vec<(&Batch, usize)> = from.iter().map(|at| places[*at]).collect();
+    let parts = chosen.chunks(micro_batch_size.max(1));
+    parts.map(|part| joined(part, seq_len)).collect()
+}
+
+/// A batch of rows of others, with all their columns.
+fn joined(rows: &[(&Batch, usize)], seq_len: usize) -> Batch {
+    let longest = rows.iter().map(|(batch, row)| filled(batch, *row)).max();
+    let width = width(longest.unwrap_or(1), seq_len, STEP);
+    let mut joined = Batch {
+        unit: Unit::Prompt,
+        batch_size: rows.len(),
+        seq_len: width,
+        ..Batch::default()
+    };
+    let mut tokens = 0;
+    for (number, (batch, row)) in rows.iter().enumerate() {
+        let (n, end) = (filled(batch, *row), (number + 1) * width);
+        let own = row * batch.seq_len..row * batch.seq_len + n;
+        joined.inputs.extend_from_slice(&batch.inputs[own.clone()]);
+        joined
+            .targets
+            .extend_from_slice(&batch.targets[own.clone()]);
+        joined.mask.extend_from_slice(&batch.mask[own.clone()]);
+        joined.inputs.resize(end, 0);
+        joined.targets.resize(end, 0);
+        joined.mask.resize(end, false);
+        joined.first.extend(std::iter::repeat_n(0, n));
+        joined.first.extend(n as u32..width as u32);
+        joined.filled.push(n as u32);
+        joined.sequence.resize(end, number as u32);
+        joined.origins.extend(batch.origins.get(*row));
+        tokens += n as u64;
+        for column in &batch.columns {
+            let by_token = column.values.len() == batch.inputs.len();
+            let (from, end) = match by_token {
+                true => (own.clone(), end),
+                false => (*row..row + 1, number + 1),
+            };
+            let at = joined.columns.iter().position(|c| c.name == column.name);
+            let at = at.unwrap_or_else(|| {
+                put(&mut joined, column.name, Vec::new());
+                joined.columns.len() - 1
+            });
+            let values = &mut joined.columns[at].values;
+            values.extend_from_slice(&column.values[from]);
+            values.resize(end, 0.0);
+        }
+    }
+    joined.tokens = vec![tokens];
+    joined
+}
+
+/// Places of a row that are not padding, each token of which is a document of its own.
+fn filled(batch: &Batch, row: usize) -> usize {
+    let row = &batch.first[row * batch.seq_len..(row + 1) * batch.seq_len];
+    row.iter().take_while(|first| **first == 0).count()
 }
 
 /// Sets a column of a batch.

@@ -207,13 +207,17 @@ impl Rollouts {
         models: &mut Models,
         drawn: u64,
         parts: &mut Parts,
-    ) -> Result<Scored, EngineError> {
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Scored>, EngineError> {
         let (config, seed) = (self.config(), self.spec.seed);
         let (group_size, refill) = (config.group_size, config.refill as u64);
         let since = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
         let first = config.cold_start_steps + since;
         let prompts = Asked::drawn(&self.data, seed, first, self.prompts());
-        let mut found = self.answered(models, &prompts, (drawn, 0), parts)?;
+        let found = self.answered(models, &prompts, (drawn, 0), parts, broken_off)?;
+        let Some(mut found) = found else {
+            return Ok(None);
+        };
         for round in 1..=refill {
             let rewards = Rollouts::weighed(&found.scores, found.written.len());
             let groups = rewards.chunks(group_size).enumerate();
@@ -227,11 +231,14 @@ impl Rollouts {
             // Prompts of another order than those of the steps.
             let other = Rng::new(seed, Stream::Rollout, drawn, 2 * round as u32 - 1).next_u64();
             let others = Asked::drawn(&self.data, other, 0, dead.len());
-            let fresh = self.answered(models, &others, (drawn, round as u32), parts)?;
+            let at = (drawn, round as u32);
+            let Some(fresh) = self.answered(models, &others, at, parts, broken_off)? else {
+                return Ok(None);
+            };
             found.refilled += fresh.written.len() / group_size;
             found.replace(&dead, fresh, group_size);
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     fn answered(
@@ -240,7 +247,8 @@ impl Rollouts {
         prompts: &[Asked],
         (step, round): (u64, u32),
         parts: &mut Parts,
-    ) -> Result<Scored, EngineError> {
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Scored>, EngineError> {
         let begun = self.clock.elapsed();
         let sampling = self.sampling(step, round);
         let how = (
@@ -248,17 +256,19 @@ impl Rollouts {
             self.config().group_size,
             self.config().side_by_side,
         );
-        let written = write(models, &self.data, prompts, how, &mut || false)?.unwrap_or_default();
+        let Some(written) = write(models, &self.data, prompts, how, broken_off)? else {
+            return Ok(None);
+        };
         let written_at = self.clock.elapsed();
         let answers: Vec<Answer> = written.iter().map(|w| w.answer.clone()).collect();
         let scores = self.judge.score(&answers)?;
         parts.writing += written_at - begun;
         parts.scoring += self.clock.elapsed() - written_at;
-        Ok(Scored {
+        Ok(Some(Scored {
             written,
             scores,
             refilled: 0,
-        })
+        }))
     }
 
     /// Before the first rollout: a critic begins, and a reference is the policy as a cold start left it.
@@ -274,22 +284,35 @@ impl Rollouts {
 
     /// A rollout by the weights as they are, as batches with every column. `drawn` is the step by the data cursor, which
     /// prompts and answers are drawn by: ahead of the steps done where a rescue has passed over some.
-    fn begin(&mut self, drawn: u64, state: &mut TrainState) -> Result<InUse, EngineError> {
+    /// `Ok(None)` when `broken_off` said so meanwhile.
+    fn begin(
+        &mut self,
+        drawn: u64,
+        state: &mut TrainState,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<InUse>, EngineError> {
         let group_size = self.config().group_size;
         self.take_stock(state)?;
         let step = state.progress.step + 1;
         let models = &mut state.models;
         let mut parts = Parts::default();
-        let Scored {
+        let found = self.write_and_score(models, drawn, &mut parts, broken_off)?;
+        let Some(Scored {
             written,
             scores,
             refilled,
-        } = self.write_and_score(models, drawn, &mut parts)?;
+        }) = found
+        else {
+            return Ok(None);
+        };
         let mut rewards = Rollouts::weighed(&scores, written.len());
 
         let scored_at = self.clock.elapsed();
         let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
         for batch in &mut batches {
+            if broken_off() {
+                return Ok(None);
+            }
             models.add_token_reference(batch)?;
             models.add_old_policy(batch, self.config().cycle() > 1)?;
             if let Some(critic) = &mut state.critic {
@@ -340,11 +363,13 @@ impl Rollouts {
             self.unwritten = Some(kept::file(step, &rollout, &batches, texts));
         }
         self.last = Some(rollout);
-        Ok(InUse {
+        Ok(Some(InUse {
             begun: drawn,
             batches,
+            pass: 0,
+            order: Vec::new(),
             readings,
-        })
+        }))
     }
 }
 
@@ -353,41 +378,47 @@ impl Experience for Rollouts {
         &mut self,
         micro_step: u64,
         state: &mut TrainState,
-    ) -> Result<StepBatches, EngineError> {
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<StepBatches>, EngineError> {
         let (train, seed) = (&self.spec.train, self.spec.seed);
-        let accum = train.grad_accum_steps;
+        let (accum, rows) = (train.grad_accum_steps, train.micro_batch_size);
         let drawn = micro_step / accum as u64;
         let (cold, cycle) = (self.config().cold_start_steps, self.config().cycle());
         self.parts = Parts::default();
         if state.progress.step < cold {
             (self.last, self.told) = (None, None);
-            let batch = |i| {
-                self.data
-                    .train_batch(seed, micro_step + i, train.micro_batch_size)
-            };
+            let batch = |i| self.data.train_batch(seed, micro_step + i, rows);
             let batches = (0..accum as u64).map(batch).collect();
-            return Ok(StepBatches {
+            return Ok(Some(StepBatches {
                 micro_step,
                 batches,
-            });
+            }));
         }
         let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
         // A resume restores them; if the spec was changed since, completions are generated again.
         let fits = |held: &InUse| {
-            let rows = held.batches.iter().map(|batch| batch.batch_size);
+            let laid = held.batches.iter().map(|batch| batch.batch_size);
             let wanted = self.config().steps * accum;
-            held.begun + place == drawn
-                && rows.eq(std::iter::repeat_n(train.micro_batch_size, wanted))
+            held.begun + place == drawn && laid.eq(std::iter::repeat_n(rows, wanted))
         };
         let mut held = match held.filter(fits) {
             Some(held) => held,
             None => {
-                let mut held = self.begin(drawn, state)?;
+                let Some(mut held) = self.begin(drawn, state, broken_off)? else {
+                    return Ok(None);
+                };
                 held.begun = drawn - place;
+                if self.config().steps > 1 {
+                    held.reorder(0, seed, rows, self.data.seq_len());
+                }
                 held
             }
         };
+        let pass = place / self.config().steps as u64;
+        if self.config().steps > 1 && held.pass != pass {
+            held.reorder(pass, seed, rows, self.data.seq_len());
+        }
         self.told = Some(held.readings.clone());
         let first = (place as usize % self.config().steps) * accum;
         let own = first..first + accum;
@@ -398,10 +429,10 @@ impl Experience for Rollouts {
         } else {
             held.batches.drain(own).collect()
         };
-        Ok(StepBatches {
+        Ok(Some(StepBatches {
             micro_step,
             batches,
-        })
+        }))
     }
 
     fn recycle(&mut self, _step: StepBatches) {}

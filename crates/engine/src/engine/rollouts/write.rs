@@ -8,6 +8,7 @@ use crate::nn::generate::{
 };
 use crate::rewards::{Answer, Reference};
 use candle_core::Result;
+use std::ops::ControlFlow;
 
 /// An answer as the model wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +78,10 @@ pub fn write(
         if broken_off() {
             return Ok(None);
         }
-        all.extend(side(models, data, part, sampling)?);
+        let Some(written) = side(models, data, part, sampling, broken_off)? else {
+            return Ok(None);
+        };
+        all.extend(written);
     }
     Ok(Some(all))
 }
@@ -88,7 +92,8 @@ fn side(
     data: &Dataset,
     part: &[(&Asked, u32)],
     sampling: &Sampling,
-) -> Result<Vec<Written>> {
+    broken_off: &mut dyn FnMut() -> bool,
+) -> Result<Option<Vec<Written>>> {
     let prompts: Vec<Prompt> = part
         .iter()
         .map(|(asked, number)| Prompt {
@@ -103,7 +108,13 @@ fn side(
     };
     let mut drawn: Vec<Vec<GeneratedToken>> = vec![Vec::new(); part.len()];
     let stops = data.tokenizer.stops(&sampling.stop);
+    let mut broken = false;
     let mut hear = |text: usize, token: GeneratedToken| {
+        // Then every text ends with its next token, and none is used.
+        broken |= broken_off();
+        if broken {
+            return ControlFlow::Break(());
+        }
         drawn[text].push(token);
         let tail = drawn[text].iter().rev().take(stops.reach());
         let mut tail: Vec<u32> = tail.map(|token| token.id).collect();
@@ -125,6 +136,9 @@ fn side(
         }
         None => generate_batch(policy, &prompts, how, &mut hear)?,
     };
+    if broken {
+        return Ok(None);
+    }
     let finished = part.iter().zip(drawn).zip(generated);
     let written = finished.map(|(((asked, _), mut drawn), generated)| {
         let (text, stopped) = stops.text(&generated.tokens);
@@ -144,7 +158,7 @@ fn side(
             logps: drawn.iter().map(|t| t.tempered).collect(),
         }
     });
-    Ok(written.collect())
+    Ok(Some(written.collect()))
 }
 
 /// The tokens of a row before its answer.

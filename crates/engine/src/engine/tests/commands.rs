@@ -414,8 +414,9 @@ fn a_resume_tells_of_settings_that_were_lost() {
 /// Behind step 5 the rate breaks what was learned, so no evaluation is better than the first.
 #[test]
 fn patience_counts_scheduled_evaluations() {
-    let last = |asked: &[u64]| {
-        let events = Run::new(&["eval.patience=2"]).go_with(&mut |event, send, _| {
+    let last = |patience: u64, asked: &[u64]| {
+        let patience = format!("eval.patience={patience}");
+        let events = Run::new(&[&patience]).go_with(&mut |event, send, _| {
             let Event::Stepped { step, .. } = event else {
                 return;
             };
@@ -431,9 +432,10 @@ fn patience_counts_scheduled_evaluations() {
         });
         finished(&events).1
     };
-    assert_eq!(last(&[]), 15);
-    assert_eq!(last(&[7, 8, 12]), 15, "between them");
-    assert_eq!(last(&[10]), 15, "at one of them, twice");
+    assert_eq!(last(2, &[]), 15);
+    assert_eq!(last(2, &[7, 8, 12]), 15, "between them");
+    assert_eq!(last(2, &[10]), 15, "at one of them, twice");
+    assert_eq!(last(1, &[10]), 10, "in place of one of them");
 }
 
 /// The step to which somebody's patience leads back must be there.

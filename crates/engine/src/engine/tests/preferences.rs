@@ -93,6 +93,51 @@ fn pairs_are_counted_as_examples() {
     assert_eq!(read(Extent::Batches(2)), Some((32, false)));
 }
 
+/// A stop while the reference is computed keeps what there is; a resume goes on from it, and computes nothing again.
+#[test]
+fn a_precomputed_reference_is_kept_in_the_runs_folder() {
+    let text = format!("method: dpo\n{}", data("preference", false));
+    let words = ["method.dpo.reference=precomputed", "max_steps=4"];
+    let run = || {
+        let mut run = Run::new(&["max_steps=1"]);
+        run.job.spec = spec_of(&text, &words.map(String::from));
+        run
+    };
+    let told = |events: &[Event]| {
+        let of = |e: &Event| match e {
+            Event::Noted { text, .. } => text.strip_prefix("reference: ").map(str::to_string),
+            _ => None,
+        };
+        events.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let losses = |events: &[Event]| {
+        let of = |e: &Event| match e {
+            Event::Stepped { values, .. } => values.get("train/loss").map(|x| x.0.to_bits()),
+            _ => None,
+        };
+        events.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let whole = run().go();
+    let (all, last) = (told(&whole), losses(&whole));
+    assert_eq!(all, ["computing log-probabilities of 2,000 examples"]);
+    let stopped = run();
+    let first = stopped.go_with(&mut |event, _, stop| {
+        if let Event::Noted { text, .. } = event {
+            let begun = text.starts_with("reference: ");
+            stop.fetch_or(begun, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    assert_eq!(finished(&first).0, Outcome::Stopped, "{first:?}");
+    let second = stopped.resumed();
+    assert_eq!(
+        told(&second),
+        ["computing log-probabilities of 2,000 examples, 16 of which reference.json.zst has"]
+    );
+    assert!(!last.is_empty() && losses(&second) == last);
+    let third = stopped.resumed();
+    assert_eq!(told(&third), ["reference.json.zst has all 2,000 examples"]);
+}
+
 /// A reading that stands still is no gain: of equal evaluations the later is the best, and patience ends.
 #[test]
 fn patience_ends_where_the_reading_stands_still() {

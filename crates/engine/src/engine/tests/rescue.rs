@@ -288,6 +288,41 @@ fn an_undone_rescue_leaves_the_course_of_a_run_that_was_never_rescued() {
     }
 }
 
+/// Another run names every checkpoint: those that the rescue gives up stay for it, and are none of this run's.
+#[test]
+fn a_rescue_keeps_what_another_run_begins_from() {
+    let run = run_with(ONCE);
+    let folder = run.job.run_dir.path().to_path_buf();
+    let other = folder.parent().unwrap().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let (mut spike, mut named, mut seen) = (explode(1.0), String::new(), None);
+    let events = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        match event {
+            Event::Checkpointed { step, .. } => {
+                let path = folder.join("checkpoints").join(checkpoint::name_of(*step));
+                named += &format!("at{step}: {}\n", path.display());
+                std::fs::write(other.join("spec.yaml"), &named).unwrap();
+            }
+            Event::Rescued { step, .. } => {
+                let of_disk = checkpoint::store::every(&folder.join("checkpoints"));
+                let given_up = of_disk.iter().filter(|found| found.step > *step);
+                let whole =
+                    |found: &&checkpoint::Found| checkpoint::Manifest::verify(&found.path).is_ok();
+                let kept = given_up.filter(whole).count();
+                let own = RunDir::open(&folder).unwrap().checkpoints();
+                seen = Some((kept, own.last().unwrap().step == *step));
+            }
+            _ => {}
+        }
+    });
+    assert_eq!(finished(&events).0, Outcome::Completed);
+    let (kept, newest) = seen.unwrap();
+    assert!(kept > 0 && newest, "{kept}");
+    let told = |e: &Event| matches!(e, Event::Noted { text, .. } if text.contains("other runs begin from"));
+    assert!(events.iter().any(told));
+}
+
 /// Moments that took in a spike would go on with it: from a checkpoint that no healthy steps followed, they begin at zero.
 #[test]
 fn moments_of_a_checkpoint_that_is_not_stable_are_polluted_and_begin_afresh() {

@@ -1,5 +1,7 @@
 //! RL runs: reproducibility, resumes, and what is reported.
 
+mod passes;
+
 use super::*;
 
 /// A small model on sums of two digits, four answers each; by a file: a made-up source has no short words on a command line.
@@ -620,7 +622,10 @@ fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
         for (done, learns_from_answers) in [(2, false), (3, true)] {
             cx.state.progress.step = done;
             // Two micro-steps make a step: those of the fourth step were passed over.
-            experience.step(8, &mut cx.state).unwrap();
+            experience
+                .step(8, &mut cx.state, &mut || false)
+                .unwrap()
+                .unwrap();
             let rollouts = experience.rollouts().unwrap();
             assert_eq!(rollouts.readings().is_some(), learns_from_answers);
             assert_eq!(cx.state.models.anchored, learns_from_answers);

@@ -66,6 +66,26 @@ fn tasks_are_asked_at_their_beat_and_once() {
     );
 }
 
+/// Validation is never evaluated before the end; the task decides, and stands still.
+#[test]
+fn patience_ends_where_the_task_that_decides_stands_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        &task(dir.path()),
+        "eval.best_by=eval/mine",
+        "eval.task_every=2",
+        "eval.patience=2",
+        "eval.every=0",
+        "max_steps=10",
+        "lr=1e-9",
+        "min_lr=0",
+    ];
+    let events = Run::new(&words).go();
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Completed, 4), "{message}");
+    assert!(message.starts_with("early stopping"), "{message}");
+}
+
 #[test]
 fn what_cannot_be_asked_is_said_before_the_first_step() {
     for (word, expected) in [

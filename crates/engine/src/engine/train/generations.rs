@@ -4,6 +4,7 @@
 use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
+use crate::engine::reference;
 use crate::engine::state::TrainState;
 use crate::wire::Phase;
 use crate::workers::{Lost, LostKind};
@@ -118,9 +119,8 @@ impl Trainer<'_, '_> {
         let before = self.cx.state.settings(spec);
         let mut fresh = TrainState::fresh(spec, &data)?;
         fresh.models.remote = self.cx.state.models.remote.take();
-        fresh
-            .models
-            .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
+        let (job, port, step) = (self.cx.job, &mut *self.cx.port, self.cx.state.progress.step);
+        reference::attach(job, port, (&mut fresh.models, &data), step)?;
         self.cx.state = fresh;
         self.cx.state.changed_here();
         let step = match self.checkpoints.newest() {

@@ -177,7 +177,8 @@ impl Trainer<'_, '_> {
     /// later resume takes them for this one's. Refused if another run depends on one of them.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
         let needed = checkpoint::by_other_runs(&self.cx.job.run_dir);
-        if let Some(later) = needed.into_iter().find(|needed| *needed > step) {
+        let stands = |needed: &u64| *needed > step && self.checkpoints.stands(*needed);
+        if let Some(later) = needed.into_iter().find(stands) {
             let run = text::one_line(self.cx.job.run_dir.id());
             let why = format!(
                 "another run starts from the checkpoint at step {later}, which a roll-back would delete: branch instead (llmtui train --branch {run}@{step})"

@@ -2,7 +2,7 @@
 //! results are combined.
 
 use super::{Node, Output, Pass, Plan};
-use crate::kernels::experts::{self, Balance, Order, Router, Tally};
+use crate::kernels::experts::{self, Balance, Counted, Order, Router, Tally};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{activation, linear};
@@ -43,12 +43,12 @@ impl Experts {
         &self.now
     }
 
-    fn tally(&mut self, layer: usize, router: Router, routing: &[f32]) {
+    fn tally(&mut self, layer: usize, router: Router, routing: &[f32], counted: Counted) {
         if self.now.len() <= layer {
             self.now.resize_with(layer + 1, Tally::default);
         }
         self.now[layer].clear(router.n_expert);
-        self.now[layer].add(router, routing);
+        self.now[layer].add(router, routing, counted);
     }
 }
 
@@ -152,7 +152,7 @@ impl Pass {
         let mut logits = self.arena.buffer(sizes.rows * router.n_expert);
         let x_values = self.arena.get(x);
         let counts = self.track == Track::Gradients && !self.replays;
-        let known = &mut self.experts;
+        let (known, rows) = (&mut self.experts, &self.rows);
         self.kernels.run(Part::Experts, || {
             let weight = plan.matrix(spans.router);
             let bias = spans.bias.map(|span| plan.dense(span));
@@ -163,7 +163,7 @@ impl Pass {
             experts::route(router, &logits, bias, &mut values);
             known.order.arrange(router, &values);
             if counts {
-                known.tally(layer, router, &values);
+                known.tally(layer, router, &values, rows.counted());
             }
         });
         self.arena.free(logits);
@@ -358,12 +358,13 @@ impl Pass {
         let sizes = Sizes::of(self.rows.count, router, spans).router(router.n_expert);
         let mut dlogits = self.arena.buffer(sizes.rows * router.n_expert);
         let (x, into) = (self.arena.get(node.x), self.into);
-        let known = &mut self.experts;
+        let (known, rows) = (&mut self.experts, &self.rows);
         self.kernels.run(Part::Experts, || {
             let by_lse = known.weigh(plan, node.layer);
             let balance = Balance {
                 by_probability: &known.by_probability,
                 by_lse,
+                counted: rows.counted(),
             };
             experts::route_backward(router, routing, dgates, balance, &mut dlogits);
             let dlogits = dlogits.view();

@@ -31,6 +31,7 @@ use super::profile::{Kernels, Part};
 use super::tap::{self, Activation, SharedTap, Site};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
+use crate::kernels::experts::Counted;
 use crate::kernels::logprob;
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::numbers::Storage;
@@ -112,9 +113,19 @@ struct Rows {
     seq_len: usize,
     /// Document starts in packed rows; empty if each row is one document.
     first: Vec<u32>,
+    /// Of each row the places that are not padding; empty where there is none.
+    filled: Vec<u32>,
 }
 
 impl Rows {
+    /// Tokens that count in how experts are balanced.
+    fn counted(&self) -> Counted<'_> {
+        Counted {
+            seq_len: self.seq_len,
+            filled: &self.filled,
+        }
+    }
+
     fn documents(&self) -> Option<&[u32]> {
         (!self.first.is_empty()).then_some(&*self.first)
     }
@@ -249,7 +260,10 @@ impl Pass {
         self.targets.clear();
         self.targets.extend_from_slice(batch.targets);
         self.temperature = batch.temperature;
-        self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None)
+        let filled = batch.filled.unwrap_or_default();
+        self.begin(batch.inputs.len(), batch.seq_len);
+        self.rows.filled.extend_from_slice(filled);
+        self.hidden_begun(plan, (batch.inputs, batch.first), None)
     }
 
     /// Logits (B · T, V) of all tokens, into a buffer that may be used again.
@@ -271,9 +285,18 @@ impl Pass {
         plan: &Plan,
         (ids, first): (&[u32], Option<&[u32]>),
         seq_len: usize,
-        mut texts: Option<&mut Texts>,
+        texts: Option<&mut Texts>,
     ) -> Slot {
         self.begin(ids.len(), seq_len);
+        self.hidden_begun(plan, (ids, first), texts)
+    }
+
+    fn hidden_begun(
+        &mut self,
+        plan: &Plan,
+        (ids, first): (&[u32], Option<&[u32]>),
+        mut texts: Option<&mut Texts>,
+    ) -> Slot {
         self.ids.extend_from_slice(ids);
         self.rows.first.extend_from_slice(first.unwrap_or_default());
         let start = match &texts {
@@ -333,6 +356,7 @@ impl Pass {
         self.ids.clear();
         (self.rows.count, self.rows.seq_len) = (count, seq_len);
         self.rows.first.clear();
+        self.rows.filled.clear();
         self.keep = self.track;
         self.head_done = false;
         self.replays = false;

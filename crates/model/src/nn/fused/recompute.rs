@@ -104,6 +104,7 @@ mod tests {
                 seq_len: SEQ_LEN,
                 first: None,
                 temperature: 1.0,
+                filled: None,
             };
             model.forward(&batch).unwrap();
             let dlogp = Tensor::full(-1.0f32 / ROWS as f32, (batch_size, SEQ_LEN), &Device::Cpu);

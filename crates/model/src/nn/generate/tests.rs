@@ -272,6 +272,7 @@ fn log_probabilities_and_entropies_are_those_of_score() {
         seq_len: 7,
         first: None,
         temperature: 1.0,
+        filled: None,
     };
     let scored = model.score(&batch).unwrap();
     let logp = scored.logp.to_vec2::<f32>().unwrap();

@@ -33,6 +33,12 @@ impl Model {
                 bail!("first: expected {tokens} positions, none after its own token's")
             }
         }
+        if let Some(filled) = batch.filled {
+            let beyond = |filled: &u32| *filled as usize > seq_len;
+            if filled.len() != batch_size || filled.iter().any(beyond) {
+                bail!("filled: expected {batch_size} numbers of places, none above {seq_len}")
+            }
+        }
         Ok(())
     }
 

@@ -57,6 +57,9 @@ pub struct TokenBatch<'a> {
     pub first: Option<&'a [u32]>,
     /// Log-probabilities and entropies are those of the softmax of logits / temperature.
     pub temperature: f32,
+    /// Of each row the places that are not padding, from its begin on, (B): the balance of experts is that of these. None:
+    /// there is no padding.
+    pub filled: Option<&'a [u32]>,
 }
 
 impl<'a> TokenBatch<'a> {
@@ -74,6 +77,7 @@ impl<'a> TokenBatch<'a> {
             seq_len,
             first: None,
             temperature: 1.0,
+            filled: None,
         }
     }
 }

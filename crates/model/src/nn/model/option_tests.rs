@@ -442,6 +442,53 @@ fn balancing_losses_pull_towards_equal_work() {
     assert!(aux[39] < aux[0] && aux[39] < 1.1, "{aux:?}");
 }
 
+/// Rows of 9 and 5 tokens, padded to 9: gradients of the balancing losses and the load are those of the 14 tokens alone.
+#[test]
+fn padding_counts_nothing_in_the_balance_of_experts() {
+    let config = with(json!({"moe": {"n_expert": 4, "top_k": 2, "aux_loss_coef": 1.0}}));
+    let mut texts = texts(18);
+    texts.inputs[14..].fill(0);
+    let first: Vec<u32> = (0..18).map(|at| if at < 14 { 0 } else { at - 9 }).collect();
+    for backend in [Backend::Fused, Backend::Composite] {
+        let mut model = model(&config, backend);
+        let mut of = |batch: &TokenBatch| {
+            model.begin_step().unwrap();
+            model.accumulate(batch, |_, _| Ok(())).unwrap();
+            let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+            (grads, model.expert_load())
+        };
+        let padded = TokenBatch {
+            inputs: &texts.inputs,
+            targets: &texts.targets,
+            batch_size: 2,
+            seq_len: 9,
+            first: Some(&first),
+            filled: Some(&[9, 5]),
+            temperature: 1.0,
+        };
+        let (padded, load) = of(&padded);
+        // The same 14 tokens in a packed row without padding.
+        let documents: Vec<u32> = (0..14).map(|at| if at < 9 { 0 } else { 9 }).collect();
+        let packed = TokenBatch {
+            inputs: &texts.inputs[..14],
+            targets: &texts.targets[..14],
+            batch_size: 1,
+            seq_len: 14,
+            first: Some(&documents),
+            filled: None,
+        };
+        let (packed, expected) = of(&packed);
+        let apart = padded.iter().zip(&packed).map(|(a, b)| (a - b).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-6, "{backend:?}");
+        assert!(packed.iter().any(|g| g.abs() > 1e-3));
+        if let (Some(load), Some(expected)) = (load, expected) {
+            assert!((load.aux_loss - expected.aux_loss).abs() < 1e-6);
+            assert!((load.z_loss - expected.z_loss).abs() < 1e-6);
+            assert_eq!(load.busiest, expected.busiest);
+        }
+    }
+}
+
 /// A loss that fails leaves nothing of its batch: no gradient, and no token in the load of the experts.
 #[test]
 fn a_loss_that_fails_counts_no_tokens_of_experts() {

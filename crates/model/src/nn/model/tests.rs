@@ -26,6 +26,7 @@ fn a_fresh_model_knows_nothing() {
         seq_len: 2,
         first: None,
         temperature: 1.0,
+        filled: None,
     };
     let outputs = model.score(&batch).unwrap();
     let loss = outputs.logp.mean_all().unwrap().to_scalar::<f32>().unwrap();
@@ -99,6 +100,7 @@ fn backward_needs_a_forward_and_fitting_shapes() {
         seq_len: 2,
         first: None,
         temperature: 1.0,
+        filled: None,
     };
     model.forward(&batch).unwrap();
     let wrong = ones.reshape((2, 1)).unwrap();
@@ -116,6 +118,7 @@ fn gradients_accumulate() {
         seq_len: 2,
         first: None,
         temperature: 1.0,
+        filled: None,
     };
     let dlogp = Tensor::full(-0.5f32, (1, 2), &Device::Cpu).unwrap();
     let mut norms = Vec::new();
@@ -155,6 +158,7 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
                     seq_len: n,
                     first: None,
                     temperature: 1.0,
+                    filled: None,
                 };
                 model.forward(&batch).unwrap();
                 let dlogp = Tensor::full(-0.5f32, (1, n), &Device::Cpu).unwrap();

@@ -37,6 +37,11 @@ impl Config {
             true => a.score,
             false => a.score - self.missing_eos_penalty,
         };
+        // Answers that are left out of the loss, as truncated ones may be, have no tokens: what is measured of tokens is
+        // that of the others.
+        let n = answers.iter().filter(|a| !a.logp.is_empty()).count();
+        let n = n.max(1) as f64;
+        let of_tokens = |of: &dyn Fn(&Answered) -> f64| answers.iter().map(of).sum::<f64>() / n;
         let cost = |a: &Answered| beta * self.distances(a).iter().sum::<f64>();
         let mut rewards: Vec<Vec<f64>> = answers
             .iter()
@@ -64,14 +69,17 @@ impl Config {
         if self.whiten_advantages {
             whiten(&mut advantages, true);
         }
-        let kl = mean(&|a| {
+        let kl = of_tokens(&|a| {
             let pairs = a.logp.iter().zip(&a.reference);
             pairs.map(|(own, reference)| own - reference).sum()
         });
         let mut readings = vec![
-            (OBJECTIVE_ENTROPY, mean(&|a| -a.logp.iter().sum::<f64>())),
-            (NON_SCORE, -mean(&cost)),
-            (RLHF_REWARD, mean(&|a| score(a) - cost(a))),
+            (
+                OBJECTIVE_ENTROPY,
+                of_tokens(&|a| -a.logp.iter().sum::<f64>()),
+            ),
+            (NON_SCORE, -of_tokens(&cost)),
+            (RLHF_REWARD, mean(&score) - of_tokens(&cost)),
             (SCORES, mean(&score)),
             (KL_COEF, beta),
             (ENDED, answers.iter().filter(|a| a.ended).count() as f64),
@@ -226,6 +234,30 @@ mod tests {
         };
         let exact = (-0.5_f64).exp() - 1.0 + 0.5;
         assert!((k3.distances(&answer)[1] - exact).abs() < 1e-12);
+    }
+
+    /// A truncated answer that is left out of the loss has no tokens here, and halves nothing.
+    #[test]
+    fn answers_without_tokens_are_in_no_mean_over_tokens() {
+        let config = Config::default();
+        let answer = Answered {
+            reference: vec![-1.0, -1.0, -0.5],
+            ..answer()
+        };
+        let left_out = Answered {
+            score: 1.0,
+            ..Answered::default()
+        };
+        let alone = config.judge(0.1, std::slice::from_ref(&answer));
+        let both = config.judge(0.1, &[answer, left_out]);
+        let reading = |judged: &Judged, id| {
+            let found = judged.readings.iter().find(|(i, _)| *i == id);
+            found.unwrap().1
+        };
+        assert_eq!(both.kl, alone.kl);
+        for id in [OBJECTIVE_KL, OBJECTIVE_ENTROPY, NON_SCORE, KL] {
+            assert_eq!(reading(&both, id), reading(&alone, id), "{id}");
+        }
     }
 
     #[test]

@@ -16,6 +16,13 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
     critic(config, judge);
     evaluation(config, judge);
     let rollout = &config.rollout;
+    let critic = config.method.on_policy().and_then(|method| method.critic());
+    judge.want(
+        !rollout.mask_truncated || critic.is_none_or(|ppo| ppo.missing_eos_penalty <= 0.0),
+        &["rollout.mask_truncated", "method.ppo.missing_eos_penalty"],
+        "truncated completions are left out of the loss, so no token can bear their penalty",
+        "remove one of them",
+    );
     judge.want(
         rollout.max_new_tokens < config.model.seq_len,
         &["rollout.max_new_tokens", "model.seq_len"],
