@@ -115,6 +115,7 @@ fn check_vocabulary(
         seq_len,
         first: None,
         filled: None,
+        temperature: 1.0,
     };
     let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
     let dentropy: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
@@ -242,6 +243,7 @@ fn train(config: &ModelConfig, backend: Backend, steps: u64) -> (Vec<f32>, Vec<f
             seq_len: config.seq_len,
             first: None,
             filled: None,
+            temperature: 1.0,
         };
         model.params_mut().zero_grads().unwrap();
         let logp = model.forward(&batch).unwrap().logp;
@@ -361,6 +363,7 @@ fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], se
         seq_len,
         first: Some(&packed.first),
         filled: None,
+        temperature: 1.0,
     };
     let alone = packed.documents.iter().map(|&(at, len)| {
         let place = at..at + len;

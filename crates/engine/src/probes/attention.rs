@@ -112,7 +112,7 @@ fn rows(len: usize) -> Vec<usize> {
 impl Probe for Attention {
     fn attention(&mut self, seen: &AttentionInputs<'_>) {
         let heads = seen.sizes.heads.n_head;
-        let rows = rows(seen.sizes.seq_len);
+        let rows = rows(seen.first_row);
         let (mut largest, mut sink, mut n) = (f64::NEG_INFINITY, 0.0, 0.0);
         let mut entropies = Vec::with_capacity(heads);
         for head in 0..heads {

@@ -101,8 +101,8 @@ impl Probe for Layers {
         if !self.seen {
             return;
         }
-        into.set_layers(GRADIENT.id, self.by_block(|s| s[0].sqrt()).into_iter());
+        into.set_layers(GRADIENT.id, self.by_block(|s| s[0].sqrt()));
         let ratio = |s: &[f64; 3]| s[1].sqrt() / (s[2].sqrt() + 1e-12);
-        into.set_layers(UPDATE.id, self.by_block(ratio).into_iter());
+        into.set_layers(UPDATE.id, self.by_block(ratio));
     }
 }

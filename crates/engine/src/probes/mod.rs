@@ -112,7 +112,7 @@ pub trait Probe: Send {
     fn step(&mut self, _seen: &StepSeen<'_>) {}
     fn activation(&mut self, _seen: &Activation<'_>) {}
     fn attention(&mut self, _seen: &AttentionInputs<'_>) {}
-    /// Log-sum-exp of each row's logits.
+    /// Log-sum-exp of each token's logits.
     fn logits(&mut self, _lse: &[f32]) {}
     /// The flat gradients, summed up to micro-batch number `micro`, whose share of the step is `weight`.
     fn micro_gradient(&mut self, _micro: usize, _weight: f64, _grads: &[f32]) {}

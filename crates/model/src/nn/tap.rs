@@ -14,7 +14,7 @@ pub enum Site {
     FeedForward,
 }
 
-/// Values of one place, row-major.
+/// Values of one place, row-major, without padding.
 #[derive(Debug, Clone, Copy)]
 pub struct Activation<'a> {
     pub site: Site,
@@ -30,6 +30,8 @@ pub struct Activation<'a> {
 pub struct AttentionInputs<'a> {
     pub layer: usize,
     pub sizes: attention::Sizes<'a>,
+    /// Tokens of the first row that are not padding.
+    pub first_row: usize,
     /// (B · T, qkv_width), rotated.
     pub qkv: &'a [f32],
 }
@@ -38,7 +40,7 @@ pub struct AttentionInputs<'a> {
 pub trait Tap: Send {
     fn activation(&mut self, _seen: &Activation<'_>) {}
     fn attention(&mut self, _seen: &AttentionInputs<'_>) {}
-    /// Log-sum-exp of the logits of each row.
+    /// Log-sum-exp of the logits of each token.
     fn logits(&mut self, _lse: &[f32]) {}
 }
 

@@ -38,6 +38,11 @@ impl Pass {
             let seen = AttentionInputs {
                 layer,
                 sizes,
+                first_row: self
+                    .rows
+                    .filled
+                    .first()
+                    .map_or(sizes.seq_len, |n| *n as usize),
                 qkv: &qkv_values.as_f32(),
             };
             tap::ask(self.tap.as_ref(), |tap| tap.attention(&seen));

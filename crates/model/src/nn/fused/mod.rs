@@ -36,6 +36,7 @@ use crate::kernels::logprob;
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::numbers::Storage;
 use crate::kernels::positions::Positions;
+use std::borrow::Cow;
 
 use head::HeadPass;
 
@@ -124,6 +125,17 @@ impl Rows {
             seq_len: self.seq_len,
             filled: &self.filled,
         }
+    }
+
+    /// What observers see of values (rows, `width`): tokens alone.
+    fn without_padding<'a>(&self, values: &'a [f32], width: usize) -> Cow<'a, [f32]> {
+        if self.filled.is_empty() || width == 0 {
+            return Cow::Borrowed(values);
+        }
+        let counted = self.counted();
+        let rows = values.chunks_exact(width).enumerate();
+        let tokens = rows.filter(|(at, _)| counted.has(*at));
+        tokens.flat_map(|(_, row)| row).copied().collect()
     }
 
     fn documents(&self) -> Option<&[u32]> {
@@ -237,7 +249,9 @@ impl Pass {
         if plan.config.is_reward_model() {
             return;
         }
-        tap::ask(self.tap.as_ref(), |tap| tap.logits(self.outputs.lse()));
+        tap::ask(self.tap.as_ref(), |tap| {
+            tap.logits(&self.rows.without_padding(self.outputs.lse(), 1));
+        });
     }
 
     /// Shows the value of a slot to whoever looks on.
@@ -245,6 +259,7 @@ impl Pass {
         if self.tap.is_some() && !self.replays {
             let values = self.arena.view(slot).as_f32();
             let width = values.len() / self.ids.len().max(1);
+            let values = self.rows.without_padding(&values, width);
             let seen = Activation {
                 site,
                 layer,

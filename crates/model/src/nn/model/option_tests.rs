@@ -475,6 +475,7 @@ fn padding_counts_nothing_in_the_balance_of_experts() {
             batch_size: 1,
             seq_len: 14,
             first: Some(&documents),
+            temperature: 1.0,
             filled: None,
         };
         let (packed, expected) = of(&packed);
@@ -504,4 +505,43 @@ fn a_loss_that_fails_counts_no_tokens_of_experts() {
     assert_eq!(model.expert_load(), None);
     model.accumulate(&batch, |_, _| Ok(())).unwrap();
     assert!(model.expert_load().is_some());
+}
+
+/// Observers see tokens alone.
+#[test]
+fn padding_is_shown_to_no_observer() {
+    use crate::nn::tap::{Activation, AttentionInputs, SharedTap, Tap};
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Default)]
+    struct Seen {
+        rows: Vec<usize>,
+        logits: usize,
+        first_row: usize,
+    }
+    impl Tap for Seen {
+        fn activation(&mut self, seen: &Activation<'_>) {
+            self.rows.push(seen.values.len() / seen.width);
+        }
+        fn attention(&mut self, seen: &AttentionInputs<'_>) {
+            self.first_row = seen.first_row;
+        }
+        fn logits(&mut self, lse: &[f32]) {
+            self.logits = lse.len();
+        }
+    }
+    let texts = texts(18);
+    let mut model = model(&with(json!({})), Backend::Fused);
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let tap: SharedTap = seen.clone();
+    model.set_tap(Some(tap));
+    let plain = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    for (filled, tokens, first_row) in [(None, 18, 9), (Some(&[5_u32, 8][..]), 13, 5)] {
+        let batch = TokenBatch { filled, ..plain };
+        seen.lock().unwrap().rows.clear();
+        model.accumulate(&batch, |_, _| Ok(())).unwrap();
+        let seen = seen.lock().unwrap();
+        assert!(!seen.rows.is_empty() && seen.rows.iter().all(|n| *n == tokens));
+        assert_eq!((seen.logits, seen.first_row), (tokens, first_row));
+    }
 }
