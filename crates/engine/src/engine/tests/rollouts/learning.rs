@@ -1,0 +1,68 @@
+//! What is learned: texts in a cold start, and completions by the policy that samples them.
+
+use super::{readings, run_of};
+
+#[test]
+fn a_cold_start_is_supervised_learning() {
+    let words = [
+        "rollout.cold_start_steps=150",
+        "max_steps=150",
+        "optimizer.adamw.lr=0.01",
+        "model.d_model=32",
+    ];
+    let events = run_of(&words).go();
+    let loss = readings(&events, "train/loss");
+    assert!(
+        loss.len() == 150 && loss[149] < 0.6 * loss[0],
+        "{} {}",
+        loss[0],
+        loss[149]
+    );
+    assert!(readings(&events, "reward").is_empty());
+}
+
+/// Whatever the method divides its own loss by, and with a reference or an entropy bonus: a cold start logs nats per token.
+#[test]
+fn a_cold_start_is_the_same_by_every_method() {
+    let loss = |method: &[&str]| {
+        let words = [
+            "rollout.cold_start_steps=3",
+            "max_steps=3",
+            "eval.every=0",
+            "checkpoint.every=0",
+        ];
+        readings(&run_of(&[&words[..], method].concat()).go(), "train/loss")
+    };
+    let expected = loss(&["method=ppo"]);
+    assert_eq!(expected.len(), 3);
+    for method in [
+        &["method=ppo", "method.ppo.entropy_coef=0.1"][..],
+        &["method=rloo"],
+        &["method=grpo", "method.grpo.beta=0.1"],
+        &["method=grpo", "method.grpo.aggregation=dr_grpo"],
+    ] {
+        assert_eq!(loss(method), expected, "{method:?}");
+    }
+}
+
+/// The policy that samples is the one that learns: ratios of fresh completions are 1, and both tell the same log-probabilities.
+#[test]
+fn a_temperature_holds_for_sampling_and_learning_alike() {
+    for temperature in [0.6, 1.0, 1.5] {
+        let words = [
+            format!("rollout.temperature={temperature}"),
+            "max_steps=3".into(),
+            "rollout.steps=2".into(),
+            "method.grpo.beta=0.1".into(),
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let events = run_of(&words).go();
+        let apart = readings(&events, "sampling/logp_difference");
+        // The second step of a rollout learns by other weights than those that wrote it.
+        assert!(
+            apart[0] < 1e-5 && apart[2] < 1e-5,
+            "{temperature}: {apart:?}"
+        );
+        assert!(readings(&events, "kl")[0].abs() < 1e-6, "{temperature}");
+    }
+}
