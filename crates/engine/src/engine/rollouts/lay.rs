@@ -83,6 +83,7 @@ fn joined(rows: &[(&Batch, usize)], seq_len: usize) -> Batch {
         unit: Unit::Prompt,
         batch_size: rows.len(),
         seq_len: width,
+        temperature: rows.first().and_then(|(batch, _)| batch.temperature),
         ..Batch::default()
     };
     let mut tokens = 0;

@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "answer_length",
-        title: "truncated completions",
+        title: "truncation",
         summary: "Less than half of the completions are truncated at the maximum number of new tokens.",
         source: "Dr. GRPO, arXiv 2503.20783: length bias; DAPO, arXiv 2503.14476: overlong answers",
     },

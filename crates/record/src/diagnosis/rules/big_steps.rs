@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "big_steps",
-        title: "policy update size",
+        title: "update size",
         summary: "Less than 30 % of tokens are clipped, or the policy stays within 0.05 nats of the sampling policy.",
         source: "Schulman et al. 2017, arXiv 1707.06347; Huang et al. 2022, the 37 implementation details of PPO: approx_kl; the bounds are rules of thumb",
     },

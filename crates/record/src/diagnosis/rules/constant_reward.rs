@@ -9,7 +9,7 @@ use crate::diagnosis::view::{ENOUGH, View};
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "constant_reward",
-        title: "constant reward",
+        title: "reward spread",
         summary: "Rewards differ between completions in some of the last steps.",
         source: "a constant reward has advantage 0 and gradient 0",
     },

@@ -11,7 +11,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "displacement",
-        title: "likelihood displacement",
+        title: "displacement",
         summary: "While margins rise, the reward of chosen answers stays above −3, or sinks by less than a twentieth in 100 steps; their log-probability is not five times lower than at the start.",
         source: "likelihood displacement: Razin et al. 2024, arXiv 2410.08847; the margin is a rule of thumb",
     },

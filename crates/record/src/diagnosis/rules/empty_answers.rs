@@ -9,7 +9,7 @@ use crate::diagnosis::view::{ENOUGH, View};
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "empty_answers",
-        title: "empty completions",
+        title: "empty answers",
         summary: "Completions are longer than one token, or their rewards differ.",
         source: "the token that ends an answer counts as one; rule of thumb",
     },

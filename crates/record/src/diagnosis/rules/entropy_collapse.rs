@@ -10,7 +10,7 @@ use crate::diagnosis::view::{ENOUGH, View};
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "entropy_collapse",
-        title: "entropy collapse",
+        title: "entropy",
         summary: "The entropy of answers stays above a twentieth of its start until pass@1 is 0.9.",
         source: "DAPO, arXiv 2503.14476, section 3.1; Cui et al. 2025, arXiv 2505.22617",
     },

@@ -10,7 +10,7 @@ use crate::diagnosis::view::{ENOUGH, View};
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "kl_runaway",
-        title: "KL from reference",
+        title: "KL divergence",
         summary: "The KL divergence from the reference stays below 0.5 nats per token, or no longer grows.",
         source: "Gao et al. 2022, arXiv 2210.10760: overoptimization grows with the KL; the bound is a rule of thumb",
     },

@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "same_rewards",
-        title: "zero-variance groups",
+        title: "equal rewards",
         summary: "In less than 80 % of the groups all completions have the same reward.",
         source: "DAPO's dynamic sampling, arXiv 2503.14476, addresses the same",
     },

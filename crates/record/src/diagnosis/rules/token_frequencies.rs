@@ -10,7 +10,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "token_frequencies",
-        title: "unigram plateau",
+        title: "unigram loss",
         summary: "100 steps after the warm-up the loss does not lie, since the middle third of the steps, within 5 % of the entropy of the training tokens' frequencies.",
         source: "the entropy of a unigram model: Shannon 1951, Prediction and Entropy of Printed English",
     },

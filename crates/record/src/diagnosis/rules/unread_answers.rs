@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "unread_answers",
-        title: "unparsed completions",
+        title: "unparsed",
         summary: "Each reward finds what it scores (a number, JSON, a program) in more than half of the completions.",
         source: "parser failures count as wrong answers; the share is a rule of thumb",
     },

@@ -159,19 +159,25 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
 
 /// A policy that is trained on its own answers.
 fn from_rewards(subject: &Subject<'_>) -> Option<Finding> {
-    let lr = subject.spec.optimizer.lr();
+    let scale = subject.spec.rollout.lr_scale;
+    let lr = subject.spec.optimizer.lr() * scale;
     if subject.begins_at_random() || subject.n_params < LARGE_MODEL {
         return None;
     }
     let (most, good) = match subject.spec.adapter {
-        Some(_) => (1e-4, "1e-5"),
-        None => (5e-6, "1e-6"),
+        Some(_) => (1e-4, 1e-5),
+        None => (5e-6, 1e-6),
+    };
+    // A cold start may need the schedule's own rate.
+    let fix = match scale == 1.0 {
+        true => set(subject, &format!("{good:e}")),
+        false => format!("-s rollout.lr_scale={}", one_digit(scale * good / lr)),
     };
     (lr > most).then(|| {
         poor(
             "optimizer",
             format!("lr {} is high for reinforcement learning of a trained model: 1e-6 is typical, 1e-5 with adapters", said(lr)),
-            set(subject, good),
+            fix,
             "TRL's GRPO and DAPO (arXiv 2503.14476) train at 1e-6",
         )
     })

@@ -611,6 +611,26 @@ fn policies_learn_at_a_millionth() {
     assert!(!told(&["n_layer=4", "d_model=128", "n_head=4"]));
 }
 
+/// The rate of policies is the schedule's times `rollout.lr_scale`: 1e-4 · 0.01 is typical, and was called high.
+#[test]
+fn the_rate_of_policies_is_scaled() {
+    let found = |scale: &str| {
+        let size = ["n_layer=12", "d_model=1024", "n_head=16", "lr=1e-4"];
+        let scale = format!("rollout.lr_scale={scale}");
+        let words: Vec<&str> = size.into_iter().chain([scale.as_str()]).collect();
+        let mut value = spec("grpo-gsm8k", &words).to_value();
+        value["train"]["from"] = "somewhere".into();
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
+        let found = review(&spec, KNOWN);
+        let high = found
+            .iter()
+            .find(|f| f.evidence.to_string().contains("is high for reinforcement"));
+        high.map(|f| f.changes().concat())
+    };
+    assert_eq!(found("0.01"), None);
+    assert_eq!(found("0.5").unwrap(), "rollout.lr_scale=1e-2");
+}
+
 /// Random weights learned nothing at a rate for the fine-tuning of large models, and nothing was said.
 #[test]
 fn random_weights_are_told_of_a_rate_of_fine_tuning_whatever_the_method() {
