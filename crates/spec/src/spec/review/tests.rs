@@ -595,40 +595,29 @@ fn adapters_that_learn_preferences_have_ten_times_the_rate_of_all_weights() {
 }
 
 #[test]
-fn policies_learn_at_a_millionth() {
-    let told = |size: &[&str]| {
-        let words: Vec<&str> = ["lr=1e-4"].iter().chain(size).copied().collect();
+fn policies_learn_at_a_millionth_by_the_schedule_and_its_scale() {
+    let told = |more: &[&str]| {
+        let words: Vec<&str> = ["lr=1e-4"].iter().chain(more).copied().collect();
         let mut value = spec("grpo-gsm8k", &words).to_value();
         value["train"]["from"] = "somewhere".into();
         let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
         let found = review(&spec, KNOWN);
+        let rates = ["optimizer.adamw.lr=1e-6", "rollout.lr_scale=1e-2"];
         found
             .iter()
-            .any(|f| f.changes() == ["optimizer.adamw.lr=1e-6"])
+            .find_map(|f| rates.into_iter().find(|rate| f.changes() == [*rate]))
     };
-    assert!(told(&["n_layer=12", "d_model=1024", "n_head=16"]));
+    let large = ["n_layer=12", "d_model=1024", "n_head=16"];
+    let scaled = |scale| told(&[&large[..], &[scale]].concat());
+    assert_eq!(told(&large), Some("optimizer.adamw.lr=1e-6"));
+    assert_eq!(
+        scaled("rollout.lr_scale=0.5"),
+        Some("rollout.lr_scale=1e-2")
+    );
+    // 1e-4 · 0.01 is typical.
+    assert_eq!(scaled("rollout.lr_scale=0.01"), None);
     // A model of a million learns nothing at it.
-    assert!(!told(&["n_layer=4", "d_model=128", "n_head=4"]));
-}
-
-/// The rate of policies is the schedule's times `rollout.lr_scale`: 1e-4 · 0.01 is typical, and was called high.
-#[test]
-fn the_rate_of_policies_is_scaled() {
-    let found = |scale: &str| {
-        let size = ["n_layer=12", "d_model=1024", "n_head=16", "lr=1e-4"];
-        let scale = format!("rollout.lr_scale={scale}");
-        let words: Vec<&str> = size.into_iter().chain([scale.as_str()]).collect();
-        let mut value = spec("grpo-gsm8k", &words).to_value();
-        value["train"]["from"] = "somewhere".into();
-        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
-        let found = review(&spec, KNOWN);
-        let high = found
-            .iter()
-            .find(|f| f.evidence.to_string().contains("is high for reinforcement"));
-        high.map(|f| f.changes().concat())
-    };
-    assert_eq!(found("0.01"), None);
-    assert_eq!(found("0.5").unwrap(), "rollout.lr_scale=1e-2");
+    assert_eq!(told(&["n_layer=4", "d_model=128", "n_head=4"]), None);
 }
 
 /// Random weights learned nothing at a rate for the fine-tuning of large models, and nothing was said.
