@@ -426,9 +426,9 @@ fn time(plan: &Plan) -> String {
         _ => "",
     };
     let writing = match plan.work.writing_share {
-        Some(share) => format!("; {:.0} % of it writes answers", 100.0 * share),
+        Some(share) => format!("; {:.0} % of it is generation", 100.0 * share),
         None if r.estimator == Estimator::General && r.method.rolls_out() => {
-            "; writing answers is not counted, as the bandwidth is unknown: set --gpu".into()
+            "; generation is not counted, as the bandwidth is unknown: set --gpu".into()
         }
         None => String::new(),
     };

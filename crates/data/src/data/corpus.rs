@@ -119,16 +119,11 @@ impl Corpus {
         (self.val.len() - 1) / self.seq_len
     }
 
-    /// Up to `batch_size` windows of the validation split from window number `first` on; fewer at the end.
-    pub fn val_batch(&self, first: usize, batch_size: usize) -> Batch {
-        let end = self.val_windows().min(first.saturating_add(batch_size));
-        self.val_windows_at((first..end).map(|w| w * self.seq_len).collect())
-    }
-
-    /// Windows of the validation split by number.
+    /// Windows of the validation split by number; those beyond the end are skipped.
     pub fn val_rows(&self, rows: &[u64]) -> Batch {
-        let starts = rows.iter().map(|row| *row as usize * self.seq_len);
-        self.val_windows_at(starts.collect())
+        let rows = rows.iter().map(|row| *row as usize);
+        let windows = rows.filter(|row| *row < self.val_windows());
+        self.val_windows_at(windows.map(|row| row * self.seq_len).collect())
     }
 
     /// Mean UTF-8 bytes per validation token.
@@ -302,12 +297,10 @@ mod tests {
         let data = tiny(Order::Random);
         assert_eq!(data.val.len(), 50);
         assert_eq!(data.val_windows(), 6);
-        let starts: Vec<usize> = [0, 4]
-            .into_iter()
-            .flat_map(|w| data.val_batch(w, 4).starts)
-            .collect();
+        let from = |w: u64| data.val_rows(&(w..w + 4).collect::<Vec<_>>());
+        let starts: Vec<usize> = [0, 4].into_iter().flat_map(|w| from(w).starts).collect();
         assert_eq!(starts, [0, 8, 16, 24, 32, 40]);
-        assert_eq!(data.val_batch(6, 4).batch_size, 0);
+        assert_eq!(from(6).batch_size, 0);
     }
 
     #[test]

@@ -287,15 +287,8 @@ impl Dataset {
 
     /// Up to `batch_size` rows of the validation split from row number `first` on; fewer at the end.
     pub fn val_batch(&self, first: usize, batch_size: usize) -> Batch {
-        match &self.splits {
-            Splits::Corpus(corpus) => corpus.val_batch(first, batch_size),
-            Splits::Documents(documents) => {
-                let mut batch = Batch::default();
-                let first = first as u64;
-                documents.fill_val(&mut batch, first..first.saturating_add(batch_size as u64));
-                batch
-            }
-        }
+        let end = self.val_windows().min(first.saturating_add(batch_size));
+        self.val_rows(&(first as u64..end as u64).collect::<Vec<_>>())
     }
 
     /// Numbers of the rows that an evaluation of at most `limit` rows reads, of every source its first ones in the file and as
@@ -307,7 +300,7 @@ impl Dataset {
         }
     }
 
-    /// Rows of the validation split by number.
+    /// Rows of the validation split by number; those beyond the end are skipped.
     pub fn val_rows(&self, rows: &[u64]) -> Batch {
         match &self.splits {
             Splits::Corpus(corpus) => corpus.val_rows(rows),

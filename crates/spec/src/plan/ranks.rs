@@ -119,7 +119,7 @@ pub fn uneven(request: &Request) -> Option<String> {
         below => format!("{below} or "),
     };
     Some(format!(
-        "micro_batch_size is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is for nothing; -s \
+        "micro_batch_size is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is wasted; -s \
          micro_batch_size={below}{places}, or fewer ranks",
         100.0 * (places - rows) as f64 / places as f64
     ))
