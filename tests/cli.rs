@@ -91,57 +91,6 @@ fn a_job_asks_for_its_kind_and_a_place_that_is_wrong_is_named_with_its_fix() {
 }
 
 #[test]
-fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
-    let dir = tempfile::tempdir().unwrap();
-    // No passage twice: validation would be found in the training text.
-    let mut state = 1_u32;
-    let letter = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        b" abcdefghijklmnop"[(state >> 16) as usize % 17] as char
-    };
-    let poem: String = (0..20_000).map(letter).collect();
-    std::fs::write(dir.path().join("poem.txt"), &poem).unwrap();
-    let small = "quickstart -s data.path=poem.txt -s max_steps=1600 -s d_model=16 -s n_layer=1 -s n_head=2 -s seq_len=8 \
-                 -s micro_batch_size=1 -s grad_accum_steps=1";
-    let ladder = |more: &str| {
-        let words = format!("ladder {small}{more}");
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let output = llmtui(dir.path(), &words);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        (text(&output.stdout), text(&output.stderr))
-    };
-    let runs = || std::fs::read_dir(dir.path().join("runs")).unwrap().count();
-    let (first, told) = ladder("");
-    assert!(!first.contains("finished earlier"), "{first}{told}");
-    assert_eq!(runs(), 3);
-    let (second, told) = ladder("");
-    assert!(
-        second.contains("3 of 3 runs finished earlier"),
-        "{second}{told}"
-    );
-    assert!(told.contains("--fresh trains it again"), "{told}");
-    let line = |text: &str| {
-        text.lines()
-            .find(|line| line.contains("predicted"))
-            .map(String::from)
-    };
-    assert_eq!((line(&first), runs()), (line(&second), 3));
-    // Other data are other runs.
-    let poem = dir.path().join("poem.txt");
-    let newer = std::fs::metadata(&poem).unwrap().modified().unwrap();
-    let newer = newer + std::time::Duration::from_secs(3600);
-    let file = std::fs::File::options().append(true).open(&poem).unwrap();
-    file.set_modified(newer).unwrap();
-    let (third, _) = ladder(" --dry-run");
-    assert!(!third.contains("finished earlier"), "{third}");
-    // A plan of one of them names the machine that it is for.
-    let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
-    let told = text(&plan.stderr);
-    assert!(told.contains("note: planned for this machine ("), "{told}");
-    assert!(!told.contains("trained on"), "{told}");
-}
-
-#[test]
 fn every_verb_and_every_argument_has_a_sentence() {
     fn visit(command: &clap::Command, path: &str) {
         let path = format!("{path} {}", command.get_name());

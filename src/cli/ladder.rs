@@ -5,9 +5,8 @@ use super::{
     Context,
     exit::{Exit, Failure},
     run_ref,
+    trials::{self, Done},
 };
-use crate::base::clock::UnixMillis;
-use crate::base::files::read_plain_text;
 use crate::base::human::{self, grouped, short};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::link::{Incoming, open};
@@ -16,16 +15,10 @@ use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::start::new_run;
 use crate::plan::{Request, plan, target};
-use crate::run::index::{self, RunStatus};
 use crate::run::{RunDir, RunState};
-use crate::spec::{self, Loaded, RunSpec};
-use crate::wire::{Event, Outcome};
+use crate::spec::{self, Loaded};
+use crate::wire::Outcome;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
-
-/// Most entries of a folder of data that are looked at.
-const MAX_ENTRIES: usize = 10_000;
 
 /// Predict a run's loss from three or more small ones
 ///
@@ -126,7 +119,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     for (small, rung) in runs.iter().zip(&mut report.runs) {
         let step = Step::load(small, (name, &set), cx)?;
         if let Some(done) = (!args.fresh)
-            .then(|| finished(&step.loaded.spec, cx))
+            .then(|| trials::finished(&step.loaded.spec, cx))
             .flatten()
         {
             rung.take(done);
@@ -168,7 +161,7 @@ impl Rung {
         self.run = Some(done.id);
         self.reused = true;
         self.seconds = Some(done.seconds);
-        self.loss = Some(done.loss);
+        self.loss = Some(done.val_loss);
     }
 }
 
@@ -190,67 +183,6 @@ impl Step {
         let engine = crate::plan::start::decide_here(&mut loaded, &cx.env);
         Ok(Step { loaded, engine })
     }
-}
-
-/// What a finished run came to.
-struct Done {
-    id: String,
-    seconds: f64,
-    loss: f64,
-}
-
-/// The newest finished run of exactly this spec that nobody adjusted on its way and whose files are as it found them.
-fn finished(spec: &RunSpec, cx: &Context) -> Option<Done> {
-    let (runs, _unreadable) = index::list(&cx.runs_dir).ok()?;
-    let mut of_name = runs.iter().filter(|run| {
-        run.status == RunStatus::Finished && run.name == spec.name && run.parent.is_none()
-    });
-    let yaml = spec.to_yaml();
-    of_name.find_map(|summary| {
-        let run = RunDir::open(&summary.path).ok()?;
-        let same = read_plain_text(run.spec_path()).is_ok_and(|text| text == yaml);
-        if !same || changed_since(spec, summary.created) {
-            return None;
-        }
-        let (mut loss, mut adjusted) = (None, false);
-        index::scan_events(
-            &run.events_path(),
-            &["Finished", "Adjusted"],
-            |event| match event {
-                Event::Finished { val_loss, .. } => loss = val_loss.map(|loss| loss.0),
-                Event::Adjusted { .. } => adjusted = true,
-                _ => {}
-            },
-        )
-        .ok()?;
-        let loss = loss.filter(|loss| !adjusted && loss.is_finite())?;
-        Some(Done {
-            id: summary.id.clone(),
-            seconds: summary.seconds,
-            loss,
-        })
-    })
-}
-
-/// Whether a file that the spec names, or one in a folder that it names, was written after `then`.
-fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
-    let mut files = spec.paths();
-    files.retain(|path| path != Path::new(&spec.data.cache));
-    let then = UNIX_EPOCH + Duration::from_millis(then.0);
-    let newer = |path: &Path| {
-        let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
-        modified.is_ok_and(|at| at > then)
-    };
-    let any_newer = |path: &PathBuf| {
-        // Of a pattern all that lies beside it.
-        let folder = match path.exists() {
-            true => path,
-            false => path.parent().unwrap_or(path),
-        };
-        let inside = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        newer(path) || inside.take(MAX_ENTRIES).any(|entry| newer(&entry.path()))
-    };
-    files.iter().any(any_newer)
 }
 
 /// Runs the rungs one after the other, those that finished before excepted, and fits the curve.
@@ -425,36 +357,6 @@ mod tests {
         ] {
             assert_eq!(unfinished(outcome), exit);
         }
-    }
-
-    #[test]
-    fn a_file_that_any_part_of_the_spec_names_makes_a_rung_stale() {
-        let dir = tempfile::tempdir().unwrap();
-        let spec = |text: &str| {
-            let text = text.replace("AT", &dir.path().display().to_string());
-            RunSpec::from_yaml(&text).unwrap()
-        };
-        let specs = [
-            spec("data: {path: AT/a, tokenizer: {file: {path: AT/file}}}"),
-            spec("data: {val_path: AT/file}"),
-            spec("eval: {extra: [{name: x, source: {path: AT/file}}]}"),
-            spec("train: {from: AT/model}"),
-            spec(
-                "method: {ppo: {critic_from: AT/model}}\nrewards: [{length: {}}]\nrollout: {max_new_tokens: 8}",
-            ),
-            spec(
-                "method: {grpo: {}}\nrewards: [{model: {path: AT/model}}]\nrollout: {max_new_tokens: 8}",
-            ),
-        ];
-        std::fs::write(dir.path().join("file"), "").unwrap();
-        std::fs::create_dir(dir.path().join("model")).unwrap();
-        std::fs::write(dir.path().join("model/weights"), "").unwrap();
-        for spec in &specs {
-            let yaml = spec.to_yaml();
-            assert!(changed_since(spec, UnixMillis(0)), "{yaml}");
-            assert!(!changed_since(spec, UnixMillis(u64::MAX >> 20)), "{yaml}");
-        }
-        assert!(!changed_since(&spec("seed: 7"), UnixMillis(0)));
     }
 
     #[test]

@@ -66,9 +66,11 @@ mod sandbox_child;
 mod score;
 mod stop;
 mod subject;
+mod sweep;
 mod target;
 mod tokenizer;
 pub mod train;
+mod trials;
 mod undo;
 mod watch;
 mod workbench;
@@ -204,6 +206,7 @@ enum Verb {
     Init(init::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
+    Sweep(sweep::Args),
     Ladder(Box<ladder::Args>),
     Preflight(preflight::Args),
     Reward(reward::Args),
@@ -305,6 +308,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
+        Verb::Sweep(args) => sweep::run(&args, &cx),
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
@@ -327,6 +331,7 @@ fn trains(verb: &Verb) -> bool {
         Verb::Train(_)
         | Verb::Resume(_)
         | Verb::Preflight(_)
+        | Verb::Sweep(_)
         | Verb::Ladder(_)
         | Verb::Bench(_) => true,
         _ => false,

@@ -46,7 +46,7 @@ impl Kind {
                 "PRESET" => &[Kind::Preset],
                 "SPEC" => &[Kind::Preset, Kind::SpecFile],
                 "TARGET" => &[Kind::Preset, Kind::ReferenceModel, Kind::File],
-                "KEY=VALUE" => &[Kind::Setting],
+                "KEY=VALUE" | "KEY=V,V,…" => &[Kind::Setting],
                 "FILE" | "DIR" | "PATH" | "FOLDER" | "LOG" | "FILE.gguf" => &[Kind::File],
                 _ => &[],
             };

@@ -58,12 +58,24 @@ impl Stop {
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub fn run(mut command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Option<String>)> {
+pub fn run(command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Option<String>)> {
+    run_heard(command, stop, std::io::stderr())
+}
+
+/// [`run`] with the lines of its standard error written elsewhere.
+///
+/// # Errors
+/// As there.
+pub fn run_heard(
+    mut command: Command,
+    stop: &Stop,
+    heard_by: impl std::io::Write + Send + 'static,
+) -> anyhow::Result<(ExitStatus, Option<String>)> {
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command
         .spawn()
         .map_err(|e| Failure::machine(format!("the stage cannot be started: {e}"), ""))?;
-    let words = LastWords::hear(child.stderr.take(), std::io::stderr(), message::KEPT);
+    let words = LastWords::hear(child.stderr.take(), heard_by, message::KEPT);
     let mut told = false;
     loop {
         if let Some(status) = child.try_wait()? {

@@ -3,7 +3,7 @@
 
 mod amend;
 mod check;
-mod child;
+pub(super) mod child;
 mod drive;
 mod needs;
 mod plan;

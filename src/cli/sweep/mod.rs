@@ -1,0 +1,311 @@
+//! `llmtui sweep`: the same run with each combination of some settings, one after the other, and which was best.
+
+mod grid;
+mod outcome;
+mod table;
+
+use super::args::SpecArgs;
+use super::exit::{Exit, Failure};
+use super::pipeline::child::{self, Stop};
+use super::{Context, memory, model_ref, run_ref, target, trials};
+use crate::base::human::grouped;
+use crate::plan::learn::Machine;
+use crate::plan::start::new_run;
+use crate::plan::{plan, target as plan_target};
+use crate::run::RunDir;
+use crate::run::index::{self, RunStatus, RunSummary};
+use crate::spec::{Loaded, RunSpec};
+use crate::wire::Outcome;
+use grid::Over;
+use outcome::{Score, Trial};
+use std::process::Stdio;
+
+/// Train one spec with several values of its settings, one run after the other, and rank them
+///
+/// Every combination of the values is a run. They are ordinary runs: `attach` shows the current one, `runs --compare` their curves. A
+/// run that diverges is a result; the sweep goes on. Ctrl-C saves the current run, and the same command continues the sweep: runs that
+/// finished with the same settings and data are not trained again. Runs are ranked by their best evaluation, those that differ only in
+/// `seed` by its mean.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui sweep quickstart --over lr=3e-4,1e-3,3e-3
+  llmtui sweep my.yaml --over lr=1e-4,3e-4 --over lora.r=8,32 --over seed=1,2,3 --dry-run
+  llmtui sweep my.yaml -s max_steps=500 --over optimizer=adamw,muon --json")]
+pub struct Args {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// A setting, as for -s, and the values to try; may be repeated: every combination is trained
+    #[arg(long, value_name = "KEY=V,V,…", required = true)]
+    pub over: Vec<Over>,
+    /// Train every run, even if one with the same settings and data has finished
+    #[arg(long)]
+    pub fresh: bool,
+    /// Train even if a preflight check fails, or a plan does not fit
+    #[arg(long)]
+    pub force: bool,
+    /// Show which runs there would be and what they would cost, then stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A run of the grid before it begins.
+struct Planned {
+    loaded: Loaded,
+    trial: Trial,
+    /// One with the same settings and data that can go on.
+    begun: Option<RunDir>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let name = args.spec.target().ok_or_else(|| {
+        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+    })?;
+    let set = model_ref::with_runs(&args.spec.set, cx)?;
+    let combinations = grid::combinations(&args.over, &set)
+        .map_err(|what| Failure::yours(what, "llmtui sweep --help"))?;
+    let mut planned = Vec::new();
+    let mut machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+    for chosen in combinations {
+        planned.push(one(name, &set, chosen, args, &mut machine, cx)?);
+    }
+    all_differ(&planned)?;
+    for planned in &planned {
+        if !args.force && !planned.trial.reused {
+            memory::check(&planned.loaded.spec, &cx.env)
+                .map_err(|failure| of_combination(failure, &planned.trial.set))?;
+        }
+    }
+    let mut exit = Exit::Done;
+    if !args.dry_run {
+        memory::torch(&planned[0].loaded.spec, &cx.env)?;
+        if let Some(first) = planned.first() {
+            target::say_notes(&first.loaded);
+        }
+        exit = train_all(&mut planned, args, cx)?;
+    }
+    let trials: Vec<Trial> = planned.into_iter().map(|planned| planned.trial).collect();
+    match args.json {
+        true => say!("{}", super::out::json(&table::object(name, &trials))?)?,
+        false => say!(
+            "{}",
+            cx.words(table::text(name, &trials, args, cx)).trim_end()
+        )?,
+    }
+    Ok(exit)
+}
+
+/// One combination: its spec, its predicted time, and what there is of it already.
+fn one(
+    name: &str,
+    set: &[String],
+    chosen: Vec<String>,
+    args: &Args,
+    machine: &mut Machine,
+    cx: &Context,
+) -> anyhow::Result<Planned> {
+    let spec = SpecArgs {
+        spec: Some(name.into()),
+        config: None,
+        set: [set, &chosen].concat(),
+    };
+    let mut loaded = spec.load(cx)?;
+    crate::plan::start::decide_here(&mut loaded, &cx.env);
+    let request = plan_target::resolve(name, &spec.set, &cx.spec_sources());
+    let planned_seconds = request.ok().and_then(|mut request| {
+        machine.equip(&mut request);
+        plan(&request).work.hours.map(|hours| 3600.0 * hours)
+    });
+    let mut trial = Trial {
+        set: chosen,
+        run: None,
+        reused: false,
+        planned_seconds,
+        seconds: None,
+        steps: loaded.spec.train.max_steps,
+        score: None,
+        verdict: None,
+        message: None,
+        over: false,
+    };
+    let mut begun = None;
+    if !args.fresh {
+        let same = trials::same_runs(&loaded.spec, cx);
+        for (run, summary) in same {
+            match state(&run, &summary) {
+                State::Over => {
+                    take(&mut trial, &summary);
+                    trial.reused = true;
+                    begun = None;
+                    break;
+                }
+                State::Unfinished if begun.is_none() => begun = Some(run),
+                State::Live => return Err(is_live(&run, cx).into()),
+                State::Unfinished | State::Nothing => {}
+            }
+        }
+    }
+    Ok(Planned {
+        loaded,
+        trial,
+        begun,
+    })
+}
+
+/// What an earlier run of the same spec is to a sweep.
+enum State {
+    /// It ended by itself: with all its steps, or with a failure that would be the same again.
+    Over,
+    /// It can go on from a checkpoint.
+    Unfinished,
+    Live,
+    Nothing,
+}
+
+fn state(run: &RunDir, summary: &RunSummary) -> State {
+    match summary.status {
+        RunStatus::Finished => State::Over,
+        RunStatus::Live => State::Live,
+        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Over,
+        RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
+            match run.checkpoints().is_empty() {
+                true => State::Nothing,
+                false => State::Unfinished,
+            }
+        }
+        RunStatus::Empty => State::Nothing,
+    }
+}
+
+fn is_live(run: &RunDir, cx: &Context) -> Failure {
+    let what = format!("{} trains with the same settings now", run.folder());
+    let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+    let stop = run_ref::command("stop", run.path(), &cx.runs_dir);
+    Failure::yours(
+        what,
+        format!("{attach} shows it; {stop} ends it; --fresh trains another"),
+    )
+}
+
+fn of_combination(mut failure: Failure, set: &[String]) -> Failure {
+    failure.what = format!("{}: {}", set.join(" "), failure.what);
+    failure
+}
+
+/// Two spellings of one value make the same run twice.
+fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
+    for (i, one) in planned.iter().enumerate() {
+        let yaml = one.loaded.spec.to_yaml();
+        let mut before = planned[..i].iter();
+        if let Some(twin) = before.find(|other| other.loaded.spec.to_yaml() == yaml) {
+            let (a, b) = (twin.trial.set.join(" "), one.trial.set.join(" "));
+            let what = format!("{a} and {b} are the same run");
+            return Err(Failure::yours(what, "drop one of the values from --over"));
+        }
+    }
+    Ok(())
+}
+
+/// Trains what is not there yet, in order. A stop ends the sweep; so does a run that could not begin.
+fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let stop = Stop::listen(false);
+    let count = planned.len();
+    let mut is_first = true;
+    for (at, planned) in planned.iter_mut().enumerate() {
+        let place = format!("run {} of {count}: {}", at + 1, planned.trial.set.join(" "));
+        if planned.trial.reused {
+            let run = planned.trial.run.clone().unwrap_or_default();
+            tell!("{place} · {run}, trained earlier; --fresh trains it again");
+            continue;
+        }
+        if stop.is_asked() {
+            break;
+        }
+        let run = begin(planned, args, &place, cx)?;
+        let command = command(&run, &planned.loaded.spec, args, cx)?;
+        // Advice on the spec is the same for every run: it is told once.
+        let (status, said) = match std::mem::replace(&mut is_first, false) {
+            true => child::run(command, &stop)?,
+            false => child::run_heard(command, &stop, std::io::sink())?,
+        };
+        let summary = index::summarize(&run)?;
+        take(&mut planned.trial, &summary);
+        let ended_by_itself = matches!(state(&run, &summary), State::Over);
+        if !ended_by_itself && !stop.is_asked() && summary.status != RunStatus::Stopped {
+            let why = index::refusal(&run).or(said).unwrap_or(summary.message);
+            let why = match why.is_empty() {
+                true => format!("its process ended without a message ({status})"),
+                false => why,
+            };
+            let outcome = run_ref::last_outcome(&run).map(Exit::from);
+            let exit = outcome.filter(|exit| *exit != Exit::Done);
+            return Err(Failure {
+                exit: exit.unwrap_or(Exit::Machine),
+                what: format!("{}: {why}", planned.trial.set.join(" ")),
+                hint: "correct it; the same command continues with this run".into(),
+            }
+            .into());
+        }
+        tell!("  {}", table::result(&planned.trial));
+        if !ended_by_itself {
+            break;
+        }
+    }
+    if planned.iter().any(|planned| planned.trial.is_open()) {
+        tell!("stopped: the same command continues the sweep");
+    }
+    Ok(Exit::Done)
+}
+
+/// The run of a combination: the one that can go on, or a new one.
+fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    let (run, how) = match planned.begun.take() {
+        Some(run) => (run, "continues"),
+        None => {
+            let run = new_run(&cx.runs_dir, &planned.loaded, None, &cx.clock)
+                .map_err(|e| Failure::not_a_new_run(&e))?;
+            (run, "begins")
+        }
+    };
+    planned.trial.run = Some(run.id().to_string());
+    if !args.json {
+        let steps = grouped(planned.trial.steps);
+        let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+        tell!("{place} · {} {how}, {steps} steps · {attach}", run.folder());
+    }
+    Ok(run)
+}
+
+/// Its engine in a process of its own, which the signal of a stop reaches, and which a dashboard can attach to.
+fn command(
+    run: &RunDir,
+    spec: &RunSpec,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<std::process::Command> {
+    let mut command = child::this_program(cx)?;
+    command.arg("train").arg("--resume").arg(run.path());
+    command.arg("--headless").stdout(Stdio::null());
+    if args.force {
+        command.arg("--force");
+    }
+    // Threads are the machine's matter: a run's spec does not keep those of a resume.
+    if let Some(threads) = spec.train.threads {
+        command.args(["-s", &format!("threads={threads}")]);
+    }
+    Ok(command)
+}
+
+/// What a run came to.
+fn take(trial: &mut Trial, summary: &RunSummary) {
+    trial.run = Some(summary.id.clone());
+    trial.seconds = Some(summary.seconds);
+    trial.steps = summary.step;
+    trial.score = Score::of(summary);
+    trial.verdict = summary.verdict.clone();
+    let failed = summary.status == RunStatus::Failed;
+    trial.message = failed.then(|| summary.message.clone());
+    trial.over = matches!(summary.status, RunStatus::Finished | RunStatus::Failed);
+}

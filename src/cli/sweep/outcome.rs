@@ -1,0 +1,315 @@
+//! What the runs of a sweep came to, which settings were best, and how far that can be trusted.
+
+use crate::diagnosis::Verdict;
+use crate::run::index::RunSummary;
+use crate::wire::Direction;
+use serde::Serialize;
+
+/// The setting whose values are repetitions: they tell differences from noise.
+pub const SEED: &str = "seed";
+
+/// A run's best evaluation, by the reading that its method names; the training loss where nothing is evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Score {
+    pub metric: String,
+    /// Whether the higher value is better.
+    pub higher: bool,
+    pub value: f64,
+    pub step: u64,
+}
+
+impl Score {
+    pub fn of(run: &RunSummary) -> Option<Score> {
+        let lower = |metric: &str, value: Option<f64>| {
+            value.map(|value| Score {
+                metric: metric.into(),
+                higher: false,
+                value,
+                step: run.step,
+            })
+        };
+        let best = run.best.as_ref().map(|best| Score {
+            metric: best.metric.clone(),
+            higher: best.direction == Direction::Higher,
+            value: best.value.0,
+            step: best.step,
+        });
+        best.or_else(|| lower("val/loss", run.val_loss))
+            .or_else(|| lower("train/loss", run.train_loss))
+            .filter(|score| score.value.is_finite())
+    }
+
+    /// Whether it is better than another one by the same reading.
+    pub fn beats(&self, other: &Score) -> bool {
+        match self.higher {
+            true => self.value > other.value,
+            false => self.value < other.value,
+        }
+    }
+}
+
+/// One run of the grid.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trial {
+    /// `key=value` of each swept setting, in the order of `--over`.
+    pub set: Vec<String>,
+    /// The run's id; absent before it has begun.
+    pub run: Option<String>,
+    /// An earlier sweep, or an earlier command, trained it.
+    pub reused: bool,
+    pub planned_seconds: Option<f64>,
+    pub seconds: Option<f64>,
+    pub steps: u64,
+    pub score: Option<Score>,
+    /// `LEARNING`, `DIVERGED`, …
+    pub verdict: Option<String>,
+    /// Why it failed, if it did.
+    pub message: Option<String>,
+    /// It ended by itself.
+    pub over: bool,
+}
+
+impl Trial {
+    /// The score that counts: one from before a run diverged or failed says nothing for its settings.
+    pub fn sound(&self) -> Option<&Score> {
+        let diverged = self.verdict.as_deref() == Some(Verdict::Diverged.word());
+        let score = self.score.as_ref();
+        score.filter(|_| !diverged && self.message.is_none())
+    }
+
+    /// Not trained yet, or stopped on the way.
+    pub fn is_open(&self) -> bool {
+        !self.over
+    }
+}
+
+/// The runs that differ only in their seed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// As [`Trial::set`], without the seed.
+    pub set: Vec<String>,
+    pub mean: f64,
+    /// Sample standard deviation over seeds; absent for a single run.
+    pub deviation: Option<f64>,
+    /// Runs with a score that counts, and those without: diverged or failed.
+    pub runs: usize,
+    pub without: usize,
+}
+
+/// The groups by their mean, best first; groups with a run that diverged or failed come last, since one seed in three that diverges is not
+/// a setting to take. Scores by another metric than the first one's do not count.
+pub fn ranked(trials: &[Trial]) -> Vec<Group> {
+    let Some(first) = trials.iter().find_map(Trial::sound) else {
+        return Vec::new();
+    };
+    let mut sets: Vec<Vec<String>> = Vec::new();
+    for trial in trials {
+        let set = without_seed(&trial.set);
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    let group = |set: Vec<String>| {
+        let own: Vec<&Trial> = trials
+            .iter()
+            .filter(|trial| without_seed(&trial.set) == set)
+            .collect();
+        let same = own.iter().filter_map(|trial| trial.sound());
+        let values: Vec<f64> = same
+            .filter(|score| score.metric == first.metric)
+            .map(|score| score.value)
+            .collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (!values.is_empty()).then(|| Group {
+            mean,
+            deviation: (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt()),
+            runs: values.len(),
+            without: own.len() - values.len(),
+            set,
+        })
+    };
+    let mut groups: Vec<Group> = sets.into_iter().filter_map(group).collect();
+    let sign = if first.higher { -1.0 } else { 1.0 };
+    groups.sort_by(|a, b| {
+        let whole = |group: &Group| group.without > 0;
+        whole(a)
+            .cmp(&whole(b))
+            .then((sign * a.mean).total_cmp(&(sign * b.mean)))
+    });
+    groups
+}
+
+fn without_seed(set: &[String]) -> Vec<String> {
+    let is_seed = |word: &String| key(word) == SEED;
+    set.iter().filter(|word| !is_seed(word)).cloned().collect()
+}
+
+fn key(word: &str) -> &str {
+    word.split_once('=').map_or(word, |(key, _)| key)
+}
+
+fn value(word: &str) -> &str {
+    word.split_once('=').map_or("", |(_, value)| value)
+}
+
+/// What the ranking leaves open: a best value at the end of its list, a lead within the noise of seeds, one seed alone.
+pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
+    let Some(best) = groups.first() else {
+        return Vec::new();
+    };
+    let mut told: Vec<String> = best
+        .set
+        .iter()
+        .filter_map(|word| at_the_end(word, trials))
+        .collect();
+    let seeds = trials
+        .iter()
+        .any(|trial| trial.set.iter().any(|word| key(word) == SEED));
+    match (groups.get(1), best.deviation) {
+        (Some(second), Some(deviation)) => {
+            let spread = deviation.max(second.deviation.unwrap_or(0.0));
+            let lead = (second.mean - best.mean).abs();
+            if lead < spread && second.without == 0 {
+                told.push(format!(
+                    "the two best differ by {lead:.4}, within the spread of seeds ({spread:.4}): more seeds or more steps would tell them apart"
+                ));
+            }
+        }
+        (Some(_), None) if !seeds => told.push(
+            "one seed each: small differences may be noise; --over seed=1,2,3 repeats every run"
+                .into(),
+        ),
+        _ => {}
+    }
+    told
+}
+
+/// A best value of a numeric setting with nothing tried beyond it.
+fn at_the_end(word: &str, trials: &[Trial]) -> Option<String> {
+    let (key_of, best) = (key(word), value(word).parse::<f64>().ok()?);
+    let tried = trials.iter().flat_map(|trial| &trial.set);
+    let tried = tried.filter(|other| key(other) == key_of);
+    let numbers: Vec<f64> = tried
+        .map(|other| value(other).parse::<f64>())
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let below = numbers.iter().any(|n| *n < best);
+    let above = numbers.iter().any(|n| *n > best);
+    let (end, way) = match (below, above) {
+        (true, false) => ("highest", "higher"),
+        (false, true) => ("lowest", "lower"),
+        _ => return None,
+    };
+    Some(format!(
+        "{word} is the {end} value that was tried: the best may be {way} still"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(set: &[&str], loss: Option<f64>) -> Trial {
+        Trial {
+            set: set.iter().map(|word| word.to_string()).collect(),
+            run: Some("r".into()),
+            reused: false,
+            planned_seconds: None,
+            seconds: Some(1.0),
+            steps: 10,
+            score: loss.map(|value| Score {
+                metric: "val/loss".into(),
+                higher: false,
+                value,
+                step: 10,
+            }),
+            verdict: None,
+            message: None,
+            over: true,
+        }
+    }
+
+    #[test]
+    fn groups_are_ranked_by_the_mean_over_seeds() {
+        let trials = [
+            trial(&["lr=1", "seed=1"], Some(2.0)),
+            trial(&["lr=1", "seed=2"], Some(2.0)),
+            trial(&["lr=2", "seed=1"], Some(1.8)),
+            trial(&["lr=2", "seed=2"], Some(2.0)),
+        ];
+        let groups = ranked(&trials);
+        assert_eq!(groups[0].set, ["lr=2"]);
+        assert!((groups[0].mean - 1.9).abs() < 1e-12);
+        assert!((groups[0].deviation.unwrap() - 0.02_f64.sqrt()).abs() < 1e-12);
+        let told = caveats(&trials, &groups);
+        assert!(told[0].contains("lr=2 is the highest value"), "{told:?}");
+        assert!(
+            told[1].contains("differ by 0.1000, within the spread of seeds (0.1414)"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_setting_with_a_diverged_seed_ranks_behind_whole_ones() {
+        let trials = [
+            trial(&["lr=1", "seed=1"], Some(2.0)),
+            trial(&["lr=1", "seed=2"], Some(2.0)),
+            trial(&["lr=9", "seed=1"], Some(1.0)),
+            trial(&["lr=9", "seed=2"], None),
+        ];
+        let groups = ranked(&trials);
+        assert_eq!(groups[0].set, ["lr=1"]);
+        assert_eq!((groups[1].runs, groups[1].without), (1, 1));
+    }
+
+    #[test]
+    fn a_run_that_diverged_is_no_result_to_take_whatever_it_reached_before() {
+        let mut trials = [trial(&["lr=1"], Some(2.0)), trial(&["lr=10"], Some(1.5))];
+        trials[1].verdict = Some("DIVERGED".into());
+        let groups = ranked(&trials);
+        assert_eq!(
+            (groups.len(), groups[0].set.clone()),
+            (1, vec!["lr=1".to_string()])
+        );
+        let told = caveats(&trials, &groups);
+        assert!(told[0].contains("lowest"), "{told:?}");
+    }
+
+    #[test]
+    fn higher_is_better_where_the_reading_says_so() {
+        let mut trials = [
+            trial(&["method=a"], Some(0.5)),
+            trial(&["method=b"], Some(0.7)),
+        ];
+        for trial in &mut trials {
+            let score = trial.score.as_mut().unwrap();
+            (score.higher, score.metric) = (true, "val/pass@1".into());
+        }
+        let groups = ranked(&trials);
+        assert_eq!(groups[0].set, ["method=b"]);
+        let told = caveats(&trials, &groups);
+        assert!(
+            told.len() == 1 && told[0].contains("one seed each"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_best_value_between_others_is_at_no_end() {
+        let trials = [
+            trial(&["lr=1"], Some(2.0)),
+            trial(&["lr=2"], Some(1.0)),
+            trial(&["lr=3"], Some(1.5)),
+        ];
+        assert!(at_the_end("lr=2", &trials).is_none());
+        // A higher one that diverged was tried as well.
+        let trials = [
+            trial(&["lr=2"], Some(1.0)),
+            trial(&["lr=3"], None),
+            trial(&["lr=1"], Some(2.0)),
+        ];
+        assert!(at_the_end("lr=2", &trials).is_none());
+        assert_eq!(ranked(&[trial(&["lr=1"], None)]), []);
+    }
+}

@@ -1,0 +1,234 @@
+//! A sweep in words and as JSON.
+
+use super::Args;
+use super::outcome::{Group, Score, Trial, caveats, ranked};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::cli::Context;
+use crate::cli::run_ref;
+use serde_json::{Value, json};
+
+/// Most runs that `runs --compare` takes.
+const COMPARED: usize = 6;
+
+/// `val/loss 1.904 at step 1,900, 0:38 · LEARNING`, or why there is nothing to say.
+pub fn result(trial: &Trial) -> String {
+    let score = trial.score.as_ref().map(|score| {
+        let (metric, value) = (one_line(&score.metric), human::number(score.value));
+        format!("{metric} {value} at step {}", human::grouped(score.step))
+    });
+    let time = trial.seconds.map(human::seconds);
+    let failed = trial
+        .message
+        .as_deref()
+        .map(|why| format!("failed: {}", one_line(why)));
+    let parts = [score, time, failed.or_else(|| trial.verdict.clone())];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join(" · ")
+}
+
+/// The runs in the order of the grid, the ranking, and what it leaves open.
+pub fn text(name: &str, trials: &[Trial], args: &Args, cx: &Context) -> String {
+    let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
+    let mut out = format!(
+        "{} · {} runs over {}",
+        one_line(name),
+        trials.len(),
+        keys.join(", ")
+    );
+    let metric = trials.iter().find_map(|trial| trial.score.as_ref());
+    if let Some(score) = metric {
+        let way = if score.higher { "higher" } else { "lower" };
+        out.push_str(&format!(" · {}, {way} is better", one_line(&score.metric)));
+    }
+    out.push_str("\n\n");
+    out.push_str(&columns(&runs(trials, metric)));
+    if args.dry_run {
+        let total: Option<f64> = trials
+            .iter()
+            .map(|trial| {
+                if trial.reused {
+                    Some(0.0)
+                } else {
+                    trial.planned_seconds
+                }
+            })
+            .sum();
+        let total = total.map_or("unknown".into(), human::seconds);
+        out.push_str(&format!(
+            "\n  predicted time {total}; nothing was run: remove --dry-run to start\n"
+        ));
+        return out;
+    }
+    if trials.iter().any(Trial::is_open) {
+        return out;
+    }
+    let groups = ranked(trials);
+    if groups.iter().any(|group| group.runs + group.without > 1) {
+        out.push('\n');
+        out.push_str(&columns(&seeds(&groups)));
+    }
+    out.push_str(&ending(name, trials, &groups, args, cx));
+    out
+}
+
+/// The best settings, what is to be said against them, and the commands that go on from here.
+fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Context) -> String {
+    let Some(best) = groups.first() else {
+        return "\n  every run diverged or failed: nothing can be ranked\n".into();
+    };
+    let mut out = format!("\n  best: {} ({})\n", of(&best.set), spread(best));
+    for line in caveats(trials, groups) {
+        out.push_str(&format!("  {line}\n"));
+    }
+    let options = run_ref::options(&cx.runs_dir);
+    let mut shown: Vec<&Trial> = trials
+        .iter()
+        .filter(|trial| trial.score.is_some())
+        .collect();
+    shown.sort_by(|a, b| order(a.score.as_ref(), b.score.as_ref()));
+    let ids = shown
+        .iter()
+        .take(COMPARED)
+        .filter_map(|trial| trial.run.as_deref());
+    let ids: Vec<&str> = ids.collect();
+    if ids.len() > 1 {
+        out.push_str(&format!(
+            "\nllmtui runs --compare {}{options}\n",
+            ids.join(" ")
+        ));
+    }
+    let set = args.spec.set.iter().chain(&best.set);
+    let set: String = set
+        .map(|word| format!(" -s {}", crate::base::ssh::quoted(word)))
+        .collect();
+    out.push_str(&format!(
+        "llmtui train {}{set}{options}\n",
+        crate::base::ssh::quoted(name)
+    ));
+    out
+}
+
+/// Best first, by the same reading.
+fn order(a: Option<&Score>, b: Option<&Score>) -> std::cmp::Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if a.beats(b) => std::cmp::Ordering::Less,
+        (Some(a), Some(b)) if b.beats(a) => std::cmp::Ordering::Greater,
+        _ => std::cmp::Ordering::Equal,
+    }
+}
+
+fn of(set: &[String]) -> String {
+    match set.is_empty() {
+        true => "the spec as it is".into(),
+        false => set.join(" "),
+    }
+}
+
+fn spread(group: &Group) -> String {
+    match group.deviation {
+        Some(deviation) => format!(
+            "{:.4} ± {deviation:.4} over {} seeds",
+            group.mean, group.runs
+        ),
+        None => format!("{:.4}", group.mean),
+    }
+}
+
+/// A table of the runs; the first row is the heading.
+fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
+    let keys = trials[0].set.iter().map(|word| split(word).0);
+    let mut heading: Vec<String> = keys.collect();
+    let metric = metric.map_or("score".into(), |score| one_line(&score.metric));
+    heading.extend([
+        metric,
+        "at step".into(),
+        "time".into(),
+        "verdict".into(),
+        "run".into(),
+    ]);
+    let row = |trial: &Trial| {
+        let mut row: Vec<String> = trial.set.iter().map(|word| split(word).1).collect();
+        let (value, step) = match &trial.score {
+            Some(score) => (format!("{:.4}", score.value), human::grouped(score.step)),
+            None => ("-".into(), "-".into()),
+        };
+        let time = trial
+            .seconds
+            .or(trial.planned_seconds)
+            .map_or("?".into(), human::seconds);
+        let verdict = match (&trial.message, &trial.verdict) {
+            (Some(_), _) => "failed".into(),
+            (None, Some(verdict)) => verdict.clone(),
+            (None, None) => "-".into(),
+        };
+        let run = trial.run.clone().unwrap_or("-".into());
+        row.extend([value, step, time, verdict, run]);
+        row
+    };
+    std::iter::once(heading)
+        .chain(trials.iter().map(row))
+        .collect()
+}
+
+/// A table of the groups, best first.
+fn seeds(groups: &[Group]) -> Vec<Vec<String>> {
+    let keys = groups[0].set.iter().map(|word| split(word).0);
+    let mut heading: Vec<String> = keys.collect();
+    heading.extend(["mean", "± sd", "seeds", "diverged or failed"].map(String::from));
+    let row = |group: &Group| {
+        let mut row: Vec<String> = group.set.iter().map(|word| split(word).1).collect();
+        let deviation = group.deviation.map_or("-".into(), |sd| format!("{sd:.4}"));
+        let counts = [group.runs, group.without].map(|n| n.to_string());
+        row.extend([format!("{:.4}", group.mean), deviation]);
+        row.extend(counts);
+        row
+    };
+    std::iter::once(heading)
+        .chain(groups.iter().map(row))
+        .collect()
+}
+
+fn split(word: &str) -> (String, String) {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    (one_line(key), one_line(value))
+}
+
+/// Rows in columns of their widest cell, two spaces apart.
+fn columns(rows: &[Vec<String>]) -> String {
+    use unicode_width::UnicodeWidthStr;
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].width());
+        cells.max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..rows[0].len()).map(widest).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let cells =
+            cells.map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.width())));
+        let cells: Vec<String> = cells.collect();
+        format!("  {}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The object of `--json`.
+pub fn object(name: &str, trials: &[Trial]) -> Value {
+    let groups = match trials.iter().any(Trial::is_open) {
+        true => Vec::new(),
+        false => ranked(trials),
+    };
+    let notes = caveats(trials, &groups);
+    json!({"spec": name, "runs": trials, "ranking": groups, "notes": notes})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_stand_below_each_other() {
+        let rows = [["lr", "±"], ["1e-3", "0.1"]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(columns(&rows), "  lr    ±\n  1e-3  0.1\n");
+    }
+}

@@ -1,0 +1,248 @@
+//! Series of runs: `llmtui ladder` and `llmtui sweep`, with what they reuse, refuse and rank.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_llmtui"));
+    command.args(args).current_dir(dir).env_clear();
+    command.env("HOME", dir).env("XDG_RUNTIME_DIR", dir);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn llmtui(dir: &Path, args: &[&str]) -> Output {
+    command(dir, args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A text with no passage twice: a part of the training text in the validation split would be refused.
+fn write_poem(dir: &Path) {
+    let mut state = 1_u32;
+    // Vowels and consonants in turn: something to learn.
+    let letter = |at: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let letters = [b"aeiouy", b"bcdfgh"][at % 2];
+        letters[(state >> 16) as usize % 6] as char
+    };
+    let poem: String = (0..20_000).map(letter).collect();
+    std::fs::write(dir.join("poem.txt"), poem).unwrap();
+}
+
+/// A model of a few hundred weights.
+const TINY: &str = "-s data.path=poem.txt -s d_model=16 -s n_layer=1 -s n_head=2 -s seq_len=8 -s micro_batch_size=1 -s grad_accum_steps=1";
+
+#[test]
+fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let small = format!("quickstart {TINY} -s max_steps=1600");
+    let ladder = |more: &str| {
+        let words = format!("ladder {small}{more}");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let output = llmtui(dir.path(), &words);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let runs = || std::fs::read_dir(dir.path().join("runs")).unwrap().count();
+    let (first, told) = ladder("");
+    assert!(!first.contains("finished earlier"), "{first}{told}");
+    assert_eq!(runs(), 3);
+    let (second, told) = ladder("");
+    assert!(
+        second.contains("3 of 3 runs finished earlier"),
+        "{second}{told}"
+    );
+    assert!(told.contains("--fresh trains it again"), "{told}");
+    let line = |text: &str| {
+        text.lines()
+            .find(|line| line.contains("predicted"))
+            .map(String::from)
+    };
+    assert_eq!((line(&first), runs()), (line(&second), 3));
+    // Other data are other runs.
+    let poem = dir.path().join("poem.txt");
+    let newer = std::fs::metadata(&poem).unwrap().modified().unwrap();
+    let newer = newer + std::time::Duration::from_secs(3600);
+    let file = std::fs::File::options().append(true).open(&poem).unwrap();
+    file.set_modified(newer).unwrap();
+    let (third, _) = ladder(" --dry-run");
+    assert!(!third.contains("finished earlier"), "{third}");
+    // A plan of one of them names the machine that it is for.
+    let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
+    let told = text(&plan.stderr);
+    assert!(told.contains("note: planned for this machine ("), "{told}");
+    assert!(!told.contains("trained on"), "{told}");
+}
+
+fn sweep(dir: &Path, more: &str, code: i32) -> (String, String) {
+    let words = format!(
+        "sweep quickstart {TINY} -s max_steps=100 -s warmup_steps=2 -s eval.every=50 {more}"
+    );
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let output = llmtui(dir, &words);
+    let (out, told) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{told}");
+    (out, told)
+}
+
+/// The newest step that the only run has logged; 0 before there is one.
+fn step(dir: &Path) -> u64 {
+    let output = text(&llmtui(dir, &["runs", "--json"]).stdout);
+    let run: Value = serde_json::from_str(output.lines().next().unwrap_or("null")).unwrap();
+    run["step"].as_u64().unwrap_or(0)
+}
+
+fn runs(dir: &Path) -> usize {
+    std::fs::read_dir(dir.join("runs")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_sweep_trains_every_combination_once_and_ranks_them_by_the_mean_over_seeds() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let grid = "--over lr=1e-5,1e-2 --over seed=1,2";
+    let (plan, _) = sweep(dir.path(), &format!("{grid} --dry-run"), 0);
+    assert!(plan.contains("4 runs over lr, seed"), "{plan}");
+    assert!(
+        plan.contains("nothing was run") && runs(dir.path()) == 0,
+        "{plan}"
+    );
+    let (first, told) = sweep(dir.path(), grid, 0);
+    assert_eq!(runs(dir.path()), 4, "{told}");
+    assert!(told.contains("run 4 of 4: lr=1e-2 seed=2"), "{told}");
+    assert!(first.contains("best: lr=1e-2 ("), "{first}");
+    assert!(first.contains("over 2 seeds"), "{first}");
+    assert!(
+        first.contains("lr=1e-2 is the highest value that was tried"),
+        "{first}"
+    );
+    assert!(first.contains("llmtui runs --compare"), "{first}");
+    let train = first.lines().last().unwrap();
+    assert!(
+        train.starts_with("llmtui train quickstart -s data.path=poem.txt"),
+        "{train}"
+    );
+    assert!(train.ends_with(" -s lr=1e-2"), "{train}");
+    // What is there is not trained again; what is new is.
+    let (json, told) = sweep(
+        dir.path(),
+        "--over lr=1e-2,1e-5,1e-6 --over seed=2,1 --json",
+        0,
+    );
+    assert_eq!(
+        (runs(dir.path()), told.matches("trained earlier").count()),
+        (6, 4)
+    );
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let ranking = report["ranking"].as_array().unwrap();
+    let best = |key: &str| ranking[0][key].clone();
+    assert_eq!(
+        (best("set"), best("runs")),
+        (serde_json::json!(["lr=1e-2"]), 2.into())
+    );
+    let reused = report["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|run| run["reused"] == true);
+    assert_eq!(reused.count(), 4);
+    let (fresh, _) = sweep(dir.path(), "--over lr=1e-2,1e-3 -s seed=1 --fresh", 0);
+    assert!(
+        fresh.contains("one seed each") && runs(dir.path()) == 8,
+        "{fresh}"
+    );
+}
+
+#[test]
+fn a_run_that_diverges_is_a_result_and_is_not_ranked() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let grid = "--over lr=1e-3,10 -s clip_norm=0 -s min_lr=0 -s max_steps=400";
+    let (ranked, told) = sweep(dir.path(), grid, 0);
+    assert!(
+        ranked.contains("DIVERGED") && ranked.contains("best: lr=1e-3"),
+        "{ranked}{told}"
+    );
+    assert_eq!(
+        told.matches("gradients are not clipped").count(),
+        1,
+        "{told}"
+    );
+}
+
+#[test]
+fn a_run_that_cannot_begin_ends_the_sweep_with_its_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    std::fs::write(dir.path().join("short.txt"), "abc").unwrap();
+    let words = "sweep quickstart -s max_steps=20 --over data.path=short.txt,poem.txt";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = llmtui(dir.path(), &words);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("data.path=short.txt: "), "{told}");
+}
+
+#[test]
+fn combinations_that_cannot_be_meant_are_refused_before_anything_is_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    for (more, said) in [
+        ("--over lr=1e-3,0.001", "are the same run"),
+        ("--over lrr=1,2", "lrr"),
+        ("--over max_steps=100,200", "in --over and in -s"),
+        ("--over lr=1e-3", "llmtui train"),
+        ("--over optimizer=adamw,sgdm", "sgdm"),
+        ("--over lr", "a setting and its values"),
+    ] {
+        let (_, told) = sweep(dir.path(), more, 2);
+        assert!(told.contains(said), "{more}: {told}");
+    }
+    assert_eq!(runs(dir.path()), 0);
+}
+
+#[test]
+fn a_sweep_that_is_stopped_continues_with_the_run_that_it_left() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let words = format!("sweep quickstart {TINY} -s max_steps=200000 --over lr=1e-3,1e-2");
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let begin = || {
+        let mut command = command(dir.path(), &words);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let stop_in_training = |wanted: u64| {
+        let child = begin();
+        // A checkpoint at the stop is what the next one goes on from.
+        while step(dir.path()) <= wanted {
+            llmtui::base::clock::pause(std::time::Duration::from_millis(50));
+        }
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let told = stop_in_training(0);
+    assert!(
+        told.contains("the same command continues the sweep"),
+        "{told}"
+    );
+    let reached = step(dir.path());
+    let told = stop_in_training(reached);
+    assert!(
+        told.contains("continues,") && runs(dir.path()) == 1,
+        "{told}"
+    );
+}
