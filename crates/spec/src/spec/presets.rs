@@ -49,8 +49,8 @@ pub(super) struct Source {
     pub stem: String,
     pub text: String,
     pub value: Value,
-    /// Base folder of relative parents.
-    folder: PathBuf,
+    /// Base folder of relative parents, and of paths that lead somewhere there.
+    pub folder: PathBuf,
 }
 
 /// Endings of files with weights, which no spec has.
