@@ -247,7 +247,7 @@ fn answered() -> Bench {
 #[test]
 fn a_conversation_that_is_not_saved_is_lost_only_after_a_question() {
     let said = |bench: &Bench| bench.chat().columns()[0].replies.len();
-    for keys in ["q", "ctrl-l"] {
+    for keys in ["q", "ctrl-x"] {
         let mut bench = answered();
         bench.press(keys);
         assert_eq!(bench.effects, []);
