@@ -336,6 +336,12 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
             return format!("did you mean {target}.{with}?");
         }
     }
+    for (folder, _) in folders(sources) {
+        let path = folder.join(format!("{target}.yml"));
+        if path.is_file() {
+            return format!("{} is not read: rename it to {target}.yaml", path.display());
+        }
+    }
     let near_file = neighbours(&folder.join(target)).and_then(|files| {
         // Not any file or folder of a like name: a spec, or a run, which has one.
         let is_spec = |file: &&str| {
