@@ -369,7 +369,7 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         val_loss: kept.val_loss,
         best: kept.best,
         live: summary.status == RunStatus::Live,
-        writes: summary.method != "reward",
+        generates: summary.method != "reward",
         run: summary.id.clone(),
         step: kept.entry.step,
         path: kept.entry.path,

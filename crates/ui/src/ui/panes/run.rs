@@ -372,7 +372,7 @@ impl Pane for RunPane {
                 if held.state.finished.is_some() {
                     hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
                 }
-                // A reward model writes nothing.
+                // A reward model generates nothing.
                 if !held.state.checkpoints.is_empty() && !held.state.judges() {
                     hints.push((A::Open(&chat::ENTRY), "chat"));
                 }

@@ -108,12 +108,12 @@ fn a_paste_that_is_cut_says_so() {
     );
 }
 
-/// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.
+/// A reward model has no head that generates: where one is the newest, the chat began with an engine that refused to load it.
 #[test]
 fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     let mut rows = checkpoint_rows();
-    rows[0].writes = false;
-    rows[1].writes = false;
+    rows[0].generates = false;
+    rows[1].generates = false;
     let (judge, writer) = (rows[0].path.clone(), rows[2].path.clone());
     let opens = |bench: &Bench, path: &PathBuf| matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if model == path);
     for held in [false, true] {

@@ -480,8 +480,8 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
         "{alone}"
     );
     let mut rows = checkpoint_rows();
-    rows[0].writes = false;
-    rows[1].writes = false;
+    rows[0].generates = false;
+    rows[1].generates = false;
     bench.msg(Msg::Checkpoints(rows));
     let other = flowing(&bench.picture(120, 30));
     assert!(

@@ -333,7 +333,7 @@ fn checkpoint_rows() -> Vec<CheckpointRow> {
         val_loss: Some(val_loss),
         best,
         live,
-        writes: true,
+        generates: true,
     };
     vec![
         row("2026-11-21-1040-shakespeare-k3qf", 1_000, 1.93, true, true),

@@ -192,7 +192,7 @@ impl ChatPane {
                 self.input.clear();
                 self.say(text);
             }
-            // A base model writes from nothing; an answer that was cut goes on.
+            // A base model generates from nothing; an answer that was cut goes on.
             (true, _) if self.conversation.said.is_empty() && !self.converses() => {
                 self.say("\n".into());
             }

@@ -161,10 +161,10 @@ impl ChatPane {
             Some(run) => best_of(run),
             None => {
                 let held = store.held.as_ref().and_then(|held| held.path.as_ref());
-                held.and_then(best_of).filter(|row| row.writes)
+                held.and_then(best_of).filter(|row| row.generates)
             }
         };
-        let mut others = store.checkpoints.iter().filter(|row| row.writes);
+        let mut others = store.checkpoints.iter().filter(|row| row.generates);
         // The run on the screen is named above: the message says why it cannot be chatted with.
         let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
         let judge = judge.map(|held| one_line(short_run(held.name())));
@@ -220,7 +220,7 @@ impl ChatPane {
 
     /// Opens a checkpoint of a run, or says why there is nothing to talk to.
     fn open_row(&mut self, row: CheckpointRow, context: &mut PaneContext) -> Vec<Request> {
-        if row.writes {
+        if row.generates {
             return self.open(ChatModel::of_row(row), context);
         }
         let name = one_line(short_run(&row.run));
@@ -232,7 +232,7 @@ impl ChatPane {
     /// The best checkpoints of several runs, side by side in place of all models that are there.
     pub(super) fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
-        let best = |run: &PathBuf| best(rows, run).filter(|row| row.writes).cloned();
+        let best = |run: &PathBuf| best(rows, run).filter(|row| row.generates).cloned();
         let found: Vec<CheckpointRow> = runs.iter().filter_map(best).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
@@ -356,7 +356,7 @@ fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
         loss,
         row.best.then(|| "best".into()),
         row.live.then(|| "still training".into()),
-        (!row.writes).then(|| "a reward model, which cannot generate".into()),
+        (!row.generates).then(|| "a reward model, which cannot generate".into()),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     let run = one_line(short_run(&row.run));
@@ -385,7 +385,7 @@ impl Pane for ChatPane {
         let save = titles(&[A::SaveChat]);
         let mut own = match self.typing {
             true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
-            false => vec![(A::Send, "write")],
+            false => vec![(A::Send, "type")],
         };
         if self.columns().len() > 1 {
             own.extend(titles(&[A::NextModel]));
