@@ -176,8 +176,8 @@ actions! {
     Plan "plan" "Plan" {
         Less "less" "less" "Halve the number, or select the previous option."
         More "more" "more" "Double the number, or select the next option."
-        PlanTarget "plan-target" "plan what" "Choose a preset, the open run or a reference model."
-        PlanDevice "plan-device" "on what" "Choose this machine or a GPU from the table."
+        PlanTarget "plan-target" "target" "Choose a preset, the open run or a reference model."
+        PlanDevice "plan-device" "device" "Choose this machine or a GPU from the table."
         PlanApply "plan-apply" "make it fit" "Apply the changes that make the plan fit its device."
         PlanReset "plan-reset" "start over" "Undo all changes to the plan."
     }
