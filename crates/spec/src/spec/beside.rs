@@ -6,35 +6,39 @@ use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
 /// The settings that hold paths; of lists, the strings in them that look like one.
-const PLACES: [&str; 11] = [
+const PLACES: [&str; 9] = [
     "data.path",
     "data.val_path",
     "data.sources",
-    "data.template",
     "data.tokenizer.file.path",
     "train.from",
     "rewards",
     "eval.extra",
     "eval.tasks",
     "method.ppo.critic_from",
-    "engine.torch.python",
 ];
+/// Those that hold a name or a path.
+const NAMES: [&str; 2] = ["data.template", "engine.torch.python"];
 
 /// Makes absolute what the settings of a file in `folder` name there.
 pub(super) fn anchor(settings: &mut [Setting], folder: &Path) {
     for setting in settings {
-        if PLACES.contains(&setting.path.join(".").as_str()) {
-            anchor_value(&mut setting.value, folder);
+        match setting.path.join(".").as_str() {
+            path if PLACES.contains(&path) => anchor_value(&mut setting.value, folder),
+            path if NAMES.contains(&path) => anchor_item(&mut setting.value, folder),
+            _ => {}
         }
     }
 }
 
 /// The same for merged values, for a file that is to be read from other folders.
 pub(super) fn anchor_all(spec: &mut Value, folder: &Path) {
-    for place in PLACES {
+    for place in PLACES.iter().chain(&NAMES) {
         let pointer = format!("/{}", place.replace('.', "/"));
-        if let Some(value) = spec.pointer_mut(&pointer) {
-            anchor_value(value, folder);
+        match spec.pointer_mut(&pointer) {
+            Some(value) if NAMES.contains(place) => anchor_item(value, folder),
+            Some(value) => anchor_value(value, folder),
+            None => {}
         }
     }
 }
@@ -51,7 +55,7 @@ fn anchor_value(value: &mut Value, folder: &Path) {
     }
 }
 
-/// In lists stand names too, of rewards and tasks: a path among them has a separator or an ending.
+/// Where names stand too, of rewards, tasks, templates: a path has a separator or an ending.
 fn anchor_item(item: &mut Value, folder: &Path) {
     match item {
         Value::String(text) if text.contains(['/', '.']) => {

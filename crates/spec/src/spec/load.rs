@@ -134,7 +134,8 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
             map.shift_remove("extends");
         }
         let mut layer = layer::from_file(&file.label, &file.text, value, issues);
-        if file.folder != here {
+        let elsewhere = !file.folder.as_os_str().is_empty() && file.folder != here;
+        if elsewhere {
             beside::anchor(&mut layer.settings, &file.folder);
         }
         if !layer.settings.iter().any(|s| s.path == ["name"]) {

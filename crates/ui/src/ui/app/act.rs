@@ -142,8 +142,8 @@ impl App {
 
     /// `q`: what would be lost, and a live run on the screen, ask first.
     fn leave(&mut self) -> Vec<Effect> {
-        let questions = self.panes.iter_mut();
-        if let Some(question) = questions.filter_map(|pane| pane.before_leaving()).next() {
+        let mut panes = self.panes.iter_mut();
+        if let Some(question) = panes.find_map(|pane| pane.before_leaving()) {
             return self.open(question);
         }
         match self.store.held.as_ref().filter(|held| held.live()) {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::advisor::wizard::RewardAnswer;
-use crate::spec::load_text;
 
 /// A wizard at the question about the reward, with rows like this one.
 fn asked(dir: &std::path::Path, row: &str) -> Wizard {
@@ -75,7 +74,6 @@ fn a_program_and_a_reward_model_are_asked_for_what_they_are() {
     let other = Answers { data_path: "other.jsonl".into(), ..kept };
     let other = Wizard::new(context(), other);
     assert_ne!(other.reward_subject(), other.answers().reward_for);
-    assert!(load_text("x.yaml", &yaml, &SpecSources::default()).is_ok());
 }
 
 #[test]
