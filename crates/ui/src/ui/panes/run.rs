@@ -402,7 +402,7 @@ impl Pane for RunPane {
                 ]));
                 hints
             }
-            None => Vec::new(),
+            None => vec![(A::Open(&home::ENTRY), "home")],
         })
     }
 
