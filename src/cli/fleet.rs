@@ -91,7 +91,10 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
         );
     };
     if !path.exists() && path.with_extension("yml").is_file() && args.hosts.is_none() {
-        let what = format!("{} is not read: its name ends in .yml", shown(&path.with_extension("yml")));
+        let what = format!(
+            "{} is not read: its name ends in .yml",
+            shown(&path.with_extension("yml"))
+        );
         return Err(Failure::yours(what, "rename it to hosts.yaml").into());
     }
     if !path.exists() {

@@ -103,7 +103,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Names files that are no preset and no pipeline only for their ending.
 fn unread(sources: &SpecSources) {
-    let folders = [sources.config_dir.clone(), Some(sources.project_dir.clone())];
+    let folders = [
+        sources.config_dir.clone(),
+        Some(sources.project_dir.clone()),
+    ];
     for folder in folders.into_iter().flatten() {
         for of in ["presets", "pipelines"] {
             for (what, fix) in misnamed(&folder.join(of)) {

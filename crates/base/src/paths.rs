@@ -183,12 +183,17 @@ pub fn astray(said: &Path, full: &Path) -> String {
 pub fn misnamed(folder: &Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|e| e == "yml")).collect();
+    let mut found: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "yml"))
+        .collect();
     found.sort();
     let words = |path: PathBuf| {
         let name = path.with_extension("yaml");
         let name = crate::text::shown(Path::new(name.file_name().unwrap_or_default()));
-        let what = format!("{} is not read: its name ends in .yml", crate::text::shown(&path));
+        let what = format!(
+            "{} is not read: its name ends in .yml",
+            crate::text::shown(&path)
+        );
         (what, format!("rename it to {name}"))
     };
     found.into_iter().map(words).collect()

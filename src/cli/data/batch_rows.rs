@@ -82,7 +82,9 @@ impl Sheet<'_> {
 /// `step 100 · micro-step 99 · row 2 · chosen · 64 tokens, 12 supervised · loss 3.2100 · chats.jsonl`
 fn head(row: &Row, side: Option<&str>) -> String {
     let step = row.step.map(|step| format!("step {}", grouped(step)));
-    let micro = row.micro_step.map(|at| format!("micro-step {}", grouped(at)));
+    let micro = row
+        .micro_step
+        .map(|at| format!("micro-step {}", grouped(at)));
     let place = match row.held_out {
         true => format!("validation row {}", row.row),
         false => format!("row {}", row.row),
@@ -92,7 +94,15 @@ fn head(row: &Row, side: Option<&str>) -> String {
     let loss = row.loss().map(|loss| format!("loss {loss:.4}"));
     let sources = one_line(&row.sources.join(" and "));
     let sources = (!sources.is_empty()).then_some(sources);
-    let parts = [step, micro, Some(place), side.map(String::from), Some(size), loss, sources];
+    let parts = [
+        step,
+        micro,
+        Some(place),
+        side.map(String::from),
+        Some(size),
+        loss,
+        sources,
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.join(" · ")
 }
@@ -106,7 +116,10 @@ fn tokens(row: &Row) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(row.ids.len() + 1);
     for (at, (id, target)) in row.ids.iter().zip(&row.targets).enumerate() {
         if at == 0 || begins(at) {
-            tokens.push(Token { id: *id, target: None });
+            tokens.push(Token {
+                id: *id,
+                target: None,
+            });
         }
         tokens.push(Token {
             id: *target,
@@ -151,16 +164,24 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     fn shown(unit: Unit, ids: bool, rows: &[Row]) -> String {
-        let spec = load("quickstart", &[], &SpecSources::default()).unwrap().spec;
+        let spec = load("quickstart", &[], &SpecSources::default())
+            .unwrap()
+            .spec;
         let data = spec.open_data(&Default::default()).unwrap();
         let tokenizer = &data.tokenizer;
-        let sheet = Sheet { tokenizer, unit, ids };
+        let sheet = Sheet {
+            tokenizer,
+            unit,
+            ids,
+        };
         sheet.rows(rows)
     }
 
     /// `Hi you` in the quickstart's characters; the last three count.
     fn row() -> Row {
-        let spec = load("quickstart", &[], &SpecSources::default()).unwrap().spec;
+        let spec = load("quickstart", &[], &SpecSources::default())
+            .unwrap()
+            .spec;
         let data = spec.open_data(&Default::default()).unwrap();
         let all = data.tokenizer.encode("Hi you").unwrap();
         Row {
@@ -181,7 +202,12 @@ mod tests {
             shown(Unit::Text, true, &[row()]),
             format!(
                 "step 7 · micro-step 6 · row 0 · 5 tokens, 3 supervised · chats.jsonl\n     H│i│␣│y│o│u│\n           ▔ ▔ ▔\n     ids {}\n",
-                row().ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+                row()
+                    .ids
+                    .iter()
+                    .map(u32::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" ")
             )
         );
     }
@@ -195,7 +221,10 @@ mod tests {
             ..ScoredRow::default()
         });
         let told = shown(Unit::Pair, false, &[scored.clone(), scored]);
-        assert!(told.contains("row 0 · chosen · 5 tokens, 3 supervised · loss 2.5000"), "{told}");
+        assert!(
+            told.contains("row 0 · chosen · 5 tokens, 3 supervised · loss 2.5000"),
+            "{told}"
+        );
         assert!(told.contains("· rejected ·"), "{told}");
         assert!(told.contains("           0 9 !\n"), "{told}");
     }
@@ -211,7 +240,10 @@ mod tests {
         }
         padded.targets[4] = row().targets[4];
         let told = shown(Unit::Text, true, &[padded]);
-        assert!(told.contains("… 39 more, all as the last (padding)"), "{told}");
+        assert!(
+            told.contains("… 39 more, all as the last (padding)"),
+            "{told}"
+        );
         let mut whole = row();
         whole.ids = whole.ids.repeat(200);
         whole.targets = whole.targets.repeat(200);

@@ -257,7 +257,12 @@ impl<'a> Planner<'a> {
 }
 
 /// A model that gives scores generates nothing, whatever it is trained to.
-fn generates_on(stage: &str, spec: &RunSpec, from: &str, model: &ModelConfig) -> Result<(), Failure> {
+fn generates_on(
+    stage: &str,
+    spec: &RunSpec,
+    from: &str,
+    model: &ModelConfig,
+) -> Result<(), Failure> {
     if !model.is_reward_model() || spec.model.is_reward_model() {
         return Ok(());
     }

@@ -182,7 +182,11 @@ fn reference(sample: &[Record], format: FormatId, columns: &Columns) -> Option<R
         _ => None,
     };
     let answers: Vec<String> = sample.iter().map(answer).collect::<Option<_>>()?;
-    let mean = answers.iter().map(|text| text.chars().count()).sum::<usize>() / answers.len().max(1);
+    let mean = answers
+        .iter()
+        .map(|text| text.chars().count())
+        .sum::<usize>()
+        / answers.len().max(1);
     Some(match () {
         () if answers.iter().all(|text| is_number(text)) => ReferenceKind::Number,
         () if mean <= SHORT => ReferenceKind::Words,
@@ -192,7 +196,10 @@ fn reference(sample: &[Record], format: FormatId, columns: &Columns) -> Option<R
 
 /// An answer that is a number, or marks one as the reward `number` reads it.
 fn is_number(text: &str) -> bool {
-    let plain: String = text.chars().filter(|c| !matches!(c, ',' | '$' | '%')).collect();
+    let plain: String = text
+        .chars()
+        .filter(|c| !matches!(c, ',' | '$' | '%'))
+        .collect();
     text.contains("####") || text.contains(r"\boxed{") || plain.trim().parse::<f64>().is_ok()
 }
 

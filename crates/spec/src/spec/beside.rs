@@ -90,7 +90,10 @@ fn found(said: &str, folder: &Path) -> Option<String> {
 /// Whether a path, or what a pattern has before its first `*`, is in the folder.
 fn leads_somewhere(path: &Path, folder: &Path) -> bool {
     let pattern = |part: &Component| part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
-    let fixed: PathBuf = path.components().take_while(|part| !pattern(part)).collect();
+    let fixed: PathBuf = path
+        .components()
+        .take_while(|part| !pattern(part))
+        .collect();
     !fixed.as_os_str().is_empty() && folder.join(fixed).exists()
 }
 

@@ -234,7 +234,9 @@ pub enum Standing {
     /// An engine drives it.
     Running,
     /// It failed, was stopped or crashed; what goes on with the stages that are left.
-    Halted { resume: String },
+    Halted {
+        resume: String,
+    },
 }
 
 impl StageOf {

@@ -67,7 +67,10 @@ fn text_of(path: &Path, complaints: &mut Vec<String>) -> Option<String> {
 /// Files that would be read if their names ended otherwise.
 fn unread(env: &Env, sources: &SpecSources) -> Vec<String> {
     let own = ["", "themes", "presets", "pipelines", "tasks"];
-    let config = env.config_dir.iter().flat_map(|dir| own.map(|name| dir.join(name)));
+    let config = env
+        .config_dir
+        .iter()
+        .flat_map(|dir| own.map(|name| dir.join(name)));
     let project = ["themes", "presets", "pipelines"].map(|name| sources.project_dir.join(name));
     let found = config.chain(project).flat_map(|folder| misnamed(&folder));
     found.map(|(what, fix)| format!("{what}; {fix}")).collect()

@@ -97,7 +97,9 @@ impl Ask for Reward {
         }
         // Who only described the data wants advice.
         let real = wizard.answers.data == Some(DataAnswer::Path);
-        let empty = answer.text(&wizard.answers).is_some_and(|text| text.trim().is_empty());
+        let empty = answer
+            .text(&wizard.answers)
+            .is_some_and(|text| text.trim().is_empty());
         match answer {
             RewardAnswer::Command if empty && real => {
                 return wizard.refuse("which program? Type its command, e.g. python3 score.py");
@@ -124,7 +126,9 @@ impl Ask for Reward {
 fn find_model(wizard: &mut Wizard) -> Result<(), String> {
     let said = wizard.answers.reward_model.trim().to_string();
     let home = wizard.home().map(Path::to_path_buf);
-    let of_run = wizard.runs_dir().and_then(|dir| model_of_run(dir, &said, home.as_deref()));
+    let of_run = wizard
+        .runs_dir()
+        .and_then(|dir| model_of_run(dir, &said, home.as_deref()));
     if let Some(found) = of_run {
         wizard.answers.reward_model = found?.display().to_string();
     }
@@ -171,7 +175,10 @@ impl Wizard {
     /// The chosen reward where it was chosen for these data, else the one to propose.
     fn reward(&self) -> RewardAnswer {
         let same = self.answers.reward_for == self.reward_subject();
-        let chosen = self.answers.reward.filter(|answer| same && self.lacks(*answer).is_none());
+        let chosen = self
+            .answers
+            .reward
+            .filter(|answer| same && self.lacks(*answer).is_none());
         chosen.unwrap_or_else(|| self.advised_reward().0)
     }
 
@@ -181,7 +188,10 @@ impl Wizard {
         let reference = self.chosen_data().and_then(|facts| facts.reference);
         match reference {
             Some(ReferenceKind::Tests) => (RewardAnswer::Python, "the rows have unit tests"),
-            Some(ReferenceKind::Countdown) => (RewardAnswer::Countdown, "the rows have numbers and a target"),
+            Some(ReferenceKind::Countdown) => (
+                RewardAnswer::Countdown,
+                "the rows have numbers and a target",
+            ),
             Some(ReferenceKind::Number) => (
                 RewardAnswer::Number,
                 "the rows' answers are numbers: how they are derived and written is free",
@@ -190,9 +200,10 @@ impl Wizard {
                 RewardAnswer::Exact,
                 "the rows have short answers, which are right or wrong as a whole",
             ),
-            None if !described && self.chosen_data().is_none() => {
-                (RewardAnswer::Exact, "a rule cannot be exploited as a model can")
-            }
+            None if !described && self.chosen_data().is_none() => (
+                RewardAnswer::Exact,
+                "a rule cannot be exploited as a model can",
+            ),
             Some(ReferenceKind::Prose) | None => (
                 RewardAnswer::Model,
                 "the rows have no answer that a rule could compare: completions must be judged",
@@ -223,7 +234,10 @@ impl Wizard {
     }
 
     /// The rewards of the spec, and why, where they are not the recipe's: the chosen one before the recipe's penalties.
-    pub(in crate::advisor::wizard) fn rewards(&self, said: Option<&Value>) -> Option<(String, String)> {
+    pub(in crate::advisor::wizard) fn rewards(
+        &self,
+        said: Option<&Value>,
+    ) -> Option<(String, String)> {
         let answer = self.reward();
         let entry = answer.entry(&self.answers)?;
         let said = said.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -231,7 +245,9 @@ impl Wizard {
         if has && answer.text(&self.answers).is_none() {
             return None;
         }
-        let penalties = said.into_iter().filter(|own| ["length", "repetition"].contains(&kind(own)));
+        let penalties = said
+            .into_iter()
+            .filter(|own| ["length", "repetition"].contains(&kind(own)));
         let all: Vec<Value> = [entry].into_iter().chain(penalties).collect();
         let why = match answer == self.advised_reward().0 {
             true => self.advised_reward().1,
@@ -275,10 +291,18 @@ fn hint(answer: RewardAnswer) -> &'static str {
 
 fn scores(answer: RewardAnswer) -> &'static str {
     match answer {
-        RewardAnswer::Number => r"1 if the number after ####, in \boxed{} or the last one is the row's",
-        RewardAnswer::Exact => "1 if the completion is the row's answer, apart from blanks around it",
-        RewardAnswer::Python => "the share of the row's tests that its Python code passes, in a sandbox",
-        RewardAnswer::Countdown => "1 if an expression of the row's numbers evaluates to its target",
+        RewardAnswer::Number => {
+            r"1 if the number after ####, in \boxed{} or the last one is the row's"
+        }
+        RewardAnswer::Exact => {
+            "1 if the completion is the row's answer, apart from blanks around it"
+        }
+        RewardAnswer::Python => {
+            "the share of the row's tests that its Python code passes, in a sandbox"
+        }
+        RewardAnswer::Countdown => {
+            "1 if an expression of the row's numbers evaluates to its target"
+        }
         RewardAnswer::Json => "1 if the completion is one JSON value",
         RewardAnswer::Command => "what your program writes for each completion",
         RewardAnswer::Model => "the score of a model that was trained on preferences",
@@ -287,14 +311,20 @@ fn scores(answer: RewardAnswer) -> &'static str {
 
 fn careful(answer: RewardAnswer) -> &'static str {
     match answer {
-        RewardAnswer::Exact => "longer answers hardly ever match word for word: then nothing is learned",
-        RewardAnswer::Json => "the form alone is rewarded, whatever it says: add a reward for the content",
+        RewardAnswer::Exact => {
+            "longer answers hardly ever match word for word: then nothing is learned"
+        }
+        RewardAnswer::Json => {
+            "the form alone is rewarded, whatever it says: add a reward for the content"
+        }
         RewardAnswer::Command => {
             "it runs with your rights, and completions are untrusted: it must not execute them outside a sandbox"
         }
         RewardAnswer::Model => {
             "a policy learns to exploit it: set method.grpo.beta, and measure a rule with a weight of 0 beside it"
         }
-        _ => "with a pass rate near 0 or 1 nothing is learned: llmtui score tells it before the run",
+        _ => {
+            "with a pass rate near 0 or 1 nothing is learned: llmtui score tells it before the run"
+        }
     }
 }

@@ -30,15 +30,31 @@ fn rewards(wizard: &Wizard) -> String {
 #[test]
 fn the_reward_that_is_proposed_is_that_of_the_data() {
     for (row, answer, first) in [
-        (r#"{"question": "What is 3 + 4?", "answer": "7"}"#, RewardAnswer::Number, "number"),
-        (r##"{"question": "How many?", "answer": "So it is #### 1,200"}"##, RewardAnswer::Number, "number"),
-        (r#"{"question": "Which capital?", "answer": "Paris"}"#, RewardAnswer::Exact, "exact"),
+        (
+            r#"{"question": "What is 3 + 4?", "answer": "7"}"#,
+            RewardAnswer::Number,
+            "number",
+        ),
+        (
+            r##"{"question": "How many?", "answer": "So it is #### 1,200"}"##,
+            RewardAnswer::Number,
+            "number",
+        ),
+        (
+            r#"{"question": "Which capital?", "answer": "Paris"}"#,
+            RewardAnswer::Exact,
+            "exact",
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let mut wizard = asked(dir.path(), row);
         assert_eq!(wizard.selected(), row_of(answer), "{row}");
         until(&mut wizard, Step::Settings);
-        assert!(rewards(&wizard).starts_with(first), "{row}: {}", rewards(&wizard));
+        assert!(
+            rewards(&wizard).starts_with(first),
+            "{row}: {}",
+            rewards(&wizard)
+        );
         // The recipe's penalty stays behind it.
         assert!(rewards(&wizard).contains("length"), "{}", rewards(&wizard));
         assert_eq!(wizard.back(), Outcome::Moved);
@@ -53,25 +69,39 @@ fn the_reward_that_is_proposed_is_that_of_the_data() {
 #[test]
 fn a_program_and_a_reward_model_are_asked_for_what_they_are() {
     let dir = tempfile::tempdir().unwrap();
-    let mut wizard = asked(dir.path(), r#"{"question": "Which capital?", "answer": "Paris"}"#);
+    let mut wizard = asked(
+        dir.path(),
+        r#"{"question": "Which capital?", "answer": "Paris"}"#,
+    );
     wizard.select(row_of(RewardAnswer::Model));
     wizard.enter();
     assert!(wizard.error().unwrap().contains("which reward model?"));
     wizard.type_in(&dir.path().join("none").display().to_string());
     wizard.enter();
-    assert!(wizard.error().unwrap().contains("none"), "{:?}", wizard.error());
+    assert!(
+        wizard.error().unwrap().contains("none"),
+        "{:?}",
+        wizard.error()
+    );
     wizard.select(row_of(RewardAnswer::Command));
     wizard.enter();
     assert!(wizard.error().unwrap().contains("which program?"));
     wizard.type_in("python3 score.py --x 'a, b'");
     until(&mut wizard, Step::Settings);
-    assert!(rewards(&wizard).starts_with("command"), "{}", rewards(&wizard));
+    assert!(
+        rewards(&wizard).starts_with("command"),
+        "{}",
+        rewards(&wizard)
+    );
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("score.py"), "{yaml}");
     // Another file has another reference: its reward is asked anew.
     let kept = Answers::from_json(&wizard.to_remember());
     assert_eq!(kept.reward, Some(RewardAnswer::Command));
-    let other = Answers { data_path: "other.jsonl".into(), ..kept };
+    let other = Answers {
+        data_path: "other.jsonl".into(),
+        ..kept
+    };
     let other = Wizard::new(context(), other);
     assert_ne!(other.reward_subject(), other.answers().reward_for);
 }

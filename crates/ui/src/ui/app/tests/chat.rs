@@ -252,14 +252,25 @@ fn a_conversation_that_is_not_saved_is_lost_only_after_a_question() {
         bench.press(keys);
         assert_eq!(bench.effects, []);
         let picture = bench.picture(80, 24);
-        assert!(picture.contains("One answer of this chat is not saved."), "{picture}");
+        assert!(
+            picture.contains("One answer of this chat is not saved."),
+            "{picture}"
+        );
         bench.press("enter");
-        assert_eq!((bench.effects.len(), said(&bench)), (0, 1), "no is the default");
+        assert_eq!(
+            (bench.effects.len(), said(&bench)),
+            (0, 1),
+            "no is the default"
+        );
         // Saved first, then what was asked for is done.
         bench.press(keys).press("home enter");
         assert!(matches!(bench.effects[..], [Effect::SaveChat(_)]));
         bench.msg(Msg::ChatSaved(Err("no room".into())));
-        assert_eq!((bench.effects.len(), said(&bench)), (0, 1), "it is not in a file");
+        assert_eq!(
+            (bench.effects.len(), said(&bench)),
+            (0, 1),
+            "it is not in a file"
+        );
         bench.press(keys).press("home enter");
         bench.msg(Msg::ChatSaved(Ok(vec!["chats/a.md".into()])));
         assert!(bench.effects == [Effect::Quit] || said(&bench) == 0);
@@ -268,7 +279,9 @@ fn a_conversation_that_is_not_saved_is_lost_only_after_a_question() {
     bench.press("q up enter");
     assert_eq!(bench.effects, [Effect::Quit], "as asked");
     let mut bench = answered();
-    bench.press("w").msg(Msg::ChatSaved(Ok(vec!["chats/a.md".into()])));
+    bench
+        .press("w")
+        .msg(Msg::ChatSaved(Ok(vec!["chats/a.md".into()])));
     bench.press("q");
     assert_eq!(bench.effects, [Effect::Quit], "it is saved");
 }

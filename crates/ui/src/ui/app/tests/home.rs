@@ -574,9 +574,15 @@ fn the_first_hints_are_of_the_selected_row() {
         picture.lines().last().unwrap_or_default().to_string()
     };
     let of_live = hints("up down");
-    assert!(of_live.contains("c chat") && !of_live.contains("R resume"), "{of_live}");
+    assert!(
+        of_live.contains("c chat") && !of_live.contains("R resume"),
+        "{of_live}"
+    );
     let of_stopped = hints("down down");
     assert!(of_stopped.contains("R resume"), "{of_stopped}");
     let of_preset = hints("home");
-    assert!(of_preset.contains("e edit") && !of_preset.contains("c chat"), "{of_preset}");
+    assert!(
+        of_preset.contains("e edit") && !of_preset.contains("c chat"),
+        "{of_preset}"
+    );
 }

@@ -366,17 +366,20 @@ impl Pane for HomePane {
             _ => "start",
         };
         // What acts on the selected row stands first: on a small screen the rest gives way.
+        let rest = [A::NewRun, A::Filter, A::MarkRun, A::CompareEvals, A::Sort, A::Refresh];
         let of_row: &[A] = match self.current(store) {
             Some(HomeRow::Run(path)) if goes_on(store, &path) => {
-                &[A::ResumeRun, A::ChatWith, A::MarkRun, A::CompareRuns, A::CompareEvals]
+                &[A::ResumeRun, A::ChatWith, A::CompareRuns]
             }
-            Some(HomeRow::Run(_)) => &[A::ChatWith, A::MarkRun, A::CompareRuns, A::CompareEvals],
+            Some(HomeRow::Run(_)) => &[A::ChatWith, A::CompareRuns],
             Some(HomeRow::Preset(_)) => &[A::EditPreset],
             _ => &[],
         };
+        let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::CompareEvals);
+        let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         let mut own = vec![(A::Accept, accept)];
-        own.extend(titles(of_row));
-        own.extend(titles(&[A::NewRun, A::Filter, A::Sort, A::Refresh]));
+        own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
     }
 
