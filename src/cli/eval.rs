@@ -9,6 +9,7 @@ use crate::base::child::Child;
 use crate::base::clock::Clock;
 use crate::base::files::read_small_text;
 use crate::base::human;
+use crate::base::paths::misnamed;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer::{self, Tokenizer};
@@ -93,6 +94,10 @@ pub(super) struct Asked {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.list {
         let listed = tasks::list(&cx.env).map_err(|e| failed(&e))?;
+        let own = cx.env.config_dir.as_ref().map(|dir| dir.join("tasks"));
+        for (what, fix) in own.iter().flat_map(|folder| misnamed(folder)) {
+            tell!("note: {what}; {fix}");
+        }
         return write(&match args.json {
             true => format!("{}\n", super::out::json(&show::listed(&listed))?),
             false => show::list(&listed),

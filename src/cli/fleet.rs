@@ -90,6 +90,13 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
             Failure::yours("no settings folder is known", "llmtui fleet --hosts FILE").into(),
         );
     };
+    if !path.exists() && path.with_extension("yml").is_file() && args.hosts.is_none() {
+        let what = format!(
+            "{} is not read: its name ends in .yml",
+            shown(&path.with_extension("yml"))
+        );
+        return Err(Failure::yours(what, "rename it to hosts.yaml").into());
+    }
     if !path.exists() {
         let what = format!(
             "{} does not exist; such a file lists the machines:\n{EXAMPLE}",

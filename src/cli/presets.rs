@@ -5,6 +5,7 @@ use super::{
     exit::{Exit, Failure},
 };
 use crate::base::files::write_new;
+use crate::base::paths::misnamed;
 use crate::base::text::{one_line, shown, wrap};
 use crate::pipeline;
 use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
@@ -69,6 +70,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 .map(|group| (group[0].group.title(), group))
                 .collect();
             sections.push((PIPELINES, &pipelines));
+            unread(&sources);
             match json {
                 true => writeln!(out, "{}", super::out::json(&as_json(&sections))?)?,
                 false => out.write_all(list(&sections, cx.columns()).as_bytes())?,
@@ -97,6 +99,21 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Names files that are no preset and no pipeline only for their ending.
+fn unread(sources: &SpecSources) {
+    let folders = [
+        sources.config_dir.clone(),
+        Some(sources.project_dir.clone()),
+    ];
+    for folder in folders.into_iter().flatten() {
+        for of in ["presets", "pipelines"] {
+            for (what, fix) in misnamed(&folder.join(of)) {
+                tell!("note: {what}; {fix}");
+            }
+        }
+    }
 }
 
 fn pipelines(sources: &SpecSources) -> Vec<Preset> {

@@ -179,6 +179,26 @@ pub fn astray(said: &Path, full: &Path) -> String {
     }
 }
 
+/// What to say of each `.yml` file in a folder of files that are looked for as `.yaml`: cause and fix.
+pub fn misnamed(folder: &Path) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "yml"))
+        .collect();
+    found.sort();
+    let words = |path: PathBuf| {
+        let name = path.with_extension("yaml");
+        let name = crate::text::shown(Path::new(name.file_name().unwrap_or_default()));
+        let what = format!(
+            "{} is not read: its name ends in .yml",
+            crate::text::shown(&path)
+        );
+        (what, format!("rename it to {name}"))
+    };
+    found.into_iter().map(words).collect()
+}
+
 /// Whether a name is that of a YAML file: a task's or a pipeline's file, where names of shipped ones stand too.
 pub fn is_yaml(name: &str) -> bool {
     let ending = Path::new(name).extension();

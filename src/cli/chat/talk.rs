@@ -234,8 +234,9 @@ impl<'a, W: Write> Talk<'a, W> {
     /// The model's process is gone.
     pub fn hear<'l>(&mut self, line: &'l str) -> anyhow::Result<Heard<'l>> {
         Ok(match meaning(line) {
-            // Enter alone says nothing: a model would make up both sides of an empty turn.
-            Meaning::Text(text) if self.converses && text.trim().is_empty() => Heard::Obeyed,
+            // A blank line says nothing: a chat model would make up both sides of an empty turn, and a base model has no token
+            // to begin from.
+            Meaning::Text(text) if text.trim().is_empty() => Heard::Obeyed,
             Meaning::Text(text) => Heard::Text(text),
             Meaning::Quit => Heard::Quit,
             Meaning::Help => {

@@ -1,6 +1,7 @@
 //! `llmtui data batches`: the rows of a training step, or of the validation split, as the model reads them, and the loss of
 //! each token: what a step learned from can be looked at, and checked against any other program.
 
+use super::batch_rows::{LEGEND, Sheet};
 use crate::base::human::grouped;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
@@ -19,7 +20,7 @@ use crate::spec::RunSpec;
 use std::io::Write;
 use std::path::Path;
 
-/// Show the rows of a training step: token ids, text, which targets count in the loss, the loss of each token
+/// Show the rows of a training step: text, which tokens are supervised, the loss of each, token ids
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui data batches quickstart --step 100
@@ -49,6 +50,9 @@ pub struct Args {
     /// With --loss: use the checkpoint of this step instead; 0: the initial weights
     #[arg(long, value_name = "STEP", requires = "loss")]
     pub checkpoint: Option<u64>,
+    /// Show each row's token ids
+    #[arg(long)]
+    pub ids: bool,
     /// Print one JSON object per row: ids, targets, mask, text, losses
     #[arg(long)]
     pub json: bool,
@@ -80,7 +84,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => weights(args, run.as_ref(), &revisit)?,
         false => None,
     };
+    let sheet = Sheet {
+        tokenizer: &data.tokenizer,
+        unit: spec.method.needs().unit,
+        ids: args.ids,
+    };
     let mut out = std::io::stdout().lock();
+    if weights.is_some() && !args.json {
+        writeln!(out, "{LEGEND}")?;
+    }
     if args.held_out {
         let mut first = 0;
         loop {
@@ -90,12 +102,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             }
             // Both answers of a pair are rows of one example.
             first += rows.len() / spec.method.needs().unit.sequences();
-            write_rows(&mut out, &rows, args.json)?;
+            write_rows(&mut out, &rows, &sheet, args.json)?;
         }
     }
     for step in args.step..args.step.saturating_add(args.steps) {
         let rows = revisit.rows(step, weights.as_mut())?;
-        write_rows(&mut out, &rows, args.json)?;
+        write_rows(&mut out, &rows, &sheet, args.json)?;
         if let (Some(mean), Some(weights), false) = (mean_loss(&rows), &weights, args.json) {
             writeln!(
                 out,
@@ -197,37 +209,20 @@ fn weights(
     Ok(Some(weights))
 }
 
-fn write_rows(out: &mut impl Write, rows: &[Row], as_json: bool) -> anyhow::Result<()> {
+fn write_rows(
+    out: &mut impl Write,
+    rows: &[Row],
+    sheet: &Sheet,
+    as_json: bool,
+) -> anyhow::Result<()> {
+    if !as_json {
+        write!(out, "{}", sheet.rows(rows))?;
+        return Ok(());
+    }
     for row in rows {
-        match as_json {
-            true => writeln!(out, "{}", crate::cli::out::json_line(row)?)?,
-            false => write_row(out, row)?,
-        }
+        writeln!(out, "{}", crate::cli::out::json_line(row)?)?;
     }
     Ok(())
-}
-
-fn write_row(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
-    let places = [("step", row.step), ("micro-step", row.micro_step)];
-    let known = places
-        .into_iter()
-        .filter_map(|(name, at)| Some(format!("{name} {}, ", at?)));
-    let loss = row
-        .loss()
-        .map_or(String::new(), |loss| format!(", loss {loss:.4}"));
-    let sources = match row.sources.is_empty() {
-        true => String::new(),
-        false => format!(", {}", one_line(&row.sources.join(" and "))),
-    };
-    writeln!(
-        out,
-        "{}row {}: {} tokens, {} supervised{loss}{sources}",
-        known.collect::<String>(),
-        row.row,
-        grouped(row.ids.len() as u64),
-        grouped(row.supervised as u64)
-    )?;
-    writeln!(out, "  {}", one_line(&row.text))
 }
 
 #[cfg(test)]

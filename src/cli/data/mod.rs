@@ -1,5 +1,6 @@
 //! `llmtui data`: inspect, clean, split and convert datasets. Each subcommand streams the rows once, in bounded memory.
 
+mod batch_rows;
 mod batches;
 mod cache;
 mod clean;

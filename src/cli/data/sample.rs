@@ -35,7 +35,8 @@ pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
                     let _ = writeln!(out, "     {}", seen.label);
                 }
                 let pieces = view.pieces(&seen.document.ids);
-                tokens(&mut out, &pieces, &seen.document.supervised);
+                let supervised = &seen.document.supervised;
+                tokens(&mut out, &pieces, &|at| supervised[at].then_some('▔'));
             }
         }
         _ => {
@@ -80,10 +81,10 @@ struct Row {
     tokens: usize,
 }
 
-/// Pairs of lines: the tokens, and `▔` under the supervised ones. A long row shows its beginning and its end, where the
-/// answer is.
-fn tokens(out: &mut String, pieces: &[String], supervised: &[bool]) {
-    let rows = rows(pieces, supervised);
+/// Pairs of lines: the tokens, and under the supervised ones their `mark` and `▔`. A long row shows its beginning and its end,
+/// where the answer is.
+pub fn tokens(out: &mut String, pieces: &[String], mark: &dyn Fn(usize) -> Option<char>) {
+    let rows = rows(pieces, mark);
     let cut = rows.len() > HEAD + TAIL;
     for (i, row) in rows.iter().enumerate() {
         if cut && i == HEAD {
@@ -100,11 +101,11 @@ fn tokens(out: &mut String, pieces: &[String], supervised: &[bool]) {
     }
 }
 
-fn rows(pieces: &[String], supervised: &[bool]) -> Vec<Row> {
+fn rows(pieces: &[String], mark: &dyn Fn(usize) -> Option<char>) -> Vec<Row> {
     const INDENT: usize = 5;
     let mut rows = Vec::new();
     let (mut row, mut column) = (Row::default(), 0);
-    for (at, (piece, supervised)) in pieces.iter().zip(supervised).enumerate() {
+    for (at, piece) in pieces.iter().enumerate() {
         let shown = visible(piece);
         let width = shown.width();
         if column > 0 && INDENT + column + width + 1 > WIDTH {
@@ -113,8 +114,13 @@ fn rows(pieces: &[String], supervised: &[bool]) -> Vec<Row> {
         }
         row.text.push_str(&shown);
         row.text.push('│');
-        row.marks
-            .push_str(&if *supervised { "▔" } else { " " }.repeat(width));
+        match mark(at) {
+            Some(mark) => {
+                row.marks.push(mark);
+                row.marks.push_str(&"▔".repeat(width.saturating_sub(1)));
+            }
+            None => row.marks.push_str(&" ".repeat(width)),
+        }
         row.marks.push(' ');
         row.tokens += 1;
         column += width + 1;
@@ -141,7 +147,7 @@ mod tests {
     fn supervised_tokens_are_marked_below_themselves() {
         let pieces = ["<s>", "Hi", "\n", "Hello", " you"].map(String::from);
         let mut out = String::new();
-        tokens(&mut out, &pieces, &[false, false, false, true, true]);
+        tokens(&mut out, &pieces, &|at| (at > 2).then_some('▔'));
         assert_eq!(out, "     <s>│Hi│⏎│\n     Hello│␣you│\n     ▔▔▔▔▔ ▔▔▔▔\n");
     }
 
@@ -149,7 +155,7 @@ mod tests {
     fn long_samples_are_cut_and_the_cut_is_told() {
         let pieces = vec!["word".to_string(); 2000];
         let mut out = String::new();
-        tokens(&mut out, &pieces, &vec![true; 2000]);
+        tokens(&mut out, &pieces, &|_| Some('▔'));
         assert!(out.lines().all(|line| line.width() <= WIDTH));
         assert_eq!(out.lines().count(), 2 * (HEAD + TAIL) + 1);
         assert!(out.contains(" more tokens …\n"), "{out}");

@@ -40,8 +40,8 @@ pub fn converse(
         if input.read_line(&mut line)? == 0 {
             let what = format!(
                 "the input ended at question {} of {} ({})",
-                wizard.step().number(),
-                Step::Plan.number(),
+                wizard.number(wizard.step()),
+                wizard.number(Step::Plan),
                 wizard.step().word()
             );
             let hint = "an empty line accepts the default; --defaults accepts all of them";

@@ -13,7 +13,7 @@ use std::io::Write;
 pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     let question = wizard.question();
     // What follows the plan in the workbench is a command here.
-    let (number, of) = (question.step.number(), Step::Plan.number());
+    let (number, of) = (wizard.number(question.step), wizard.number(Step::Plan));
     writeln!(out, "\n[{number}/{of}] {}", question.title)?;
     let width = question.rows.iter().map(|r| r.title.chars().count()).max();
     let width = width.unwrap_or(0).min(44);

@@ -166,7 +166,7 @@ impl<'a> Planner<'a> {
             self.tokenizers.insert(stage.clone(), tokenizer);
         }
         if let (From::Stage(name), Some((config, _))) = (&train.from, base) {
-            writes_on(stage, &spec, name, config)?;
+            generates_on(stage, &spec, name, config)?;
         }
         Ok(Training {
             stage,
@@ -176,15 +176,15 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The stages whose models score what a stage writes.
+    /// The stages whose models score what a stage generates.
     fn judges(&self, at: usize) -> Result<Vec<&'a Stage>, Failure> {
         let stage = &self.pipeline.stages[at].name;
         let judges = self.pipeline.judges_of(at, &self.cx.spec_sources());
-        let writes = |judge: &&&Stage| {
+        let generates = |judge: &&&Stage| {
             let model = self.models.get(&judge.name);
             model.is_some_and(|(config, _)| !config.is_reward_model())
         };
-        if let Some(judge) = judges.iter().find(writes) {
+        if let Some(judge) = judges.iter().find(generates) {
             let what = format!(
                 "stage {stage}: its reward model: stage {} trains a language model, which gives no scores",
                 judge.name
@@ -256,8 +256,13 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A model that gives scores writes nothing, whatever it is trained to.
-fn writes_on(stage: &str, spec: &RunSpec, from: &str, model: &ModelConfig) -> Result<(), Failure> {
+/// A model that gives scores generates nothing, whatever it is trained to.
+fn generates_on(
+    stage: &str,
+    spec: &RunSpec,
+    from: &str,
+    model: &ModelConfig,
+) -> Result<(), Failure> {
     if !model.is_reward_model() || spec.model.is_reward_model() {
         return Ok(());
     }

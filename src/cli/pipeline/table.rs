@@ -99,11 +99,11 @@ fn dollars(amount: f64) -> String {
     }
 }
 
-/// Tokens of a text that a stage learns; answers of its own are none.
+/// Tokens of data that a stage trains on; completions are none.
 fn tokens(planned: &Planned) -> String {
-    let writes = Method::by_word(&planned.method).is_some_and(Method::rolls_out);
+    let generates = Method::by_word(&planned.method).is_some_and(Method::rolls_out);
     match planned.length {
-        _ if writes => "-".into(),
+        _ if generates => "-".into(),
         Some((_, tokens)) => human::short(tokens as f64),
         None => "?".into(),
     }

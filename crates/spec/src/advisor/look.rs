@@ -34,6 +34,21 @@ const READ_WHOLE: u64 = 64 << 20;
 const PREVIEW: usize = 4;
 const PREVIEW_COLUMNS: usize = 160;
 
+/// What every row has for a reward to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReferenceKind {
+    /// Unit tests.
+    Tests,
+    /// Numbers, and a target to reach with them.
+    Countdown,
+    /// An answer that is or marks a number.
+    Number,
+    /// A short answer.
+    Words,
+    /// An answer that nobody gives word for word.
+    Prose,
+}
+
 /// What was found at the data path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataFacts {
@@ -61,6 +76,8 @@ pub struct DataFacts {
     pub distinct: Option<usize>,
     /// The rows have a column with verifiable answers.
     pub checkable: bool,
+    /// What completions to the rows' prompts could be compared with.
+    pub reference: Option<ReferenceKind>,
     /// This build can train on it.
     pub trainable: bool,
     /// The value for `data.format`, if the rows alone are ambiguous.
@@ -247,6 +264,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         chars_per_token: None,
         distinct: Some(distinct.len()),
         checkable: false,
+        reference: None,
         trainable: true,
         format_word: None,
         columns: Vec::new(),

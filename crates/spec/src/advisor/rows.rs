@@ -1,7 +1,7 @@
 //! The rows of a file, as the data room reads them: format, count, and a preview.
 
 use super::choose::{DataKind, learns_from};
-use super::look::{DataFacts, preview};
+use super::look::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
 use crate::base::text::one_line;
@@ -143,6 +143,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         chars_per_token: None,
         distinct: None,
         checkable,
+        reference: reference(&sample, format, &columns),
         trainable,
         format_word: (!sure).then_some(format.word()),
         columns: Vec::new(),
@@ -157,6 +158,49 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         labelled: labelled(&facts, &sample).map(Box::new),
         ..facts
     })
+}
+
+/// What every row of the sample has for a reward.
+fn reference(sample: &[Record], format: FormatId, columns: &Columns) -> Option<ReferenceKind> {
+    /// Characters of an answer that may be given word for word.
+    const SHORT: usize = 60;
+    let all = |name: &str| sample.iter().all(|row| row.fields.contains_key(name));
+    if all("tests") {
+        return Some(ReferenceKind::Tests);
+    }
+    if all("nums") && all("target") {
+        return Some(ReferenceKind::Countdown);
+    }
+    let of_side = |side: Turns| match side {
+        Turns::Text(text) => Some(text),
+        Turns::Messages(messages) => messages.into_iter().next_back().map(|m| m.content),
+    };
+    let answer = |row: &Record| match read_row(format, row, columns).ok()?.content {
+        Content::Prompt { answer, .. } => answer,
+        Content::Completion { completion, .. } => of_side(completion),
+        Content::Chat(messages) => of_side(Turns::Messages(messages)),
+        _ => None,
+    };
+    let answers: Vec<String> = sample.iter().map(answer).collect::<Option<_>>()?;
+    let mean = answers
+        .iter()
+        .map(|text| text.chars().count())
+        .sum::<usize>()
+        / answers.len().max(1);
+    Some(match () {
+        () if answers.iter().all(|text| is_number(text)) => ReferenceKind::Number,
+        () if mean <= SHORT => ReferenceKind::Words,
+        () => ReferenceKind::Prose,
+    })
+}
+
+/// An answer that is a number, or marks one as the reward `number` reads it.
+fn is_number(text: &str) -> bool {
+    let plain: String = text
+        .chars()
+        .filter(|c| !matches!(c, ',' | '$' | '%'))
+        .collect();
+    text.contains("####") || text.contains(r"\boxed{") || plain.trim().parse::<f64>().is_ok()
 }
 
 /// Rows of texts with labels, as questions and answers.
@@ -191,6 +235,7 @@ fn labelled(facts: &DataFacts, sample: &[Record]) -> Option<DataFacts> {
         sampled: sampled(sample, FormatId::Alpaca, &columns),
         sample: Arc::new(Sample::of(&read, &distinct)),
         format_word: Some(FormatId::Alpaca.word()),
+        reference: reference(sample, FormatId::Alpaca, &columns),
         columns: names,
         labelled: None,
         ..facts.clone()

@@ -67,7 +67,7 @@ impl Draft {
     pub fn open(target: &str, sources: &SpecSources) -> Result<Draft, SpecErrors> {
         let files = presets::open(target, sources).map_err(SpecErrors::one)?;
         let mut issues = Vec::new();
-        let base = merge_files(files, &mut issues);
+        let base = merge_files(files, &sources.project_dir, &mut issues);
         let full = filled(&base.value, &mut issues);
         SpecErrors::check(issues)?;
         Ok(Draft {

@@ -5,8 +5,9 @@ use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
 use super::presets::{self, Source, SpecSources};
-use super::{PresetGroup, RunConfig, RunSpec, base, home, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, beside, home, validate, yaml};
 use serde_json::Value;
+use std::path::Path;
 
 /// A validated spec with its origins.
 #[derive(Debug, Clone)]
@@ -85,7 +86,7 @@ pub fn load_on(
     finish(files, target, overrides, start, sources)
 }
 
-/// [`load`] for a text that is not in a file yet; relative paths start at the project's folder.
+/// [`load`] for a text that is not in a file yet; relative paths start from the working directory.
 pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
     load_text_with(label, text, &[], sources)
 }
@@ -119,13 +120,13 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
     let Ok(files) = presets::open(target, sources) else {
         return Vec::new();
     };
-    let mut merged = merge_files(files, &mut issues);
+    let mut merged = merge_files(files, &sources.project_dir, &mut issues);
     merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
     base::wanted(&merged.value, sources)
 }
 
-/// Merges files, lowest first.
-pub(super) fn merge_files(files: Vec<Source>, issues: &mut Vec<Issue>) -> Merged {
+/// Merges files, lowest first. `here` is the working directory, where paths start anyway.
+pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issue>) -> Merged {
     let mut merged = Merged::default();
     for mut file in files {
         let mut value = std::mem::take(&mut file.value);
@@ -133,6 +134,10 @@ pub(super) fn merge_files(files: Vec<Source>, issues: &mut Vec<Issue>) -> Merged
             map.shift_remove("extends");
         }
         let mut layer = layer::from_file(&file.label, &file.text, value, issues);
+        let elsewhere = !file.folder.as_os_str().is_empty() && file.folder != here;
+        if elsewhere {
+            beside::anchor(&mut layer.settings, &file.folder);
+        }
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
@@ -149,7 +154,7 @@ fn finish(
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let mut issues = Vec::new();
-    let mut merged = merge_files(files, &mut issues);
+    let mut merged = merge_files(files, &sources.project_dir, &mut issues);
     merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
     let heading = format!(
         "# Requested: {target}{}\n",
@@ -158,7 +163,10 @@ fn finish(
             .map(|w| format!(" -s {}", crate::base::text::one_line(w)))
             .collect::<String>()
     );
-    let asked = heading + &yaml::write(&merged.value);
+    let mut asked = merged.value.clone();
+    // It is read again from a run's folder.
+    beside::anchor_all(&mut asked, &sources.project_dir);
+    let asked = heading + &yaml::write(&asked);
     match start {
         Some(start) => base::lay_on(&mut merged, start, &mut issues),
         None => base::lay(&mut merged, sources, &mut issues),

@@ -5,6 +5,7 @@
 
 pub mod alias;
 mod base;
+mod beside;
 mod config;
 mod differences;
 mod draft;

@@ -49,8 +49,8 @@ pub(super) struct Source {
     pub stem: String,
     pub text: String,
     pub value: Value,
-    /// Base folder of relative parents.
-    folder: PathBuf,
+    /// Base folder of relative parents, and of paths that lead somewhere there.
+    pub folder: PathBuf,
 }
 
 /// Endings of files with weights, which no spec has.
@@ -334,6 +334,12 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     for with in ["yaml", "yml"] {
         if folder.join(format!("{target}.{with}")).is_file() {
             return format!("did you mean {target}.{with}?");
+        }
+    }
+    for (folder, _) in folders(sources) {
+        let path = folder.join(format!("{target}.yml"));
+        if path.is_file() {
+            return format!("{} is not read: rename it to {target}.yaml", path.display());
         }
     }
     let near_file = neighbours(&folder.join(target)).and_then(|files| {

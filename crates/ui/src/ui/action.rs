@@ -78,7 +78,7 @@ actions! {
         Help "help" "help" "Show the keys of this screen, then all other keys."
         Guide "guide" "guide" "Answer questions: can this machine train it, which method, why unstable, how much data; with the facts of the run."
         Palette "palette" "palette" "Find any action, preset, run or theme by part of its name."
-        Leave "leave" "leave" "Leave the workbench; asks what to do with a live run."
+        Leave "leave" "leave" "Leave the workbench; asks what to do with a live run and with unsaved answers."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
         Theme "theme" "theme" "Choose the colours."
@@ -127,8 +127,8 @@ actions! {
         ChartDown "chart-down" "down" "Select the chart below."
         Zoom "zoom" "zoom" "Toggle the selected chart between full screen and the grid."
         Back "back" "back" "Close the messages; leave the cursor, the filter or the full-screen chart."
-        ZoomIn "zoom-in" "closer" "Show fewer steps."
-        ZoomOut "zoom-out" "wider" "Show more steps."
+        ZoomIn "zoom-in" "zoom in" "Show fewer steps."
+        ZoomOut "zoom-out" "zoom out" "Show more steps."
         PanLeft "pan-left" "pan left" "Show earlier steps."
         PanRight "pan-right" "pan right" "Show later steps."
         ResetView "reset-view" "reset" "Reset to all steps, linear scale and default smoothing."
@@ -147,7 +147,7 @@ actions! {
         NewLine "new-line" "new line" "Insert a line break into the prompt."
         StopAnswer "stop-answer" "stop" "Stop generating; otherwise leave the prompt, so that single keys work."
         Checkpoints "checkpoints" "model" "Choose a model: a checkpoint, a model folder, a .gguf file."
-        AddModel "add-model" "beside" "Add a model beside it, up to three: same turns, same settings, same seed."
+        AddModel "add-model" "add model" "Add a model beside it, up to three: same turns, same settings, same seed."
         DropModel "drop-model" "remove" "Remove the selected model."
         NextModel "next-model" "next model" "Select the next model; in a narrow window, show it."
         NextAdapter "next-adapter" "adapter" "Answer with the model's next adapter; after the last one, the base alone."
@@ -161,7 +161,7 @@ actions! {
         LaterPrompt "later-prompt" "later" "Recall the next prompt."
         ScrollUp "scroll-up" "scroll up" "Scroll the text up."
         ScrollDown "scroll-down" "scroll down" "Scroll the text down."
-        ClearChat "clear-chat" "clear" "Clear the screen and start a new conversation."
+        ClearChat "clear-chat" "clear" "Start a new conversation; asks first where answers are not saved."
     }
     Data "data" "Data" {
         NextRow "next-row" "next row" "Show the next row."
@@ -176,8 +176,8 @@ actions! {
     Plan "plan" "Plan" {
         Less "less" "less" "Halve the number, or select the previous option."
         More "more" "more" "Double the number, or select the next option."
-        PlanTarget "plan-target" "plan what" "Choose a preset, the open run or a reference model."
-        PlanDevice "plan-device" "on what" "Choose this machine or a GPU from the table."
+        PlanTarget "plan-target" "target" "Choose a preset, the open run or a reference model."
+        PlanDevice "plan-device" "device" "Choose this machine or a GPU from the table."
         PlanApply "plan-apply" "make it fit" "Apply the changes that make the plan fit its device."
         PlanReset "plan-reset" "start over" "Undo all changes to the plan."
     }

@@ -22,6 +22,8 @@ pub enum Effect {
     },
     /// See whether an engine trains a run whose own has ended.
     LookForEngine(PathBuf),
+    /// See how the pipeline of a stage's run stands.
+    LookAtStage(PathBuf),
     /// Hold a run: live when an engine has it, else its log.
     Attach {
         slot: Slot,

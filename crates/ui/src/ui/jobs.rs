@@ -101,7 +101,8 @@ impl Workplace {
     pub fn wizard(&self) -> (Context, Answers) {
         let best = crate::run::index::best_checkpoints(&self.runs_dir);
         let best = best.map(|folder| folder.display().to_string());
-        let context = Context::gather(&self.sources, best, self.machine_facts());
+        let mut context = Context::gather(&self.sources, best, self.machine_facts());
+        context.runs_dir = Some(self.runs_dir.clone());
         (context, remember::answers(&self.env))
     }
 
@@ -368,7 +369,7 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         val_loss: kept.val_loss,
         best: kept.best,
         live: summary.status == RunStatus::Live,
-        writes: summary.method != "reward",
+        generates: summary.method != "reward",
         run: summary.id.clone(),
         step: kept.entry.step,
         path: kept.entry.path,

@@ -42,6 +42,11 @@ pub enum Msg {
         run_dir: PathBuf,
         alive: bool,
     },
+    /// How the pipeline of a run stands by now; nothing where it is the run of no stage.
+    StageSeen {
+        run_dir: PathBuf,
+        stage: Option<StageOf>,
+    },
     /// A command went out with this id, or why not.
     Sent {
         slot: Slot,
@@ -218,11 +223,31 @@ pub struct StageOf {
     /// From 1.
     pub number: usize,
     pub n_stages: usize,
-    /// Goes on with the stages that are left, while nobody does; none behind the last.
-    pub resume: Option<String>,
+    /// The pipeline as it was when somebody looked last.
+    pub standing: Standing,
+}
+
+/// How a pipeline stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    Finished,
+    /// An engine drives it.
+    Running,
+    /// It failed, was stopped or crashed; what goes on with the stages that are left.
+    Halted {
+        resume: String,
+    },
 }
 
 impl StageOf {
+    /// What goes on with its pipeline, where nobody does.
+    pub fn resume(&self) -> Option<&str> {
+        match &self.standing {
+            Standing::Halted { resume } => Some(resume),
+            Standing::Finished | Standing::Running => None,
+        }
+    }
+
     /// `stage sft, 2 of 3, of pipeline chat`
     pub fn words(&self) -> String {
         let (stage, pipeline) = (one_line(&self.stage), one_line(&self.pipeline));

@@ -29,6 +29,8 @@ pub enum Request {
     OpenRun(PathBuf),
     /// Let a run that ended early go on.
     ResumeRun(PathBuf),
+    /// Leave the workbench, as its key does.
+    Leave,
     /// The preset that other panes begin with.
     Preset(Option<String>),
 }

@@ -63,6 +63,6 @@ pub struct CheckpointRow {
     pub best: bool,
     /// The run still trains.
     pub live: bool,
-    /// It writes text; a reward model does not.
-    pub writes: bool,
+    /// It generates text; a reward model does not.
+    pub generates: bool,
 }

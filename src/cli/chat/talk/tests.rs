@@ -271,6 +271,14 @@ fn a_refused_line_never_reaches_the_model() {
     assert_eq!(talk.hear("/adapter nope").unwrap(), Heard::Refused);
     assert_eq!(talk.hear("/quit").unwrap(), Heard::Quit);
     assert_eq!(talk.hear("Hello").unwrap(), Heard::Text("Hello"));
+    // A blank line is skipped, whatever the model.
+    for converses in [true, false] {
+        talk.converses = converses;
+        for line in ["", "  "] {
+            assert_eq!(talk.hear(line).unwrap(), Heard::Obeyed);
+        }
+        assert_eq!(talk.hear(" Hello").unwrap(), Heard::Text(" Hello"));
+    }
     assert!(inbox.try_recv().is_err() && talk.adapter_hint().is_none());
 }
 

@@ -109,7 +109,7 @@ fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
     }
     if text.contains("\r\n") {
         notes.push(format!(
-            "{}: lines end in CR LF; the model will learn to write both characters",
+            "{}: lines end in CR LF; the model will learn to generate both characters",
             path.display()
         ));
     }

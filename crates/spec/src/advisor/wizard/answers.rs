@@ -46,6 +46,46 @@ impl DataAnswer {
     }
 }
 
+/// What scores completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewardAnswer {
+    Number,
+    Exact,
+    Python,
+    Countdown,
+    Json,
+    /// A program: [`Answers::reward_command`].
+    Command,
+    /// [`Answers::reward_model`].
+    Model,
+}
+
+impl RewardAnswer {
+    pub const ALL: [RewardAnswer; 7] = [
+        RewardAnswer::Number,
+        RewardAnswer::Exact,
+        RewardAnswer::Python,
+        RewardAnswer::Countdown,
+        RewardAnswer::Json,
+        RewardAnswer::Command,
+        RewardAnswer::Model,
+    ];
+
+    /// As in a spec.
+    pub fn word(self) -> &'static str {
+        match self {
+            RewardAnswer::Number => "number",
+            RewardAnswer::Exact => "exact",
+            RewardAnswer::Python => "python",
+            RewardAnswer::Countdown => "countdown",
+            RewardAnswer::Json => "json",
+            RewardAnswer::Command => "command",
+            RewardAnswer::Model => "model",
+        }
+    }
+}
+
 /// How a spec begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +117,11 @@ pub struct Answers {
     pub method_for: String,
     /// The preset that the spec extends.
     pub preset: Option<String>,
+    pub reward: Option<RewardAnswer>,
+    pub reward_command: String,
+    pub reward_model: String,
+    /// What the reward was chosen for: other data have other references.
+    pub reward_for: String,
     /// Settings as typed, by path.
     pub settings: BTreeMap<String, String>,
     /// What the settings were typed for: other data or another model makes them nobody's.

@@ -3,7 +3,7 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
-use super::{PresetInfo, Wizard};
+use super::{PresetInfo, Step, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
@@ -138,6 +138,11 @@ impl Wizard {
             && preset.value("method") != advice.facts.spec_word
         {
             list.push(rec("method", advice.facts.spec_word, advice.title()));
+        }
+        if self.steps().any(|step| step == Step::Reward)
+            && let Some((rewards, why)) = self.rewards(preset.said("rewards"))
+        {
+            list.push(rec("rewards", rewards, why));
         }
         if let Some(model) = self.start_model() {
             let folder = self.start_path(self.answers.start.unwrap_or(Start::Base));

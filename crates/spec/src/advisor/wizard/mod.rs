@@ -12,7 +12,7 @@ mod pass;
 mod question;
 mod steps;
 
-pub use answers::{Answers, Begin, DataAnswer};
+pub use answers::{Answers, Begin, DataAnswer, RewardAnswer};
 pub use checks::{Checks, State};
 pub use context::{Context, Look, Outcome, PresetInfo, Seen};
 pub use estimate::n_params;
@@ -32,6 +32,8 @@ pub enum Step {
     Start,
     Method,
     Model,
+    /// Of methods that train on the model's own completions.
+    Reward,
     Settings,
     Plan,
     Finish,
@@ -39,12 +41,13 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Step; 9] = [
+    pub const ALL: [Step; 10] = [
         Step::Goal,
         Step::Data,
         Step::Start,
         Step::Method,
         Step::Model,
+        Step::Reward,
         Step::Settings,
         Step::Plan,
         Step::Finish,
@@ -54,11 +57,6 @@ impl Step {
     /// A short label for the column of answers.
     pub fn word(self) -> &'static str {
         self.ask().word()
-    }
-
-    /// Counted from 1.
-    pub fn number(self) -> usize {
-        self as usize + 1
     }
 }
 
@@ -112,6 +110,17 @@ impl Wizard {
 
     pub fn step(&self) -> Step {
         self.step
+    }
+
+    /// The questions of these answers, in their order.
+    pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+        let asked = |step: &Step| step.ask().applies(self);
+        Step::ALL.into_iter().filter(asked)
+    }
+
+    /// The place of a question among those that are asked, counted from 1.
+    pub fn number(&self, step: Step) -> usize {
+        self.steps().take_while(|other| *other <= step).count()
     }
 
     /// Where runs are that may be named in a model's place.
@@ -210,8 +219,9 @@ impl Wizard {
     }
 
     fn advance(&mut self) -> Outcome {
-        if let Some(next) = Step::ALL.get(self.step as usize + 1) {
-            self.step = *next;
+        let next = self.steps().find(|step| *step > self.step);
+        if let Some(next) = next {
+            self.step = next;
             // A choice for another goal or other data is no choice: the advice decides.
             if self.step == Step::Method && self.answers.method_for != self.method_subject() {
                 (self.answers.method, self.answers.adapter) = (None, None);
@@ -239,7 +249,7 @@ impl Wizard {
         let before = match (self.step, self.answers.begin) {
             // The questions in between were answered by the imported config.
             (Step::Settings, Begin::Config) => Some(Step::Goal),
-            (step, _) => (step as usize).checked_sub(1).map(|i| Step::ALL[i]),
+            (step, _) => self.steps().take_while(|other| *other < step).last(),
         };
         match before {
             Some(before) => {

@@ -83,6 +83,11 @@ pub(super) trait Ask {
 
     fn title(&self) -> &'static str;
 
+    /// Whether it is asked at all with these answers.
+    fn applies(&self, _: &Wizard) -> bool {
+        true
+    }
+
     fn rows(&self, _: &Wizard) -> Vec<Row> {
         Vec::new()
     }
@@ -115,6 +120,7 @@ impl Step {
             Step::Start => &steps::Start,
             Step::Method => &steps::Method,
             Step::Model => &steps::Model,
+            Step::Reward => &steps::Reward,
             Step::Settings => &steps::Settings,
             Step::Plan => &steps::Plan,
             Step::Finish => &steps::Finish,
@@ -143,12 +149,12 @@ impl Wizard {
         let imported = self.answers.begin == Begin::Config;
         let answer = |step: Step| match step {
             Step::Goal if imported => Some("import a config".into()),
-            Step::Data | Step::Start | Step::Method | Step::Model if imported => {
+            Step::Data | Step::Start | Step::Method | Step::Model | Step::Reward if imported => {
                 Some("from the config".into())
             }
             step => step.ask().answer(self),
         };
         let shown = |step: Step| (step, (step < self.step).then(|| answer(step)).flatten());
-        Step::ALL.into_iter().map(shown).collect()
+        self.steps().map(shown).collect()
     }
 }

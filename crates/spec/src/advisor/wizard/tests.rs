@@ -6,6 +6,7 @@ mod forms;
 mod imports;
 mod lengths;
 mod refused;
+mod rewards;
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
@@ -124,7 +125,7 @@ fn enter_alone_leads_to_a_running_quickstart() {
 #[test]
 fn forth_and_back_never_loses_an_answer() {
     let mut wizard = wizard();
-    let mut given: [Option<usize>; 9] = [None; 9];
+    let mut given = [None; Step::ALL.len()];
     for i in 0..1_000u64 {
         let draw = Rng::new(7, Stream::Test, i, 0).below(1 << 20);
         let step = wizard.step();
@@ -419,7 +420,7 @@ fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
 #[test]
 fn every_step_has_a_title_and_notes_or_text_at_every_row() {
     let mut wizard = wizard();
-    for step in Step::ALL {
+    for step in wizard.steps().collect::<Vec<_>>() {
         until(&mut wizard, step);
         let n = wizard.question().rows.len().max(1);
         for row in 0..n {

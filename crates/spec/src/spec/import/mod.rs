@@ -358,7 +358,7 @@ impl Reader {
 
     /// Why a key says nothing where it stands; `None` of one that does.
     fn needless_here(&self, row: &Row, value: &Value) -> Option<&'static str> {
-        let answers = "the method writes no answers of its own";
+        let answers = "the method generates no completions";
         match row.to {
             To::Data(_) => None,
             _ if value.is_null() => Some("empty: the default"),

@@ -76,6 +76,7 @@ impl App {
                 self.freshness = self.freshness.max(freshness);
             }
             Request::Draw(_) => {}
+            Request::Leave => return self.leave(),
             Request::Preset(preset) => self.store.preset = preset,
         }
         Vec::new()
@@ -139,8 +140,12 @@ impl App {
         requests.into_iter().flat_map(grant).collect()
     }
 
-    /// `q`: a live run on the screen asks first.
+    /// `q`: what would be lost, and a live run on the screen, ask first.
     fn leave(&mut self) -> Vec<Effect> {
+        let mut panes = self.panes.iter_mut();
+        if let Some(question) = panes.find_map(|pane| pane.before_leaving()) {
+            return self.open(question);
+        }
         match self.store.held.as_ref().filter(|held| held.live()) {
             Some(held) if self.leaving == Leaving::No || self.overlays.is_empty() => {
                 let question = LeaveQuestion::new(true, held);

@@ -8,7 +8,7 @@ use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
+use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot, StageOf};
 use crate::ui::panes::{home, run};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::toasts::About;
@@ -31,6 +31,7 @@ impl App {
                 run_dir,
                 alive: true,
             } => return self.engine_found(run_dir),
+            Msg::StageSeen { run_dir, stage } => self.stage_seen(run_dir, stage.as_ref()),
             Msg::Sent {
                 slot,
                 asked,
@@ -235,6 +236,15 @@ impl App {
                 "the training process died (killed or out of memory); its last checkpoint is kept",
             ),
             None => {}
+        }
+    }
+
+    fn stage_seen(&mut self, run_dir: &Path, stage: Option<&StageOf>) {
+        let held = self.store.held.as_mut();
+        let held = held.filter(|held| held.path.as_deref() == Some(run_dir));
+        if let Some(held) = held.filter(|held| held.stage.as_ref() != stage) {
+            held.stage = stage.cloned();
+            self.data_moved();
         }
     }
 

@@ -9,7 +9,7 @@ use crate::link::launch::{Launcher, written_after};
 use crate::link::message;
 use crate::pipeline::{self, PipelineDir};
 use crate::run::{RunDir, index};
-use crate::ui::msg::StageOf;
+use crate::ui::msg::{StageOf, Standing};
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -37,6 +37,11 @@ impl Workplace {
         let linked = self.join(&run);
         Ok(Some((dir, linked)))
     }
+
+    /// The pipeline's stage that the run of this directory is of.
+    pub fn stage(&self, run_dir: &Path) -> Option<StageOf> {
+        stage_of(&RunDir::open(run_dir).ok()?, &self.runs_dir)
+    }
 }
 
 fn said(error: &pipeline::PipelineError) -> String {
@@ -49,9 +54,15 @@ pub fn stage_of(run: &RunDir, runs_dir: &Path) -> Option<StageOf> {
     let mut stages = of.state.stages.iter();
     let at = stages.position(|stage| stage.name == of.stage)?;
     let n_stages = of.state.stages.len();
-    let left = at + 1 < n_stages && !of.state.is_finished();
+    let standing = match (of.state.is_finished(), of.dir.is_live()) {
+        (true, _) => Standing::Finished,
+        (false, true) => Standing::Running,
+        (false, false) => Standing::Halted {
+            resume: format!("llmtui train --resume {}", one_line(&of.state.id)),
+        },
+    };
     Some(StageOf {
-        resume: left.then(|| format!("llmtui train --resume {}", one_line(&of.state.id))),
+        standing,
         pipeline: of.state.name,
         stage: of.stage,
         number: at + 1,
@@ -189,15 +200,19 @@ mod tests {
         let of = stage_of(&first, runs.path()).unwrap();
         assert_eq!(of.words(), "stage a, 1 of 2, of pipeline mine");
         let id = dir.state().unwrap().id;
-        assert_eq!(of.resume, Some(format!("llmtui train --resume {id}")));
+        let resume = format!("llmtui train --resume {id}");
+        assert_eq!(of.resume(), Some(resume.as_str()));
+        let standing = || stage_of(&first, runs.path()).unwrap().standing;
+        let driver = dir.claim().unwrap();
+        assert_eq!(standing(), Standing::Running);
+        drop(driver);
         let mut state = dir.state().unwrap();
-        state.stages.swap(0, 1);
+        state.stages[1].status = Status::Failed;
         dir.save(&state).unwrap();
-        assert_eq!(
-            stage_of(&first, runs.path()).unwrap().resume,
-            None,
-            "the last"
-        );
+        assert_eq!(standing(), Standing::Halted { resume });
+        state.stages[1].status = Status::Done;
+        dir.save(&state).unwrap();
+        assert_eq!(standing(), Standing::Finished);
         let alone = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
         assert_eq!(stage_of(&alone, runs.path()), None);
     }

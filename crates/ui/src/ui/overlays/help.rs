@@ -90,21 +90,25 @@ impl Overlay for HelpSheet {
         let lines = self.lines(width.saturating_sub(2), canvas.theme, canvas.keymap);
         let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
         let area = centred(area, width, height.min(area.height));
-        let title = "help: {cancel} closes, {up} and {down} scroll";
-        let title = canvas.keymap.fill(title);
-        let block = framed(canvas.theme, &title);
+        let block = framed(canvas.theme, "help");
         let inner = block.inner(area);
-        frame.render_widget(Clear, area);
-        frame.render_widget(block, area);
         canvas.hits.add(area, Target::Overlay);
         self.page = usize::from(inner.height).saturating_sub(1).max(1);
         let last = lines.len().saturating_sub(usize::from(inner.height));
         self.scroll = self.scroll.min(last);
+        let more = match self.scroll < last {
+            true => format!(" {} more ", canvas.theme.glyphs().down),
+            false => String::new(),
+        };
+        let more = Line::styled(more, canvas.theme.style(Meaning::Muted));
+        let block = block.title_bottom(more.right_aligned());
         let shown: Vec<Line> = lines
             .into_iter()
             .skip(self.scroll)
             .take(inner.height.into())
             .collect();
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
         frame.render_widget(Paragraph::new(shown), inner);
     }
 }

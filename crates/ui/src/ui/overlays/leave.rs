@@ -5,7 +5,7 @@ use crate::run::state::Halt;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
-use crate::ui::msg::Holder;
+use crate::ui::msg::{Holder, Standing};
 use crate::ui::store::HeldRun;
 use crate::ui::theme::Meaning;
 use crate::wire::Phase;
@@ -55,7 +55,7 @@ impl LeaveQuestion {
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
         let stage = held.stage.as_ref();
-        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.resume.is_some()) {
+        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != Standing::Finished) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -258,7 +258,7 @@ mod tests {
             stage: "a".into(),
             number: 1,
             n_stages: 2,
-            resume: Some("llmtui train --resume p".into()),
+            standing: Standing::Running,
         });
         assert!(stops(&held).contains("pipeline"));
     }

@@ -1,4 +1,4 @@
-//! A question with its reasons: sentences, then yes or no. For what cannot be taken back without a loss.
+//! A question with its reasons: sentences, then the answers, the last of which is no. For what cannot be taken back without a loss.
 
 use super::{Canvas, Choice, Overlay, Reply};
 use crate::ui::action::Action;
@@ -20,11 +20,12 @@ pub const YES: &str = "yes";
 pub struct Question {
     title: String,
     reasons: Vec<String>,
-    yes: &'static str,
+    /// The rows before the last: the word that the pane hears, and what stands there.
+    answers: Vec<(&'static str, &'static str)>,
     no: &'static str,
     topic: Topic,
-    /// The second row, which is the harmless one.
-    no_selected: bool,
+    /// In the beginning the last row, which is the harmless one.
+    selected: usize,
 }
 
 impl Question {
@@ -32,17 +33,27 @@ impl Question {
         Question {
             title: title.into(),
             reasons,
-            yes,
+            answers: vec![(YES, yes)],
             no: "leave it as it is",
             topic,
-            no_selected: true,
+            selected: 1,
         }
     }
 
+    /// Another way, in front of yes.
+    pub fn or(mut self, word: &'static str, row: &'static str) -> Question {
+        self.answers.insert(0, (word, row));
+        self.selected = self.answers.len();
+        self
+    }
+
     fn answer(&self) -> Reply {
-        match self.no_selected {
-            true => Reply::Close,
-            false => Reply::Chosen(Choice::Answer(self.topic, Answer::Text(YES.into()))),
+        match self.answers.get(self.selected) {
+            None => Reply::Close,
+            Some((word, _)) => {
+                let answer = Answer::Text((*word).into());
+                Reply::Chosen(Choice::Answer(self.topic, answer))
+            }
         }
     }
 }
@@ -53,10 +64,12 @@ impl Overlay for Question {
     }
 
     fn act(&mut self, action: Action) -> Reply {
+        let rows = self.answers.len() + 1;
         match action {
-            Action::Up | Action::Down => self.no_selected = !self.no_selected,
-            Action::Top => self.no_selected = false,
-            Action::Bottom => self.no_selected = true,
+            Action::Up => self.selected = (self.selected + rows - 1) % rows,
+            Action::Down => self.selected = (self.selected + 1) % rows,
+            Action::Top => self.selected = 0,
+            Action::Bottom => self.selected = rows - 1,
             Action::Accept => return self.answer(),
             Action::Cancel | Action::Leave => return Reply::Close,
             _ => {}
@@ -65,7 +78,7 @@ impl Overlay for Question {
     }
 
     fn click(&mut self, row: usize) -> Reply {
-        self.no_selected = row > 0;
+        self.selected = row.min(self.answers.len());
         self.answer()
     }
 
@@ -79,7 +92,9 @@ impl Overlay for Question {
             .iter()
             .flat_map(|reason| wrap(&readable(reason, theme), room))
             .collect();
-        let height = u16::try_from(lines.len() + 5).unwrap_or(u16::MAX);
+        let rows = self.answers.iter().map(|(_, row)| *row).chain([self.no]);
+        let n_rows = self.answers.len() as u16 + 1;
+        let height = u16::try_from(lines.len() + 3).unwrap_or(u16::MAX).saturating_add(n_rows);
         let area = centred(area, width, height);
         let title = readable(&self.title, theme);
         let block = framed(theme, &title);
@@ -88,7 +103,7 @@ impl Overlay for Question {
         frame.render_widget(block, area);
         canvas.hits.add(area, Target::Overlay);
         // The rows come before the reasons where the screen is too small for both.
-        let reasons = inner.height.saturating_sub(3);
+        let reasons = inner.height.saturating_sub(n_rows + 1);
         for (line, y) in lines.iter().zip(inner.y..inner.y + reasons) {
             let place = Rect {
                 y,
@@ -99,18 +114,14 @@ impl Overlay for Question {
             let text = fill(&text, inner.width.into(), theme.glyphs().ellipsis);
             frame.render_widget(Line::styled(text, theme.style(Meaning::Text)), place);
         }
-        let first = inner.bottom().saturating_sub(2).max(inner.y);
-        for ((i, words), y) in [self.yes, self.no]
-            .iter()
-            .enumerate()
-            .zip(first..inner.bottom())
-        {
+        let first = inner.bottom().saturating_sub(n_rows).max(inner.y);
+        for ((i, words), y) in rows.enumerate().zip(first..inner.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
                 ..inner
             };
-            let selected = (i == 1) == self.no_selected;
+            let selected = i == self.selected;
             let (pointer, meaning) = match selected {
                 true => (theme.glyphs().pointer, Meaning::Selected),
                 false => (" ", Meaning::Text),
@@ -153,5 +164,16 @@ mod tests {
         let yes = question.act(Action::Accept);
         assert!(matches!(yes, Reply::Chosen(Choice::Answer(_, Answer::Text(word))) if word == YES));
         assert_eq!(question.act(Action::Cancel), Reply::Close);
+    }
+
+    #[test]
+    fn another_way_stands_before_yes_and_no_is_still_where_it_begins() {
+        let topic = example().topic().unwrap();
+        let mut question = Question::new("leave", Vec::new(), "discard", topic).or("save", "save");
+        assert_eq!(question.act(Action::Accept), Reply::Close);
+        question.act(Action::Top);
+        let first = question.act(Action::Accept);
+        let answer = Answer::Text("save".into());
+        assert_eq!(first, Reply::Chosen(Choice::Answer(topic, answer)));
     }
 }

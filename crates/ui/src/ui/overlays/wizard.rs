@@ -488,8 +488,8 @@ impl Overlay for WizardScreen {
         let theme = canvas.theme;
         let step = format!(
             " step {} of {} ",
-            self.question.step.number(),
-            Step::ALL.len()
+            self.wizard.number(self.question.step),
+            self.wizard.steps().count()
         );
         let block = framed(theme, "new run")
             .title_top(Line::styled(step, theme.style(Meaning::Muted)).right_aligned());

@@ -13,7 +13,7 @@ use crate::run::state::{Finish, outcome_word};
 use crate::ui::action::Action;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
-use crate::ui::msg::Holder;
+use crate::ui::msg::{Holder, StageOf, Standing};
 use crate::ui::panes::batch::starts;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
 use crate::ui::store::HeldRun;
@@ -215,7 +215,13 @@ impl<'a> Ending<'a> {
             word(format!("{dot}{}", words.join(&dot)), Meaning::Muted),
         ]];
         if let Some(stage) = &self.held.stage {
-            rows.push(vec![word(format!("  {}", stage.words()), Meaning::Muted)]);
+            let pipeline = match stage.standing {
+                Standing::Finished => ", which is finished",
+                Standing::Running => ", which goes on",
+                Standing::Halted { .. } => "",
+            };
+            let words = format!("  {}{pipeline}", stage.words());
+            rows.push(vec![word(words, Meaning::Muted)]);
         }
         let told = one_line(&finish.message);
         if !told.is_empty() {
@@ -398,11 +404,9 @@ impl<'a> Ending<'a> {
         if let Some(what) = go_on {
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
-        // A viewer moves on with a pipeline that is driven: who stands here must do it.
         let stage = self.held.stage.as_ref();
-        if let Some(resume) = stage.and_then(|stage| stage.resume.clone()) {
-            let what = "continue the pipeline";
-            add(String::new(), what, resume);
+        if let Some(resume) = stage.and_then(StageOf::resume) {
+            add(String::new(), "continue the pipeline", resume.into());
         }
         let judges = state.judges();
         // What learned nothing is of no use to anyone.

@@ -9,6 +9,7 @@ use super::effect::Effect;
 use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::{Msg, Slot};
+use super::overlays::Overlay;
 use super::request::{Answer, Hints, Request, Topic};
 use super::store::Store;
 use super::theme::Theme;
@@ -117,6 +118,11 @@ pub trait Pane: Any + Debug {
     /// The pane was gone to.
     fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
         Vec::new()
+    }
+
+    /// Asked before the workbench is left, where the pane would lose something; what it hears then ends in [`Request::Leave`].
+    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+        None
     }
 
     /// Does an action of one of the pane's contexts.

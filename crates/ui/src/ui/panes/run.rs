@@ -19,7 +19,7 @@ use crate::ui::freshness::Freshness;
 use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
-use crate::ui::msg::{Asked, Holder, Msg, Slot};
+use crate::ui::msg::{Asked, Holder, Msg, Slot, StageOf, Standing};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
 use crate::ui::panes::{batch, chat, examples, health, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
@@ -303,6 +303,15 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
     }
 }
 
+/// What is looked at while a run that has ended is on the screen: others may train it, or drive its pipeline.
+fn looks(held: &HeldRun) -> Vec<Effect> {
+    let engine = held.resumable().map(Effect::LookForEngine);
+    let goes_on = |stage: &StageOf| stage.standing != Standing::Finished;
+    let staged = held.stage.as_ref().is_some_and(goes_on);
+    let stage = held.path.clone().filter(|_| staged).map(Effect::LookAtStage);
+    engine.into_iter().chain(stage).collect()
+}
+
 impl Pane for RunPane {
     fn hints(&self, store: &Store) -> Hints {
         use Action as A;
@@ -363,7 +372,7 @@ impl Pane for RunPane {
                 if held.state.finished.is_some() {
                     hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
                 }
-                // A reward model writes nothing.
+                // A reward model generates nothing.
                 if !held.state.checkpoints.is_empty() && !held.state.judges() {
                     hints.push((A::Open(&chat::ENTRY), "chat"));
                 }
@@ -393,7 +402,7 @@ impl Pane for RunPane {
                 ]));
                 hints
             }
-            None => Vec::new(),
+            None => vec![(A::Open(&home::ENTRY), "home")],
         })
     }
 
@@ -401,7 +410,7 @@ impl Pane for RunPane {
         let held = store.held.as_ref();
         match &held?.link {
             LinkState::Opening(_) => Some(SPIN),
-            LinkState::Ended(_) if held.and_then(HeldRun::resumable).is_some() => Some(LOOK),
+            LinkState::Ended(_) if !looks(held?).is_empty() => Some(LOOK),
             _ => None,
         }
     }
@@ -475,9 +484,7 @@ impl Pane for RunPane {
                 return vec![Request::Draw(Freshness::Asked)];
             }
             (Msg::Tick, Some(held)) if context.in_front && matches!(held.link, LinkState::Ended(_)) => {
-                let run_dir = held.resumable();
-                let look = run_dir.map(|run_dir| Request::Do(Effect::LookForEngine(run_dir)));
-                return look.into_iter().collect();
+                return looks(held).into_iter().map(Request::Do).collect();
             }
             _ => {}
         }

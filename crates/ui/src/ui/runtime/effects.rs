@@ -79,6 +79,10 @@ impl Shell {
                     let alive = RunDir::open(&run_dir).is_ok_and(|run| run.is_alive());
                     Done::Msg(Msg::EngineFound { run_dir, alive })
                 }),
+                Effect::LookAtStage(run_dir) => self.job(move |place| {
+                    let stage = place.stage(&run_dir);
+                    Done::Msg(Msg::StageSeen { run_dir, stage })
+                }),
                 Effect::Attach { slot, run_dir } => {
                     self.link_job(slot, move |place| place.attach(&run_dir))
                 }

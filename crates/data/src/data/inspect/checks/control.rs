@@ -8,7 +8,7 @@ pub const KIND: Kind = Kind {
     title: "Control characters",
     severity: Severity::Warning,
     cleans: true,
-    cause: "leftovers of a terminal, a PDF or another encoding: the model learns to write them, and they can control a reader's terminal",
+    cause: "leftovers of a terminal, a PDF or another encoding: the model learns to generate them, and they can control a reader's terminal",
     fix: "llmtui data clean IN --drop control --out OUT",
     make: |_| Some(Box::new(Control)),
 };

@@ -72,7 +72,7 @@ impl Pieces {
         if bytes.ends_with(b"\r\n") {
             let file = &self.0.file;
             self.0.note(format!(
-                "{file}: lines end in CR LF; the model will learn to write both characters"
+                "{file}: lines end in CR LF; the model will learn to generate both characters"
             ));
         }
         Some(match utf8::check(bytes) {

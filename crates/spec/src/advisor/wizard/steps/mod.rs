@@ -7,6 +7,7 @@ mod goal;
 mod method;
 mod model;
 mod plan;
+mod reward;
 mod settings;
 mod start;
 
@@ -17,5 +18,6 @@ pub(super) use goal::Goal;
 pub(super) use method::Method;
 pub(super) use model::Model;
 pub(super) use plan::Plan;
+pub(super) use reward::Reward;
 pub(super) use settings::Settings;
 pub(super) use start::Start;

@@ -108,12 +108,12 @@ fn a_paste_that_is_cut_says_so() {
     );
 }
 
-/// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.
+/// A reward model has no head that generates: where one is the newest, the chat began with an engine that refused to load it.
 #[test]
 fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     let mut rows = checkpoint_rows();
-    rows[0].writes = false;
-    rows[1].writes = false;
+    rows[0].generates = false;
+    rows[1].generates = false;
     let (judge, writer) = (rows[0].path.clone(), rows[2].path.clone());
     let opens = |bench: &Bench, path: &PathBuf| matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if model == path);
     for held in [false, true] {
@@ -177,6 +177,8 @@ fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
         bench.msg(Msg::Incoming { slot, batch });
     }
     bench.press("esc x");
+    assert_eq!(bench.effects, [], "its answers are in no file");
+    bench.press("up enter");
     assert!(matches!(bench.effects[..], [Effect::Detach { .. }]));
 }
 
@@ -228,6 +230,70 @@ fn the_conversation_is_saved_and_said_where() {
     bench.msg(Msg::ChatSaved(Ok(paths)));
     let picture = bench.picture(100, 30);
     assert!(picture.contains("chats/a.md"), "{picture}");
+}
+
+/// A base model that has answered once.
+fn answered() -> Bench {
+    let mut bench = Bench::new();
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    let slot = model_is_there(&mut bench, None);
+    bench.write("ROMEO:").press("enter");
+    let batch = vec![token(1, " What", -1.0), end(1, 3, StopReason::Length)];
+    answer(&mut bench, slot, 1, batch);
+    bench.press("esc");
+    bench
+}
+
+#[test]
+fn a_conversation_that_is_not_saved_is_lost_only_after_a_question() {
+    let said = |bench: &Bench| bench.chat().columns()[0].replies.len();
+    for keys in ["q", "ctrl-x"] {
+        let mut bench = answered();
+        bench.press(keys);
+        assert_eq!(bench.effects, []);
+        let picture = bench.picture(80, 24);
+        assert!(
+            picture.contains("One answer of this chat is not saved."),
+            "{picture}"
+        );
+        bench.press("enter");
+        assert_eq!(
+            (bench.effects.len(), said(&bench)),
+            (0, 1),
+            "no is the default"
+        );
+        // Saved first, then what was asked for is done.
+        bench.press(keys).press("home enter");
+        assert!(matches!(bench.effects[..], [Effect::SaveChat(_)]));
+        bench.msg(Msg::ChatSaved(Err("no room".into())));
+        assert_eq!(
+            (bench.effects.len(), said(&bench)),
+            (0, 1),
+            "it is not in a file"
+        );
+        bench.press(keys).press("home enter");
+        bench.msg(Msg::ChatSaved(Ok(vec!["chats/a.md".into()])));
+        assert!(bench.effects == [Effect::Quit] || said(&bench) == 0);
+    }
+    let mut bench = answered();
+    bench.press("q up enter");
+    assert_eq!(bench.effects, [Effect::Quit], "as asked");
+    let mut bench = answered();
+    bench
+        .press("w")
+        .msg(Msg::ChatSaved(Ok(vec!["chats/a.md".into()])));
+    bench.press("q");
+    assert_eq!(bench.effects, [Effect::Quit], "it is saved");
+}
+
+#[test]
+fn another_model_takes_the_place_of_one_with_unsaved_answers_after_a_question() {
+    let mut bench = answered();
+    bench.press("ctrl-o enter");
+    assert!(bench.picture(80, 24).contains("is not saved"));
+    bench.press("up enter");
+    let opens = |e: &Effect| matches!(e, Effect::OpenChat { .. });
+    assert!(bench.effects.iter().any(opens), "{:?}", bench.effects);
 }
 
 #[test]

@@ -59,8 +59,9 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
         stage: "base".into(),
         number: 1,
         n_stages: 2,
-        resume: Some("llmtui train --resume follow-abcd".into()),
+        standing: Standing::Running,
     });
+    let stage = opened.stage.clone();
     let result = Ok(opened);
     bench.msg(Msg::Opened { slot, result });
     bench.msg(Msg::Incoming {
@@ -70,10 +71,34 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     bench.press("r");
     for size in [(80, 24), (160, 48)] {
         let words = flowing(&bench.picture(size.0, size.1));
-        let place = "stage base, 1 of 2, of pipeline follow";
-        let next = "continue the pipeline llmtui train --resume follow-abcd";
-        assert!(words.contains(place) && words.contains(next), "{words}");
+        let place = "stage base, 1 of 2, of pipeline follow, which goes on";
+        assert!(words.contains(place), "{words}");
+        assert!(!words.contains("continue the pipeline"), "{words}");
     }
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![Incoming::Closed(None)],
+    });
+    // How the pipeline stands is looked at as long as that can change.
+    let look = Effect::LookAtStage(path.into());
+    assert!(bench.wait(2_000).effects.contains(&look));
+    let seen = |standing: Standing| Msg::StageSeen {
+        run_dir: path.into(),
+        stage: stage.clone().map(|stage| StageOf { standing, ..stage }),
+    };
+    bench.msg(seen(Standing::Halted {
+        resume: "llmtui train --resume follow-abcd".into(),
+    }));
+    for size in [(80, 24), (160, 48)] {
+        let words = flowing(&bench.picture(size.0, size.1));
+        let next = "continue the pipeline llmtui train --resume follow-abcd";
+        assert!(words.contains(next), "{words}");
+    }
+    bench.msg(seen(Standing::Finished));
+    let words = flowing(&bench.picture(80, 24));
+    assert!(words.contains("which is finished"), "{words}");
+    assert!(!words.contains("continue the pipeline"), "{words}");
+    assert!(!bench.wait(2_000).effects.contains(&look));
 }
 
 #[test]
@@ -455,8 +480,8 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
         "{alone}"
     );
     let mut rows = checkpoint_rows();
-    rows[0].writes = false;
-    rows[1].writes = false;
+    rows[0].generates = false;
+    rows[1].generates = false;
     bench.msg(Msg::Checkpoints(rows));
     let other = flowing(&bench.picture(120, 30));
     assert!(

@@ -563,3 +563,26 @@ fn names_that_have_room_are_whole_at_every_width() {
         assert!(picture.contains("quickstart-ehzr"), "{width}: {picture}");
     }
 }
+
+/// At 80 columns only the first hints have room.
+#[test]
+fn the_first_hints_are_of_the_selected_row() {
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((runs(), Vec::new()))));
+    let mut hints = |keys: &str| {
+        let picture = bench.press(keys).picture(80, 24);
+        picture.lines().last().unwrap_or_default().to_string()
+    };
+    let of_live = hints("up down");
+    assert!(
+        of_live.contains("c chat") && !of_live.contains("R resume"),
+        "{of_live}"
+    );
+    let of_stopped = hints("down down");
+    assert!(of_stopped.contains("R resume"), "{of_stopped}");
+    let of_preset = hints("home");
+    assert!(
+        of_preset.contains("e edit") && !of_preset.contains("c chat"),
+        "{of_preset}"
+    );
+}

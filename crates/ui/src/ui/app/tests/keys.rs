@@ -658,7 +658,11 @@ run: {filter-charts: f9}";
         assert!(picture.contains(words), "{picture}");
     }
     bench.press("?");
-    assert!(bench.picture(120, 30).contains("help: f5 closes"));
+    let help = bench.picture(120, 30);
+    assert!(
+        help.contains("┌ help ") && help.contains("f5 back"),
+        "{help}"
+    );
     bench.press("f5");
     bench.hold(tape::until(5, 20), Holder::Detached);
     bench.press("8");

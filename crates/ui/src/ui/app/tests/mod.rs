@@ -15,7 +15,7 @@ use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
-use crate::ui::msg::{Holder, Opened, StageOf};
+use crate::ui::msg::{Holder, Opened, StageOf, Standing};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::rows::{CheckpointRow, PresetKind};
 use crate::ui::tape;
@@ -333,7 +333,7 @@ fn checkpoint_rows() -> Vec<CheckpointRow> {
         val_loss: Some(val_loss),
         best,
         live,
-        writes: true,
+        generates: true,
     };
     vec![
         row("2026-11-21-1040-shakespeare-k3qf", 1_000, 1.93, true, true),

@@ -43,7 +43,7 @@ fn a_question_mark_helps_with_every_overlay_and_closes_the_help() {
         }
         assert_eq!(bench.app.overlays.len(), 2, "{name}");
         let picture = bench.picture(100, 30);
-        assert!(picture.contains("help: esc closes"), "{name}:\n{picture}");
+        assert!(picture.contains("┌ help "), "{name}:\n{picture}");
         assert!(picture.contains(first), "{name}:\n{picture}");
         bench.press("?");
         assert_eq!(bench.app.overlays.len(), 1, "{name}");

@@ -11,6 +11,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Clear;
+use std::path::Path;
 
 impl Editor {
     /// ```text
@@ -244,6 +245,12 @@ fn origin_words(origin: &Origin) -> String {
     match origin {
         Origin::Set(_) => "yours".into(),
         Origin::Model(_) => "base".into(),
+        // The folder would hide the line where there is little room.
+        Origin::File { name, line } => {
+            let file = Path::new(name).file_name().unwrap_or_default();
+            let name = file.to_string_lossy().into_owned();
+            Origin::File { name, line: *line }.to_string()
+        }
         other => other.to_string(),
     }
 }

@@ -2,6 +2,7 @@
 //! only what changed, the YAML. What may stand where is the schema's to say; the draft judges each value when it is typed.
 
 mod draw;
+mod runs;
 
 use super::{Canvas, Choice, EDITOR, Overlay, PATH, Reply};
 use crate::spec::schema::Kind;
@@ -14,7 +15,6 @@ use crate::ui::request::{Hints, titles};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use std::path::PathBuf;
 
 /// Rows of the words about the selected place.
 const FOOT: u16 = 6;
@@ -52,6 +52,8 @@ pub struct Editor {
     error: Option<String>,
     /// Another Esc throws changes away.
     warned: bool,
+    /// Models of the place that was typed last which may be runs.
+    awaited: Vec<String>,
 }
 
 impl Editor {
@@ -76,6 +78,7 @@ impl Editor {
             page: 1,
             error: None,
             warned: false,
+            awaited: Vec::new(),
         }
     }
 
@@ -239,35 +242,13 @@ impl Editor {
                 };
                 if self.change(&place.path, text) {
                     self.mode = Mode::Browse;
-                    // As after `-s`, a run is a model: which checkpoint that is, the disk says.
-                    let model = ["train.from", "method.ppo.critic_from"].contains(&place.path.as_str());
-                    if model && text != "null" {
-                        return Reply::Do(Effect::ModelOfRun {
-                            place: place.path,
-                            said: text.to_string(),
-                        });
-                    }
+                    return self.ask_for_runs(&place.path, text);
                 }
             }
             Action::Cancel | Action::Leave => self.mode = Mode::Browse,
             _ => {}
         }
         Reply::Stay
-    }
-
-    /// A run in a model's place becomes its checkpoint, if the place still says it.
-    fn model_of_run(&mut self, place: &str, said: &str, found: &Result<PathBuf, String>) {
-        if self.draft.value(place) != said {
-            return;
-        }
-        match found {
-            // One step to take back, with the run's name.
-            Ok(checkpoint) => {
-                let set = self.draft.set(place, &checkpoint.display().to_string(), "");
-                self.error = set.err().map(|issue| issue.what);
-            }
-            Err(why) => self.error = Some(why.clone()),
-        }
     }
 
     /// Says one value; true when it was taken.
@@ -486,9 +467,7 @@ impl Overlay for Editor {
             Msg::Saved(Ok(_)) => self.saved(),
             Msg::Completed { of, path, .. } if self.field.text() == *of => self.field.set(path),
             Msg::ModelOfRun { place, said, found } => {
-                if let Some(found) = found {
-                    self.model_of_run(place, said, found);
-                }
+                return Some(self.model_of_run(place, said, found.as_ref()));
             }
             Msg::Saved(Err(why)) => self.error = Some(why.clone()),
             _ => return None,

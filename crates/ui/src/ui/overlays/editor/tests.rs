@@ -73,6 +73,37 @@ fn a_run_in_a_models_place_becomes_its_checkpoint() {
 }
 
 #[test]
+fn runs_in_a_list_of_rewards_are_reward_models() {
+    let mut editor = editor();
+    search(&mut editor, "rewards");
+    editor.act(Action::Accept);
+    let typed = "[exact, {model: {path: my-rm}, weight: 0.5}, {model: {path: other}, name: two}]";
+    editor.field.set(typed);
+    let asks = |said: &str| {
+        Reply::Do(Effect::ModelOfRun {
+            place: "rewards".into(),
+            said: said.into(),
+        })
+    };
+    let found = |said: &str, found| Msg::ModelOfRun {
+        place: "rewards".into(),
+        said: said.into(),
+        found,
+    };
+    assert_eq!(editor.act(Action::Accept), asks("other"), "{:?}", editor.error);
+    // A folder is none, and the next one is asked for.
+    assert_eq!(editor.incoming(&found("other", None)), Some(asks("my-rm")));
+    let checkpoint = "runs/a/checkpoints/step-000010".into();
+    assert_eq!(editor.incoming(&found("my-rm", Some(Ok(checkpoint)))), Some(Reply::Stay));
+    let rewards = editor.draft.said("rewards").unwrap();
+    assert_eq!(rewards[1]["model"]["path"], "runs/a/checkpoints/step-000010");
+    assert_eq!(rewards[2]["model"]["path"], "other");
+    assert_eq!(rewards[1]["weight"], 0.5);
+    editor.incoming(&found("other", Some(Err("other has no checkpoint".into()))));
+    assert!(editor.error.as_ref().unwrap().contains("no checkpoint"));
+}
+
+#[test]
 fn words_go_round() {
     let mut editor = editor();
     search(&mut editor, "data.order");

@@ -305,6 +305,11 @@ impl Column {
         }
     }
 
+    /// Answers that are whole: those that a file of the conversation would have.
+    pub(super) fn n_answers(&self) -> usize {
+        self.replies.iter().filter(|reply| reply.has_answer()).count()
+    }
+
     /// The engine is gone; `why` are the last words of its process.
     pub fn lost(&mut self, why: &str) {
         let said = message::found(why.trim());

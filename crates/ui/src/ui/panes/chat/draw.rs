@@ -235,7 +235,7 @@ impl ChatPane {
             true => "The open run is a reward model: it scores completions (llmtui score) and cannot generate. ",
             false => "",
         };
-        let words = if !context.store.checkpoints.iter().any(|row| row.writes) {
+        let words = if !context.store.checkpoints.iter().any(|row| row.generates) {
             format!(
                 "There is no checkpoint to chat with yet. Start a run on Home ({}); a live run saves one when you press {} \
                  on its screen ({}). Or choose a model folder or a .gguf file: {choose}.",

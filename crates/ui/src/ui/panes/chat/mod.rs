@@ -11,6 +11,7 @@ mod reply;
 mod rows;
 mod save;
 mod settings;
+mod unsaved;
 
 pub use column::{Column, Conversation, Engine};
 pub use heat::Heat;
@@ -18,6 +19,7 @@ pub use models::{About, ChatModel};
 pub use pane::{ENTRY, WITH_RUN};
 pub use reply::{Answer, Reply};
 pub use settings::{Settings, sampling_form};
+use unsaved::Unsaved;
 
 use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
@@ -70,6 +72,7 @@ pub struct ChatPane {
     wanted_runs: Vec<PathBuf>,
     /// The ended run on the screen when the chat was entered last: it is offered once.
     offered: Option<PathBuf>,
+    unsaved: Unsaved,
 }
 
 impl Default for ChatPane {
@@ -91,6 +94,7 @@ impl Default for ChatPane {
             page: 1,
             wanted_runs: Vec::new(),
             offered: None,
+            unsaved: Unsaved::default(),
         }
     }
 }
@@ -188,7 +192,7 @@ impl ChatPane {
                 self.input.clear();
                 self.say(text);
             }
-            // A base model writes from nothing; an answer that was cut goes on.
+            // A base model generates from nothing; an answer that was cut goes on.
             (true, _) if self.conversation.said.is_empty() && !self.converses() => {
                 self.say("\n".into());
             }
@@ -319,7 +323,11 @@ impl ChatPane {
         let Some(column) = self.column(slot) else {
             return Vec::new();
         };
+        let before = column.n_answers();
         column.apply(event, now);
+        if column.n_answers() != before {
+            self.unsaved.answered();
+        }
         match event {
             Event::Loaded { .. } | Event::Generated { .. } | Event::Rejected { .. } => {
                 self.ask(now)

@@ -3,9 +3,9 @@
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::ui::rows::CheckpointRow;
-use crate::ui::store::short_run;
+use crate::ui::store::{Store, short_run};
 use crate::wire::Event;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A model by its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +48,24 @@ impl ChatModel {
                 let last = self.path.file_name().unwrap_or(self.path.as_os_str());
                 one_line(&last.to_string_lossy())
             }
+        }
+    }
+}
+
+/// The best checkpoint of a run, or else the newest: that of `llmtui chat RUN`.
+pub(super) fn best<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
+    let of_run = rows.iter().filter(|row| row.path.starts_with(run));
+    of_run.max_by_key(|row| (row.best, row.step))
+}
+
+/// Why a run cannot be talked to: another one in its place would pass for it.
+pub(super) fn without_checkpoint(run: &Path, store: &Store) -> String {
+    let found = store.runs().iter().find(|there| there.path == *run);
+    match found {
+        Some(found) => format!("{} has no checkpoint yet", one_line(short_run(&found.id))),
+        None => {
+            let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("no checkpoint of {} is in the runs directory", one_line(short_run(&name)))
         }
     }
 }

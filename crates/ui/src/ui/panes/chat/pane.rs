@@ -1,5 +1,7 @@
 //! The chat among the panes: what its keys ask for, which models it offers, and what its engines bring.
 
+use super::models::{best, without_checkpoint};
+use super::unsaved::{LOSS, Loss};
 use super::{ChatModel, ChatPane, Column, MAX_COLUMNS, Picking, Sent, Settings, sampling_form};
 use crate::base::human;
 use crate::base::text::one_line;
@@ -10,7 +12,7 @@ use crate::ui::effect::Effect;
 use crate::ui::freshness::Freshness;
 use crate::ui::msg::{Asked, Msg, Slot};
 use crate::ui::rows::CheckpointRow;
-use crate::ui::overlays::{Choice, Item, Picker, Prompt};
+use crate::ui::overlays::{Choice, Item, Overlay, Picker, Prompt};
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
@@ -115,8 +117,16 @@ impl ChatPane {
             .select(|item| Some(&item.choice) == current.as_ref())
     }
 
-    /// Starts an engine for a model, in the place that was picked.
+    /// Opens a model in the place that was picked; the one that is there may have answers that are not saved.
     fn open(&mut self, model: ChatModel, context: &mut PaneContext) -> Vec<Request> {
+        match self.picking {
+            Picking::Replace => self.lose(Loss::Replace(Box::new(model)), context),
+            Picking::Add => self.start(model, context),
+        }
+    }
+
+    /// Starts an engine for a model, in the place that was picked.
+    pub(super) fn start(&mut self, model: ChatModel, context: &mut PaneContext) -> Vec<Request> {
         let slot = context.slots.take();
         let path = model.path.clone();
         let gone = self.place(model, slot, context.store.now);
@@ -139,7 +149,7 @@ impl ChatPane {
         }
         let store = context.store;
         if wanted.len() > 1 {
-            return self.beside(&wanted, context);
+            return self.lose(Loss::Runs(wanted), context);
         }
         let named = wanted.pop();
         let best_of = |run: &PathBuf| best(&store.checkpoints, run);
@@ -151,10 +161,10 @@ impl ChatPane {
             Some(run) => best_of(run),
             None => {
                 let held = store.held.as_ref().and_then(|held| held.path.as_ref());
-                held.and_then(best_of).filter(|row| row.writes)
+                held.and_then(best_of).filter(|row| row.generates)
             }
         };
-        let mut others = store.checkpoints.iter().filter(|row| row.writes);
+        let mut others = store.checkpoints.iter().filter(|row| row.generates);
         // The run on the screen is named above: the message says why it cannot be chatted with.
         let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
         let judge = judge.map(|held| one_line(short_run(held.name())));
@@ -210,7 +220,7 @@ impl ChatPane {
 
     /// Opens a checkpoint of a run, or says why there is nothing to talk to.
     fn open_row(&mut self, row: CheckpointRow, context: &mut PaneContext) -> Vec<Request> {
-        if row.writes {
+        if row.generates {
             return self.open(ChatModel::of_row(row), context);
         }
         let name = one_line(short_run(&row.run));
@@ -220,9 +230,9 @@ impl ChatPane {
     }
 
     /// The best checkpoints of several runs, side by side in place of all models that are there.
-    fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
+    pub(super) fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
-        let best = |run: &PathBuf| best(rows, run).filter(|row| row.writes).cloned();
+        let best = |run: &PathBuf| best(rows, run).filter(|row| row.generates).cloned();
         let found: Vec<CheckpointRow> = runs.iter().filter_map(best).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
@@ -240,7 +250,7 @@ impl ChatPane {
                 }
             }
             self.picking = if at == 0 { Picking::Replace } else { Picking::Add };
-            requests.extend(self.open(ChatModel::of_row(row), context));
+            requests.extend(self.start(ChatModel::of_row(row), context));
         }
         requests
     }
@@ -275,7 +285,7 @@ impl ChatPane {
         foreign.then(|| Request::Do(Effect::RememberModel(column.model.path.clone())))
     }
 
-    fn write(&self) -> Request {
+    pub(super) fn write(&self) -> Request {
         match self.save() {
             Some(saved) => Request::Do(Effect::SaveChat(Box::new(saved))),
             None => info("no answers yet: nothing to save"),
@@ -315,7 +325,7 @@ fn info(words: &str) -> Request {
     Request::Toast(Level::Info, words.into())
 }
 
-fn detach(slot: Slot) -> Request {
+pub(super) fn detach(slot: Slot) -> Request {
     Request::Do(Effect::Detach { slot })
 }
 
@@ -340,31 +350,13 @@ fn model(path: PathBuf) -> Choice {
     Choice::Answer(topic(MODEL), Answer::Path(path))
 }
 
-/// The best checkpoint of a run, or else the newest: that of `llmtui chat RUN`.
-fn best<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
-    let of_run = rows.iter().filter(|row| row.path.starts_with(run));
-    of_run.max_by_key(|row| (row.best, row.step))
-}
-
-/// Why a run cannot be talked to: another one in its place would pass for it.
-fn without_checkpoint(run: &Path, store: &Store) -> String {
-    let found = store.runs().iter().find(|there| there.path == *run);
-    match found {
-        Some(found) => format!("{} has no checkpoint yet", one_line(short_run(&found.id))),
-        None => {
-            let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            format!("no checkpoint of {} is in the runs directory", one_line(short_run(&name)))
-        }
-    }
-}
-
 fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
     let loss = row.val_loss.map(|x| format!("val {}", human::number(x)));
     let words = [
         loss,
         row.best.then(|| "best".into()),
         row.live.then(|| "still training".into()),
-        (!row.writes).then(|| "a reward model, which cannot generate".into()),
+        (!row.generates).then(|| "a reward model, which cannot generate".into()),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     let run = one_line(short_run(&row.run));
@@ -390,9 +382,10 @@ impl Pane for ChatPane {
     fn hints(&self, _store: &Store) -> Hints {
         use Action as A;
         let stop = if self.answering() { "stop" } else { "commands" };
+        let save = titles(&[A::SaveChat]);
         let mut own = match self.typing {
             true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
-            false => vec![(A::Send, "write")],
+            false => vec![(A::Send, "type")],
         };
         if self.columns().len() > 1 {
             own.extend(titles(&[A::NextModel]));
@@ -401,18 +394,19 @@ impl Pane for ChatPane {
         if about.is_some_and(|about| !about.adapters.is_empty()) {
             own.extend(titles(&[A::NextAdapter]));
         }
+        own.extend(save.iter().filter(|_| self.unsaved.any()));
         own.extend(titles(&[
             A::Checkpoints,
             A::AddModel,
             A::TokenColours,
             A::EditTurn,
-            A::SaveChat,
             A::ShowPrompt,
             A::Settings,
             A::Resend,
             A::ClearChat,
             A::DropModel,
         ]));
+        own.extend(save.iter().filter(|_| !self.unsaved.any()));
         Hints::of_pane(own)
     }
 
@@ -451,6 +445,11 @@ impl Pane for ChatPane {
         ]
     }
 
+    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+        let question = self.question(Loss::Leave).ok()?;
+        Some(Box::new(question))
+    }
+
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let now = context.store.now;
         match action {
@@ -471,7 +470,8 @@ impl Pane for ChatPane {
                 return vec![info("at most three models side by side")];
             }
             Action::AddModel => return self.pick(Picking::Add, context),
-            Action::DropModel => return self.drop_focused().map(detach).into_iter().collect(),
+            Action::DropModel if self.columns().len() < 2 => {}
+            Action::DropModel => return self.lose(Loss::DropModel, context),
             Action::NextModel => self.focus_next(),
             Action::NextAdapter => return self.switch_adapter(),
             Action::Settings => {
@@ -486,7 +486,8 @@ impl Pane for ChatPane {
             Action::ScrollUp | Action::ScrollDown => {
                 self.scroll(action == Action::ScrollUp, self.page());
             }
-            Action::ClearChat => self.clear(),
+            Action::ClearChat if self.answering() => {}
+            Action::ClearChat => return self.lose(Loss::Clear, context),
             _ => {}
         }
         Vec::new()
@@ -529,7 +530,11 @@ impl Pane for ChatPane {
             Msg::ModelFiles(_) if context.asked == Some(topic(MODEL)) => {
                 return vec![Request::Refill(Box::new(self.picker(context)))];
             }
-            Msg::ChatSaved(result) => return vec![written(result)],
+            Msg::ChatSaved(result) => {
+                let mut requests = vec![written(result)];
+                requests.extend(self.file_written(result.is_ok(), context));
+                return requests;
+            }
             Msg::Incoming { slot, batch } if self.owns(*slot) => {
                 return self.engine_says(*slot, batch, context.store);
             }
@@ -576,6 +581,7 @@ impl Pane for ChatPane {
             (MODEL | PLACE, Answer::Text(text)) => {
                 self.open(ChatModel::of_path(text.trim().into()), context)
             }
+            (LOSS, Answer::Text(word)) => self.loss_answered(&word, context),
             (SETTINGS, Answer::Values(values)) => {
                 let settings = Settings::of(&values, &self.sampling);
                 self.set(settings);

@@ -56,6 +56,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Whether it is a whole answer, with text in it.
+    pub fn has_answer(&self) -> bool {
+        matches!(self.answer, Answer::Done(_)) && !self.text.is_empty()
+    }
+
     pub fn begin(now: UnixMillis) -> Reply {
         Reply {
             text: String::new(),

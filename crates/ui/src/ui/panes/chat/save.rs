@@ -2,7 +2,6 @@
 //! matter.
 
 use super::column::{Column, Conversation};
-use super::reply::Answer;
 use crate::base::sampling::Sampling;
 use crate::ui::effect::SavedChat;
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ pub fn save(
     columns: &[Column],
     sampling: &Sampling,
 ) -> Option<SavedChat> {
-    let answered = |column: &&Column| column.replies.iter().any(has_answer);
+    let answered = |column: &&Column| column.n_answers() > 0;
     let columns: Vec<&Column> = columns.iter().filter(answered).collect();
     let name = columns.first()?.model.short();
     let rows = columns.iter().map(|c| row(conversation, c, sampling));
@@ -24,10 +23,6 @@ pub fn save(
     })
 }
 
-fn has_answer(reply: &super::Reply) -> bool {
-    matches!(reply.answer, Answer::Done(_)) && !reply.text.is_empty()
-}
-
 /// The turns that a model answered, as messages, and where they come from.
 fn row(conversation: &Conversation, column: &Column, sampling: &Sampling) -> Value {
     let message = |role: &str, content: &str| json!({"role": role, "content": content});
@@ -36,7 +31,7 @@ fn row(conversation: &Conversation, column: &Column, sampling: &Sampling) -> Val
         messages.push(message("system", &conversation.system));
     }
     for (said, reply) in conversation.said.iter().zip(&column.replies) {
-        if has_answer(reply) {
+        if reply.has_answer() {
             messages.push(message("user", said));
             messages.push(message("assistant", &reply.text));
         }
@@ -70,7 +65,7 @@ fn markdown(conversation: &Conversation, columns: &[&Column], sampling: &Samplin
     for (turn, said) in conversation.said.iter().enumerate() {
         out.push_str(&format!("\n## user\n\n{}\n", said.trim()));
         for column in columns {
-            let Some(reply) = column.replies.get(turn).filter(|r| has_answer(r)) else {
+            let Some(reply) = column.replies.get(turn).filter(|r| r.has_answer()) else {
                 continue;
             };
             let who = match columns.len() {

@@ -14,7 +14,7 @@ fn model(step: u64) -> ChatModel {
         val_loss: Some(2.0),
         best: true,
         live: false,
-        writes: true,
+        generates: true,
     })
 }
 

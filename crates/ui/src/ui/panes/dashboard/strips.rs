@@ -263,7 +263,7 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
             Meaning::Muted,
         ),
         None if state.finished.is_some() => (
-            "This run has ended without a sample of what its model writes.".into(),
+            "This run has ended without a sample of what its model generates.".into(),
             Meaning::Muted,
         ),
         None => (
@@ -559,7 +559,7 @@ fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static s
                 false => "see what went wrong",
             }
         }
-        // A reward model writes nothing.
+        // A reward model generates nothing.
         Outcome::Completed if state.judges() => "score completions: llmtui score",
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",

@@ -22,7 +22,7 @@ use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use list::{Listed, Sort};
 use ratatui::layout::Rect;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub static ENTRY: PaneEntry = PaneEntry {
@@ -323,6 +323,12 @@ impl HomePane {
     }
 }
 
+/// Whether a run ended with steps left.
+fn goes_on(store: &Store, path: &Path) -> bool {
+    let run = store.runs().iter().find(|run| run.path == path);
+    run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
+}
+
 fn is_template(store: &Store, name: &str) -> bool {
     let mut presets = store.presets.iter();
     presets.any(|row| row.name == name && row.kind == PresetKind::Run(PresetGroup::Template))
@@ -359,19 +365,21 @@ impl Pane for HomePane {
             Some(HomeRow::Preset(name)) if is_template(store, &name) => "set up",
             _ => "start",
         };
+        // What acts on the selected row stands first: on a small screen the rest gives way.
+        let rest = [A::NewRun, A::Filter, A::MarkRun, A::CompareEvals, A::Sort, A::Refresh];
+        let of_row: &[A] = match self.current(store) {
+            Some(HomeRow::Run(path)) if goes_on(store, &path) => {
+                &[A::ResumeRun, A::ChatWith, A::CompareRuns]
+            }
+            Some(HomeRow::Run(_)) => &[A::ChatWith, A::CompareRuns],
+            Some(HomeRow::Preset(_)) => &[A::EditPreset],
+            _ => &[],
+        };
+        let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::CompareEvals);
+        let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         let mut own = vec![(A::Accept, accept)];
-        own.extend(titles(&[
-            A::NewRun,
-            A::EditPreset,
-            A::Filter,
-            A::Sort,
-            A::MarkRun,
-            A::CompareRuns,
-            A::CompareEvals,
-            A::ChatWith,
-            A::ResumeRun,
-            A::Refresh,
-        ]));
+        own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
     }
 

@@ -434,7 +434,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     };
     let mut facts = vec![("parameters", format!("{params}{trained}"))];
     let per = match r.is_from_scratch() {
-        true => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
+        true => format!("  {:.1} per parameter, best 20", plan.tokens_per_param),
         false => String::new(),
     };
     // Two lines: one would be cut.

@@ -103,7 +103,7 @@ impl Field {
             Field::Layers => "layers",
             Field::Heads => "heads",
             Field::Mfu => "MFU",
-            Field::Price => "$ an hour",
+            Field::Price => "$ per hour",
         }
     }
 

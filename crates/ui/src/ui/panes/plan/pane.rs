@@ -157,7 +157,7 @@ fn targets(store: &Store) -> Request {
         let shape = format!("{} layers of {}", m.arch.n_layer(), m.arch.d_model());
         item(m.name, shape, n, m.name)
     }));
-    let picker = Picker::new("plan what", "", items).about(topic(TARGET));
+    let picker = Picker::new("what to plan", "", items).about(topic(TARGET));
     Request::Open(Box::new(picker))
 }
 

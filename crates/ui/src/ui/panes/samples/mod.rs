@@ -1,4 +1,4 @@
-//! What the model writes, as it learns: samples of one prompt at several steps side by side under the loss, with their line
+//! What the model generates, as it learns: samples of one prompt at several steps side by side under the loss, with their line
 //! breaks. Which steps stand there is `spread`'s matter, what is drawn `draw`'s.
 
 mod draw;
