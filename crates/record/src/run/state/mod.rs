@@ -345,6 +345,8 @@ impl RunState {
         let Some(head) = Head::from_event(event) else {
             return;
         };
+        // It may go on with fewer ranks: what those that are gone held is nobody's.
+        self.host.retain(|id, _| !id.starts_with("rank/"));
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
         }
