@@ -14,6 +14,7 @@ const KNOWN: Sizes = Sizes {
     held_out: None,
     labels: None,
     unused_template: false,
+    ranks: None,
     here: true,
 };
 
@@ -48,6 +49,25 @@ fn a_floor_at_the_peak_is_no_decay() {
     assert_eq!(fix, ["-s schedule.cosine.min_lr=1e-4"]);
     assert!(flat(&["lr=1e-3", "min_lr=9e-4"]).is_empty() && flat(&[]).is_empty());
     assert!(flat(&["schedule=constant"]).is_empty());
+}
+
+#[test]
+fn rows_that_ranks_cannot_share_are_wasted_work() {
+    let told = |rows: &str, ranks: u64| {
+        let sizes = Sizes {
+            ranks: Some(ranks),
+            ..KNOWN
+        };
+        let rows = format!("train.micro_batch_size={rows}");
+        let found = said("quickstart", &["engine=torch", &rows], sizes);
+        let found = found.into_iter().find(|f| f.fix.contains("fewer ranks"));
+        found.map(|f| (f.evidence.to_string(), f.changes()))
+    };
+    let (words, changes) = told("12", 8).unwrap();
+    assert!(words.contains("12 over 8: 2 ranks get none, 25 %"), "{words}");
+    assert_eq!(changes, ["train.micro_batch_size=16"]);
+    assert_eq!(told("16", 8), None);
+    assert_eq!(told("5", 1), None);
 }
 
 #[test]
@@ -176,14 +196,14 @@ fn kto_weights_are_held_against_the_numbers_of_answers() {
         (3_000..4_000).contains(&(good + bad)) && good.abs_diff(bad) < 300,
         "{good} {bad}"
     );
-    let found = demo.review_on(&data);
+    let found = demo.review_on(&data, None);
     assert!(
         found
             .iter()
             .any(|f| f.place == "method.kto.desirable_weight"),
         "{found:?}"
     );
-    let plain = spec("kto-demo", &[]).review_on(&data);
+    let plain = spec("kto-demo", &[]).review_on(&data, None);
     assert_eq!(plain, []);
 }
 
