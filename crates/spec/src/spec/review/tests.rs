@@ -52,6 +52,20 @@ fn a_floor_at_the_peak_is_no_decay() {
 }
 
 #[test]
+fn completions_of_a_truncated_distribution_are_told_of() {
+    let told = |preset: &str, words: &[&str]| -> Vec<String> {
+        let found = said(preset, words, Sizes::default()).into_iter();
+        let found = found.filter(|f| f.evidence.to_string().contains("never sampled"));
+        found.flat_map(|f| f.changes()).collect()
+    };
+    let both = ["rollout.top_k=50", "rollout.top_p=0.9"];
+    let changes = told("grpo-sort", &both);
+    assert_eq!(changes, ["rollout.top_k=0", "rollout.top_p=1"]);
+    assert!(told("grpo-sort", &["rollout.top_k=0", "rollout.top_p=1"]).is_empty());
+    assert!(told("quickstart", &both).is_empty());
+}
+
+#[test]
 fn rows_that_ranks_cannot_share_are_wasted_work() {
     let told = |rows: &str, ranks: u64| {
         let sizes = Sizes {
