@@ -274,9 +274,14 @@ pub fn micro_step(
         });
     }
     let scale = -1.0 / normalizer;
+    let is_policy = method.on_policy().is_some();
     let mut sum = |values: TokenValues| {
         note(values, batch, readings);
-        dot(values.logp, &c)
+        match is_policy {
+            // The surrogate of answers that are fresh: its ratio is 1, and only its gradient is that of c · logp.
+            true => c.iter().map(|c| f64::from(*c)).sum(),
+            false => dot(values.logp, &c),
+        }
     };
     let dlogp: Vec<f32> = c.iter().map(|c| scale as f32 * c).collect();
     Ok(model.linear(&tokens(batch), &dlogp, &mut sum)? * scale)

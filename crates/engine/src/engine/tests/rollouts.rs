@@ -312,7 +312,7 @@ fn answers_side_by_side_are_those_written_alone() {
     let log = |width: &str| {
         let events = run_of(&[width, "max_steps=3"]).go();
         (
-            readings(&events, "policy_loss"),
+            readings(&events, "grad_norm"),
             readings(&events, "reward"),
         )
     };
