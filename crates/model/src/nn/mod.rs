@@ -9,6 +9,7 @@ pub mod continuations;
 mod decoding;
 mod faults;
 mod flops;
+pub mod freeze;
 pub mod footprint;
 mod fused;
 pub mod generate;

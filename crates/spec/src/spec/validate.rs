@@ -17,6 +17,7 @@ use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::{ModelSource, RewardModel, SourceError, TO_COME, is_gguf};
+use crate::nn::freeze::freeze_fault;
 use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::workers::{EngineConfig, torch};
@@ -63,6 +64,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     name(config, &mut judge);
     model(config, &mut judge);
     adapter(config, &mut judge);
+    freeze(config, &mut judge);
     reference(config, &mut judge);
     answers::rollouts(config, &mut judge);
     length::length(config, &mut judge);
@@ -152,6 +154,27 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         let paths: Vec<String> = fault.keys.iter().map(path).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
+    }
+}
+
+/// What is frozen by name.
+fn freeze(config: &RunConfig, judge: &mut Judge) {
+    let names = &config.train.freeze;
+    if names.is_empty() {
+        return;
+    }
+    judge.want(
+        config.adapter.is_none(),
+        &["train.freeze", "adapter"],
+        "adapters freeze all weights already",
+        "remove one of the two",
+    );
+    // Of a base model that is not here the parts are unknown.
+    if config.train.from.is_some() && judge.origins.get("model.n_layer") == Origin::Default {
+        return;
+    }
+    if let Some((what, hint)) = freeze_fault(&config.model, names) {
+        judge.want(false, &["train.freeze"], what, hint);
     }
 }
 
