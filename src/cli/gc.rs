@@ -238,9 +238,8 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
     // The run may lie in another folder than the runs that are listed: those beside it count.
     let beside = by_other_runs(run);
-    let is_needed = |entry: &CheckpointEntry| {
-        beside.contains(&entry.step) || is_needed(&entry.path, needed)
-    };
+    let is_needed =
+        |entry: &CheckpointEntry| beside.contains(&entry.step) || is_needed(&entry.path, needed);
     // The run itself passes these over, whatever becomes of it.
     let given_up = run.given_up().into_iter().filter(|it| !is_needed(it));
     waste.extend(given_up.map(|it| of_checkpoint(&it, ", given up and needed by no run")));
@@ -427,7 +426,10 @@ mod tests {
         };
         assert_eq!(offered(), [entries[2].path.clone()]);
         child.remove().unwrap();
-        assert_eq!(offered(), [entries[1].path.clone(), entries[2].path.clone()]);
+        assert_eq!(
+            offered(),
+            [entries[1].path.clone(), entries[2].path.clone()]
+        );
     }
 
     #[test]

@@ -214,7 +214,11 @@ fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     let specs = specs.filter_map(|run| read_plain_text(run.spec_path()).ok());
     let named = specs.flat_map(|text| named_by(&text));
     named
-        .filter_map(|path| path.ancestors().find(|at| is_given_up(at)).map(Path::to_path_buf))
+        .filter_map(|path| {
+            path.ancestors()
+                .find(|at| is_given_up(at))
+                .map(Path::to_path_buf)
+        })
         .collect()
 }
 
@@ -351,7 +355,10 @@ mod tests {
         let (one, two) = (child("b"), child("c"));
         let kept = given_up_checkpoints(std::slice::from_ref(&one));
         one.remove().unwrap();
-        assert!(now_free(&kept, dir.path()).is_empty(), "another run needs it");
+        assert!(
+            now_free(&kept, dir.path()).is_empty(),
+            "another run needs it"
+        );
         two.remove().unwrap();
         let told = now_free(&kept, dir.path());
         assert!(told.len() == 1 && told[0].contains("step 5,"), "{told:?}");

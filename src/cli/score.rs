@@ -21,13 +21,13 @@ use crate::engine::export::Source;
 use crate::engine::memorization::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
+use left_out::LeftOut;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use left_out::LeftOut;
 
 /// Score texts and completions: log-probabilities, perplexity, bits per byte; or a reward model's scores
 #[derive(Debug, clap::Args)]

@@ -77,5 +77,8 @@ fn score_gives_each_token_its_log_probability() {
         "{shown}"
     );
     let prompts = &pairs["texts"][0]["not_scored"];
-    assert_eq!((&prompts["first"], &prompts["context"]), (&1.into(), &5.into()));
+    assert_eq!(
+        (&prompts["first"], &prompts["context"]),
+        (&1.into(), &5.into())
+    );
 }

@@ -27,10 +27,7 @@ pub(super) fn score(args: &Args, path: &Path, documents: Vec<Labelled>) -> anyho
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint.to_string());
     Manifest::verify_if_any(path).map_err(|e| yours(e.to_string(), Fault::HINT))?;
     let mut model = RewardModel::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
-    if documents
-        .iter()
-        .all(|text| text.document.ids.is_empty())
-    {
+    if documents.iter().all(|text| text.document.ids.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
         return Err(yours(what, "a text needs one token").into());
     }

@@ -28,10 +28,7 @@ fn names_it(info: &ParamInfo, name: &str) -> bool {
         // One name where the two are tied.
         "embeddings" => info.role == Role::Embedding,
         "positions" => info.role == Role::Position,
-        "attention" => matches!(
-            info.role,
-            Role::Attention(_) | Role::Bias(Site::Attention)
-        ),
+        "attention" => matches!(info.role, Role::Attention(_) | Role::Bias(Site::Attention)),
         "mlp" => is_mlp(info) && info.expert.is_none(),
         "experts" => is_mlp(info) && info.expert.is_some(),
         "router" => info.role == Role::Router,
@@ -156,7 +153,7 @@ mod tests {
         model.begin_step().unwrap();
         let dlogp = [-0.25; 4];
         model
-            .accumulate_linear(&batch, &dlogp, &mut |_| 0.0)
+            .accumulate_linear(&batch, &dlogp, |_| 0.0)
             .unwrap();
         let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
         assert!(grads.iter().any(|x| *x != 0.0));

@@ -84,7 +84,12 @@ pub struct Fullest {
 
 /// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` where ranks have no GPUs.
 pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
-    let of = |rank| Some((read(&memory(rank, held::GPU_USED))?, read(&memory(rank, held::GPU_TOTAL))?));
+    let of = |rank| {
+        Some((
+            read(&memory(rank, held::GPU_USED))?,
+            read(&memory(rank, held::GPU_TOTAL))?,
+        ))
+    };
     let all: Vec<(f64, f64)> = (0..MOST).map_while(of).collect();
     let share = |(used, total): (f64, f64)| used / total.max(1.0);
     let (rank, (used, total)) = all

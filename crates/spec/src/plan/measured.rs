@@ -122,7 +122,9 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
 fn memory_of_ranks(state: &RunState) -> Option<u64> {
     let total = |rank| state.host.get(&ranks::memory(rank, held::GPU_TOTAL));
     let all = (0..ranks::MOST).map_while(total);
-    all.map(|bytes| *bytes as u64).min().filter(|bytes| *bytes > 0)
+    all.map(|bytes| *bytes as u64)
+        .min()
+        .filter(|bytes| *bytes > 0)
 }
 
 #[cfg(test)]
@@ -225,7 +227,9 @@ mod tests {
                 (ranks::memory(rank, held::GPU_TOTAL), 8e10),
             ]
         };
-        state.host.extend(said(0, 5e9).into_iter().chain(said(1, 6e9)));
+        state
+            .host
+            .extend(said(0, 5e9).into_iter().chain(said(1, 6e9)));
         let found = now(&state).unwrap();
         assert_eq!((found.bytes, found.place), (6_000_000_000, Place::Rank(1)));
         let request = request_of(&state, Some(&machine)).unwrap();

@@ -4,8 +4,8 @@ use super::gpus;
 use super::request::{Device, Logits, Ranks, Request};
 use super::scheme::Precision;
 use super::target::on_gpu;
-use crate::hardware::GpuSummary;
 use crate::base::finding::Finding;
+use crate::hardware::GpuSummary;
 use crate::nn;
 use crate::spec::uneven_rows;
 

@@ -41,7 +41,11 @@ type Row = (&'static str, &'static str, &'static str);
 const HOST: &[Row] = &[
     (id::CPU, "CPU, whole machine", "%"),
     (id::RSS, "Memory of this process", "bytes"),
-    (id::STARTED, "Memory of the processes that it started", "bytes"),
+    (
+        id::STARTED,
+        "Memory of the processes that it started",
+        "bytes",
+    ),
     (id::RAM_USED, "Memory in use, whole machine", "bytes"),
     (id::RAM_TOTAL, "Memory of the machine", "bytes"),
     (id::SWAP, "Swap in use", "bytes"),

@@ -6,7 +6,10 @@ use crate::data::hold_out::{self, Span};
 use crate::data::{DataConfig, DataError};
 
 /// The rows to hold out of each source, where the spec counts them.
-pub(super) fn held_rows(config: &DataConfig, train: &[Ready]) -> Result<Option<Vec<u64>>, DataError> {
+pub(super) fn held_rows(
+    config: &DataConfig,
+    train: &[Ready],
+) -> Result<Option<Vec<u64>>, DataError> {
     let Some(wanted) = config.val_rows else {
         return Ok(None);
     };
@@ -43,7 +46,10 @@ pub(super) fn not_held_out(
     let tokens: u64 = held.iter().map(|span| span.1).sum();
     let (would_be, larger) = match config.val_rows {
         Some(_) => (
-            format!("its share of data.val_rows is {}, of", grouped(held.len() as u64)),
+            format!(
+                "its share of data.val_rows is {}, of",
+                grouped(held.len() as u64)
+            ),
             "data.val_rows",
         ),
         None => ("they would be".into(), "data.val_fraction"),

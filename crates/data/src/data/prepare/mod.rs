@@ -7,7 +7,6 @@ mod fitted;
 mod held;
 mod tokenize;
 
-use crate::base::human::grouped;
 use crate::base::paths::Env;
 use crate::data::chat::{CutMark, Template};
 use crate::data::corpus::{Corpus, sha256};

@@ -311,10 +311,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
 fn answers_side_by_side_are_those_written_alone() {
     let log = |width: &str| {
         let events = run_of(&[width, "max_steps=3"]).go();
-        (
-            readings(&events, "grad_norm"),
-            readings(&events, "reward"),
-        )
+        (readings(&events, "grad_norm"), readings(&events, "reward"))
     };
     let one = log("rollout.side_by_side=1");
     assert_eq!(one, log("rollout.side_by_side=5"));
@@ -423,7 +420,9 @@ fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
             .unwrap()
             .groups
         {
-            let known = prompts.entry(group.row.unwrap()).or_insert(group.prompt.clone());
+            let known = prompts
+                .entry(group.row.unwrap())
+                .or_insert(group.prompt.clone());
             assert_eq!(*known, group.prompt);
         }
     }

@@ -209,7 +209,11 @@ impl Config {
 pub(in crate::nn) fn is_named(module: &str, patterns: &[impl AsRef<str>]) -> bool {
     let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
     let mut ends = std::iter::once(module).chain(ends);
-    ends.any(|end| patterns.iter().any(|pattern| is_like(end, pattern.as_ref())))
+    ends.any(|end| {
+        patterns
+            .iter()
+            .any(|pattern| is_like(end, pattern.as_ref()))
+    })
 }
 
 /// Whether a text is like a pattern in which `*` stands for any text.

@@ -124,9 +124,15 @@ fn steps_of_a_batch_ramp_have_their_own_tokens() {
     let head = Head::from_event(&event).unwrap();
     let at = [5, 6, 8, 9].map(|step| head.batch_tokens_at(step));
     assert_eq!(at, [20, 40, 40, 80]);
-    let between = [(3, 10), (6, 7), (9, 20), (7, 7)].map(|(from, to)| head.tokens_between(from, to));
+    let between =
+        [(3, 10), (6, 7), (9, 20), (7, 7)].map(|(from, to)| head.tokens_between(from, to));
     assert_eq!(between, [2 * 20 + 3 * 40 + 2 * 80, 40, 11 * 80, 0]);
-    assert_eq!(Head::from_event(&started(None)).unwrap().tokens_between(0, 7), 70);
+    assert_eq!(
+        Head::from_event(&started(None))
+            .unwrap()
+            .tokens_between(0, 7),
+        70
+    );
 }
 
 #[test]

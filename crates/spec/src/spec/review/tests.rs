@@ -78,7 +78,10 @@ fn rows_that_ranks_cannot_share_are_wasted_work() {
         found.map(|f| (f.evidence.to_string(), f.changes()))
     };
     let (words, changes) = told("12", 8).unwrap();
-    assert!(words.contains("12 over 8: 2 ranks get none, 25 %"), "{words}");
+    assert!(
+        words.contains("12 over 8: 2 ranks get none, 25 %"),
+        "{words}"
+    );
     assert_eq!(changes, ["train.micro_batch_size=16"]);
     assert_eq!(told("16", 8), None);
     assert_eq!(told("5", 1), None);

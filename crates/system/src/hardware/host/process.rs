@@ -65,7 +65,11 @@ fn started_by(root: &Root, pid: &str) -> Vec<String> {
     let lists = root.names(&tasks).into_iter();
     let lists = lists.filter_map(|task| root.read(&format!("{tasks}/{task}/children")));
     lists
-        .flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(String::from)
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
