@@ -152,9 +152,7 @@ mod tests {
         };
         model.begin_step().unwrap();
         let dlogp = [-0.25; 4];
-        model
-            .accumulate_linear(&batch, &dlogp, |_| 0.0)
-            .unwrap();
+        model.accumulate_linear(&batch, &dlogp, |_| 0.0).unwrap();
         let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
         assert!(grads.iter().any(|x| *x != 0.0));
         model.end_step().unwrap();

@@ -274,13 +274,13 @@ pub fn micro_step(
         });
     }
     let scale = -1.0 / normalizer;
-    let is_policy = method.on_policy().is_some();
+    let policy = method.on_policy();
     let mut sum = |values: TokenValues| {
         note(values, batch, readings);
-        match is_policy {
-            // The surrogate of answers that are fresh: its ratio is 1, and only its gradient is that of c · logp.
-            true => c.iter().map(|c| f64::from(*c)).sum(),
-            false => dot(values.logp, &c),
+        match policy {
+            // Only the gradient of the surrogate is that of c · logp.
+            Some(policy) => policy.fresh(batch, &c),
+            None => dot(values.logp, &c),
         }
     };
     let dlogp: Vec<f32> = c.iter().map(|c| scale as f32 * c).collect();

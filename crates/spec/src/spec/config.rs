@@ -123,7 +123,6 @@ pub struct TrainConfig {
     /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
     /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
     /// They have no gradients and no moments; `plan` counts them as if they had. Default: none, and adapters freeze all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
