@@ -4,6 +4,7 @@
 
 mod asked;
 mod build;
+mod held;
 mod start;
 mod texts;
 
@@ -13,7 +14,6 @@ use crate::base::paths::Env;
 use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step, of_batches};
-use crate::metrics::ranks;
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use crate::optim::{StatePart, UpdateRule};
 use crate::wire::Values;
@@ -166,21 +166,6 @@ impl Remote {
     /// Seconds of forward passes of each rank since this was asked last: where ranks wait for none other.
     pub fn take_forward_seconds(&mut self) -> Vec<f64> {
         std::mem::replace(&mut self.forward, vec![0.0; self.ranks])
-    }
-
-    /// The memory that ranks hold, as far as it changed since this was asked last.
-    pub fn take_memory(&mut self) -> Values {
-        std::mem::take(&mut self.memory_news)
-    }
-
-    fn hear_memory(&mut self, answers: &[Answer]) {
-        for (rank, answer) in answers.iter().enumerate().take(ranks::MOST) {
-            for (id, value) in ranks::memory_said(rank, &answer.frame.header["memory"]) {
-                if self.memory.insert(id.clone(), value) != Some(value) {
-                    self.memory_news.insert(id, value);
-                }
-            }
-        }
     }
 
     /// Brings the ranks' weights and moments into the engine's copy, where they are newer.
