@@ -11,6 +11,7 @@ use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, extra_sets, vocabulary_growth};
+use crate::plan::start::known_ranks;
 use crate::spec::{Origin, RolloutLength, RunSpec};
 use crate::workers::{EnvironmentError, environment};
 use serde::Serialize;
@@ -180,7 +181,7 @@ fn outline(
         rollouts,
         threads: crate::engine::threads(&spec),
         ranks: spec.engine.torch().map(|torch| torch.placed()),
-        advice: spec.review_on(data),
+        advice: spec.review_on(data, known_ranks(&spec, env)),
         changes: changes.map(|note| note.to_string()).collect(),
         notes: (data.notes.iter().cloned())
             .chain(growth)

@@ -236,27 +236,33 @@ fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
 fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {
     let mut waste = leftovers(run.path(), Held::ByTheRun);
     waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
+    // The run may lie in another folder than the runs that are listed: those beside it count.
+    let beside = by_other_runs(run);
+    let is_needed =
+        |entry: &CheckpointEntry| beside.contains(&entry.step) || is_needed(&entry.path, needed);
+    // The run itself passes these over, whatever becomes of it.
+    let given_up = run.given_up().into_iter().filter(|it| !is_needed(it));
+    waste.extend(given_up.map(|it| of_checkpoint(&it, ", given up and needed by no run")));
     // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
     if index::summarize(run)?.status != RunStatus::Finished {
         return Ok(waste);
     }
     let all = run.checkpoints();
     let (best, newest) = (run.best_checkpoint(), all.last().cloned());
-    // The run may lie in another folder than the runs that are listed: those beside it count.
-    let beside = by_other_runs(run);
     let kept = |entry: &CheckpointEntry| {
-        Some(entry) == best.as_ref()
-            || beside.contains(&entry.step)
-            || Some(entry) == newest.as_ref()
-            || is_needed(&entry.path, needed)
+        [best.as_ref(), newest.as_ref()].contains(&Some(entry)) || is_needed(entry)
     };
     let old = all.iter().filter(|entry| !kept(entry));
-    waste.extend(old.map(|entry| Waste {
-        what: format!("checkpoint of step {}", human::grouped(entry.step)),
+    waste.extend(old.map(|entry| of_checkpoint(entry, "")));
+    Ok(waste)
+}
+
+fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Waste {
+    Waste {
+        what: format!("checkpoint of step {}{why}", human::grouped(entry.step)),
         path: entry.path.clone(),
         bytes: size(&entry.path),
-    }));
-    Ok(waste)
+    }
 }
 
 /// Who may still write under a temporary name in a folder.
@@ -401,6 +407,29 @@ mod tests {
         let all = made.checkpoints().into_iter();
         let kept: Vec<bool> = all.map(|entry| is_needed(&entry.path, &needed)).collect();
         assert_eq!(kept, [true, true, true, true, true, false]);
+    }
+
+    /// A rescue keeps what other runs begin from; once those are gone nobody reads it.
+    #[test]
+    fn a_checkpoint_that_was_given_up_goes_with_the_last_run_that_began_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = run(dir.path(), "{}", &[1, 2, 3]);
+        let entries = made.checkpoints();
+        for entry in &entries[1..] {
+            std::fs::write(entry.path.join(crate::run::GIVEN_UP), "").unwrap();
+        }
+        let from = format!("train: {{from: {}}}", entries[1].path.display());
+        let child = run(dir.path(), &from, &[]);
+        let offered = || -> Vec<PathBuf> {
+            let waste = of_run(&made, &BTreeSet::new()).unwrap().into_iter();
+            waste.map(|waste| waste.path).collect()
+        };
+        assert_eq!(offered(), [entries[2].path.clone()]);
+        child.remove().unwrap();
+        assert_eq!(
+            offered(),
+            [entries[1].path.clone(), entries[2].path.clone()]
+        );
     }
 
     #[test]

@@ -41,8 +41,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     let mut printed = Ok(());
     let (mut failed, mut of_the_machine) = (0, false);
+    let ranks = crate::plan::start::known_ranks(&spec, &cx.env);
     let made = check_spec(
-        &spec,
+        (&spec, ranks),
         &surroundings,
         &cx.runs_dir,
         &cx.clock,

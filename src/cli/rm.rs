@@ -2,15 +2,18 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::files::read_plain_text;
 use crate::base::human;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
+use crate::engine::checkpoint::{by_other_runs, named_by};
 use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
-use crate::run::{RunDir, index};
+use crate::run::{RunDir, index, is_given_up};
+use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Delete runs that are not live, with their checkpoints; asks first
 ///
@@ -52,7 +55,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     if args.yes || confirmed(&doomed, cx)? {
+        let kept_for_them = given_up_checkpoints(&doomed.runs);
         delete(&doomed)?;
+        for note in now_free(&kept_for_them, &cx.runs_dir) {
+            tell!("note: {note}");
+        }
     }
     Ok(Exit::Done)
 }
@@ -201,6 +208,38 @@ fn delete(doomed: &Doomed) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checkpoints that their runs have given up and that these began from.
+fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
+    let specs = runs.iter();
+    let specs = specs.filter_map(|run| read_plain_text(run.spec_path()).ok());
+    let named = specs.flat_map(|text| named_by(&text));
+    named
+        .filter_map(|path| {
+            path.ancestors()
+                .find(|at| is_given_up(at))
+                .map(Path::to_path_buf)
+        })
+        .collect()
+}
+
+/// Those of them that nobody needs any more, and what deletes them.
+fn now_free(checkpoints: &BTreeSet<PathBuf>, runs_dir: &Path) -> Vec<String> {
+    let note = |path: &PathBuf| {
+        let run = RunDir::open(path.parent()?.parent()?).ok()?;
+        let mut given_up = run.given_up().into_iter();
+        let entry = given_up.find(|entry| entry.path.canonicalize().ok().as_ref() == Some(path))?;
+        let step = human::grouped(entry.step);
+        let command = run_ref::command("gc", run.path(), runs_dir);
+        (!by_other_runs(&run).contains(&entry.step)).then(|| {
+            format!(
+                "{} gave up its checkpoint of step {step}, and no run needs it any more: {command} --yes deletes it",
+                one_line(&run.folder())
+            )
+        })
+    };
+    checkpoints.iter().filter_map(note).collect()
+}
+
 /// A pipeline that is to be deleted.
 struct Gone {
     dir: PipelineDir,
@@ -298,6 +337,31 @@ mod tests {
             told.len() == 1 && told[0].contains(&dpo.folder()) && told[0].ends_with("which stay"),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_checkpoint_kept_for_a_deleted_run_alone_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let made = RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
+        let step = made.checkpoints_path().join("step-000005");
+        std::fs::create_dir(&step).unwrap();
+        for file in ["manifest.json", crate::run::GIVEN_UP] {
+            std::fs::write(step.join(file), "{}").unwrap();
+        }
+        let spec = format!("train: {{from: {}}}", step.display());
+        let spec = crate::spec::RunSpec::from_yaml(&spec).unwrap().to_yaml();
+        let child = |name: &str| RunDir::create(dir.path(), name, &spec, "", &clock).unwrap();
+        let (one, two) = (child("b"), child("c"));
+        let kept = given_up_checkpoints(std::slice::from_ref(&one));
+        one.remove().unwrap();
+        assert!(
+            now_free(&kept, dir.path()).is_empty(),
+            "another run needs it"
+        );
+        two.remove().unwrap();
+        let told = now_free(&kept, dir.path());
+        assert!(told.len() == 1 && told[0].contains("step 5,"), "{told:?}");
     }
 
     /// `rm --yes 2` deleted the one run whose id begins with the year.

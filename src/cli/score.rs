@@ -1,5 +1,6 @@
 //! `llmtui score`: what a model makes of given texts and answers, token by token, for people and scripts to check.
 
+mod left_out;
 mod reward;
 
 use super::Context;
@@ -20,6 +21,7 @@ use crate::engine::export::Source;
 use crate::engine::memorization::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
+use left_out::LeftOut;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -64,6 +66,7 @@ struct ScoredText {
     logps: Vec<f32>,
     /// Bytes of UTF-8 that the scored tokens spell.
     bytes: usize,
+    not_scored: LeftOut,
 }
 
 impl ScoredText {
@@ -75,6 +78,7 @@ impl ScoredText {
         let mut value = figures(self.logps.len(), self.bytes, self.logp());
         value["place"] = json!(self.place);
         value["label"] = json!(self.label);
+        value["not_scored"] = json!(self.not_scored);
         value["ids"] = json!(self.ids);
         value["logps"] = json!(self.logps);
         value
@@ -110,7 +114,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let special = added.into_iter().filter(|token| token.special);
     let special: Vec<u32> = special.map(|token| token.id).collect();
     let mut scored = Vec::new();
-    for (place, label, document) in documents {
+    for Labelled {
+        place,
+        label,
+        document,
+        ends,
+    } in documents
+    {
         let logps = token_logps(&mut source.model, &document.ids, window)?;
         let targets = document.ids.iter().zip(&document.supervised).skip(1);
         let counted: Vec<(u32, f32)> = targets
@@ -126,6 +136,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             ids,
             logps,
             bytes,
+            not_scored: LeftOut::of(&document, ends),
         });
     }
     if scored.iter().all(|text| text.logps.is_empty()) {
@@ -223,7 +234,7 @@ pub(super) fn texts(
         },
     };
     let mut texts = Vec::new();
-    for (_, _, document) in &documents {
+    for Labelled { document, .. } in &documents {
         let size = if is_text(file) {
             most
         } else {
@@ -256,7 +267,39 @@ fn is_text(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == "txt" || e == "md")
 }
 
-type Labelled = (String, &'static str, Document);
+/// A text or an answer.
+struct Labelled {
+    place: String,
+    label: &'static str,
+    document: Document,
+    /// Whether the token that ended it was taken away.
+    ends: bool,
+}
+
+impl Labelled {
+    fn new(place: String, label: &'static str, document: Document) -> Labelled {
+        Labelled {
+            place,
+            label,
+            document,
+            ends: false,
+        }
+    }
+
+    /// A text without the token that ends it: a row and a file of the same text have the same log-probability.
+    fn text(place: String, mut document: Document, renderer: &Renderer) -> Labelled {
+        let eos = renderer.tokenizer().eos();
+        let ends = document.ids.len() > 1 && document.ids.last().copied() == eos;
+        if ends {
+            document.ids.pop();
+            document.supervised.pop();
+        }
+        Labelled {
+            ends,
+            ..Labelled::new(place, "text", document)
+        }
+    }
+}
 
 /// The file as one text.
 fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
@@ -269,17 +312,7 @@ fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
     let document = renderer
         .document(&example, &place)
         .map_err(|e| Failure::data(&e.into()))?;
-    let document = without_end(document, renderer);
-    Ok((place.file.to_string(), "text", document))
-}
-
-/// A text without the token that ends it: a row and a file of the same text have the same log-probability.
-fn without_end(mut document: Document, renderer: &Renderer) -> Document {
-    if document.ids.len() > 1 && document.ids.last().copied() == renderer.tokenizer().eos() {
-        document.ids.pop();
-        document.supervised.pop();
-    }
-    document
+    Ok(Labelled::text(place.file.to_string(), document, renderer))
 }
 
 /// The texts and answers of each row, in the order of the file.
@@ -290,7 +323,8 @@ fn rows(file: &Path, renderer: &Renderer) -> Result<Vec<Labelled>, DataError> {
     let mut documents = Vec::new();
     for row in found {
         let (place, example) = row?;
-        let mut add = |label, document| documents.push((place.to_string(), label, document));
+        let mut add =
+            |label, document| documents.push(Labelled::new(place.to_string(), label, document));
         match &example.content {
             Content::Preference { .. } => {
                 let [chosen, rejected] = renderer.pair(&example, &place)?;
@@ -310,7 +344,7 @@ fn rows(file: &Path, renderer: &Renderer) -> Result<Vec<Labelled>, DataError> {
             }
             Content::Text(_) => {
                 let document = renderer.document(&example, &place)?;
-                add("text", without_end(document, renderer));
+                documents.push(Labelled::text(place.to_string(), document, renderer));
             }
             _ => add("answer", renderer.document(&example, &place)?),
         }
@@ -382,6 +416,10 @@ fn total(scored: &[ScoredText]) -> (usize, usize, f64) {
         })
 }
 
+fn not_scored(scored: &[ScoredText]) -> LeftOut {
+    scored.iter().map(|text| text.not_scored).sum()
+}
+
 fn as_json(
     args: &Args,
     window: usize,
@@ -397,6 +435,7 @@ fn as_json(
         "texts": scored.iter().map(ScoredText::to_json).collect::<Vec<_>>(),
         "total": figures(tokens, bytes, logp),
     });
+    value["total"]["not_scored"] = json!(not_scored(scored));
     if let Some([whole, per_token, longer]) = ranked(scored) {
         value["chosen_more_probable"] = json!(whole);
         value["chosen_more_probable_per_token"] = json!(per_token);
@@ -428,11 +467,13 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
     }
     let begins = match first {
         Some(token) => format!("texts begin with {}", one_line(token)),
-        None => "no BOS token: the first token is not scored".into(),
+        None => "no BOS token in front of texts".into(),
     };
     let of = figures(tokens, bytes, logp);
     let figure = |name: &str| of[name].as_f64().unwrap_or(f64::NAN);
-    let _ = writeln!(out, "{}: {tokens} tokens, {bytes} bytes", shown(&args.file));
+    let file = shown(&args.file);
+    let _ = writeln!(out, "{file}: {tokens} tokens scored, {bytes} bytes");
+    let _ = writeln!(out, "not scored        {}", not_scored(scored).words());
     let _ = writeln!(
         out,
         "windows           {window} tokens, each starts with the last token of the previous one; {begins}"

@@ -149,9 +149,6 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.force {
         memory::check(&spec, &cx.env)?;
     }
-    if let Some(words) = crate::plan::start::uneven_rows(&spec, &cx.env) {
-        tell!("note: {words}");
-    }
     if args.dry_run {
         return dry_run::run(&target, spec, args.json, cx);
     }

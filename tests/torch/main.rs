@@ -220,6 +220,9 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
         let id = format!("rank/{rank}/forward_ms");
         assert!(state.metric(&id).is_some(), "{id} is declared");
         assert!((state.latest(&id).unwrap() - 2.0).abs() < 1e-9, "{id}");
+        let id = format!("rank/{rank}/reserved_bytes");
+        assert!(state.metric(&id).is_some(), "{id} is declared");
+        assert_eq!(state.host[&id], 1000.0 + f64::from(rank), "{id}");
     }
     assert!(state.log.iter().any(|line| {
         line.text

@@ -152,6 +152,9 @@ impl Fake {
                     })
                 }
                 "apply" => {
+                    // As a rank with a GPU would say it; numbers of its own.
+                    answer["memory"] =
+                        json!({"reserved_bytes": 1000 + self.rank, "rss_bytes": 2000 + self.rank});
                     self.updates += 1;
                     for x in self
                         .weights

@@ -214,6 +214,7 @@ fn answers_are_the_same_ones_on_both_engines() {
         let ids = [
             "train/loss",
             "policy_loss",
+            "entropy",
             "reward",
             "completions/mean_length",
             "eval/reward",

@@ -207,6 +207,15 @@ class Updates(unittest.TestCase):
                 self.assertGreater((self.said(rank) - before).abs().max().item(), 0.1)
                 self.assertTrue(torch.equal(self.said(rank), self.said(fresh)))
 
+    def test_an_update_says_what_memory_the_rank_holds(self) -> None:
+        rank = self.rank(lora=False)
+        for _, parameter in rank.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        memory = rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())["memory"]
+        # PyTorch alone takes so much of main memory; on a processor there is nothing else.
+        self.assertGreater(memory.pop("rss_bytes"), 50_000_000)
+        self.assertEqual(memory, {})
+
     def test_shards_of_gradients_are_summed_at_every_micro_batch(self) -> None:
         rank = self.rank(lora=False, shard="fsdp2", offload=True)
         torch.manual_seed(1)

@@ -70,4 +70,15 @@ fn score_gives_each_token_its_log_probability() {
         shown.contains("bits per byte") && shown.contains("windows"),
         "{shown}"
     );
+    // What is not scored is counted, with the reason.
+    assert_eq!(text["total"]["not_scored"]["first"], 1);
+    assert!(
+        shown.contains("59 tokens scored") && shown.contains("not scored        1 first"),
+        "{shown}"
+    );
+    let prompts = &pairs["texts"][0]["not_scored"];
+    assert_eq!(
+        (&prompts["first"], &prompts["context"]),
+        (&1.into(), &5.into())
+    );
 }

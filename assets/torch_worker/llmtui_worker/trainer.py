@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,15 @@ from .wire import PIECE, Wire
 
 # Parts of AdamW's state: the engine's names and PyTorch's.
 ADAMW = {"mean": "exp_avg", "square": "exp_avg_sq"}
+
+
+def resident() -> int:
+    """Bytes of main memory that this process holds; 0 where there is no /proc."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def raw(x: Tensor) -> memoryview:
@@ -391,5 +401,18 @@ class Rank:
             group["lr"] = ask["lr"] * group["lr_scale"]
         self.optimizer.step()
         self.decoder.changed()
-        memory = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
-        return {"memory": memory}
+        return {"memory": self.memory()}
+
+    def memory(self) -> dict[str, int]:
+        """Bytes: of the GPU as a whole, of PyTorch's allocator on it, and of this process in main memory."""
+        found = {"rss_bytes": resident()}
+        if self.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self.device)
+            found |= {
+                "gpu_total_bytes": total,
+                "gpu_used_bytes": total - free,
+                "allocated_bytes": torch.cuda.memory_allocated(self.device),
+                "peak_bytes": torch.cuda.max_memory_allocated(self.device),
+                "reserved_bytes": torch.cuda.memory_reserved(self.device),
+            }
+        return found

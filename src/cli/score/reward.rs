@@ -27,24 +27,21 @@ pub(super) fn score(args: &Args, path: &Path, documents: Vec<Labelled>) -> anyho
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint.to_string());
     Manifest::verify_if_any(path).map_err(|e| yours(e.to_string(), Fault::HINT))?;
     let mut model = RewardModel::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
-    if documents
-        .iter()
-        .all(|(_, _, document)| document.ids.is_empty())
-    {
+    if documents.iter().all(|text| text.document.ids.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
         return Err(yours(what, "a text needs one token").into());
     }
-    let texts: Vec<Vec<u32>> = documents.iter().map(|(_, _, d)| d.ids.clone()).collect();
+    let texts: Vec<Vec<u32>> = documents.iter().map(|d| d.document.ids.clone()).collect();
     let scores = model
         .scores(&texts, AT_ONCE)
         .map_err(|e| yours(e.to_string(), e.hint()))?;
     let judged: Vec<Judged> = documents
         .into_iter()
         .zip(scores)
-        .map(|((place, label, document), score)| Judged {
-            place,
-            label,
-            tokens: document.ids.len(),
+        .map(|(text, score)| Judged {
+            place: text.place,
+            label: text.label,
+            tokens: text.document.ids.len(),
             score,
         })
         .collect();

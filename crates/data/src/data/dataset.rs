@@ -97,15 +97,25 @@ impl Dataset {
 
     /// What the chat template writes after an answer to a prompt of these data; none where the prompt is plain text.
     pub fn behind_answer(&self, origin: Option<Origin>) -> Option<&str> {
-        let (origin, Splits::Documents(documents)) = (origin?, &self.splits) else {
+        let portion = self.portion(origin?)?;
+        self.behind_answers.as_deref().filter(|_| portion.templated)
+    }
+
+    /// The source of a sequence and its row there, from 0, rows that were left out not counted.
+    pub fn row_of(&self, origin: Origin) -> Option<(&str, u64)> {
+        let portion = self.portion(origin)?;
+        Some((&portion.name, portion.row_at(origin.start)))
+    }
+
+    fn portion(&self, origin: Origin) -> Option<&Portion> {
+        let Splits::Documents(documents) = &self.splits else {
             return None;
         };
         let split = match origin.held_out {
             true => &documents.val,
             false => &documents.train,
         };
-        let portion = split.get(origin.source as usize)?;
-        self.behind_answers.as_deref().filter(|_| portion.templated)
+        split.get(origin.source as usize)
     }
 
     /// Tokens of the longest row.

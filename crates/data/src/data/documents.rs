@@ -104,6 +104,11 @@ impl Portion {
         }
     }
 
+    /// The row of the source that a token is of, from 0: the same one in every split and epoch.
+    pub fn row_at(&self, token: u64) -> u64 {
+        self.store.row_at(token)
+    }
+
     /// The same of rows that a chat template writes, where it does.
     pub fn with_template(self, templated: bool) -> Portion {
         Portion { templated, ..self }

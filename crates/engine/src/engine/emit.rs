@@ -5,7 +5,7 @@ use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::base::text::without_error_numbers;
-use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
+use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen, Values};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(super) struct Port<'a> {
     queue: VecDeque<Request>,
     stop: Arc<AtomicBool>,
     telemetry: Telemetry,
+    /// Readings of other processes, for the next sample of the machine.
+    beside: Values,
     pub clock: Arc<dyn Clock>,
     phase: Phase,
     /// The rules beside the run: their findings are logged at each evaluation and at the end.
@@ -59,6 +61,7 @@ impl<'a> Port<'a> {
             queue: VecDeque::new(),
             stop,
             telemetry: Telemetry::start(env),
+            beside: Values::new(),
             clock,
             phase: Phase::Preparing,
             rules: Rules::new(),
@@ -73,6 +76,10 @@ impl<'a> Port<'a> {
         self.rules.hear(&event);
         // `Finished` is always the last word.
         if let Event::Finished { .. } = event {
+            let values = std::mem::take(&mut self.beside);
+            if !values.is_empty() {
+                self.emit.emit(Event::HardwareSampled { values });
+            }
             self.diagnose(true);
         }
         let (evaluated, judge) = match event {
@@ -145,9 +152,17 @@ impl<'a> Port<'a> {
 
     /// Sends the machine's readings that lie ready.
     pub fn emit_telemetry(&mut self) {
-        while let Some(event) = self.telemetry.take() {
+        while let Some(mut event) = self.telemetry.take() {
+            if let Event::HardwareSampled { values } = &mut event {
+                values.append(&mut self.beside);
+            }
             self.emit(event);
         }
+    }
+
+    /// Readings that go out with the machine's next ones, or before the run's last word.
+    pub fn add_readings(&mut self, values: Values) {
+        self.beside.extend(values);
     }
 
     /// The next command, without waiting.

@@ -4,6 +4,7 @@
 
 mod asked;
 mod build;
+mod held;
 mod start;
 mod texts;
 
@@ -15,6 +16,7 @@ use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step, of_batches};
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use crate::optim::{StatePart, UpdateRule};
+use crate::wire::Values;
 use crate::workers::node::Machine;
 use crate::workers::{
     Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, numbers, pieces, torch,
@@ -84,6 +86,9 @@ pub struct Remote {
     at: At,
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
+    /// The memory that each rank held after the last update, and what of it was not asked for yet.
+    memory: Values,
+    memory_news: Values,
     usual: Vec<f64>,
     /// Whether rows are of ever other lengths just now, which ranks do not compile for.
     varied: bool,
@@ -333,10 +338,11 @@ impl Remote {
     /// The ranks are gone.
     pub fn apply(&mut self, lr: f64, scale: f64, optimizer: &mut dyn UpdateRule) -> Result<()> {
         self.push_moments(optimizer)?;
-        self.ask(
+        let answers = self.ask(
             |_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})),
             &mut |_| {},
         )?;
+        self.hear_memory(&answers);
         self.copy = Copy::Behind;
         let (mut steps, name) = (0, steps_of(optimizer)?);
         optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
@@ -407,7 +413,7 @@ impl Remote {
         batch: &TokenBatch,
         coefficients: Option<&[f32]>,
         who: Option<Who>,
-    ) -> Result<Values> {
+    ) -> Result<TokenRows> {
         let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
         let share = rows.div_ceil(ranks);
         let header = json!({
@@ -433,7 +439,7 @@ impl Remote {
             Frame::with(header.clone(), payload)
         };
         let answers = self.ask(frame, &mut |_| {})?;
-        let mut values = Values::default();
+        let mut values = TokenRows::default();
         for (rank, answer) in answers.iter().enumerate() {
             if who.is_none() {
                 self.forward[rank] += answer.frame.header["seconds"].as_f64().unwrap_or(0.0);
@@ -515,15 +521,15 @@ fn shared(values: &[f32], rank: usize, share: usize, length: usize, rows: usize)
     own
 }
 
-/// Values of a whole batch.
+/// Values of the tokens of a whole batch.
 #[derive(Debug, Default)]
-struct Values {
+struct TokenRows {
     logp: Vec<f32>,
     entropy: Vec<f32>,
     top1: Vec<f32>,
 }
 
-impl Values {
+impl TokenRows {
     fn view(&self) -> TokenValues<'_> {
         TokenValues {
             logp: &self.logp,

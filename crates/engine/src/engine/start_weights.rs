@@ -10,6 +10,7 @@ use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
+use crate::nn::freeze::is_frozen;
 use crate::nn::{Model, Precision, PrecisionError};
 use crate::spec::{Growth, RunSpec};
 use std::path::Path;
@@ -32,6 +33,10 @@ pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, Engi
     };
     if let Some(adapter) = &spec.adapter {
         model.adapt(adapter)?;
+    }
+    let frozen = &spec.train.freeze;
+    if !frozen.is_empty() {
+        model.train_only(|info| !is_frozen(info, frozen))?;
     }
     Ok(model)
 }

@@ -270,6 +270,9 @@ impl Stepper {
 
     /// Sends the `Stepped` event of the step just done, when its turn has come.
     pub fn emit_step_if_due(&mut self, cx: &mut RunContext<'_, '_>) {
+        if let Some(remote) = &mut cx.state.models.remote {
+            cx.port.add_readings(remote.take_memory());
+        }
         cx.port.emit_telemetry();
         self.keep_rollout(cx);
         if !is_logged(cx, cx.step()) {

@@ -10,6 +10,7 @@ mod decoding;
 mod faults;
 mod flops;
 pub mod footprint;
+pub mod freeze;
 mod fused;
 pub mod generate;
 mod kv_cache;

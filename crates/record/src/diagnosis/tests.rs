@@ -41,6 +41,10 @@ impl Tape {
     }
 
     fn begin(&mut self, method: &str, spec: serde_json::Value) {
+        self.begin_with(method, spec, 1);
+    }
+
+    fn begin_with(&mut self, method: &str, spec: serde_json::Value, batch_tokens: u64) {
         self.add(Event::Started {
             name: "made up".into(),
             method: method.into(),
@@ -48,7 +52,7 @@ impl Tape {
             n_params: 1,
             vocab_size: VOCAB,
             max_steps: 10_000,
-            batch_tokens: 1,
+            batch_tokens,
             epoch_tokens: 1,
             resumed_from: None,
             precision: None,

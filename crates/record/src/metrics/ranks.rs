@@ -1,8 +1,8 @@
-//! Metrics of the ranks of a run on several processes: their names, and which rank the others wait for.
+//! Metrics of the ranks of a run on PyTorch: their names, which rank the others wait for, and which one's GPU is fullest.
 
 use super::Direction;
 use crate::base::stats::median;
-use crate::wire::{ChartPlace, MetricInfo};
+use crate::wire::{ChartPlace, MetricInfo, Num, Values};
 
 /// Ranks that have readings of their own; of a larger world the first ones.
 pub const MOST: usize = 64;
@@ -14,17 +14,94 @@ pub fn forward(rank: usize) -> String {
     format!("rank/{rank}/forward_ms")
 }
 
-/// The readings of so many ranks.
+/// What a rank says of its memory, by the worker's words; all in bytes.
+pub mod held {
+    /// Of its whole GPU, other processes included.
+    pub const GPU_USED: &str = "gpu_used_bytes";
+    pub const GPU_TOTAL: &str = "gpu_total_bytes";
+    pub const ALLOCATED: &str = "allocated_bytes";
+    pub const PEAK: &str = "peak_bytes";
+    /// Of PyTorch's allocator: everything that the process holds of the GPU but the CUDA context.
+    pub const RESERVED: &str = "reserved_bytes";
+    pub const RSS: &str = "rss_bytes";
+}
+
+const HELD: [(&str, &str); 6] = [
+    (held::GPU_USED, "memory of its GPU in use"),
+    (held::GPU_TOTAL, "memory of its GPU"),
+    (held::ALLOCATED, "GPU memory in tensors"),
+    (held::PEAK, "most GPU memory in tensors so far"),
+    (held::RESERVED, "GPU memory reserved by PyTorch"),
+    (held::RSS, "main memory of the process"),
+];
+
+/// `rank/3/reserved_bytes`
+pub fn memory(rank: usize, what: &str) -> String {
+    format!("rank/{rank}/{what}")
+}
+
+/// The memory that a rank answered, by metric; words unknown here are left out.
+pub fn memory_said(rank: usize, said: &serde_json::Value) -> Values {
+    let of = |(what, _): (&str, &str)| Some((memory(rank, what), Num(said[what].as_f64()?)));
+    HELD.into_iter().filter_map(of).collect()
+}
+
+/// The readings of so many ranks; of one alone there is no time to compare.
 pub fn declarations(ranks: usize) -> impl Iterator<Item = MetricInfo> {
-    (0..ranks.min(MOST)).map(|rank| MetricInfo {
-        id: forward(rank),
-        title: format!("Rank {rank}, forward passes of a step"),
-        unit: "ms".into(),
-        direction: Direction::Lower,
+    let info = |id: String, title: String, unit: &str| MetricInfo {
+        id,
+        title,
+        unit: unit.into(),
         source: "engine".into(),
-        // The strip of ranks shows them side by side.
-        place: ChartPlace::Nowhere,
         ..MetricInfo::default()
+    };
+    (0..ranks.min(MOST)).flat_map(move |rank| {
+        let title = format!("Rank {rank}, forward passes of a step");
+        let time = MetricInfo {
+            direction: Direction::Lower,
+            // The strip of ranks shows them side by side.
+            place: ChartPlace::Nowhere,
+            ..info(forward(rank), title, "ms")
+        };
+        let memory = HELD.map(|(what, title)| MetricInfo {
+            direction: Direction::Neutral,
+            place: ChartPlace::Hardware,
+            source: "PyTorch".into(),
+            ..info(memory(rank, what), format!("Rank {rank}, {title}"), "bytes")
+        });
+        (ranks > 1).then_some(time).into_iter().chain(memory)
+    })
+}
+
+/// The ranks' GPUs: how many, and the fullest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fullest {
+    pub ranks: usize,
+    pub rank: usize,
+    pub used: f64,
+    pub total: f64,
+}
+
+/// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` where ranks have no GPUs.
+pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
+    let of = |rank| {
+        Some((
+            read(&memory(rank, held::GPU_USED))?,
+            read(&memory(rank, held::GPU_TOTAL))?,
+        ))
+    };
+    let all: Vec<(f64, f64)> = (0..MOST).map_while(of).collect();
+    let share = |(used, total): (f64, f64)| used / total.max(1.0);
+    let (rank, (used, total)) = all
+        .iter()
+        .copied()
+        .enumerate()
+        .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
+    Some(Fullest {
+        ranks: all.len(),
+        rank,
+        used,
+        total,
     })
 }
 
@@ -72,6 +149,20 @@ mod tests {
     fn one_process_is_no_gang_and_a_large_one_is_bounded() {
         assert!(newest(|id| (id == forward(0)).then_some(1.0)).is_empty());
         assert_eq!(newest(|_| Some(1.0)).len(), MOST);
-        assert_eq!(declarations(1_000).count(), MOST);
+        assert_eq!(declarations(1_000).count(), MOST * (1 + HELD.len()));
+        assert!(declarations(1).all(|metric| metric.id != forward(0)));
+    }
+
+    #[test]
+    fn the_fullest_gpu_of_the_fleet_is_found_and_every_reading_is_declared() {
+        let said = |used: u64| serde_json::json!({"gpu_used_bytes": used, "gpu_total_bytes": 80, "reserved_bytes": 7, "of_later": 1});
+        let mut values = memory_said(0, &said(40));
+        values.extend(memory_said(1, &said(60)));
+        let declared: Vec<String> = declarations(2).map(|metric| metric.id).collect();
+        assert_eq!(values.len(), 6);
+        assert!(values.keys().all(|id| declared.contains(id)));
+        let found = fullest(|id| values.get(id).map(|x| x.0)).unwrap();
+        assert_eq!((found.ranks, found.rank, found.used), (2, 1, 60.0));
+        assert_eq!(fullest(|_| None), None);
     }
 }

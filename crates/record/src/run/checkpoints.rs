@@ -26,12 +26,19 @@ pub struct KeptCheckpoint {
 impl RunDir {
     /// Complete checkpoints, oldest first. Temporary and unrelated folders are skipped.
     pub fn checkpoints(&self) -> Vec<CheckpointEntry> {
-        let Ok(folder) = std::fs::read_dir(self.checkpoints_path()) else {
-            return Vec::new();
-        };
-        let mut found: Vec<CheckpointEntry> = folder
-            .filter_map(|entry| whole(&entry.ok()?.path()))
-            .collect();
+        self.every(whole)
+    }
+
+    /// Those that it gave up and that stayed because other runs began from them, oldest first.
+    pub fn given_up(&self) -> Vec<CheckpointEntry> {
+        self.every(|path| complete(path).filter(|_| is_given_up(path)))
+    }
+
+    fn every(&self, of: impl Fn(&Path) -> Option<CheckpointEntry>) -> Vec<CheckpointEntry> {
+        let entries = std::fs::read_dir(self.checkpoints_path()).into_iter();
+        let entries = entries.flatten().flatten();
+        let mut found: Vec<CheckpointEntry> =
+            entries.filter_map(|entry| of(&entry.path())).collect();
         found.sort_by_key(|entry| entry.step);
         found
     }
@@ -92,11 +99,18 @@ struct Saved {
 /// In the folder of a checkpoint that its run gave up and another run begins from: the run passes it over.
 pub const GIVEN_UP: &str = "given-up";
 
+/// Whether the run of a checkpoint has given it up.
+pub fn is_given_up(checkpoint: &Path) -> bool {
+    checkpoint.join(GIVEN_UP).exists()
+}
+
 /// The folder as a checkpoint, if it is complete and its run has not given it up.
 pub fn whole(path: &Path) -> Option<CheckpointEntry> {
-    if path.join(GIVEN_UP).exists() {
-        return None;
-    }
+    complete(path).filter(|_| !is_given_up(path))
+}
+
+/// The folder as a checkpoint, if it is complete.
+fn complete(path: &Path) -> Option<CheckpointEntry> {
     let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
     let step = step.parse().ok()?;
     path.join("manifest.json")

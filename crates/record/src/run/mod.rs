@@ -18,7 +18,7 @@ pub mod series;
 pub mod spent;
 pub mod state;
 
-pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint};
+pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint, is_given_up};
 pub use dir::{Doing, RunDir, RunError};
 pub use header::{BRANCH_OF, Header, Parent};
 pub use id::new_id;

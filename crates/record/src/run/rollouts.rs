@@ -28,6 +28,11 @@ pub struct Rollout {
 /// The answers to one prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Group {
+    /// The prompt's source among the data and its row there, from 0: the same in every step. Files of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
     pub prompt: String,
     /// What the data say is right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,6 +42,9 @@ pub struct Group {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
+    /// Its number in the group, from 0, as it was drawn; with step and row it names the answer.
+    #[serde(default)]
+    pub index: u32,
     /// It reached the limit of tokens.
     pub cut: bool,
     /// Σ weight · score, less what the distance to the reference costs.
@@ -220,7 +228,8 @@ mod tests {
     use super::*;
 
     fn rollout(step: u64, prompts: [&str; 2]) -> Rollout {
-        let answer = |reward: f64| Answer {
+        let answer = |index: u32, reward: f64| Answer {
+            index,
             cut: false,
             reward: Num(reward),
             rewards: vec![("exact".into(), Num(reward))],
@@ -231,9 +240,11 @@ mod tests {
             ],
         };
         let group = |prompt: &str| Group {
+            source: Some("sums".into()),
+            row: prompt.bytes().next().map(u64::from),
             prompt: prompt.into(),
             right: Some("19".into()),
-            answers: vec![answer(1.0), answer(0.0)],
+            answers: vec![answer(0, 1.0), answer(1, 0.0)],
         };
         Rollout {
             step,
@@ -268,6 +279,19 @@ mod tests {
 
     fn steps_of(run: &Path) -> Vec<u64> {
         steps(run)
+    }
+
+    #[test]
+    fn a_file_of_an_older_version_has_no_ids_and_is_read() {
+        let run = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder(run.path())).unwrap();
+        let text = r#"{"step":7,"groups":[{"prompt":"a","answers":[
+            {"cut":false,"reward":1.0,"rewards":[],"advantage":0.5,"tokens":[["1",-0.5]]}]}],"left_out":0}"#;
+        let bytes = zstd::encode_all(text.as_bytes(), LEVEL).unwrap();
+        std::fs::write(folder(run.path()).join(name(7)), bytes).unwrap();
+        let group = &read(run.path(), 7).unwrap().groups[0];
+        assert_eq!((&group.source, group.row), (&None, None));
+        assert_eq!(group.answers[0].index, 0);
     }
 
     #[test]

@@ -274,9 +274,14 @@ pub fn micro_step(
         });
     }
     let scale = -1.0 / normalizer;
+    let policy = method.on_policy();
     let mut sum = |values: TokenValues| {
         note(values, batch, readings);
-        dot(values.logp, &c)
+        match policy {
+            // Only the gradient of the surrogate is that of c · logp.
+            Some(policy) => policy.fresh(batch, &c),
+            None => dot(values.logp, &c),
+        }
     };
     let dlogp: Vec<f32> = c.iter().map(|c| scale as f32 * c).collect();
     Ok(model.linear(&tokens(batch), &dlogp, &mut sum)? * scale)

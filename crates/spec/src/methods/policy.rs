@@ -37,6 +37,12 @@ pub trait OnPolicy {
         2
     }
 
+    /// The negative surrogate of fresh answers, before the normalizer, whose gradient with respect to log-probabilities is `c`: its ratio
+    /// is 1 for each token.
+    fn fresh(&self, _batch: &Batch, c: &[f32]) -> f64 {
+        c.iter().map(|c| f64::from(*c)).sum()
+    }
+
     /// How it learns with a critic, where it does: tokens then have advantages of their own.
     fn critic(&self) -> Option<&super::ppo::Config> {
         None

@@ -60,6 +60,13 @@ impl OnPolicy for Config {
         advantages
     }
 
+    /// Answers have one ratio each.
+    fn fresh(&self, batch: &Batch, _c: &[f32]) -> f64 {
+        let rows = 0..batch.batch_size;
+        let advantages = rows.filter_map(|row| of_row(batch, ADVANTAGE, row));
+        advantages.map(f64::from).sum()
+    }
+
     fn kl_in_reward(&self) -> f64 {
         self.beta
     }

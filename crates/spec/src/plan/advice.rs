@@ -29,10 +29,7 @@ pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
     list.extend(plan.request.settings.iter().cloned());
     attention(&plan.work, &mut list);
     compiling(&plan.request, &mut list);
-    if let Some(words) = super::ranks::uneven(&plan.request) {
-        let source = "each rank computes as many rows as the fullest one";
-        list.push(advice("uneven_rows", Status::Warn, words, source));
-    }
+    list.extend(super::ranks::uneven(&plan.request));
     assumptions(plan, &mut list);
     list.sort_by_key(|advice| advice.status);
     list

@@ -1,11 +1,12 @@
-//! Measured memory of a run and the plan to compare it with: the process's resident set on a CPU, or its GPU memory
-//! according to NVML. Of ranks on machines out of sight nothing is measured.
+//! Measured memory of a run and the plan to compare it with: the process's resident set on a CPU, its GPU memory according to
+//! NVML, or what PyTorch says of the ranks' GPUs where those are of other machines.
 
 use super::ranks::on_ranks;
 use super::request::Device;
-use super::{Request, gpus, target};
+use super::{Part, Plan, Request, gpus, target};
 use crate::hardware::Machine;
 use crate::hardware::sampler::id;
+use crate::metrics::ranks::{self, held};
 use crate::run::RunState;
 
 /// Where memory was measured.
@@ -15,6 +16,19 @@ pub enum Place {
     Process,
     /// This process's memory on one GPU.
     Gpu(u32),
+    /// What PyTorch reserved on the GPU of a rank: all of the process but the CUDA context.
+    Rank(u32),
+}
+
+impl Place {
+    /// The part of a plan that is measured there.
+    pub fn planned(self, plan: &Plan) -> u64 {
+        let context = match self {
+            Place::Rank(_) => plan.memory.bytes(Part::Context),
+            Place::Process | Place::Gpu(_) => 0,
+        };
+        plan.memory.steady() - context
+    }
 }
 
 /// Bytes, and where.
@@ -53,13 +67,20 @@ fn of<'a>(
     ids: impl Iterator<Item = &'a String>,
     seen: impl Fn(&str) -> Option<u64>,
 ) -> Option<Measured> {
-    let gpu = |id: &String| {
-        let (index, what) = id.strip_prefix("gpu/")?.split_once('/')?;
-        let place = Place::Gpu(index.parse().ok()?);
-        let bytes = (what == id::GPU_OWN_MEMORY).then(|| seen(id))??;
+    let on_gpu = |id: &String| {
+        let (kind, rest) = id.split_once('/')?;
+        let (index, what) = rest.split_once('/')?;
+        let place = match (kind, what) {
+            ("gpu", id::GPU_OWN_MEMORY) => Place::Gpu(index.parse().ok()?),
+            ("rank", held::RESERVED) => Place::Rank(index.parse().ok()?),
+            _ => return None,
+        };
+        let bytes = seen(id)?;
         Some(Measured { bytes, place })
     };
-    let fullest = ids.filter_map(gpu).max_by_key(|m| m.bytes);
+    // NVML sees more of a GPU than PyTorch does.
+    let by_nvml = |m: &Measured| matches!(m.place, Place::Gpu(_));
+    let fullest = ids.filter_map(on_gpu).max_by_key(|m| (by_nvml(m), m.bytes));
     fullest.or_else(|| {
         if has_ranks(state) {
             return None;
@@ -76,7 +97,11 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
     let request = target::of_run(head)?;
     if request.extras.ranks.is_some() {
         let gpus = machine.map(|m| m.summary().gpus).unwrap_or_default();
-        return Some(on_ranks(request, &gpus));
+        let mut request = on_ranks(request, &gpus);
+        if request.device.memory.is_none() {
+            request.device.memory = memory_of_ranks(state);
+        }
+        return Some(request);
     }
     let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
         return Some(request);
@@ -91,6 +116,15 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
         None => Device::limit(&format!("GPU {index}"), None),
     };
     Some(target::on_gpu(request, device))
+}
+
+/// The memory of the ranks' GPUs, by their own words: of the smallest.
+fn memory_of_ranks(state: &RunState) -> Option<u64> {
+    let total = |rank| state.host.get(&ranks::memory(rank, held::GPU_TOTAL));
+    let all = (0..ranks::MOST).map_while(total);
+    all.map(|bytes| *bytes as u64)
+        .min()
+        .filter(|bytes| *bytes > 0)
 }
 
 #[cfg(test)]
@@ -186,6 +220,23 @@ mod tests {
             (request.estimator, request.device.memory),
             (Estimator::General, None)
         );
+        // Ranks with GPUs say it themselves, the context left out.
+        let said = |rank, bytes: f64| {
+            [
+                (ranks::memory(rank, held::RESERVED), bytes),
+                (ranks::memory(rank, held::GPU_TOTAL), 8e10),
+            ]
+        };
+        state
+            .host
+            .extend(said(0, 5e9).into_iter().chain(said(1, 6e9)));
+        let found = now(&state).unwrap();
+        assert_eq!((found.bytes, found.place), (6_000_000_000, Place::Rank(1)));
+        let request = request_of(&state, Some(&machine)).unwrap();
+        assert_eq!(request.device.memory, Some(80_000_000_000));
+        let planned = plan(&request);
+        let context = planned.memory.bytes(Part::Context);
+        assert!(context > 0 && found.place.planned(&planned) == planned.memory.steady() - context);
     }
 
     /// A viewer resolved `auto` by its own processor, whatever the run's had.

@@ -4,8 +4,10 @@ use super::gpus;
 use super::request::{Device, Logits, Ranks, Request};
 use super::scheme::Precision;
 use super::target::on_gpu;
+use crate::base::finding::Finding;
 use crate::hardware::GpuSummary;
 use crate::nn;
+use crate::spec::uneven_rows;
 
 /// Elements of logits that a rank has at once (`MOST_LOGITS` of the worker's decoder).
 const MOST_LOGITS: u64 = 1 << 26;
@@ -99,30 +101,20 @@ pub fn on_gpus_named(request: Request, gpu: &gpus::Gpu, count: u64) -> Request {
     }
 }
 
-/// What is lost where ranks cannot share the rows of a micro-batch evenly; `None` where they can.
-pub fn uneven(request: &Request) -> Option<String> {
-    let (rows, ranks) = (request.micro_rows(), request.n_devices);
-    let places = request.micro_batch * ranks;
-    // Without GPUs in sight their number may be another.
-    let known = |of: Ranks| of.count.is_some() || request.device.memory.is_some();
-    if !request.extras.ranks.is_some_and(known) || rows == places {
-        return None;
+/// How many ranks a planned request has, where that is known: without GPUs in sight their number may be another.
+pub(super) fn known(request: &Request) -> Option<u64> {
+    let ranks = request.extras.ranks?;
+    // On processors they are as many as the spec says.
+    if ranks.rows.is_none() {
+        return ranks.count;
     }
-    let idle = ranks - rows.div_ceil(request.micro_batch);
-    let of = match idle {
-        0 => "the last rank gets fewer".to_string(),
-        1 => "1 rank gets none".to_string(),
-        n => format!("{n} ranks get none"),
-    };
-    let below = match rows / ranks * ranks {
-        0 => String::new(),
-        below => format!("{below} or "),
-    };
-    Some(format!(
-        "micro_batch_size is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is wasted; -s \
-         micro_batch_size={below}{places}, or fewer ranks",
-        100.0 * (places - rows) as f64 / places as f64
-    ))
+    let known = ranks.count.is_some() || request.device.memory.is_some();
+    known.then_some(request.n_devices)
+}
+
+/// What is lost where ranks cannot share the rows of a micro-batch evenly; `None` where they can.
+pub(super) fn uneven(request: &Request) -> Option<Finding> {
+    uneven_rows(request.micro_rows(), known(request)?)
 }
 
 /// Whether there is a GPU for every rank of a planned request, with so many in sight on each of its machines.
@@ -442,15 +434,15 @@ mod tests {
         };
         let told = |request: &Request| {
             let found = plan(request).advice;
-            let found = found.into_iter().find(|it| it.id == "uneven_rows");
-            found.map(|it| it.evidence.to_string())
+            let found = found.into_iter().find(|it| it.fix.contains("fewer ranks"));
+            found.map(|it| format!("{}; {}", it.evidence, it.fix))
         };
         let twelve = on("12", 8);
         let words = told(&twelve).unwrap();
         for part in [
             "12 over 8: 2 ranks get none",
             "25 %",
-            "micro_batch_size=8 or 16",
+            "micro_batch_size=16; 8 or fewer ranks",
         ] {
             assert!(words.contains(part), "{part}: {words}");
         }
@@ -460,7 +452,7 @@ mod tests {
         assert!((hours(&twelve) / hours(&on("16", 8)) - 1.0).abs() < 0.01);
         let four = told(&on("4", 8)).unwrap();
         assert!(
-            four.contains("4 ranks get none") && four.contains("micro_batch_size=8,"),
+            four.contains("4 ranks get none") && four.contains("micro_batch_size=8; fewer ranks"),
             "{four}"
         );
         assert_eq!(told(&on("16", 8)), None);

@@ -2,7 +2,7 @@
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
-use super::ranks::{have_gpus, on_ranks, uneven};
+use super::ranks::{have_gpus, known, on_ranks};
 use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
@@ -130,11 +130,10 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
     })
 }
 
-/// What is lost where this machine's ranks cannot share the rows of a micro-batch evenly.
-pub fn uneven_rows(spec: &RunSpec, env: &Env) -> Option<String> {
+/// How many ranks a spec has, where the spec or the GPUs of this machine say it.
+pub fn known_ranks(spec: &RunSpec, env: &Env) -> Option<u64> {
     spec.engine.torch()?;
-    let request = on_ranks(of_spec(spec, least_data(spec)), &gpus_here(env));
-    uneven(&request)
+    known(&on_ranks(of_spec(spec, least_data(spec)), &gpus_here(env)))
 }
 
 /// Whether there is a GPU for every rank.

@@ -120,6 +120,10 @@ pub struct TrainConfig {
     /// `adapter.lora.modules_to_save`. `model.vocab_size` may be larger than the number of tokens, for example a multiple of 64. Large
     /// enough tables are unchanged. Default: such a model is refused.
     pub resize_vocab: bool,
+    /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
+    /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
+    /// They have no gradients and no moments; `plan` counts them as if they had. Default: none, and adapters freeze all.
+    pub freeze: Vec<String>,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
@@ -328,6 +332,7 @@ impl Default for TrainConfig {
             from: None,
             dequantize: false,
             resize_vocab: false,
+            freeze: Vec::new(),
             threads: None,
             log_every: 1,
         }

@@ -50,7 +50,7 @@ pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{
     FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, Sizes, less_often, named_marks,
-    usual_rate,
+    uneven_rows, usual_rate,
 };
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};

@@ -219,8 +219,8 @@ impl RunSpec {
         })
     }
 
-    /// The same against data that are here, source by source.
-    pub fn review_on(&self, data: &Dataset) -> Vec<Finding> {
+    /// The same against data that are here, source by source, and so many ranks, where that is known.
+    pub fn review_on(&self, data: &Dataset, ranks: Option<u64>) -> Vec<Finding> {
         let sequences = self.method.needs().unit.sequences() as u64;
         let micro_steps = self.train.micro_steps(self.train.max_steps);
         let batch_size = self.train.micro_batch_size;
@@ -236,6 +236,7 @@ impl RunSpec {
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
             unused_template: data.unused_template,
+            ranks,
             here: true,
         });
         found.extend(super::review::repeated(self, overall, sources));

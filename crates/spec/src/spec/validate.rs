@@ -3,6 +3,7 @@
 mod answers;
 mod best_by;
 mod epsilon;
+mod frozen;
 mod length;
 
 use super::issue::{Issue, Origin, Origins};
@@ -16,8 +17,8 @@ use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
-use crate::models::{ModelSource, RewardModel, SourceError, TO_COME, is_gguf};
-use crate::nn::{HeadKind, Role};
+use crate::models::{ModelSource, RewardModel, SourceError, TO_COME};
+use crate::nn::HeadKind;
 use crate::optim::OptimizerConfig;
 use crate::workers::{EngineConfig, torch};
 use std::cell::RefCell;
@@ -62,7 +63,8 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     let mut judge = Judge { origins, issues };
     name(config, &mut judge);
     model(config, &mut judge);
-    adapter(config, &mut judge);
+    frozen::adapter(config, &mut judge);
+    frozen::freeze(config, &mut judge);
     reference(config, &mut judge);
     answers::rollouts(config, &mut judge);
     length::length(config, &mut judge);
@@ -111,45 +113,6 @@ fn name(config: &RunConfig, judge: &mut Judge) {
 fn model(config: &RunConfig, judge: &mut Judge) {
     for fault in config.model.faults() {
         let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        judge.want(false, &paths, fault.what, fault.hint);
-    }
-}
-
-/// What the adapter says of the model.
-fn adapter(config: &RunConfig, judge: &mut Judge) {
-    let Some(adapter) = &config.adapter else {
-        return;
-    };
-    let word = adapter.entry().id;
-    let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
-    let whole = [Role::Embedding, Role::Head].map(|role| adapter.trains_whole(role));
-    judge.want(
-        !packed || !whole.contains(&true),
-        &["adapter.lora.modules_to_save", "train.from"],
-        "the embeddings of a quantized base cannot be trained",
-        "train.dequantize=true converts the base to f32",
-    );
-    judge.want(
-        !packed || !config.train.resize_vocab,
-        &["train.resize_vocab", "train.from"],
-        "the embeddings of a quantized base cannot be resized",
-        "train.dequantize=true converts the base to f32",
-    );
-    let reference = config.method.needs().reference;
-    judge.want(
-        reference != Some(ReferenceChoice::AdapterOff) || !whole.contains(&true),
-        &["adapter.lora.modules_to_save"],
-        "the reference is the model without its adapter; embeddings trained with it would change the reference",
-        "method.*.reference: frozen uses a separate copy",
-    );
-    // A base model that is not here leaves the layers unknown; that it is missing is said elsewhere.
-    if config.train.from.is_some() && judge.origins.get("model.n_layer") == Origin::Default {
-        return;
-    }
-    for fault in adapter.faults(&config.model) {
-        let path = |key: &&str| format!("adapter.{word}.{key}");
-        let paths: Vec<String> = fault.keys.iter().map(path).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
     }

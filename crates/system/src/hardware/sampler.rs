@@ -1,6 +1,6 @@
 //! Fast-changing readings, as cheaply as possible: five small kernel files and a few NVML queries.
 
-use super::host::{Root, kib};
+use super::host::{self, Root, kib};
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
@@ -12,6 +12,8 @@ pub mod id {
     pub const RAM_USED: &str = "host/ram_used_bytes";
     pub const RAM_TOTAL: &str = "host/ram_total_bytes";
     pub const RSS: &str = "host/rss_bytes";
+    /// Main memory of the processes that this one started, and that those did: ranks, reward programs.
+    pub const STARTED: &str = "host/started_bytes";
     pub const SWAP: &str = "host/swap_used_bytes";
     pub const DISK_READ: &str = "host/disk_read";
     pub const DISK_WRITE: &str = "host/disk_write";
@@ -39,6 +41,11 @@ type Row = (&'static str, &'static str, &'static str);
 const HOST: &[Row] = &[
     (id::CPU, "CPU, whole machine", "%"),
     (id::RSS, "Memory of this process", "bytes"),
+    (
+        id::STARTED,
+        "Memory of the processes that it started",
+        "bytes",
+    ),
     (id::RAM_USED, "Memory in use, whole machine", "bytes"),
     (id::RAM_TOTAL, "Memory of the machine", "bytes"),
     (id::SWAP, "Swap in use", "bytes"),
@@ -169,6 +176,7 @@ fn memory(root: &Root, values: &mut Values) {
     }
     if let Some(rss) = root.kib("proc/self/status", "VmRSS") {
         set(id::RSS, rss);
+        set(id::STARTED, host::started_kib(root));
     }
 }
 
@@ -308,6 +316,23 @@ mod tests {
         let dev =
             "Inter-| x\n face |bytes\n lo: 9 0 0 0 0 0 0 0 9 0\neth0: 70 1 0 0 0 0 0 0 30 1\n";
         assert_eq!(traffic(dev), (70, 30));
+    }
+
+    /// Ranks hold the memory of a run on PyTorch, and torchrun stands between them and the engine.
+    #[test]
+    fn memory_of_processes_that_were_started_is_counted_down_the_tree() {
+        let (_keep, root) = tree(&[
+            ("proc/self/status", "VmRSS:\t 2 kB\n"),
+            ("proc/self/task/1/children", ""),
+            ("proc/self/task/2/children", "10 11 "),
+            ("proc/10/status", "VmRSS: 100 kB\nRssFile: 30 kB\n"),
+            ("proc/10/task/10/children", "12\n"),
+            ("proc/12/status", "VmRSS: 500 kB\nRssFile: 100 kB\n"),
+            ("proc/13/status", "VmRSS: 9000 kB\n"),
+        ]);
+        let values = HostSampler::new(&root).sample(&root);
+        assert_eq!(values[id::RSS].0, 2.0 * 1024.0);
+        assert_eq!(values[id::STARTED].0, 470.0 * 1024.0);
     }
 
     #[test]

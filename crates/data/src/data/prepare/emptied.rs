@@ -30,8 +30,12 @@ pub(super) fn nothing_left(source: &Ready, how: Layouting, spans: &[Span]) -> Da
 }
 
 /// A validation split without a row.
-pub(super) fn no_validation(held: &[Tried]) -> DataError {
+pub(super) fn no_validation(held: &[Tried], counts_rows: bool) -> DataError {
     let (why, mut fix) = why(held);
+    let is_stream = |tried: &Tried| tried.how.packing == Packing::Stream;
+    if counts_rows && held.first().is_some_and(is_stream) {
+        fix = "a larger data.val_rows, or a smaller model.seq_len".into();
+    }
     if held.iter().all(|tried| tried.spans.is_empty()) {
         fix = "more rows, or a larger data.val_fraction".into();
     }

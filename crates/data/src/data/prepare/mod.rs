@@ -4,9 +4,9 @@
 mod bytes;
 mod emptied;
 mod fitted;
+mod held;
 mod tokenize;
 
-use crate::base::human::grouped;
 use crate::base::paths::Env;
 use crate::data::chat::{CutMark, Template};
 use crate::data::corpus::{Corpus, sha256};
@@ -24,6 +24,7 @@ use crate::data::{
 };
 use crate::hub::HubConfig;
 use emptied::{Tried, no_validation, nothing_left};
+use held::{divided, held_rows, makes_no_row, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokenize::{Ready, Tokenizing};
@@ -394,8 +395,8 @@ fn lay_out(
             None if divides => hold_out::split(&source.store, config.val_fraction, row),
             None => hold_out::split(&source.store, 0.0, row),
         };
-        if counted.is_none() && train.len() > 1 && makes_no_row(&held, row) {
-            notes.push(not_held_out(source, &held, how.seq_len));
+        if train.len() > 1 && makes_no_row(&held, row) {
+            notes.push(not_held_out(config, source, &held, how.seq_len));
             tried.push(Tried {
                 how,
                 spans: std::mem::take(&mut held),
@@ -452,7 +453,7 @@ fn lay_out(
         documents.concatenate();
     }
     if documents.val_rows() == 0 {
-        return Err(no_validation(&tried));
+        return Err(no_validation(&tried, config.val_rows.is_some()));
     }
     if how.packing == Packing::Packed {
         let filled = 100.0 * documents.filled();
@@ -461,63 +462,6 @@ fn lay_out(
         ));
     }
     Ok((documents, learning))
-}
-
-/// The rows to hold out of each source, where the spec counts them.
-fn held_rows(config: &DataConfig, train: &[Ready]) -> Result<Option<Vec<u64>>, DataError> {
-    let Some(wanted) = config.val_rows else {
-        return Ok(None);
-    };
-    let rows: Vec<u64> = train.iter().map(|s| hold_out::rows(&s.store)).collect();
-    let all: u64 = rows.iter().sum();
-    if wanted < all {
-        return Ok(Some(hold_out::shares(&rows, wanted)));
-    }
-    let what = match all {
-        1 => "counts rows, but the data are one text, which is one row".into(),
-        all => format!(
-            "would hold out {} rows, but there are only {}",
-            grouped(wanted),
-            grouped(all)
-        ),
-    };
-    let fix = "lower it, or use a fraction instead: data.val_fraction=0.1";
-    Err(DataError::source("data.val_rows", what, fix))
-}
-
-/// Whether what is held out of texts that run together in rows of `row` tokens fills none.
-fn makes_no_row(held: &[Span], row: Option<u64>) -> bool {
-    let tokens: u64 = held.iter().map(|span| span.1).sum();
-    row.is_some_and(|row| !held.is_empty() && tokens < row)
-}
-
-fn not_held_out(source: &Ready, held: &[Span], seq_len: usize) -> String {
-    let tokens: u64 = held.iter().map(|span| span.1).sum();
-    format!(
-        "{}: none of its rows is held out: they would be {} tokens, less than a row of {}; a larger data.val_fraction, or data.val_path, \
-         validates on it",
-        source.name,
-        grouped(tokens),
-        grouped(seq_len as u64)
-    )
-}
-
-/// How much of a source is held out, in words: the rows of training and validation.
-fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
-    let name = &source.name;
-    match (is_cut, source.store.documents()) {
-        (true, 1) => format!(
-            "{name}: one document; its end is held out for validation (with several, whole documents are)"
-        ),
-        (true, _) => format!(
-            "{name}: the end of its text is held out for validation, splitting a document: whole ones would leave less than a row, or \
-             hold out more than twice data.val_fraction"
-        ),
-        (false, _) => {
-            let (val, all) = (grouped(val), grouped(train + val));
-            format!("{name}: {val} of {all} rows held out for validation, whole")
-        }
-    }
 }
 
 /// Shares over the run: the curriculum, then the sources' own weights.
@@ -581,12 +525,15 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         false => whole,
     };
     // Held-out rows that fill no window were once in neither split.
-    let short = |s: &Ready| makes_no_row(&hold_out::split(&s.store, share, row).val, row);
-    let back = match val.is_empty()
-        && config.val_rows.is_none()
-        && train.len() > 1
-        && train.iter().any(short)
-    {
+    let rows = held_rows(config, train).ok().flatten();
+    let short = |(at, s): (usize, &Ready)| {
+        let split = match &rows {
+            Some(rows) => hold_out::split_rows(&s.store, rows[at]),
+            None => hold_out::split(&s.store, share, row),
+        };
+        makes_no_row(&split.val, row)
+    };
+    let back = match val.is_empty() && train.len() > 1 && train.iter().enumerate().any(short) {
         true => " back",
         false => "",
     };

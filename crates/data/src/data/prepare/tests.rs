@@ -401,6 +401,35 @@ fn held_out_rows_may_be_counted_over_all_sources() {
     );
 }
 
+/// Held-out rows that fill no window of a stream were in neither split, in silence.
+#[test]
+fn counted_rows_that_fill_no_window_are_trained_on_and_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str, rows: usize, words: usize| {
+        let path = dir.path().join(name);
+        let row = |n| format!("{{\"text\": \"{n} {}\"}}\n", "word ".repeat(words));
+        std::fs::write(&path, (0..rows).map(row).collect::<String>()).unwrap();
+        path
+    };
+    let (long, short) = (place("long.jsonl", 40, 200), place("short.jsonl", 40, 10));
+    let open = |sources: serde_json::Value, rows: u64| {
+        let config = serde_json::json!({"sources": sources, "val_rows": rows, "packing": "stream"});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        Dataset::open(&config, Request::new(512))
+    };
+    let data = open(serde_json::json!([{"path": long}, {"path": short}]), 8).unwrap();
+    let told = data.notes.join("\n");
+    let words = "short.jsonl: none of its rows is held out: its share of data.val_rows is 4, of ";
+    assert!(told.contains(words), "{told}");
+    assert!(!told.contains("long.jsonl: none"), "{told}");
+    let error = open(serde_json::json!([{"path": short}]), 4).unwrap_err();
+    let told = format!("{error}; {}", error.hint());
+    assert!(
+        told.contains("a row needs 513") && told.contains("a larger data.val_rows"),
+        "{told}"
+    );
+}
+
 /// The end of a document is named beside the vocabulary: with another one the shards of the cache were taken as they were, and
 /// a resume saw no change.
 #[test]

@@ -92,6 +92,17 @@ impl Store {
             })
     }
 
+    /// The row that this token is of, from 0.
+    pub fn row_at(&self, token: u64) -> u64 {
+        let at = self.before.partition_point(|before| *before <= token);
+        let Some(at) = at.checked_sub(1) else {
+            return 0;
+        };
+        let earlier: u64 = self.shards[..at].iter().map(|s| s.documents() as u64).sum();
+        let within = self.shards[at].documents_until(token - self.before[at]) as u64;
+        (earlier + within) / self.documents_of_row() as u64
+    }
+
     /// Appends the ids of `len` tokens from `start` on.
     pub fn copy(&self, start: u64, len: usize, out: &mut Vec<u32>) {
         self.walk(start, len, |shard, range| shard.copy(range, out));
@@ -176,6 +187,8 @@ mod tests {
         );
         let spans: Vec<_> = store.spans().collect();
         assert_eq!(spans, [(0, 2), (2, 3), (5, 1), (6, 3), (9, 3)]);
+        let rows = [0, 1, 2, 4, 5, 6, 8, 9, 11].map(|token| store.row_at(token));
+        assert_eq!(rows, [0, 0, 1, 1, 2, 3, 3, 4, 4]);
         let mut ids = Vec::new();
         store.copy(1, 10, &mut ids);
         assert_eq!(ids, (1..11).collect::<Vec<_>>());

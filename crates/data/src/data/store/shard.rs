@@ -274,6 +274,12 @@ impl Shard {
         words.map(|word| word.try_into().map_or(0, u64::from_le_bytes))
     }
 
+    /// How many documents end at this token of the shard or before it.
+    pub fn documents_until(&self, token: u64) -> usize {
+        let (ends, _) = self.bytes.get()[self.ends..].as_chunks::<8>();
+        ends.partition_point(|end| u64::from_le_bytes(*end) <= token)
+    }
+
     /// Appends the ids of some tokens.
     pub fn copy(&self, tokens: Range<usize>, out: &mut Vec<u32>) {
         let width = self.head.width;

@@ -10,7 +10,7 @@ use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
 use crate::hf::CONFIG;
-use crate::run::GIVEN_UP;
+use crate::run::{GIVEN_UP, is_given_up};
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
@@ -53,10 +53,6 @@ pub fn list(folder: &Path) -> Vec<Found> {
     let mut found = every(folder);
     found.retain(|found| !is_given_up(&found.path));
     found
-}
-
-fn is_given_up(checkpoint: &Path) -> bool {
-    checkpoint.join(GIVEN_UP).exists()
 }
 
 /// The same with those that were given up, which stand because other runs begin from them.

@@ -45,6 +45,8 @@ pub struct Subject<'a> {
     /// Where checkpoints will be written.
     pub room: &'a Path,
     pub clock: &'a dyn Clock,
+    /// Processes that share the rows of a micro-batch, where that is known.
+    pub ranks: Option<u64>,
     /// Computes on after a failed check: the run begins in spite of it.
     pub all: bool,
 }
@@ -146,9 +148,10 @@ fn hash(values: &[f32]) -> u64 {
     })
 }
 
-/// Runs the checks of a spec by themselves, without a run. `room` is the folder whose disk will hold the checkpoints.
+/// Runs the checks of a spec by themselves, without a run; it would have so many ranks. `room` is the folder whose disk will hold the
+/// checkpoints.
 pub fn check_spec(
-    spec: &RunSpec,
+    (spec, ranks): (&RunSpec, Option<u64>),
     surroundings: &Surroundings,
     room: &Path,
     clock: &dyn Clock,
@@ -167,6 +170,7 @@ pub fn check_spec(
         scratch,
         room,
         clock,
+        ranks,
         all: false,
     };
     check_all(&mut subject, &mut |checked| {
@@ -184,6 +188,8 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
     let room = job.run_dir.checkpoints_path();
     let mut failed: Vec<String> = Vec::new();
     let mut starved: Option<String> = None;
+    let remote = cx.state.models.remote.as_ref();
+    let ranks = remote.map(|remote| remote.ranks() as u64);
     let mut subject = Subject {
         spec: cx.spec,
         data: &cx.data,
@@ -193,6 +199,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         scratch: room.join(".tmp-preflight"),
         room: &room,
         clock: &*clock,
+        ranks,
         all: job.force,
     };
     let port = &mut *cx.port;

@@ -12,7 +12,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
-    let found = subject.spec.review_on(subject.data);
+    let found = subject.spec.review_on(subject.data, subject.ranks);
     Ok(judge(&found))
 }
 

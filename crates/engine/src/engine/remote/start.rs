@@ -7,6 +7,7 @@ use crate::base::paths::Env;
 use crate::engine::EngineJob;
 use crate::engine::update::At;
 use crate::nn::Model;
+use crate::wire::Values;
 use crate::workers::node::{self, Ask, Bridge, Machine, Orders};
 use crate::workers::{
     Crew, Environment, Frame, Gang, Launch, Limits, Lost, LostKind, Meeting, Place, environment,
@@ -104,6 +105,8 @@ impl Remote {
             micro: 0,
             at: At::default(),
             forward: vec![0.0; ranks],
+            memory: Values::new(),
+            memory_news: Values::new(),
             usual: Vec::new(),
             varied: false,
             not_compiled: None,

@@ -1,7 +1,7 @@
 //! A rollout as the file that is stored for inspection.
 
 use super::Rollout;
-use crate::data::{Batch, Tokenizer};
+use crate::data::{Batch, Dataset};
 use crate::methods::policy::TOKEN_REFERENCE;
 use crate::run::rollouts::{Answer, Group, Rollout as Kept, Token};
 use crate::wire::Num;
@@ -15,8 +15,9 @@ pub fn file(
     step: u64,
     rollout: &Rollout,
     batches: &[Batch],
-    (tokenizer, group_size): (&Tokenizer, usize),
+    (data, group_size): (&Dataset, usize),
 ) -> Kept {
+    let tokenizer = &data.tokenizer;
     let size = group_size.max(1);
     let references = references(batches);
     let answer = |i: usize| {
@@ -29,6 +30,7 @@ pub fn file(
             Token(tokenizer.decode(&[*id]), round(*logp), ratio)
         };
         Answer {
+            index: (i % size) as u32,
             cut: !written.answer.ended,
             reward: Num(rollout.rewards[i]),
             rewards: parts.map(|s| (s.name.clone(), Num(s.values[i]))).collect(),
@@ -40,7 +42,11 @@ pub fn file(
     let room = (ANSWERS / size).max(1);
     let group = |first: usize| {
         let answer_of_first = &rollout.written[first].answer;
+        let origin = rollout.written[first].origin;
+        let place = origin.and_then(|origin| data.row_of(origin));
         Group {
+            source: place.map(|(source, _)| source.into()),
+            row: place.map(|(_, row)| row),
             prompt: tail(&answer_of_first.prompt),
             right: answer_of_first.reference.answer.clone(),
             answers: (first..all.min(first + size)).map(answer).collect(),

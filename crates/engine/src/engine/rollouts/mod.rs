@@ -359,7 +359,7 @@ impl Rollouts {
         let mut readings = show::readings(&rollout, group_size);
         readings.extend(more.into_iter().map(|(id, x)| (id.to_string(), x)));
         if self.config().keep > 0 {
-            let texts = (&self.data.tokenizer, group_size);
+            let texts = (&*self.data, group_size);
             self.unwritten = Some(kept::file(step, &rollout, &batches, texts));
         }
         self.last = Some(rollout);

@@ -50,7 +50,7 @@ pub const OF_ANSWERS: &[Metric] = &[
     metric(CUT, "Cut answers", "share", Lower, Yes, "share of answers that reached max_new_tokens (TRL)"),
     metric(REPETITION, "Repetition in answers", "share", Lower, Yes, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
     metric(UNREAD, "Unread answers", "share", Lower, Yes, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
+    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's answers: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
     metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring answers"),
     metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating answers"),
     metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),

@@ -168,11 +168,17 @@ fn checks_without_a_run_know_what_epochs_come_to() {
         let spec = tiny(words).0;
         let (surroundings, clock) = (Surroundings::default(), SystemClock::new());
         let mut said = String::new();
-        preflight::check_spec(&spec, &surroundings, room.path(), &clock, &mut |checked| {
-            if checked.finding.id == "settings" {
-                said = checked.finding.evidence.to_string();
-            }
-        })
+        preflight::check_spec(
+            (&spec, None),
+            &surroundings,
+            room.path(),
+            &clock,
+            &mut |checked| {
+                if checked.finding.id == "settings" {
+                    said = checked.finding.evidence.to_string();
+                }
+            },
+        )
         .unwrap();
         said
     };

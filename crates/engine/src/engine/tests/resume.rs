@@ -176,6 +176,38 @@ fn dropout_and_experts_resume_to_the_bit_with_and_without_checkpointing() {
     assert!(load.is_some_and(|load| load.0 >= 1.0), "{load:?}");
 }
 
+/// Parts that are frozen by name keep their weights, and their moments are in no checkpoint.
+#[test]
+fn a_frozen_router_and_embeddings_stay_and_a_resume_is_exact() {
+    let words = [
+        "model.position=rope",
+        "model.moe.n_expert=4",
+        "model.moe.balancing.bias.rate=0.01",
+        "train.freeze=[router, embeddings]",
+    ];
+    let kept = Run::new(&words);
+    let whole = kept.go();
+    let mut parted = Run::new(&words);
+    parted.job.stop_after = Some(7);
+    let (first, second) = (parted.go(), parted.resumed());
+    let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+    assert!(logs.0 == logs.1, "losses differ");
+    same_files(&kept.checkpoint(20), &parted.checkpoint(20));
+    let spec = &kept.job.spec;
+    let data = spec.open_data(&Default::default()).unwrap();
+    let begun = crate::engine::TrainState::fresh(spec, &data).unwrap();
+    let mut state = crate::engine::TrainState::blank(spec, &data).unwrap();
+    crate::engine::checkpoint::load(&kept.checkpoint(20), &mut state).unwrap();
+    let weights = |state: &crate::engine::TrainState, info: &crate::nn::ParamInfo| {
+        let weight = state.models.policy.params().weight(info).unwrap();
+        weight.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    for info in state.models.policy.params().infos() {
+        let same = weights(&state, info) == weights(&begun, info);
+        assert_eq!(same, !info.trains(), "{}", info.name);
+    }
+}
+
 #[test]
 fn the_log_says_which_arithmetic_is_in_force() {
     let events = Run::new(&["precision=f32", "max_steps=1"]).go();

@@ -311,10 +311,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
 fn answers_side_by_side_are_those_written_alone() {
     let log = |width: &str| {
         let events = run_of(&[width, "max_steps=3"]).go();
-        (
-            readings(&events, "policy_loss"),
-            readings(&events, "reward"),
-        )
+        (readings(&events, "grad_norm"), readings(&events, "reward"))
     };
     let one = log("rollout.side_by_side=1");
     assert_eq!(one, log("rollout.side_by_side=5"));
@@ -402,6 +399,8 @@ fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
             "{group:?}"
         );
         assert_eq!(group.answers.len(), 4);
+        let numbers = group.answers.iter().map(|answer| answer.index);
+        assert!(numbers.eq(0..4) && group.source.is_some(), "{group:?}");
         let advantages: f64 = group.answers.iter().map(|a| a.advantage.0).sum();
         assert!(advantages.abs() < 1e-6);
     }
@@ -414,6 +413,20 @@ fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
                 .all(|token| token.1 <= 0.0 && token.2.is_some())
         );
     }
+    // A row is the same prompt in whichever step it is answered.
+    let mut prompts = std::collections::BTreeMap::new();
+    for step in found.steps {
+        for group in crate::run::rollouts::read(run.job.run_dir.path(), step)
+            .unwrap()
+            .groups
+        {
+            let known = prompts
+                .entry(group.row.unwrap())
+                .or_insert(group.prompt.clone());
+            assert_eq!(*known, group.prompt);
+        }
+    }
+    assert!(prompts.len() > 1);
     let none = run_of(&["rollout.keep=0"]);
     none.go();
     assert!(!none.job.run_dir.path().join("rollouts").exists());

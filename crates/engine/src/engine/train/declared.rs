@@ -37,7 +37,7 @@ impl Trainer<'_, '_> {
         metrics.extend(cx.extras.declarations());
         metrics.extend(self.tasks.declarations());
         metrics.extend(self.stepper.declarations());
-        if let Some(remote) = cx.state.models.remote.as_ref().filter(|r| r.ranks() > 1) {
+        if let Some(remote) = &cx.state.models.remote {
             metrics.extend(crate::metrics::ranks::declarations(remote.ranks()));
         }
         metrics

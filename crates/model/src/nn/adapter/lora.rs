@@ -201,10 +201,19 @@ impl Config {
     }
 
     fn names(&self, module: &str) -> bool {
-        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let mut ends = std::iter::once(module).chain(ends);
-        ends.any(|end| self.patterns.iter().any(|pattern| is_like(end, pattern)))
+        is_named(module, &self.patterns)
     }
+}
+
+/// Whether a module, or the end of its name, is like one of the patterns.
+pub(in crate::nn) fn is_named(module: &str, patterns: &[impl AsRef<str>]) -> bool {
+    let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+    let mut ends = std::iter::once(module).chain(ends);
+    ends.any(|end| {
+        patterns
+            .iter()
+            .any(|pattern| is_like(end, pattern.as_ref()))
+    })
 }
 
 /// Whether a text is like a pattern in which `*` stands for any text.

@@ -27,12 +27,35 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let trend = view.loss()?.trend;
     let scale = view.typical(metric::NOISE_SCALE)?;
-    let batch = view.state.head.as_ref()?.batch_tokens as f64;
+    let head = view.state.head.as_ref()?;
+    let batch = head.batch_tokens_at(view.state.step) as f64;
+    // Behind the ramp it will be large enough.
+    let fix = match head.batch_tokens as f64 >= SMALL * scale {
+        true => {
+            "end the stages of «`train.batch_ramp`|the batch ramp» earlier: up to the noise scale a larger batch costs hardly any more tokens"
+        }
+        false => {
+            "raise <gradient_accumulation_steps>: up to the noise scale a larger batch costs hardly any more tokens"
+        }
+    };
     (trend.z().abs() < 2.0 && batch < SMALL * scale).then(|| {
         let signals = vec![
-            Signal::of(metric::LOSS, trend.now, format!("train loss plateaus at {}", human::number(trend.now))).at(view.state.step),
-            Signal::of(metric::NOISE_SCALE, scale, format!("the gradient noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
+            Signal::of(
+                metric::LOSS,
+                trend.now,
+                format!("train loss plateaus at {}", human::number(trend.now)),
+            )
+            .at(view.state.step),
+            Signal::of(
+                metric::NOISE_SCALE,
+                scale,
+                format!(
+                    "the gradient noise scale is {} tokens, a batch has {}",
+                    human::short(scale),
+                    human::short(batch)
+                ),
+            ),
         ];
-        Finding::warn(signals, "the gradient is mostly noise", "raise <gradient_accumulation_steps>: up to the noise scale a larger batch costs hardly any more tokens")
+        Finding::warn(signals, "the gradient is mostly noise", fix)
     })
 }

@@ -345,6 +345,8 @@ impl RunState {
         let Some(head) = Head::from_event(event) else {
             return;
         };
+        // It may go on with fewer ranks: what those that are gone held is nobody's.
+        self.host.retain(|id, _| !id.starts_with("rank/"));
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
         }
@@ -425,8 +427,9 @@ impl RunState {
         self.marks.retain(|m| m.step <= step);
         self.diagnosed.retain(|_, d| d.step <= step);
         if self.step > step {
-            let batch = self.head.as_ref().map_or(0, |h| h.batch_tokens);
-            self.tokens = self.tokens.saturating_sub((self.step - step) * batch);
+            let lost = |head: &Head| head.tokens_between(step, self.step);
+            let lost = self.head.as_ref().map_or(0, lost);
+            self.tokens = self.tokens.saturating_sub(lost);
         }
         self.step = step;
     }

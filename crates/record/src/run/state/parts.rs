@@ -63,7 +63,7 @@ pub struct Head {
     pub n_params: u64,
     pub vocab_size: u64,
     pub max_steps: u64,
-    /// Target tokens per optimizer step.
+    /// Target tokens per optimizer step, behind any batch ramp.
     pub batch_tokens: u64,
     /// Tokens per epoch of the training split.
     pub epoch_tokens: u64,
@@ -85,6 +85,36 @@ impl Head {
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)))
             .collect()
+    }
+
+    /// The stages of the spec's batch ramp: the last step of each, and its micro-batches beside those behind the ramp.
+    fn ramp(&self) -> impl Iterator<Item = (u64, f64)> {
+        let train = &self.spec["train"];
+        let behind = train["grad_accum_steps"].as_f64().unwrap_or(1.0);
+        let stages = train["batch_ramp"].as_array().into_iter().flatten();
+        stages.filter_map(move |stage| {
+            let share = stage["grad_accum_steps"].as_f64()? / behind;
+            Some((stage["until_step"].as_u64()?, share))
+        })
+    }
+
+    /// Target tokens of this step.
+    pub fn batch_tokens_at(&self, step: u64) -> u64 {
+        let stage = self.ramp().find(|(until, _)| step <= *until);
+        let share = stage.map_or(1.0, |(_, share)| share);
+        (self.batch_tokens as f64 * share).round() as u64
+    }
+
+    /// Target tokens of the steps behind `from`, up to `to`.
+    pub(super) fn tokens_between(&self, from: u64, to: u64) -> u64 {
+        let (mut done, mut sum) = (from.min(to), 0_u64);
+        let ends = self.ramp().map(|(until, _)| until).chain([to]);
+        for end in ends.map(|end| end.clamp(from.min(to), to)) {
+            let steps = end.saturating_sub(done);
+            sum = sum.saturating_add(steps.saturating_mul(self.batch_tokens_at(end)));
+            done = done.max(end);
+        }
+        sum
     }
 
     pub(super) fn from_event(event: &Event) -> Option<Self> {

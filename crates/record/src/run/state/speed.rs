@@ -45,7 +45,8 @@ struct Timed {
 impl RunState {
     /// How fast it trains now.
     pub fn speed(&self) -> Speed {
-        let tokens = self.head.as_ref().map_or(0, |head| head.batch_tokens) as f64;
+        let head = self.head.as_ref();
+        let tokens = head.map_or(0, |head| head.batch_tokens_at(self.step)) as f64;
         let (rates, timed) = (self.newest(TOK_PER_SEC), self.timed());
         let rate_at = |step| rates.iter().find(|p| p.step == step).map(|p| p.value);
         // Steps for which both are known, or a product of the two means is no number of tokens.

@@ -111,6 +111,31 @@ fn finished(outcome: Outcome, step: u64) -> Event {
 }
 
 #[test]
+fn steps_of_a_batch_ramp_have_their_own_tokens() {
+    let mut event = started(None);
+    if let Event::Started {
+        spec, batch_tokens, ..
+    } = &mut event
+    {
+        let stage = |until: u64, accum: u64| serde_json::json!({"until_step": until, "grad_accum_steps": accum});
+        *spec = serde_json::json!({"train": {"grad_accum_steps": 8, "batch_ramp": [stage(5, 2), stage(8, 4)]}});
+        *batch_tokens = 80;
+    }
+    let head = Head::from_event(&event).unwrap();
+    let at = [5, 6, 8, 9].map(|step| head.batch_tokens_at(step));
+    assert_eq!(at, [20, 40, 40, 80]);
+    let between =
+        [(3, 10), (6, 7), (9, 20), (7, 7)].map(|(from, to)| head.tokens_between(from, to));
+    assert_eq!(between, [2 * 20 + 3 * 40 + 2 * 80, 40, 11 * 80, 0]);
+    assert_eq!(
+        Head::from_event(&started(None))
+            .unwrap()
+            .tokens_between(0, 7),
+        70
+    );
+}
+
+#[test]
 fn a_refused_resume_leaves_the_run_as_it_stood() {
     let mut tape = Tape::new();
     tape.add(hello()).add(started(None)).steps(1..=9);

@@ -301,6 +301,7 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
         held_out: size.held_out,
         labels: size.labels,
         unused_template: false,
+        ranks: None,
         here: spec.engine.torch().is_none(),
     });
     // The plan reviews the same settings, of which it knows less.

@@ -348,7 +348,7 @@ const ROWS: &[Row] = &[
     ),
     row(
         "unfrozen_parameters",
-        To::NoEqual("all weights train, or adapters; single weights cannot be frozen"),
+        To::NoEqual("train.freeze names what does not train; this names what does"),
     ),
     row(
         "tokenizer_config",

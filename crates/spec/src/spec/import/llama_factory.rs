@@ -129,7 +129,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("phi", "phi3"),
 ];
 
-const FREEZE: &str = "all weights train, or adapters; single blocks cannot be frozen";
+const FREEZE: &str = "train.freeze names what does not train (layers.0.*); this names what does";
 const OPTIMIZER: &str = "no such optimizer here: adamw8bit and adafactor need little memory too";
 const MIX: &str = "give each source its probability as `weight`: they are shares of the tokens";
 

@@ -24,6 +24,8 @@ pub struct Sizes {
     pub labels: Option<(u64, u64)>,
     /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
     pub unused_template: bool,
+    /// How many processes share the rows of a micro-batch, where that is known.
+    pub ranks: Option<u64>,
     /// Whether it trains on this machine, whose arithmetic is known then.
     pub here: bool,
 }
@@ -99,10 +101,11 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out template cold_start precision smoothing others }
+subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out template cold_start truncation precision smoothing sharing others }
 
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};
 pub use rate::{LARGE_MODEL, usual as usual_rate};
+pub use sharing::uneven_rows;
 pub use template::{cut_marks, named_marks};
 
 /// All that is to be said, in the order of the subjects.

@@ -5,6 +5,7 @@ use crate::base::finding::Finding;
 use crate::spec::{SpecSources, load};
 
 mod loads;
+mod shares;
 
 const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
@@ -14,6 +15,7 @@ const KNOWN: Sizes = Sizes {
     held_out: None,
     labels: None,
     unused_template: false,
+    ranks: None,
     here: true,
 };
 
@@ -176,14 +178,14 @@ fn kto_weights_are_held_against_the_numbers_of_answers() {
         (3_000..4_000).contains(&(good + bad)) && good.abs_diff(bad) < 300,
         "{good} {bad}"
     );
-    let found = demo.review_on(&data);
+    let found = demo.review_on(&data, None);
     assert!(
         found
             .iter()
             .any(|f| f.place == "method.kto.desirable_weight"),
         "{found:?}"
     );
-    let plain = spec("kto-demo", &[]).review_on(&data);
+    let plain = spec("kto-demo", &[]).review_on(&data, None);
     assert_eq!(plain, []);
 }
 

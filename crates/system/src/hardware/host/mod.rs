@@ -12,7 +12,7 @@ mod memory;
 mod network;
 mod process;
 
-pub use process::{command_of, user_of};
+pub use process::{command_of, started_kib, user_of};
 
 use super::machine::{Machine, Space};
 use crate::base::clock::{Clock, SystemClock};

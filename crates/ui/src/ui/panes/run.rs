@@ -96,7 +96,7 @@ impl RunPane {
             let machine = held.hardware.machine.as_ref();
             let request = measured::request_of(&held.state, machine);
             let plan = request.map(|request| crate::plan::plan(&request));
-            self.dashboard.planned = plan.map(|plan| (place, plan.memory.steady()));
+            self.dashboard.planned = plan.map(|plan| (place, place.planned(&plan)));
         }
     }
 

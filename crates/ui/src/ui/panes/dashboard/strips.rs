@@ -8,7 +8,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::base::turns::question;
 use crate::diagnosis::Diagnosis;
-use crate::hardware::sampler::id::GPU_OWN_MEMORY;
+use crate::hardware::sampler::id::{self, GPU_OWN_MEMORY};
 use crate::metrics::ranks;
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
@@ -75,10 +75,10 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
         words.push(word("  GPU ", Meaning::Muted));
         words.push(word(format!("{:>3.0} %", share * 100.0), Meaning::Text));
     }
-    if let Some(rss) = state.host.get("host/rss_bytes") {
+    if let Some(rss) = main_memory(state) {
         words.push(word("  run ", Meaning::Muted));
         words.push(word(
-            format!("{:>7}", human::bytes(*rss as u64)),
+            format!("{:>7}", human::bytes(rss as u64)),
             Meaning::Text,
         ));
     }
@@ -107,11 +107,12 @@ pub fn hardware(
             format!("{}{of}", human::bytes(used as u64)),
         ));
     }
-    if let Some(rss) = read("host/rss_bytes") {
+    if let Some(rss) = main_memory(state) {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
     }
     rows.extend(plan_row(state, planned, total));
     rows.extend(gpu_row(state));
+    rows.extend(fleet_row(state));
     rows.extend(ranks_words(state).map(|(words, _)| ("rank", None, words)));
     if rows.is_empty() && area.height > 0 {
         let words = [word("No data yet.", Meaning::Muted)];
@@ -182,6 +183,7 @@ fn plan_row(
         // With one GPU there is no other place.
         Place::Gpu(index) if gpus_in_use(state) > 1 => (None, format!(" on GPU {index}")),
         Place::Gpu(_) => (None, String::new()),
+        Place::Rank(rank) => (None, format!(" on rank {rank}")),
     };
     // Planned, and how far off that was.
     let words = format!("{}, {error:+.0} %{of}", human::bytes(planned as u64));
@@ -218,6 +220,27 @@ fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
         _ => format!("{mean:>3.0} %  mean of {}", used.len()),
     };
     Some(("GPU", Some(mean / 100.0), words))
+}
+
+/// The fullest of the ranks' GPUs, where NVML sees none that the run holds: they are of other machines.
+fn fleet_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
+    if gpus_in_use(state) > 0 {
+        return None;
+    }
+    let found = ranks::fullest(|id| state.host.get(id).copied())?;
+    let bytes = |x: f64| human::bytes(x as u64);
+    let of = match found.ranks {
+        1 => String::new(),
+        n => format!(", rank {} of {n}", found.rank),
+    };
+    let words = format!("{} / {}{of}", bytes(found.used), bytes(found.total));
+    Some(("GPUs", Some(found.used / found.total.max(1.0)), words))
+}
+
+/// Main memory of the run: of the engine, and of the processes that it started.
+fn main_memory(state: &RunState) -> Option<f64> {
+    let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
+    Some(read(id::RSS)? + read(id::STARTED).unwrap_or(0.0))
 }
 
 /// `4 alike, 41 ms`, or the rank that the others wait for, and that there is one.

@@ -653,4 +653,19 @@ fn ranks_are_summed_up_and_the_slow_one_is_named() {
     // A generation of fewer ranks: those that are gone do not count.
     say(&mut state, stepped(step + 2, &[40.0, 42.0]));
     assert!(shown(&state, (160, 46)).contains("2 alike, 41 ms"));
+    // GPUs of other machines by the words of their ranks, and main memory with that of the processes here.
+    let said = |rank, used: u64| {
+        ranks::memory_said(
+            rank,
+            &serde_json::json!({"gpu_used_bytes": used, "gpu_total_bytes": 80_u64 << 30}),
+        )
+    };
+    let mut values = said(0, 20 << 30);
+    values.extend(said(1, 40 << 30));
+    values.insert("host/rss_bytes".into(), Num(f64::from(1 << 30)));
+    values.insert("host/started_bytes".into(), Num(f64::from(1 << 30)));
+    say(&mut state, Event::HardwareSampled { values });
+    let shown = shown(&state, (160, 46));
+    assert!(shown.contains("40 GiB / 80 GiB, rank 1 of 2"), "{shown}");
+    assert!(shown.contains("2.0 GiB"), "{shown}");
 }

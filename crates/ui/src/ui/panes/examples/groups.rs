@@ -375,6 +375,7 @@ mod tests {
 
     fn group(prompt: &str, rewards: [f64; 2], text: &str) -> Group {
         let answer = |(at, reward): (usize, f64)| Answer {
+            index: at as u32,
             cut: at == 1 && rewards[0] == rewards[1],
             reward: Num(reward),
             rewards: vec![("exact".into(), Num(reward))],
@@ -385,6 +386,7 @@ mod tests {
             prompt: prompt.into(),
             right: Some("17".into()),
             answers: rewards.into_iter().enumerate().map(answer).collect(),
+            ..Group::default()
         }
     }
 

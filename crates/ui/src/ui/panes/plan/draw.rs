@@ -352,8 +352,10 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
     let of = match found.place {
         Place::Process => "measured ".to_string(),
         Place::Gpu(index) => format!("measured on GPU {index} "),
+        Place::Rank(rank) => format!("measured by rank {rank} "),
     };
-    let error = bytes as f64 / plan.memory.steady().max(1) as f64 - 1.0;
+    let planned = found.place.planned(plan);
+    let error = bytes as f64 / planned.max(1) as f64 - 1.0;
     let meaning = if error.abs() <= 0.10 {
         Meaning::Good
     } else {
@@ -369,7 +371,7 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
         word(format!("{}   ", binary(bytes)), Meaning::Title),
         word(words, meaning),
         word(
-            format!("  ({} planned for training)", binary(plan.memory.steady())),
+            format!("  ({} planned for training)", binary(planned)),
             Meaning::Muted,
         ),
     ]

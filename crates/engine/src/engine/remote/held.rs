@@ -1,0 +1,23 @@
+//! The memory that ranks hold, by their own words after each update.
+
+use super::Remote;
+use crate::metrics::ranks;
+use crate::wire::Values;
+use crate::workers::Answer;
+
+impl Remote {
+    /// The memory that ranks hold, as far as it changed since this was asked last.
+    pub fn take_memory(&mut self) -> Values {
+        std::mem::take(&mut self.memory_news)
+    }
+
+    pub(super) fn hear_memory(&mut self, answers: &[Answer]) {
+        for (rank, answer) in answers.iter().enumerate().take(ranks::MOST) {
+            for (id, value) in ranks::memory_said(rank, &answer.frame.header["memory"]) {
+                if self.memory.insert(id.clone(), value) != Some(value) {
+                    self.memory_news.insert(id, value);
+                }
+            }
+        }
+    }
+}
