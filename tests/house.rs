@@ -40,7 +40,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "workers",
+            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "wire", "workers",
         ],
     ),
     (

@@ -13,7 +13,7 @@ use crate::plan::target::of_run;
 use crate::run::RunState;
 use crate::run::spent;
 use crate::run::state::outcome_word;
-use crate::wire::{Envelope, Event, Outcome, Values};
+use crate::wire::{Envelope, Event, Outcome, Values, id};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
@@ -176,23 +176,23 @@ impl Progress {
         };
         let mut line = format!("step {}{of}", human::grouped(step));
         // Once answers are learned from, the loss of a cold start is that of an earlier step.
-        let answers = self.state.latest("reward").is_some();
+        let answers = self.state.latest(id::REWARD).is_some();
         let first = match answers {
-            true => [("reward", "reward"), ("pass@1", "eval/pass@1")],
-            false => [("loss", "train/loss"), ("val", "val/loss")],
+            true => [("reward", id::REWARD), ("pass@1", id::PASS_AT_1)],
+            false => [("loss", id::TRAIN_LOSS), ("val", id::VAL_LOSS)],
         };
         // Methods on pairs and judged answers; others report none of these.
         let preferences = [
-            ("accuracy", "rewards/accuracies"),
-            ("margin", "rewards/margins"),
+            ("accuracy", id::ACCURACIES),
+            ("margin", id::MARGINS),
         ];
-        let others = [("grad", "grad_norm"), ("lr", "lr")];
+        let others = [("grad", id::GRAD_NORM), ("lr", id::LR)];
         for (word, id) in first.into_iter().chain(preferences).chain(others) {
             if let Some(x) = self.state.latest(id) {
                 line.push_str(&format!("  {word} {}", human::number(x)));
             }
         }
-        if let Some(epochs) = self.state.latest("epochs") {
+        if let Some(epochs) = self.state.latest(id::EPOCHS) {
             line.push_str(&format!("  epoch {}", human::epochs(epochs)));
         }
         if let Some(rate) = self.state.tok_per_sec() {
@@ -255,14 +255,14 @@ impl Progress {
 
 fn evaluated(step: u64, values: &Values) -> Vec<String> {
     let word = |id: &str| match id {
-        "val/loss" => Some("val loss".to_string()),
-        "val/rewards/accuracies" => Some("val accuracy".to_string()),
-        "val/rewards/margins" => Some("val margin".to_string()),
-        id if id.starts_with("extra/") => {
-            Some(format!("loss on {}", one_line(&id["extra/".len()..])))
+        id::VAL_LOSS => Some("val loss".to_string()),
+        id::VAL_ACCURACIES => Some("val accuracy".to_string()),
+        id::VAL_MARGINS => Some("val margin".to_string()),
+        id if id.starts_with(id::EXTRA) => {
+            Some(format!("loss on {}", one_line(&id[id::EXTRA.len()..])))
         }
         // What answers are worth, and tasks by their names.
-        id => id.strip_prefix("eval/").map(one_line),
+        id => id.strip_prefix(id::EVAL).map(one_line),
     };
     let told = values.iter().filter_map(|(id, value)| {
         let value = human::number(value.0);

@@ -10,7 +10,7 @@ use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
-use crate::wire::{Best, Event, Outcome, Phase, decode_envelope};
+use crate::wire::{Best, Event, Outcome, Phase, decode_envelope, id};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -437,8 +437,8 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         base_seconds: scan.base.seconds,
         curve: if size > 0 {
             let figure = match scan.reward {
-                Some(_) => "reward",
-                None => "train/loss",
+                Some(_) => id::REWARD,
+                None => id::TRAIN_LOSS,
             };
             curve(&run.events_path(), size, figure, &scan.undone).map_err(io_error)?
         } else {

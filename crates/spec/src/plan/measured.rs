@@ -54,7 +54,7 @@ fn of<'a>(
     seen: impl Fn(&str) -> Option<u64>,
 ) -> Option<Measured> {
     let gpu = |id: &String| {
-        let (index, what) = id.strip_prefix("gpu/")?.split_once('/')?;
+        let (index, what) = id.strip_prefix(id::GPU)?.split_once('/')?;
         let place = Place::Gpu(index.parse().ok()?);
         let bytes = (what == id::GPU_OWN_MEMORY).then(|| seen(id))??;
         Some(Measured { bytes, place })

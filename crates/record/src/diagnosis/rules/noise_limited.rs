@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "In the first half of a run the loss falls, or the batch is at least a tenth of the gradient noise scale.",
         source: "critical batch: McCandlish et al. 2018, arXiv 1812.06162; a tenth: rule of thumb",
     },
-    needs: &[metric::LOSS, metric::NOISE_SCALE],
+    needs: &[metric::TRAIN_LOSS, metric::NOISE_SCALE],
     judge,
 };
 
@@ -30,7 +30,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let batch = view.state.head.as_ref()?.batch_tokens as f64;
     (trend.z().abs() < 2.0 && batch < SMALL * scale).then(|| {
         let signals = vec![
-            Signal::of(metric::LOSS, trend.now, format!("train loss plateaus at {}", human::number(trend.now))).at(view.state.step),
+            Signal::of(metric::TRAIN_LOSS, trend.now, format!("train loss plateaus at {}", human::number(trend.now))).at(view.state.step),
             Signal::of(metric::NOISE_SCALE, scale, format!("the gradient noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
         ];
         Finding::warn(signals, "the gradient is mostly noise", "raise <gradient_accumulation_steps>: up to the noise scale a larger batch costs hardly any more tokens")

@@ -18,7 +18,7 @@ use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
-use crate::wire::Outcome;
+use crate::wire::{Outcome, id};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     if let Some((slow, true)) = ranks_words(state).filter(|_| state.running()) {
         words.push(word(format!("{slow}  "), Meaning::Warn));
     }
-    if let Some(cpu) = state.host.get("host/cpu_percent") {
+    if let Some(cpu) = state.host.get(id::machine::CPU) {
         words.push(word("CPU ", Meaning::Muted));
         words.push(word(format!("{cpu:>3.0} %"), Meaning::Text));
     }
@@ -75,7 +75,7 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
         words.push(word("  GPU ", Meaning::Muted));
         words.push(word(format!("{:>3.0} %", share * 100.0), Meaning::Text));
     }
-    if let Some(rss) = state.host.get("host/rss_bytes") {
+    if let Some(rss) = state.host.get(id::machine::RSS) {
         words.push(word("  run ", Meaning::Muted));
         words.push(word(
             format!("{:>7}", human::bytes(*rss as u64)),
@@ -94,12 +94,12 @@ pub fn hardware(
     theme: &Theme,
 ) {
     let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
-    let total = read("host/ram_total_bytes").filter(|t| *t > 0.0);
+    let total = read(id::machine::RAM_TOTAL).filter(|t| *t > 0.0);
     let mut rows: Vec<(&str, Option<f64>, String)> = Vec::new();
-    if let Some(cpu) = read("host/cpu_percent") {
+    if let Some(cpu) = read(id::machine::CPU) {
         rows.push(("CPU", Some(cpu / 100.0), format!("{cpu:>3.0} %")));
     }
-    if let Some(used) = read("host/ram_used_bytes") {
+    if let Some(used) = read(id::machine::RAM_USED) {
         let of = total.map_or(String::new(), |t| format!(" / {}", human::bytes(t as u64)));
         rows.push((
             "RAM",
@@ -107,7 +107,7 @@ pub fn hardware(
             format!("{}{of}", human::bytes(used as u64)),
         ));
     }
-    if let Some(rss) = read("host/rss_bytes") {
+    if let Some(rss) = read(id::machine::RSS) {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
     }
     rows.extend(plan_row(state, planned, total));
@@ -199,7 +199,7 @@ fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
     let used = state.host.iter().filter_map(|(id, x)| {
         let gpu = id
             .strip_suffix("/util")
-            .filter(|gpu| gpu.starts_with("gpu/"))?;
+            .filter(|gpu| gpu.starts_with(id::machine::GPU))?;
         x.is_finite().then_some((gpu, *x))
     });
     let mut used: Vec<(&str, f64)> = used.collect();
@@ -448,7 +448,7 @@ pub fn result(
         words.push(word(best_words(state, loss), Meaning::Muted));
         tail.push(words);
     }
-    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != "val/loss") {
+    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != id::VAL_LOSS) {
         let value = format!(
             "{} at {}",
             human::number(best.value.0),
