@@ -37,26 +37,37 @@ pub fn short(x: f64) -> String {
         a if a >= 999.5 => (x / 1e3, "k"),
         _ => (x, ""),
     };
-    let decimals = match scaled.abs() {
-        _ if scaled.fract() == 0.0 => 0,
+    format!("{scaled:.*}{suffix}", decimals(scaled))
+}
+
+/// `78 MiB`, `1.23 GiB`, `22.4 GiB`: in powers of two, three significant digits, whole multiples without zeros behind the point.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    amount(n as f64, 1024.0, UNITS)
+}
+
+/// `24 GB`, `1.23 TB`, `815 MB`: the same in powers of ten, as memory is sold.
+pub fn bytes_sold(n: u64) -> String {
+    amount(n as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+fn amount(mut x: f64, base: f64, units: [&str; 7]) -> String {
+    let mut unit = 0;
+    while x >= 999.5 && unit + 1 < units.len() {
+        x /= base;
+        unit += 1;
+    }
+    format!("{x:.*} {}", decimals(x), units[unit])
+}
+
+/// Places behind the point that leave three significant digits, none of a whole number.
+fn decimals(x: f64) -> usize {
+    match x.abs() {
+        _ if x.fract() == 0.0 => 0,
         a if a >= 99.95 => 0,
         a if a >= 9.995 => 1,
         _ => 2,
-    };
-    format!("{scaled:.decimals$}{suffix}")
-}
-
-/// `78 MiB`, `1.1 GiB`
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
     }
-    let decimals = usize::from(unit > 0 && value < 9.95);
-    format!("{value:.decimals$} {}", UNITS[unit])
 }
 
 /// Eight heights of a [`sparkline`], lowest first.
@@ -166,7 +177,7 @@ pub fn few(x: f64) -> String {
     }
 }
 
-/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.8 GiB`, `240 ms`, `3.03 s`.
+/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.80 GiB`, `240 ms`, `3.03 s`.
 pub fn reading(x: f64, unit: &str) -> String {
     if !x.is_finite() {
         return number(x);
@@ -250,8 +261,8 @@ mod tests {
             ["999", "8k", "20.9k", "1.54M", "1.00M"]
         );
         assert_eq!(
-            [0, 1023, 81_788_928, 1_181_116_006].map(bytes),
-            ["0 B", "1023 B", "78 MiB", "1.1 GiB"]
+            [0, 1023, 81_788_928, 1_181_116_006, 24_051_816_858].map(bytes),
+            ["0 B", "1.00 KiB", "78 MiB", "1.10 GiB", "22.4 GiB"]
         );
         assert_eq!(
             [38, 725, 12_000, 187_200].map(|s| duration(Duration::from_secs(s))),
@@ -264,6 +275,13 @@ mod tests {
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
         );
+    }
+
+    #[test]
+    fn memory_that_is_sold_is_told_in_powers_of_ten() {
+        let told = [107_814_649_856, 815, 1_230_000, 24_000_000_000].map(bytes_sold);
+        assert_eq!(told, ["108 GB", "815 B", "1.23 MB", "24 GB"]);
+        assert_eq!(bytes(107_814_649_856), "100 GiB");
     }
 
     #[test]
@@ -286,7 +304,7 @@ mod tests {
             [1.764, 3e30, f64::NAN].map(loss),
             ["1.7640", "3.000e30", "NaN"]
         );
-        assert_eq!([1 << 50, u64::MAX].map(bytes), ["1.0 PiB", "16 EiB"]);
+        assert_eq!([1 << 50, u64::MAX].map(bytes), ["1 PiB", "16 EiB"]);
     }
 
     #[test]
@@ -305,7 +323,7 @@ mod tests {
         assert_eq!(
             readings,
             [
-                "3.8 GiB", "3.03 s", "240 ms", "42 %", "0 %", "0.8 %", "100 %", "1.500", "70.00 W"
+                "3.80 GiB", "3.03 s", "240 ms", "42 %", "0 %", "0.8 %", "100 %", "1.500", "70.00 W"
             ]
         );
     }

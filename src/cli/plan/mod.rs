@@ -221,7 +221,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     if let Some(memory) = args.memory {
         request.device.memory = Some(memory);
         if args.gpu.is_none() {
-            request.device.name = crate::plan::quantity::decimal(memory);
+            request.device.name = crate::base::human::bytes_sold(memory);
         }
     }
     trained(args, &mut request)?;

@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::base::finding::Status;
-use crate::base::human::short;
+use crate::base::human::{self, short};
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
-use crate::plan::quantity::{binary, capacity};
+use crate::plan::quantity::capacity;
 use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
 use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
@@ -255,14 +255,14 @@ fn main_memory(host: &Ledger, style: &Style) -> String {
             format!(
                 "{} {} ({})",
                 part.part.title(),
-                binary(part.bytes),
+                human::bytes(part.bytes),
                 part.how
             )
         })
         .collect();
     let text = format!(
         "{} for the engine that drives the ranks: {}",
-        binary(host.total()),
+        human::bytes(host.total()),
         words.join(", ")
     );
     style.paragraph(&format!("  {:<LABEL$}", "main memory"), &text)
@@ -382,8 +382,8 @@ fn work(plan: &Plan, style: &Style) -> String {
         "disk",
         format!(
             "{} per checkpoint, {} for {} at once",
-            binary(plan.checkpoint_bytes),
-            binary(plan.disk_bytes),
+            human::bytes(plan.checkpoint_bytes),
+            human::bytes(plan.disk_bytes),
             plan.n_checkpoints()
         ),
     ));
@@ -528,8 +528,8 @@ fn changes(plan: &Plan, style: &Style) -> String {
             "  {} {:<42} {:>9} → {:>8}   {}",
             i + 1,
             change.what,
-            format!("−{}", binary(change.saves_bytes)),
-            binary(change.needs_bytes),
+            format!("−{}", human::bytes(change.saves_bytes)),
+            human::bytes(change.needs_bytes),
             change.flag
         )));
         out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));

@@ -78,7 +78,7 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     if let Some(rss) = state.host.get(id::machine::RSS) {
         words.push(word("  run ", Meaning::Muted));
         words.push(word(
-            format!("{:>7}", human::bytes(*rss as u64)),
+            format!("{:>8}", human::bytes(*rss as u64)),
             Meaning::Text,
         ));
     }
@@ -599,7 +599,7 @@ mod tests {
         let words = |state: &RunState| gpu_row(state).unwrap().2;
         assert_eq!(words(&state), " 12 %  mean of 8");
         state.host.insert(format!("gpu/3/{GPU_OWN_MEMORY}"), 1e9);
-        assert_eq!(words(&state), " 97 %  4.0 GiB");
+        assert_eq!(words(&state), " 97 %  4 GiB");
     }
 
     #[test]
@@ -610,7 +610,7 @@ mod tests {
             state.host.insert(id, bytes);
             plan_row(&state, Some(8 << 30), None).map(|(_, _, words)| words)
         };
-        assert_eq!(row(0, 6e9).as_deref(), Some("8.0 GiB, −30 %"));
-        assert_eq!(row(1, 9e9).as_deref(), Some("8.0 GiB, +5 % on GPU 1"));
+        assert_eq!(row(0, 6e9).as_deref(), Some("8 GiB, −30 %"));
+        assert_eq!(row(1, 9e9).as_deref(), Some("8 GiB, +5 % on GPU 1"));
     }
 }

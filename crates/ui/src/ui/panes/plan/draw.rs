@@ -2,11 +2,11 @@
 
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::finding::Status;
-use crate::base::human::{grouped, short};
+use crate::base::human::{self, grouped, short};
 use crate::base::text::{cut, one_line};
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
-use crate::plan::quantity::{binary, capacity};
+use crate::plan::quantity::capacity;
 use crate::plan::request::{RowLengths, Said};
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
@@ -254,7 +254,7 @@ fn draw_right(
         at.line(buffer, &measured_words(plan, found), theme);
     }
     if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
-        let words = format!("{} from earlier runs on this machine", binary(bytes));
+        let words = format!("{} from earlier runs on this machine", human::bytes(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
     let lines = fact_lines(&all_facts(shown), usize::from(area.width), theme);
@@ -320,8 +320,8 @@ fn headline(plan: &Plan, width: u16) -> Vec<Word> {
         Some(limit) => format!(", of {}", capacity(limit)),
         None => String::new(),
     };
-    let need = binary(plan.p50_bytes());
-    let margin = binary(plan.p90_bytes());
+    let need = human::bytes(plan.p50_bytes());
+    let margin = human::bytes(plan.p90_bytes());
     // One unit is enough where both have it.
     let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_string());
     let margin = match unit(&need) == unit(&margin) {
@@ -366,10 +366,10 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
     };
     vec![
         word(of, Meaning::Muted),
-        word(format!("{}   ", binary(bytes)), Meaning::Title),
+        word(format!("{}   ", human::bytes(bytes)), Meaning::Title),
         word(words, meaning),
         word(
-            format!("  ({} planned for training)", binary(plan.memory.steady())),
+            format!("  ({} planned for training)", human::bytes(plan.memory.steady())),
             Meaning::Muted,
         ),
     ]
@@ -396,7 +396,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
                 word(format!("{glyph} "), meaning),
                 word(format!("{:<PARTS$}", all[i].part.title()), Meaning::Text),
                 word(
-                    format!("{:>8} {share:>3.0} %", binary(all[i].bytes)),
+                    format!("{:>8} {share:>3.0} %", human::bytes(all[i].bytes)),
                     Meaning::Text,
                 ),
                 word(how(&all[i].how, at.area.width), Meaning::Muted),
@@ -409,7 +409,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
         let words = [
             word(format!("  {:<PARTS$}", "the rest"), Meaning::Muted),
             word(
-                format!("{:>8} {share:>3.0} %", binary(rest)),
+                format!("{:>8} {share:>3.0} %", human::bytes(rest)),
                 Meaning::Text,
             ),
         ];
@@ -493,7 +493,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "disk",
         format!(
             "{} for {}",
-            binary(plan.disk_bytes),
+            human::bytes(plan.disk_bytes),
             match plan.n_checkpoints() {
                 1 => "1 checkpoint".to_string(),
                 n => format!("{n} checkpoints"),
@@ -568,7 +568,7 @@ impl Below {
             } else {
                 String::new()
             };
-            let saved = format!("−{}", binary(change.saves_bytes));
+            let saved = format!("−{}", human::bytes(change.saves_bytes));
             let words = vec![
                 word(format!("{lead:<LEAD$}"), Meaning::Key),
                 word(format!("{:<38}", change.what), Meaning::Text),
