@@ -116,6 +116,18 @@ pub fn seconds(x: f64) -> String {
     duration(Duration::try_from_secs_f64(x).unwrap_or_default())
 }
 
+/// An estimated time: `12 min`, `84.3 h`, `213 days`; beyond 1,000 days in years.
+pub fn hours(x: f64) -> String {
+    const OF_A_YEAR: f64 = 365.25 * 24.0;
+    match x {
+        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
+        h if h < 1.0 => format!("{:.0} min", h * 60.0),
+        h if h < 100.0 => format!("{h:.1} h"),
+        h if h > 24_000.0 => format!("{} years", grouped((h / OF_A_YEAR).round() as u64)),
+        h => format!("{:.0} days", h / 24.0),
+    }
+}
+
 /// How long ago: `now`, `12 s`, `5 min`, `3 h`, `2 d`.
 pub fn age(d: Duration) -> String {
     match d.as_secs() {
@@ -275,6 +287,12 @@ mod tests {
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
         );
+    }
+
+    #[test]
+    fn estimated_times_have_the_unit_that_one_says() {
+        let told = [0.001, 0.2, 84.26, 5103.0, 18_469_680.0].map(hours);
+        assert_eq!(told, ["4 s", "12 min", "84.3 h", "213 days", "2,107 years"]);
     }
 
     #[test]

@@ -458,30 +458,18 @@ fn chosen(choice: &EngineChoice, style: &Style) -> String {
     style.paragraph(&format!("  {:<LABEL$}", "engine"), &text)
 }
 
-/// `84.3 h`, `12 min`, `5,103 h (213 days)`; beyond 1,000 days in years.
+/// `84.3 h`, `12 min`, `5,103 h (213 days)`: a price is counted in hours.
 fn hours_words(hours: f64) -> String {
     match hours {
-        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
-        h if h < 1.0 => format!("{:.0} min", h * 60.0),
-        h if h < 100.0 => format!("{h:.1} h"),
-        // 365.25 days.
-        h if h > 24_000.0 => format!(
-            "{} h ({} years)",
-            crate::base::human::grouped(h as u64),
-            crate::base::human::grouped((h / 8_766.0).round() as u64)
-        ),
-        h => format!(
-            "{} h ({:.0} days)",
-            crate::base::human::grouped(h as u64),
-            h / 24.0
-        ),
+        h if h < 100.0 => human::hours(h),
+        h => format!("{} h ({})", human::grouped(h as u64), human::hours(h)),
     }
 }
 
 fn money(x: f64) -> String {
     match x {
         x if x < 100.0 => format!("{x:.2}"),
-        x => crate::base::human::grouped(x.round() as u64),
+        x => human::grouped(x.round() as u64),
     }
 }
 

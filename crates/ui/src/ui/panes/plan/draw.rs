@@ -468,14 +468,14 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "time",
         match work.hours {
             Some(hours) if r.mfu_said == Said::Learned => {
-                format!("{at_most}{}, at the speed of earlier runs here", hours_words(hours))
+                format!("{at_most}{}, at the speed of earlier runs here", human::hours(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {
-                format!("{} {}, from a matmul benchmark", r.about(), hours_words(hours))
+                format!("{} {}, from a matmul benchmark", r.about(), human::hours(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",
-                hours_words(hours),
+                human::hours(hours),
                 100.0 * r.mfu
             ),
             None if r.estimator == Estimator::Engine => "unknown until a first run here".into(),
@@ -520,16 +520,6 @@ fn engine_words(choice: &EngineChoice) -> String {
         (1, _) => format!("torch, one GPU{again}"),
         (n, Some("fsdp2")) => format!("torch, {n} GPUs, model sharded (fsdp2){again}"),
         (n, _) => format!("torch, {n} GPUs, data parallel (ddp){again}"),
-    }
-}
-
-fn hours_words(hours: f64) -> String {
-    match hours {
-        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
-        h if h < 1.0 => format!("{:.0} min", h * 60.0),
-        h if h < 100.0 => format!("{h:.1} h"),
-        h if h > 24_000.0 => format!("{} years", grouped((h / 8_766.0).round() as u64)),
-        h => format!("{:.0} days", h / 24.0),
     }
 }
 
