@@ -3,6 +3,9 @@
 use crate::base::human::{self, bytes_sold};
 
 /// Bytes of `24GB`, `512 MiB`, `1.5g`; a bare number is GB.
+///
+/// # Errors
+/// No number above 0, or an unknown unit; names it.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_lowercase().as_str() {
@@ -23,6 +26,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// `20B`, `1.5e9`, `300M`, `2T`, `655360000`.
+///
+/// # Errors
+/// No number above 0, or an unknown suffix; names it.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_lowercase().as_str() {

@@ -135,6 +135,9 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
 /// reference model.
+///
+/// # Errors
+/// No spec, model or reference model has that name, the spec has issues, or the model cannot be read.
 pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Request, TargetError> {
     if is_spec(word, sources) {
         let spec = spec::load(word, set, sources)?.spec;
@@ -203,6 +206,9 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 
 /// Reads a spec's data as far as its size matters. Missing data matter only if the vocabulary depends on
 /// them.
+///
+/// # Errors
+/// The data cannot be read, and only they say how large the vocabulary is.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     // There may be more rows than are worth reading for a plan, unless it is to count passes over them.

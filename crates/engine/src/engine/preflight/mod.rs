@@ -147,6 +147,9 @@ fn hash(values: &[f32]) -> u64 {
 }
 
 /// Runs the checks of a spec by themselves, without a run. `room` is the folder whose disk will hold the checkpoints.
+///
+/// # Errors
+/// The data or the model cannot be read.
 pub fn check_spec(
     spec: &RunSpec,
     surroundings: &Surroundings,
