@@ -2,7 +2,7 @@
 //!
 //! A *run* is a directory whose source of truth is an append-only log of events. The *engine* turns a spec into events; the
 //! *UI* is a fold over events; between them is the *wire*. ARCHITECTURE.md says what each room contains, in its table of layers;
-//! `tests/house.rs` enforces the rules.
+//! `tests/house` enforces the rules.
 //!
 //! | crate | rooms |
 //! |---|---|

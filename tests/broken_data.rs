@@ -299,15 +299,15 @@ fn a_line_of_a_gigabyte_is_a_fault_and_not_a_gigabyte_of_memory() {
         (
             "a.jsonl",
             "{\"text\":\"ok\"}\n{\"text\":\"",
-            ["a.jsonl:2", "16 MB"],
+            ["a.jsonl:2", "16 MiB"],
         ),
-        ("a.txt", "ok\n", ["a.txt:2", "16 MB"]),
+        ("a.txt", "ok\n", ["a.txt:2", "16 MiB"]),
         (
             "a.json",
             "[{\"text\":\"ok\"},\n{\"text\":\"",
             ["a.json:", ""],
         ),
-        ("a.csv", "text,n\nok,1\n\"", ["a.csv:3", "16 MB"]),
+        ("a.csv", "text,n\nok,1\n\"", ["a.csv:3", "16 MiB"]),
     ] {
         let room = Room::new();
         let mut file = File::create(room.path(name)).unwrap();

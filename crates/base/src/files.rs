@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
+///
+/// # Errors
+/// The folder does not exist or takes no file; the disk is full or fails. What stood at `path` stays.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_beside(path)?;
     let result = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
@@ -106,6 +109,9 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Writes and fsyncs a new file. A failed fsync is an error of this attempt and is never retried on the same file.
+///
+/// # Errors
+/// The file cannot be created, written or synced.
 pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fill(File::create(path)?, bytes)
 }
@@ -314,6 +320,9 @@ pub fn read_small_text(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// Makes renames and new files inside `dir` durable.
+///
+/// # Errors
+/// The folder cannot be opened, or the disk fails.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -326,6 +335,9 @@ pub struct Lock {
 
 impl Lock {
     /// Which file is locked, whatever its name is by now.
+    ///
+    /// # Errors
+    /// The system does not describe the open file.
     pub fn identity(&self) -> io::Result<Identity> {
         Ok(Identity::of(&self.file.metadata()?))
     }
@@ -342,6 +354,9 @@ impl Identity {
     }
 
     /// That of what stands at `path`; of a link, the link's own.
+    ///
+    /// # Errors
+    /// Nothing stands at `path`, or its folder may not be searched.
     pub fn at(path: &Path) -> io::Result<Identity> {
         Ok(Identity::of(&fs::symlink_metadata(path)?))
     }
@@ -356,6 +371,9 @@ impl Identity {
 }
 
 /// Takes the lock on `path` (created if absent); `Ok(None)` if another holder is alive.
+///
+/// # Errors
+/// The file cannot be created or opened, or its file system has no locks.
 pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = OpenOptions::new()
         .create(true)
@@ -383,6 +401,9 @@ pub fn is_locked(path: &Path) -> bool {
 }
 
 /// Bytes available to an unprivileged process on the file system of `path`.
+///
+/// # Errors
+/// Nothing stands at `path`, or its file system does not say.
 pub fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

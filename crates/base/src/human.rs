@@ -37,26 +37,37 @@ pub fn short(x: f64) -> String {
         a if a >= 999.5 => (x / 1e3, "k"),
         _ => (x, ""),
     };
-    let decimals = match scaled.abs() {
-        _ if scaled.fract() == 0.0 => 0,
+    format!("{scaled:.*}{suffix}", decimals(scaled))
+}
+
+/// `78 MiB`, `1.23 GiB`, `22.4 GiB`: in powers of two, three significant digits, whole multiples without zeros behind the point.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    amount(n as f64, 1024.0, UNITS)
+}
+
+/// `24 GB`, `1.23 TB`, `815 MB`: the same in powers of ten, as memory is sold.
+pub fn bytes_sold(n: u64) -> String {
+    amount(n as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+fn amount(mut x: f64, base: f64, units: [&str; 7]) -> String {
+    let mut unit = 0;
+    while x >= 999.5 && unit + 1 < units.len() {
+        x /= base;
+        unit += 1;
+    }
+    format!("{x:.*} {}", decimals(x), units[unit])
+}
+
+/// Places behind the point that leave three significant digits, none of a whole number.
+fn decimals(x: f64) -> usize {
+    match x.abs() {
+        _ if x.fract() == 0.0 => 0,
         a if a >= 99.95 => 0,
         a if a >= 9.995 => 1,
         _ => 2,
-    };
-    format!("{scaled:.decimals$}{suffix}")
-}
-
-/// `78 MiB`, `1.1 GiB`
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
     }
-    let decimals = usize::from(unit > 0 && value < 9.95);
-    format!("{value:.decimals$} {}", UNITS[unit])
 }
 
 /// Eight heights of a [`sparkline`], lowest first.
@@ -103,6 +114,18 @@ pub fn duration(d: Duration) -> String {
 /// The same of seconds, as files and logs tell them: what is no time (negative, not finite, beyond all) counts as none.
 pub fn seconds(x: f64) -> String {
     duration(Duration::try_from_secs_f64(x).unwrap_or_default())
+}
+
+/// An estimated time: `12 min`, `84.3 h`, `213 days`; beyond 1,000 days in years.
+pub fn hours(x: f64) -> String {
+    const OF_A_YEAR: f64 = 365.25 * 24.0;
+    match x {
+        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
+        h if h < 1.0 => format!("{:.0} min", h * 60.0),
+        h if h < 100.0 => format!("{h:.1} h"),
+        h if h > 24_000.0 => format!("{} years", grouped((h / OF_A_YEAR).round() as u64)),
+        h => format!("{:.0} days", h / 24.0),
+    }
 }
 
 /// How long ago: `now`, `12 s`, `5 min`, `3 h`, `2 d`.
@@ -166,7 +189,7 @@ pub fn few(x: f64) -> String {
     }
 }
 
-/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.8 GiB`, `240 ms`, `3.03 s`.
+/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.80 GiB`, `240 ms`, `3.03 s`.
 pub fn reading(x: f64, unit: &str) -> String {
     if !x.is_finite() {
         return number(x);
@@ -250,8 +273,8 @@ mod tests {
             ["999", "8k", "20.9k", "1.54M", "1.00M"]
         );
         assert_eq!(
-            [0, 1023, 81_788_928, 1_181_116_006].map(bytes),
-            ["0 B", "1023 B", "78 MiB", "1.1 GiB"]
+            [0, 1023, 81_788_928, 1_181_116_006, 24_051_816_858].map(bytes),
+            ["0 B", "1.00 KiB", "78 MiB", "1.10 GiB", "22.4 GiB"]
         );
         assert_eq!(
             [38, 725, 12_000, 187_200].map(|s| duration(Duration::from_secs(s))),
@@ -264,6 +287,19 @@ mod tests {
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
         );
+    }
+
+    #[test]
+    fn estimated_times_have_the_unit_that_one_says() {
+        let told = [0.001, 0.2, 84.26, 5103.0, 18_469_680.0].map(hours);
+        assert_eq!(told, ["4 s", "12 min", "84.3 h", "213 days", "2,107 years"]);
+    }
+
+    #[test]
+    fn memory_that_is_sold_is_told_in_powers_of_ten() {
+        let told = [107_814_649_856, 815, 1_230_000, 24_000_000_000].map(bytes_sold);
+        assert_eq!(told, ["108 GB", "815 B", "1.23 MB", "24 GB"]);
+        assert_eq!(bytes(107_814_649_856), "100 GiB");
     }
 
     #[test]
@@ -286,7 +322,7 @@ mod tests {
             [1.764, 3e30, f64::NAN].map(loss),
             ["1.7640", "3.000e30", "NaN"]
         );
-        assert_eq!([1 << 50, u64::MAX].map(bytes), ["1.0 PiB", "16 EiB"]);
+        assert_eq!([1 << 50, u64::MAX].map(bytes), ["1 PiB", "16 EiB"]);
     }
 
     #[test]
@@ -305,7 +341,7 @@ mod tests {
         assert_eq!(
             readings,
             [
-                "3.8 GiB", "3.03 s", "240 ms", "42 %", "0 %", "0.8 %", "100 %", "1.500", "70.00 W"
+                "3.80 GiB", "3.03 s", "240 ms", "42 %", "0 %", "0.8 %", "100 %", "1.500", "70.00 W"
             ]
         );
     }

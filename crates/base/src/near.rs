@@ -1,5 +1,5 @@
-//! "Did you mean": the known word that a misspelt one is probably a slip of. One measure (optimal string alignment, without
-//! regard to case) and one limit for every list.
+//! "Did you mean": the known word that a misspelt one is probably a slip of, without regard to case. Words of a list of ours
+//! are compared by slips (optimal string alignment), names that others gave by how they begin and what they contain.
 
 /// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of one or two letters, two in those
 /// of up to five, three in longer ones.
@@ -36,9 +36,64 @@ pub fn within<'a>(
         .map(|(_, c)| c)
 }
 
+/// The name most like `word`, if more alike than `least` of 1 (Jaro-Winkler). A name that holds the word, or the other way
+/// round, is alike by 0.9.
+pub fn alike<'a>(
+    least: f64,
+    word: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let score = |name: &str| {
+        let name = name.to_lowercase();
+        let long = word.len() > 3 && name.len() > 3;
+        let inside = long && (name.contains(&word) || word.contains(&name));
+        strsim::jaro_winkler(&name, &word).max(if inside { 0.9 } else { 0.0 })
+    };
+    names
+        .into_iter()
+        .map(|name| (score(name), name))
+        .filter(|(score, _)| *score > least)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// The `n` things whose keys are most similar to `word`, however far away: first those that hold it or that it holds.
+pub fn closest<T: Ord>(
+    n: usize,
+    word: &str,
+    keyed: impl IntoIterator<Item = (String, T)>,
+) -> Vec<T> {
+    let word = word.to_lowercase();
+    let distance = |key: &str| match key.contains(&word) || word.contains(key) {
+        true => 0,
+        false => strsim::osa_distance(&word, key),
+    };
+    let scored = keyed
+        .into_iter()
+        .map(|(key, thing)| (distance(&key), thing));
+    let mut scored: Vec<(usize, T)> = scored.collect();
+    scored.sort();
+    scored.into_iter().take(n).map(|(_, thing)| thing).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_others_are_found_by_how_they_begin_and_what_they_hold() {
+        let names = ["instruction", "output", "dialogue_text"];
+        assert_eq!(alike(0.8, "Instructions", names), Some("instruction"));
+        assert_eq!(alike(0.8, "dialogue", names), Some("dialogue_text"));
+        assert_eq!(alike(0.8, "zebra", names), None);
+    }
+
+    #[test]
+    fn the_closest_come_first() {
+        let keyed = ["llama-7b", "gpt2", "gpt2-xl"].map(|name| (name.to_string(), name));
+        assert_eq!(closest(2, "GPT2", keyed), ["gpt2", "gpt2-xl"]);
+    }
 
     #[test]
     fn slips_are_recognised_and_strangers_are_not() {

@@ -101,6 +101,9 @@ impl Dropout {
 }
 
 /// `x` (…, D) with dropout.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     let width = x.dim(candle_core::D::Minus1)?;
     let mask = drop.mask(x.elem_count() / width, width);

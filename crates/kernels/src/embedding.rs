@@ -8,6 +8,9 @@ use llmtui_base::rng::{Rng, Stream};
 
 /// `ids` (B, T) u32, `table` (V, D), whose rows are scaled by `scale`, `vectors` (a row per position, D)
 /// → (B, T, D).
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(
     ids: &Tensor,
     (table, scale): (&Tensor, f64),

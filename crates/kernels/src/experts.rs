@@ -19,6 +19,9 @@ pub struct Router {
 
 /// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the probabilities
 /// (N, E); the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Result<[Tensor; 4]> {
     let top = logits.max_keepdim(D::Minus1)?.detach();
     let powers = logits.broadcast_sub(&top)?.exp()?;

@@ -27,6 +27,9 @@ pub struct State<'a> {
 }
 
 /// Updates weights and means in place, in one pass that takes the norms along.
+///
+/// # Errors
+/// Tensors of the state that are not contiguous f32; elsewhere than on a CPU those of candle.
 pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
     if !state.weights.device().is_cpu() {
         return composite(rule, state, chunks.parts());

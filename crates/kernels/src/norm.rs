@@ -21,6 +21,9 @@ pub enum NormKind {
 }
 
 /// `x` (…, D), `gain` (D), `bias` (D) → (…, D).
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(
     kind: NormKind,
     x: &Tensor,

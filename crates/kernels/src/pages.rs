@@ -7,6 +7,9 @@ use candle_core::{DType, Device, Result, Tensor};
 
 /// Asks the system to back a large tensor in host memory by huge pages (Linux; elsewhere, and where the system refuses,
 /// nothing changes). Best before the memory is touched.
+///
+/// # Errors
+/// A tensor on a CPU that is not contiguous f32.
 pub fn prefer_huge(tensor: &Tensor) -> Result<()> {
     if !tensor.device().is_cpu() {
         return Ok(());
@@ -15,6 +18,9 @@ pub fn prefer_huge(tensor: &Tensor) -> Result<()> {
 }
 
 /// `len` zeros in f32, on large pages and written once: memory that is read before it is written gets small pages.
+///
+/// # Errors
+/// Those of candle: too little memory.
 pub fn written_zeros(len: usize, device: &Device) -> Result<Tensor> {
     let zeros = Tensor::zeros(len, DType::F32, device)?;
     if zeros.device().is_cpu() {

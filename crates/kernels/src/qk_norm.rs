@@ -11,6 +11,9 @@ use candle_core::{D, Result, Tensor};
 use std::ops::Range;
 
 /// `qkv` (B, T, qkv_width), gains of queries and of keys (head_dim) → the same with queries and keys normalized.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> Result<Tensor> {
     let (batch_size, seq_len, _) = qkv.dims3()?;
     let part = |from: usize, n: usize, gain: &Tensor| {

@@ -90,6 +90,9 @@ impl RotaryTable {
 }
 
 /// Rotates `x` (B, T, H, head_dim).
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(x: &Tensor, rotation: &Rotation, positions: Positions) -> Result<Tensor> {
     let (batch_size, seq_len, _, head_dim) = x.dims4()?;
     let half = rotation.half();

@@ -5,6 +5,9 @@ use super::simd::multiversion;
 use candle_core::{Result, Tensor};
 
 /// c · tanh(x / c) of every element.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(x: &Tensor, cap: f64) -> Result<Tensor> {
     (x * (1.0 / cap))?.tanh()? * cap
 }

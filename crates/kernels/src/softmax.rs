@@ -3,12 +3,18 @@
 use candle_core::{D, Result, Tensor};
 
 /// exp(x) / Σ exp(x), shifted by the maximum.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(x: &Tensor) -> Result<Tensor> {
     let exp = shifted(x)?.exp()?;
     exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)
 }
 
 /// x − ln Σ exp(x), shifted by the maximum.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn log_composite(x: &Tensor) -> Result<Tensor> {
     let x = shifted(x)?;
     let sum = x.exp()?.sum_keepdim(D::Minus1)?;

@@ -1,5 +1,8 @@
 //! `llmtui plan`: what a run needs and costs, before it is started.
 
+mod json;
+mod options;
+mod style;
 mod table;
 
 use super::{
@@ -8,26 +11,19 @@ use super::{
     model_ref, run_ref,
 };
 use crate::base::clock::Clock;
-use crate::base::near::nearest;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
-use crate::methods::ReferenceChoice;
 use crate::models::{self, Parts};
-use crate::plan::changes::ladder;
 use crate::plan::engines::{self, EngineChoice, Gpus};
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_named, on_ranks};
-use crate::plan::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, RowLengths, Said,
-};
-use crate::plan::scheme::{Precision, UpdateState};
-use crate::plan::solve::what_fits;
+use crate::plan::request::{Method, Said};
 use crate::plan::target::{self, TargetError};
-use crate::plan::{Device, Estimator, Ledger, Plan, Request, gpus, plan, reference};
+use crate::plan::{Device, Estimator, Request, gpus, plan};
 use crate::run::{RunDir, index};
 use crate::wire::Event;
-use serde_json::{Value, json};
+use options::{portions, price, share, tflops, trained};
 use std::path::Path;
 
 /// Fraction of peak that this engine reaches, unless given.
@@ -129,31 +125,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let plan = plan(&request);
     let engine = engine(args, &request, cx)?;
     let text = if args.json {
-        let mut told = to_json(&plan);
-        told["speed"] = speed_json(&plan, machine.as_ref(), cx);
+        let mut told = json::to_json(&plan);
+        told["speed"] = json::speed_json(&plan, machine.as_ref(), cx);
         told["engine"] = serde_json::to_value(&engine)?;
         format!("{}\n", super::out::json(&told)?)
     } else {
-        table::render(&plan, engine.as_ref(), &table::Style::of(cx))
+        table::render(&plan, engine.as_ref(), &style::Style::of(cx))
     };
     use std::io::Write;
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
-}
-
-/// The measurement that the time stands on, and how old it is; null where it stands on earlier runs or an assumption.
-fn speed_json(plan: &Plan, machine: Option<&Machine>, cx: &Context) -> Value {
-    let speed = machine.and_then(|machine| machine.speed.as_ref());
-    let probed = plan.request.mfu_said == Said::Probed;
-    let Some(speed) = speed.filter(|_| probed) else {
-        return Value::Null;
-    };
-    json!({
-        "measurements": speed.times,
-        "newest_age_seconds": cx.clock.now().since(speed.newest).as_secs(),
-        "f32_flops": speed.f32,
-        "bf16_flops": speed.bf16,
-    })
 }
 
 /// The engine that fits, with the GPUs that were named, or else those of this machine.
@@ -221,7 +202,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     if let Some(memory) = args.memory {
         request.device.memory = Some(memory);
         if args.gpu.is_none() {
-            request.device.name = crate::plan::quantity::decimal(memory);
+            request.device.name = crate::base::human::bytes_sold(memory);
         }
     }
     trained(args, &mut request)?;
@@ -343,13 +324,6 @@ fn trained_on(run: &RunDir) -> Option<String> {
     host
 }
 
-const REFERENCES: [(&str, ReferenceChoice); 4] = [
-    ("auto", ReferenceChoice::Auto),
-    ("frozen", ReferenceChoice::Frozen),
-    ("adapter_off", ReferenceChoice::AdapterOff),
-    ("precomputed", ReferenceChoice::Precomputed),
-];
-
 /// What this engine cannot train is planned for GPUs.
 fn wants_gpu(args: &Args) -> bool {
     args.gpus.is_some_and(|n| n > 1) || wants_trainer(args)
@@ -366,260 +340,4 @@ fn wants_trainer(args: &Args) -> bool {
             let method = Method::by_word(word);
             method.is_some_and(|method| method.facts().trained().is_none())
         })
-}
-
-/// Looks a value up in a list; the error lists the valid ones.
-fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failure> {
-    let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
-    found.map(|(_, x)| *x).ok_or_else(|| {
-        let words: Vec<&str> = list.iter().map(|(w, _)| *w).collect();
-        Failure::yours(format!("--{what} `{word}` is not known"), words.join(", "))
-    })
-}
-
-/// Adapters are no method: any method trains them.
-fn not_a_method(word: &str, error: Failure) -> Failure {
-    let hint = match word.to_lowercase().as_str() {
-        "lora" => "adapters go with any method: --lora-rank 16 (and --quantize nf4 for QLoRA)",
-        "qlora" => "adapters go with any method: --lora-rank 16 --quantize nf4",
-        _ => return error,
-    };
-    Failure {
-        hint: hint.into(),
-        ..error
-    }
-}
-
-/// The optimizers that there are, and the one that was probably meant.
-fn no_optimizer(word: &str) -> Failure {
-    let all = UpdateState::optimizers();
-    let near = nearest(word, all.iter().copied());
-    let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
-    let what = format!("--optimizer `{}` is not known", one_line(word));
-    Failure::yours(what, format!("{near}there are {}", all.join(", ")))
-}
-
-/// Method, number formats, adapters, sharding.
-fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
-    if let Some(word) = &args.method {
-        let method = pick("method", word, &Method::ALL).map_err(|e| not_a_method(word, e))?;
-        request.set_method(method);
-        // The same method as pretraining, on weights that know something.
-        request.extras.has_base |= word == "cpt";
-    }
-    if let Some(word) = &args.reference {
-        request.reference = pick("reference", word, &REFERENCES)?;
-    }
-    if let Some(word) = &args.precision {
-        request.precision = pick("precision", word, &Precision::ALL)?;
-    }
-    if let Some(word) = &args.quantize {
-        request.base = pick("quantize", word, &BaseFormat::ALL)?;
-    }
-    let targets = args.lora_targets.as_deref();
-    let targets = targets.map(|word| pick("lora-targets", word, &LoraTargets::ALL));
-    let targets = targets.transpose()?;
-    if args.lora_rank.is_some() || targets.is_some() || request.base != BaseFormat::Whole {
-        request.adapt(args.lora_rank, targets);
-    }
-    if let Some(word) = &args.optimizer {
-        let word = word.to_lowercase();
-        let rule = UpdateState::of_optimizer(&word, &request.param_infos());
-        request.update = rule
-            .or_else(|| UpdateState::by_word(&word))
-            .ok_or_else(|| no_optimizer(&word))?;
-    }
-    request.n_devices = args.gpus.unwrap_or(request.n_devices);
-    request.zero = args.zero.unwrap_or(request.zero);
-    if request.zero > 0 && request.n_devices < 2 {
-        let what = format!(
-            "--zero {} shards over several GPUs, but there is one",
-            request.zero
-        );
-        return Err(Failure::yours(what, "set the number: --gpus 8").into());
-    }
-    Ok(())
-}
-
-/// Batch, length, token counts, speed.
-fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
-    if let Some(batch) = args.batch {
-        *request = crate::plan::solve::with_batch(request, batch);
-    }
-    if let Some(seq_len) = args.seq_len {
-        *request = crate::plan::solve::with_seq_len(request, seq_len);
-        if request.estimator == Estimator::General && seq_len > request.arch.max_len() {
-            let what = format!(
-                "the context of {} is at most {} tokens",
-                request.name,
-                request.arch.max_len()
-            );
-            return Err(Failure::yours(what, "use a smaller --seq-len").into());
-        }
-    }
-    request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
-    request.rollouts = args.rollouts.unwrap_or(request.rollouts);
-    if let Some(word) = &args.checkpointing {
-        request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
-            let what = format!("--checkpointing `{word}` is not known");
-            Failure::yours(what, "off, full, every-2, every-4 …")
-        })?;
-    }
-    if let Some(word) = &args.logits {
-        let chunked = Logits::Chunked(reference::CHUNK);
-        request.logits = pick(
-            "logits",
-            word,
-            &[("whole", Logits::Whole), ("chunked", chunked)],
-        )?;
-    }
-    if let Some(word) = &args.attention {
-        let words = [
-            ("flash", AttentionKind::Flash),
-            ("eager", AttentionKind::Eager),
-        ];
-        request.attention = pick("attention", word, &words)?;
-    }
-    let other = args.tokens.is_some() || args.batch.is_some() || args.grad_accum.is_some();
-    if let Some(answers) = request.extras.answers.as_mut().filter(|_| other) {
-        answers.length = None;
-    }
-    if let Some(tokens) = args.tokens {
-        request.set_tokens(tokens);
-    }
-    if let Some(mfu) = args.mfu {
-        (request.mfu, request.mfu_said) = (mfu, Said::Stated);
-    }
-    Ok(())
-}
-
-/// The object of `--json`.
-fn to_json(plan: &Plan) -> Value {
-    let request = &plan.request;
-    let ladder = ladder(request);
-    json!({
-        "target": request.name,
-        "params": plan.params.total(),
-        "params_by_part": plan.params,
-        "active_params": plan.n_active,
-        "trainable_params": plan.n_trainable,
-        "memory": plan.memory,
-        "total": {
-            "p50_bytes": plan.p50_bytes(),
-            "p90_bytes": plan.p90_bytes(),
-            "steady_bytes": plan.memory.steady(),
-            "corrected_bytes": plan.corrected_bytes(),
-        },
-        "host_memory": plan.host,
-        "host_bytes": plan.host.as_ref().map(Ledger::total),
-        "limit_bytes": request.device.memory,
-        "fits": plan.verdict().map(|v| format!("{v:?}").to_lowercase()),
-        "tokens": request.tokens,
-        "rollouts": request.rollout_length(),
-        "prompts": request.prompts(),
-        "tokens_per_param": plan.tokens_per_param,
-        "predicted_loss": plan.predicted_loss,
-        "flops": plan.work.flops,
-        "attention_flops": plan.work.attention_flops,
-        "hours": plan.work.hours,
-        // Answers that end sooner than they may take less.
-        "hours_at_most": request.is_timed_at_most(),
-        "device_hours": plan.work.device_hours,
-        "cost": plan.work.cost,
-        "mfu": request.mfu,
-        "price_per_hour": request.device.price_per_hour,
-        "price_source": request.device.price_source.map(|p| p.words()),
-        "precision": request.precision.word(),
-        "checkpointing": request.checkpointing.words(),
-        "device": request.device.name,
-        "gpus": request.n_devices,
-        "method": request.method.word(),
-        "batch_tokens": request.batch_tokens(),
-        "rows": {
-            "tokens": request.row_tokens(),
-            "places": request.row_places(),
-            "assumed": request.extras.rows == RowLengths::Assumed,
-        },
-        "checkpoint_bytes": plan.checkpoint_bytes,
-        "disk_bytes": plan.disk_bytes,
-        "what_fits": what_fits(request),
-        "changes": ladder.changes,
-        "changes_suffice": ladder.fits,
-        "advice": plan.advice,
-    })
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').trim().parse::<f64>() {
-        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
-        Ok(x) if x > 1.0 && x <= 100.0 => Ok(x / 100.0),
-        _ => Err("a fraction from 0 to 1, or a percentage up to 100".into()),
-    }
-}
-
-fn tflops(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
-        _ => Err("an amount above 0".into()),
-    }
-}
-
-fn price(text: &str) -> Result<f64, String> {
-    match text.trim_start_matches('$').parse::<f64>() {
-        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
-        _ => Err("an amount from 0 up".into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_optimizer_that_can_be_planned_is_named_in_the_help_and_where_one_is_not_known() {
-        #[derive(clap::Parser)]
-        struct Cli {
-            #[command(flatten)]
-            args: Args,
-        }
-        let help = <Cli as clap::CommandFactory>::command()
-            .render_long_help()
-            .to_string();
-        let named = UpdateState::optimizers().join(", ");
-        assert!(help.contains(&named), "{named} in {help}");
-        let failure = no_optimizer("sopa");
-        assert!(
-            failure
-                .hint
-                .starts_with("did you mean soap? there are adamw"),
-            "{}",
-            failure.hint
-        );
-        assert!(
-            no_optimizer("levitation")
-                .hint
-                .starts_with("there are adamw")
-        );
-    }
-
-    #[test]
-    fn shares_and_prices_are_read_as_people_write_them() {
-        assert_eq!(
-            (share("0.4"), share("40"), share("40%")),
-            (Ok(0.4), Ok(0.4), Ok(0.4))
-        );
-        assert!(share("0").is_err() && share("101").is_err() && share("x").is_err());
-        assert_eq!(price("$2.5"), Ok(2.5));
-        assert!(price("-1").is_err());
-    }
-
-    #[test]
-    fn a_wrong_word_names_the_right_ones() {
-        let error = pick("method", "dop", &Method::ALL).unwrap_err();
-        assert!(error.hint.contains("dpo") && error.what.contains("--method `dop`"));
-        for (word, options) in [("lora", "--lora-rank 16"), ("QLoRA", "--quantize nf4")] {
-            let error = not_a_method(word, pick("method", word, &Method::ALL).unwrap_err());
-            assert!(error.hint.contains(options), "{error:?}");
-        }
-    }
 }

@@ -1,113 +1,20 @@
 //! A plan as text: the memory ledger with bars, then work, what fits, changes, advice.
 
-use super::Context;
+use super::style::{BAR, Style};
 use crate::base::finding::Status;
-use crate::base::human::short;
+use crate::base::human::{self, short};
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
-use crate::plan::quantity::{binary, capacity};
+use crate::plan::quantity::capacity;
 use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
 use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Ledger, Plan, Verdict, scaling};
 use crate::spec::BatchStage;
-use unicode_width::UnicodeWidthStr;
 
-/// Columns of the label, of the bar, of an amount.
+/// Columns of the label, of an amount.
 const LABEL: usize = 20;
-const BAR: usize = 16;
 const AMOUNT: usize = 9;
-
-/// Layout options.
-#[derive(Debug, Clone, Copy)]
-pub struct Style {
-    ascii: bool,
-    /// Columns; `None` if nothing is truncated.
-    width: Option<usize>,
-}
-
-impl Style {
-    /// Width of the terminal behind standard output; a pipe gets full lines.
-    pub fn of(cx: &Context) -> Style {
-        Style {
-            ascii: cx.ascii || !cx.env.utf8,
-            width: cx.columns(),
-        }
-    }
-
-    fn bar(&self, share: f64) -> String {
-        let full = if self.ascii { "#" } else { "▇" };
-        let n = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-        let n = if share > 0.0 { n.max(1) } else { 0 };
-        format!("{}{}", full.repeat(n), " ".repeat(BAR - n))
-    }
-
-    /// One line, truncated to the terminal.
-    fn line(&self, text: &str) -> String {
-        let text = if self.ascii {
-            plain(text)
-        } else {
-            text.to_string()
-        };
-        match self.width {
-            Some(width) if text.width() > width => {
-                let mark = if self.ascii { "~" } else { "…" };
-                let mut out = String::new();
-                for c in text.chars() {
-                    if out.width() + 1 >= width {
-                        break;
-                    }
-                    out.push(c);
-                }
-                format!("{}{mark}\n", out.trim_end())
-            }
-            _ => format!("{}\n", text.trim_end()),
-        }
-    }
-
-    /// A paragraph with a hanging indent.
-    fn paragraph(&self, head: &str, text: &str) -> String {
-        let indent = head.width();
-        let room = self.width.unwrap_or(110).saturating_sub(indent).max(20);
-        let mut out = String::new();
-        let mut row = String::new();
-        for word in text.split_whitespace() {
-            if !row.is_empty() && row.width() + 1 + word.width() > room {
-                out.push_str(&self.hung(head, &row, out.is_empty()));
-                row.clear();
-            }
-            if !row.is_empty() {
-                row.push(' ');
-            }
-            row.push_str(word);
-        }
-        out.push_str(&self.hung(head, &row, out.is_empty()));
-        out
-    }
-
-    fn hung(&self, head: &str, row: &str, first: bool) -> String {
-        let lead = if first {
-            head.to_string()
-        } else {
-            " ".repeat(head.width())
-        };
-        self.line(&format!("{lead}{row}"))
-    }
-}
-
-fn plain(text: &str) -> String {
-    // One sign alone would say that the one is greater than the other.
-    text.replace('→', "->")
-        .chars()
-        .map(|c| match c {
-            '·' | '−' | '–' => '-',
-            '×' => 'x',
-            '…' => '~',
-            '▇' => '#',
-            c => c,
-        })
-        .collect()
-}
 
 /// The whole report.
 pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> String {
@@ -255,14 +162,14 @@ fn main_memory(host: &Ledger, style: &Style) -> String {
             format!(
                 "{} {} ({})",
                 part.part.title(),
-                binary(part.bytes),
+                human::bytes(part.bytes),
                 part.how
             )
         })
         .collect();
     let text = format!(
         "{} for the engine that drives the ranks: {}",
-        binary(host.total()),
+        human::bytes(host.total()),
         words.join(", ")
     );
     style.paragraph(&format!("  {:<LABEL$}", "main memory"), &text)
@@ -382,8 +289,8 @@ fn work(plan: &Plan, style: &Style) -> String {
         "disk",
         format!(
             "{} per checkpoint, {} for {} at once",
-            binary(plan.checkpoint_bytes),
-            binary(plan.disk_bytes),
+            human::bytes(plan.checkpoint_bytes),
+            human::bytes(plan.disk_bytes),
             plan.n_checkpoints()
         ),
     ));
@@ -458,30 +365,18 @@ fn chosen(choice: &EngineChoice, style: &Style) -> String {
     style.paragraph(&format!("  {:<LABEL$}", "engine"), &text)
 }
 
-/// `84.3 h`, `12 min`, `5,103 h (213 days)`; beyond 1,000 days in years.
+/// `84.3 h`, `12 min`, `5,103 h (213 days)`: a price is counted in hours.
 fn hours_words(hours: f64) -> String {
     match hours {
-        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
-        h if h < 1.0 => format!("{:.0} min", h * 60.0),
-        h if h < 100.0 => format!("{h:.1} h"),
-        // 365.25 days.
-        h if h > 24_000.0 => format!(
-            "{} h ({} years)",
-            crate::base::human::grouped(h as u64),
-            crate::base::human::grouped((h / 8_766.0).round() as u64)
-        ),
-        h => format!(
-            "{} h ({:.0} days)",
-            crate::base::human::grouped(h as u64),
-            h / 24.0
-        ),
+        h if h < 100.0 => human::hours(h),
+        h => format!("{} h ({})", human::grouped(h as u64), human::hours(h)),
     }
 }
 
 fn money(x: f64) -> String {
     match x {
         x if x < 100.0 => format!("{x:.2}"),
-        x => crate::base::human::grouped(x.round() as u64),
+        x => human::grouped(x.round() as u64),
     }
 }
 
@@ -528,8 +423,8 @@ fn changes(plan: &Plan, style: &Style) -> String {
             "  {} {:<42} {:>9} → {:>8}   {}",
             i + 1,
             change.what,
-            format!("−{}", binary(change.saves_bytes)),
-            binary(change.needs_bytes),
+            format!("−{}", human::bytes(change.saves_bytes)),
+            human::bytes(change.needs_bytes),
             change.flag
         )));
         out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));
@@ -566,6 +461,7 @@ fn advice(plan: &Plan, style: &Style) -> String {
 mod tests {
     use super::*;
     use crate::plan::{Device, gpus, models, plan, reference_request};
+    use unicode_width::UnicodeWidthStr;
 
     fn page(width: Option<usize>, ascii: bool) -> String {
         let mut request = reference_request(models::find("llama-2-7b").unwrap());

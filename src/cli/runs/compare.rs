@@ -10,6 +10,7 @@ use crate::run::compare::{
 };
 use crate::run::index::short_run;
 use crate::spec::{choices, follows, shown};
+use crate::wire::id;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a F
     if wanted.is_empty() {
         let losses = figures
             .iter()
-            .filter(|f| f.id == "train/loss" || f.id == "val/loss");
+            .filter(|f| f.id == id::TRAIN_LOSS || f.id == id::VAL_LOSS);
         return Ok(losses.collect());
     }
     let named = |id: &String| {

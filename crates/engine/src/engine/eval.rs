@@ -9,7 +9,6 @@ use super::context::RunContext;
 use super::experience::Experience;
 use super::rollouts::Passed;
 use crate::data::Unit;
-use crate::methods::preference::{CHOSEN, MARGINS, REJECTED};
 use crate::metrics::{id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
 use measure::{Evaluation, Extent, evaluate};
@@ -182,14 +181,14 @@ impl RunContext<'_, '_> {
         let metric = &self.best_by.metric;
         // Tasks are evaluated at their own interval.
         let mut tasks = self.spec.eval.tasks.iter();
-        let of_task = metric.strip_prefix("eval/").is_some() && tasks.next().is_some();
+        let of_task = metric.strip_prefix(id::EVAL).is_some() && tasks.next().is_some();
         if of_task || self.lacks_best || values.contains_key(metric) {
             return;
         }
         self.lacks_best = true;
         let measured = values.keys().map(String::as_str);
         let measured: Vec<&str> = measured
-            .filter(|id| id.starts_with("val/") || id.starts_with("eval/"))
+            .filter(|id| id.starts_with(id::VAL) || id.starts_with(id::EVAL))
             .collect();
         let what = format!(
             "the validation rows do not measure {metric}, which decides which checkpoint is the best: none will be, and eval.patience \
@@ -268,10 +267,12 @@ impl RunContext<'_, '_> {
         }
         // Few batches hold answers of both labels: the margin of all is that between their means.
         if self.spec.method.needs().unit == Unit::Judged
-            && let (Some(chosen), Some(rejected)) =
-                (found.readings.mean(CHOSEN), found.readings.mean(REJECTED))
+            && let (Some(chosen), Some(rejected)) = (
+                found.readings.mean(id::CHOSEN),
+                found.readings.mean(id::REJECTED),
+            )
         {
-            values.insert(validation_id(MARGINS), Num(chosen - rejected));
+            values.insert(validation_id(id::MARGINS), Num(chosen - rejected));
         }
         values
     }

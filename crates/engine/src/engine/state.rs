@@ -141,6 +141,9 @@ pub struct TrainState {
 
 impl TrainState {
     /// The state before the first step: initial weights by the spec's seed, or those of `train.from`.
+    ///
+    /// # Errors
+    /// The model does not fit the data, or its weights cannot be read.
     pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut state = TrainState::blank(spec, data)?;
         start_weights(&mut state.models.policy, spec, data)?;
@@ -148,6 +151,9 @@ impl TrainState {
     }
 
     /// A state of the right shape with zero weights, to be filled from a checkpoint.
+    ///
+    /// # Errors
+    /// The model does not fit the data, or the optimizer does not fit the model.
     pub fn blank(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut model = blank_policy(spec, data)?;
         model.set_compute_dtype(arithmetic(spec)?)?;
@@ -170,6 +176,9 @@ impl TrainState {
     }
 
     /// Switches the policy to averaged weights, if the optimizer keeps any, or back to the trained ones.
+    ///
+    /// # Errors
+    /// Those of the optimizers.
     pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
         if let Some(critic) = &mut self.critic {
             critic.show_average(show)?;
@@ -236,6 +245,9 @@ impl TrainState {
     }
 
     /// The state of the update rules is dropped, the critic's as well.
+    ///
+    /// # Errors
+    /// Those of the optimizers.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
         self.optimizer = averaged_rule(spec, &self.models.policy)?;
         if let Some(critic) = &mut self.critic {
@@ -246,6 +258,9 @@ impl TrainState {
     }
 
     /// True while every part of the optimizers' state is a number: a NaN may be there before it is in the weights.
+    ///
+    /// # Errors
+    /// Those of the optimizers.
     pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
         let of_critic = self
             .critic
@@ -255,6 +270,9 @@ impl TrainState {
     }
 
     /// True while every weight is finite, the critic's too: non-finite ones are never saved.
+    ///
+    /// # Errors
+    /// Those of candle.
     pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
         let of_critic = self
             .critic

@@ -224,6 +224,7 @@ pub fn update(
 mod tests {
     use super::*;
     use crate::engine::tests::tiny;
+    use crate::metrics::id;
 
     #[test]
     fn labels_are_drawn_as_often_as_the_model_expects_them() {
@@ -281,7 +282,7 @@ mod tests {
         });
         let (parts, grads) = found(&batch);
         assert!((parts.loss - whole.loss).abs() < 1e-5 * whole.loss.abs());
-        let entropy = |found: &Gradients| found.readings.mean("entropy");
+        let entropy = |found: &Gradients| found.readings.mean(id::ENTROPY);
         let (a, b) = (entropy(&parts).unwrap(), entropy(&whole).unwrap());
         assert!((a - b).abs() < 1e-5 * b, "{a} {b}");
         let largest = exact.iter().fold(0.0_f32, |top, x| top.max(x.abs()));

@@ -1,7 +1,7 @@
 //! RMS of the residual stream after each block.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::tap::{Activation, Site};
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
@@ -14,7 +14,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const RMS: Metric = metric(
-    "act_rms/layer",
+    id::ACT_RMS,
     "Activation RMS by layer",
     "",
     Direction::Neutral,

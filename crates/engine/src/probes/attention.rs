@@ -3,7 +3,7 @@
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::kernels::attention;
 use crate::metrics::estimators::entropy;
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::tap::AttentionInputs;
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
@@ -16,7 +16,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const ENTROPY: Metric = metric(
-    "attn_entropy/layer",
+    id::ATTENTION_ENTROPY,
     "Attention entropy by layer",
     "share",
     Direction::Neutral,
@@ -49,7 +49,7 @@ const SPREAD: Metric = metric(
 );
 
 const LARGEST: Metric = metric(
-    "attn_logit_max/layer",
+    id::ATTENTION_LARGEST,
     "Largest attention score by layer",
     "",
     Direction::Neutral,

@@ -1,7 +1,7 @@
 //! Units of feed-forward blocks that no token of the micro-batch activates.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::Role;
 use crate::nn::tap::{Activation, Site};
 
@@ -26,7 +26,7 @@ const SHARE: Metric = metric("dead_units", "Dead units", "share", Direction::Low
     .meaning(NORMAL, ADVICE);
 
 const BY_LAYER: Metric = metric(
-    "dead_units/layer",
+    id::DEAD_UNITS,
     "Dead units by layer",
     "share",
     Direction::Lower,

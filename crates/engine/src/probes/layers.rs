@@ -1,7 +1,7 @@
 //! Gradient norm and update size per block: both are by-products of the optimizer's pass.
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::Params;
 use crate::optim::UpdateRule;
 use candle_core::Result;
@@ -16,7 +16,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const GRADIENT: Metric = metric(
-    "grad_norm/layer",
+    id::GRAD_BY_LAYER,
     "Gradient norm by layer",
     "",
     Direction::Neutral,
@@ -32,7 +32,7 @@ const GRADIENT: Metric = metric(
 );
 
 const UPDATE: Metric = metric(
-    "update_ratio/layer",
+    id::UPDATE_BY_LAYER,
     "Update to weight ratio by layer",
     "",
     Direction::Neutral,

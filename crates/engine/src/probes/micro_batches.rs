@@ -2,7 +2,7 @@
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
 use crate::metrics::estimators::dispersion::population_std;
-use crate::metrics::{Direction, Metric, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Repeatable, id, metric};
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "micro_batches",
@@ -14,7 +14,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const DISPERSION: Metric = metric(
-    "loss_dispersion",
+    id::LOSS_DISPERSION,
     "Loss dispersion",
     "nats",
     Direction::Neutral,

@@ -4,7 +4,7 @@ use super::sample::Sample;
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::base::stats::Ema;
 use crate::metrics::estimators::noise::{Estimate, Squares};
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 const SOURCE: &str = "McCandlish et al. 2018, arXiv 1812.06162: trΣ / |G|² from norms of the micro-batches' gradients and of their sum, both averaged over measurements first";
 
 const SCALE: Metric = metric(
-    "noise_scale",
+    id::NOISE_SCALE,
     "Gradient noise scale",
     "tokens",
     Direction::Neutral,
@@ -68,7 +68,7 @@ const BY_LAYER: Metric = metric(
 );
 
 const CONSISTENCY: Metric = metric(
-    "grad_consistency",
+    id::GRAD_CONSISTENCY,
     "Gradient direction consistency",
     "",
     Direction::Neutral,

@@ -4,7 +4,7 @@
 use crate::hf::Weights;
 use crate::kernels::spectrum::eigenvalues;
 use crate::metrics::estimators::{alpha, dispersion::Moments, spectrum};
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::role::AttentionRole;
 use crate::nn::{ParamInfo, Role};
 use crate::wire::{Num, Values};
@@ -16,7 +16,7 @@ pub const LARGEST: usize = 2048;
 const ENOUGH: usize = 50;
 
 pub const ALPHA: Metric = metric(
-    "alpha/layer",
+    id::ALPHA,
     "Power-law exponent by layer",
     "",
     Direction::Neutral,

@@ -3,7 +3,7 @@
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::spectrum::spectral_norm;
-use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::Params;
 use crate::optim::UpdateRule;
 use candle_core::Result;
@@ -20,7 +20,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 const SOURCE: &str = "σ_max of a matrix, not the spectral radius; the largest of a block's matrices that train, by power iteration";
 
 const NORM: Metric = metric(
-    "spectral_norm/layer",
+    id::SPECTRAL_NORM,
     "Spectral norm by layer",
     "",
     Direction::Neutral,

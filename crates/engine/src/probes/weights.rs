@@ -2,7 +2,7 @@
 
 use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::estimators::dispersion::Moments;
-use crate::metrics::{Direction, Metric, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Repeatable, id, metric};
 use crate::nn::Params;
 use crate::optim::UpdateRule;
 use candle_core::Result;
@@ -18,7 +18,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
 };
 
 const STD: Metric = metric(
-    "weight_std/layer",
+    id::WEIGHT_STD,
     "Weight spread by layer",
     "",
     Direction::Neutral,

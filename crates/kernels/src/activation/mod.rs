@@ -45,6 +45,9 @@ impl Activation {
 }
 
 /// `x` (…, d_ff), or (…, 2 · d_ff) with the gate first for gated ones → (…, d_ff).
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
     let split = |x: &Tensor| -> Result<(Tensor, Tensor)> {
         let d_ff = x.dim(D::Minus1)? / 2;

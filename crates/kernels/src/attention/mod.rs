@@ -111,6 +111,9 @@ pub type Past = Option<(Tensor, Tensor)>;
 
 /// `qkv` (B, T, qkv_width) → output (B, T, q_width) and the keys and values of past and present.
 /// Token t attends to the past and to tokens 0..=t; `rotation` rotates queries and keys.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(
     heads: Heads,
     qkv: &Tensor,
@@ -127,6 +130,9 @@ pub fn composite(
 }
 
 /// The same with a mask, whose `first` is allowed only without a past; positions restart where it does.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,

@@ -20,6 +20,9 @@ use std::ops::Range;
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
 /// and whether the target was the top-1 token (N): 1 or 0, detached.
+///
+/// # Errors
+/// Those of candle: shapes or number formats that do not fit.
 pub fn composite(
     hidden: &Tensor,
     table: &Tensor,

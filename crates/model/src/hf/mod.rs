@@ -195,12 +195,18 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds at most one transposed matrix.
+///
+/// # Errors
+/// `out` does not take it, or the weights are quantized.
 pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, out)
 }
 
 /// Loads the model's weights from a folder; every parameter must be present with its shape, and nothing else. On any
 /// mismatch no weight is changed.
+///
+/// # Errors
+/// A file is absent or damaged, or its tensors are not those of the model.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
     let infos = model.params().base().to_vec();
     read_weights_of(folder, model, &infos)
@@ -262,6 +268,9 @@ pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
 }
 
 /// The model config of a folder's `config.json`; with the vocabulary size filled in.
+///
+/// # Errors
+/// `config.json` is absent, no JSON, or describes a model that is not supported; says which key.
 pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
     let value = read_json(folder)?;
     config::read(&value).map_err(|what| HfError::Config {
@@ -271,6 +280,9 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
 }
 
 /// BOS, EOS and padding ids of a folder's `config.json`; invalid ids are dropped.
+///
+/// # Errors
+/// `config.json` is absent or no JSON.
 pub fn token_ids(folder: &Path) -> Result<TokenIds, HfError> {
     let value = read_json(folder)?;
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -303,6 +315,9 @@ fn read_json(folder: &Path) -> Result<Value, HfError> {
 }
 
 /// Validates a folder's weights against a config without reading them: names, shapes and dtypes. Allocates no weights.
+///
+/// # Errors
+/// A file is absent or damaged, or its tensors are not those of the config.
 pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError> {
     let family = family_in(&read_json(folder)?, config);
     let file = Weights::open(folder)?;
@@ -314,6 +329,9 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
 
 /// Loads a folder's model with weights on the CPU; an adapter beside them is merged. Its files are validated against its
 /// config before allocation.
+///
+/// # Errors
+/// A file is absent or damaged, the config is not supported, or weights do not fit it.
 pub fn load(folder: &Path) -> Result<Model, HfError> {
     let mut model = load_base(folder)?;
     merge_adapter(folder, &mut model)?;

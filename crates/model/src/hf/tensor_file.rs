@@ -137,6 +137,9 @@ impl TensorFile {
     }
 
     /// Checks a tensor's shape and dtype without reading it.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format.
     pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
         self.find(name, expected).map(|_| ())
     }
@@ -176,6 +179,9 @@ impl TensorFile {
     }
 
     /// The values of a tensor as f32; the shape must match.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format; a file that cannot be read.
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
         let found = self.find(name, expected)?;
         let mut values = vec![0.0; found.len];
@@ -207,6 +213,10 @@ impl TensorFile {
     }
 
     /// Reads a tensor into `into`, which has its number of values.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format; another number of values than `into`
+    /// has; a file that cannot be read.
     pub fn read_into(
         &self,
         name: &str,
@@ -222,6 +232,10 @@ impl TensorFile {
     }
 
     /// Reads values from index `first` on into `into`; the tensor has at least that many.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format; fewer values than that; a file that
+    /// cannot be read.
     pub fn read_part(
         &self,
         name: &str,

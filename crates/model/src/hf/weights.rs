@@ -88,16 +88,26 @@ impl Weights {
     }
 
     /// Checks a tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format.
     pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
         self.file(name, expected)?.expect(name, expected)
     }
 
     /// One tensor as f32.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format; a file that cannot be read.
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
         self.file(name, expected)?.read(name, expected)
     }
 
     /// The values from number `first` on.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format; fewer values than that; a file that
+    /// cannot be read.
     pub fn read_part(
         &self,
         name: &str,
@@ -110,6 +120,9 @@ impl Weights {
     }
 
     /// Rejects tensors the model does not have.
+    ///
+    /// # Errors
+    /// There is one; names it and counts the others.
     pub fn nothing_but(&self, known: &BTreeSet<&str>) -> Result<(), TensorFileError> {
         let extra: Vec<String> = self
             .names()

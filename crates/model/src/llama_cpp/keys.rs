@@ -19,6 +19,9 @@ impl Keys<'_> {
     }
 
     /// An integer, if the key is present. A list counts as its value if all are equal.
+    ///
+    /// # Errors
+    /// The key has another type, or a list of different numbers.
     pub fn count_if(&self, key: &str) -> Result<Option<usize>, String> {
         let number = match self.get(key) {
             None => return Ok(None),
@@ -38,6 +41,9 @@ impl Keys<'_> {
     }
 
     /// A positive number, if the key is present.
+    ///
+    /// # Errors
+    /// The key is no positive number.
     pub fn number_if(&self, key: &str) -> Result<Option<f64>, String> {
         match self.get(key) {
             None => Ok(None),

@@ -29,6 +29,9 @@ pub(crate) struct Leaves {
 
 impl Leaves {
     /// Copies out of the flat weights, as leaves that candle differentiates by when `track` is set.
+    ///
+    /// # Errors
+    /// Those of candle.
     pub fn new(layout: &Layout, weights: &Tensor, dtype: DType, track: Track) -> Result<Self> {
         let mut leaves = Leaves {
             tensors: BTreeMap::new(),
@@ -94,6 +97,9 @@ pub(crate) struct Decoder<'a> {
 impl Decoder<'_> {
     /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds keys and values of earlier tokens by layer
     /// and is extended; an empty list starts afresh. `first` keeps the documents of packed rows apart.
+    ///
+    /// # Errors
+    /// Those of candle: ids outside of the vocabulary, more positions than there are.
     pub fn hidden(
         &self,
         ids: &Tensor,
@@ -268,6 +274,9 @@ impl Decoder<'_> {
     }
 
     /// Hidden states (…, D) → logits (…, V).
+    ///
+    /// # Errors
+    /// Those of candle.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = self.leaves.get(self.layout.head)?;
         let head = head.reshape((self.layout.head.rows, self.layout.head.cols))?;
@@ -280,6 +289,9 @@ impl Decoder<'_> {
     }
 
     /// Log-probabilities and entropies of a batch with their graph, and whether targets were the top-1 tokens.
+    ///
+    /// # Errors
+    /// Those of candle: ids outside of the vocabulary, more positions than there are.
     pub fn outputs(&self, batch: &TokenBatch) -> Result<Graph> {
         let shape = (batch.batch_size, batch.seq_len);
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
@@ -320,6 +332,9 @@ impl Decoder<'_> {
     }
 
     /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + Σ dvalue · value, and of what balances experts, for each leaf.
+    ///
+    /// # Errors
+    /// Those of candle: gradients of another shape than the outputs.
     pub fn gradients(
         &self,
         outputs: &Graph,

@@ -99,6 +99,9 @@ impl<'a> Decoding<'a> {
     }
 
     /// Appends `tokens` to the first text and fills `logits` (V), those after the last of them; the buffer may be reused.
+    ///
+    /// # Errors
+    /// More tokens than a text may have, or an id outside of the vocabulary.
     pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
         let mut go_on = |_, _| ControlFlow::Continue(());
         let _ = self.read_batch(&[(0, tokens)], logits, &mut go_on)?;
@@ -193,6 +196,9 @@ impl<'a> Decoding<'a> {
 
     /// Reads on in several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
     /// log-probability (nats) of the target after each of its tokens and whether it is the most likely one.
+    ///
+    /// # Errors
+    /// More tokens than a text may have, or an id outside of the vocabulary.
     pub fn score_batch(&mut self, pieces: &[(usize, &[u32], &[u32])]) -> Result<Vec<Scores>> {
         debug_assert!(pieces.is_sorted_by_key(|(text, ..)| *text));
         let mut scores = vec![Scores::default(); pieces.len()];

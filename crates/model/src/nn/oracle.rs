@@ -21,6 +21,9 @@ pub struct Exact {
 }
 
 /// Computes in f64 from the model's weights, which stay as they are; `dlogp` and `dentropy` have B · T elements.
+///
+/// # Errors
+/// A batch that does not fit the model.
 pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64]) -> Result<Exact> {
     exact_with_values(model, batch, (dlogp, dentropy), None)
 }

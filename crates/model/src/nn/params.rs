@@ -229,6 +229,9 @@ impl Params {
     }
 
     /// The flat gradients (n_trainable), f32.
+    ///
+    /// # Errors
+    /// Weights that are not trained have no gradients.
     pub fn grads(&self) -> Result<&Tensor> {
         self.require_trainable()?;
         self.settle()?;
@@ -254,6 +257,9 @@ impl Params {
     }
 
     /// One parameter's weights in its own shape, copied.
+    ///
+    /// # Errors
+    /// A weight that is held quantized, and those of candle.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
         let Some(from) = info.offset.checked_sub(self.held) else {
             candle_core::bail!("{QUANTIZED}")
@@ -351,6 +357,9 @@ impl Params {
     }
 
     /// Sets all gradients to zero.
+    ///
+    /// # Errors
+    /// Weights that are not trained have no gradients.
     pub fn zero_grads(&mut self) -> Result<()> {
         self.require_trainable()?;
         if self.device().is_cpu() {
@@ -361,6 +370,9 @@ impl Params {
     }
 
     /// Global L2 norm of the gradients, accumulated in f64; the same bits whatever the number of threads.
+    ///
+    /// # Errors
+    /// Weights that are not trained have no gradients.
     pub fn grad_norm(&self) -> Result<f64> {
         if self.device().is_cpu() {
             return flat::read(self.grads()?, crate::kernels::reduce::l2_norm);

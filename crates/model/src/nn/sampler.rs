@@ -69,6 +69,9 @@ impl<'a> Sampler<'a> {
     }
 
     /// New token number `index` (from 0).
+    ///
+    /// # Errors
+    /// A logit that is not finite.
     pub fn next(&mut self, logits: &[f32], index: u64) -> Result<Chosen> {
         if !distribution::is_finite(logits) {
             let damaged = logits.iter().enumerate().find(|(_, x)| !x.is_finite());

@@ -147,6 +147,9 @@ impl Table {
 
 impl Stored {
     /// Calls `read` for every parameter and joins those that one matmul serves.
+    ///
+    /// # Errors
+    /// Those of `read`; a tensor of another shape than its parameter.
     pub fn new<E: From<candle_core::Error>>(
         layout: &Layout,
         mut read: impl FnMut(&ParamInfo) -> Result<StoredTensor, E>,

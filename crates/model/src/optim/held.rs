@@ -50,6 +50,9 @@ impl Held {
     }
 
     /// The first `N` buffers.
+    ///
+    /// # Errors
+    /// The rule keeps fewer.
     pub fn buffers<const N: usize>(&mut self) -> Result<[&mut [f32]; N]> {
         let mut all = self.buffers.iter_mut().map(|(_, values)| &mut values[..]);
         let found: Vec<_> = all.by_ref().take(N).collect();

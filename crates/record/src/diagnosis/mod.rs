@@ -3,7 +3,6 @@
 //! docs/diagnosis.md.
 
 mod fix;
-mod metric;
 mod rules;
 mod verdict;
 mod view;
@@ -18,6 +17,7 @@ pub use watch::Watch;
 use crate::base::finding::{Finding, Status};
 use crate::base::registry::Entry;
 use crate::run::RunState;
+use crate::wire::id as metric;
 
 /// One rule: a file of `rules/` and a word in its list.
 #[derive(Debug, Clone, Copy)]

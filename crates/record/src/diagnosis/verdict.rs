@@ -170,7 +170,7 @@ impl Verdict {
             return "too few steps for a verdict".into();
         };
         // As the last step was logged: a mean over the newest steps of a short run is none of its values.
-        let newest = view.state.latest(metric::LOSS).unwrap_or(loss.now);
+        let newest = view.state.latest(metric::TRAIN_LOSS).unwrap_or(loss.now);
         let (start, now) = (human::number(loss.opening), human::number(newest));
         let mut text = format!("train loss {start} → {now}");
         if let Some(val) = view.state.latest(metric::VAL_LOSS) {
@@ -276,12 +276,12 @@ fn alike<'a>(view: &'a View<'_>, id: &str) -> Vec<&'a Evaluation> {
 fn passes(view: &View<'_>) -> Option<(Pass, (Pass, u64), Pass)> {
     let found = |e: &Evaluation| {
         let pass = Pass {
-            share: *e.values.get(metric::PASS)?,
+            share: *e.values.get(metric::PASS_AT_1)?,
             prompts: e.n_windows.max(1) as f64,
         };
         Some((pass, e.step))
     };
-    let passes: Vec<(Pass, u64)> = alike(view, metric::PASS)
+    let passes: Vec<(Pass, u64)> = alike(view, metric::PASS_AT_1)
         .into_iter()
         .filter_map(found)
         .collect();

@@ -107,7 +107,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     pub fn of(state: &'a RunState) -> View<'a> {
-        let loss = state.series.get(metric::LOSS).and_then(read);
+        let loss = state.series.get(metric::TRAIN_LOSS).and_then(read);
         View { state, loss }
     }
 
@@ -217,7 +217,10 @@ impl<'a> View<'a> {
 
     /// Whether the log has the training loss at every second step or less often: a reading is a mean over several steps there.
     pub fn is_sparse(&self) -> bool {
-        self.state.series.get(metric::LOSS).is_some_and(is_sparse)
+        self.state
+            .series
+            .get(metric::TRAIN_LOSS)
+            .is_some_and(is_sparse)
     }
 
     /// Events that the log has one by one.
@@ -230,7 +233,7 @@ impl<'a> View<'a> {
 
     /// The newest training loss that was read up to `step`.
     pub fn loss_at(&self, step: u64) -> Option<f64> {
-        let series = self.state.series.get(metric::LOSS)?;
+        let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let newest = series.recent().rev().find(|p| p.step <= step)?;
         Some(newest.value).filter(|x| x.is_finite())
     }
@@ -238,7 +241,7 @@ impl<'a> View<'a> {
     /// The training loss at `step`, by the `n` steps around it, or a quarter of what was logged: half of them behind it, as far
     /// as there are as many. Where it falls or rises within them beyond its noise, a line is laid through them; else it is their mean.
     pub fn loss_by_line(&self, step: u64, n: u64) -> Option<f64> {
-        let series = self.state.series.get(metric::LOSS)?;
+        let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let (_, last) = series.steps()?;
         let n = n.min(series.len() / 4).max(1);
         let behind = last.saturating_sub(step).min(n / 2);
@@ -255,7 +258,7 @@ impl<'a> View<'a> {
 
     /// Mean training loss of the steps in `steps`.
     pub fn loss_over(&self, steps: Range<u64>) -> Option<f64> {
-        let series = self.state.series.get(metric::LOSS)?;
+        let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let bucket = series.columns(steps.start as f64, steps.end as f64, 1);
         bucket.into_iter().next()??.mean()
     }

@@ -45,7 +45,7 @@ impl Watch {
     pub fn hear(&mut self, event: &Event) {
         let read = |values: &Values| -> Values {
             // How fast it goes depends on what else the machine does: viewers judge that.
-            let needed = |id: &str| is_read(id) && id != metric::SPEED;
+            let needed = |id: &str| is_read(id) && id != metric::TOK_PER_SEC;
             let kept = values.iter().filter(|(id, _)| needed(id));
             kept.map(|(id, x)| (id.clone(), *x)).collect()
         };

@@ -8,40 +8,8 @@ pub mod texts;
 
 pub use readings::Readings;
 
-pub use crate::wire::{Band, Direction, Origin};
+pub use crate::wire::{Band, Direction, Origin, id};
 use crate::wire::{ChartPlace, MetricInfo};
-
-/// Ids of the built-in metrics, as they stand in `values` on the wire.
-pub mod id {
-    /// Begins the ids of losses on sets of `eval.extra`.
-    pub const EXTRA: &str = "extra/";
-    /// The loss on a set of `eval.extra`.
-    pub fn of_extra_set(name: &str) -> String {
-        format!("{EXTRA}{name}")
-    }
-    pub const TRAIN_LOSS: &str = "train/loss";
-    pub const GRAD_NORM: &str = "grad_norm";
-    pub const ENTROPY: &str = "entropy";
-    pub const TOKEN_ACCURACY: &str = "mean_token_accuracy";
-    pub const EXPERT_LOAD: &str = "expert_load";
-    pub const EXPERT_ENTROPY: &str = "expert_entropy";
-    pub const AUX_LOSS: &str = "aux_loss";
-    pub const Z_LOSS: &str = "z_loss";
-    /// What only models with experts have.
-    pub const OF_EXPERTS: [&str; 4] = [EXPERT_LOAD, EXPERT_ENTROPY, AUX_LOSS, Z_LOSS];
-    pub const LR: &str = "lr";
-    pub const CLIPPED: &str = "clipped";
-    pub const UPDATE_RATIO: &str = "update_ratio";
-    pub const EPOCHS: &str = "epochs";
-    pub const TOK_PER_SEC: &str = "tok_per_sec";
-    pub const STEP_MS: &str = "step_ms";
-    pub const DATA_WAIT: &str = "data_wait";
-    pub const REFERENCE_SHARE: &str = "reference_share";
-    pub const VAL_LOSS: &str = "val/loss";
-    pub const VAL_PPL: &str = "val/ppl";
-    pub const VAL_BPB: &str = "val/bpb";
-    pub const VAL_TOKEN_ACCURACY: &str = "val/mean_token_accuracy";
-}
 
 /// Whether the same seed gives the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

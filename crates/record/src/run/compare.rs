@@ -8,7 +8,7 @@ use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
+use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo, id};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -468,8 +468,8 @@ pub fn even(steps: &[Option<u64>]) -> bool {
 /// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the
 /// speed and memory of the machine, mean the same under every method.
 fn depends_on_method(info: &MetricInfo) -> bool {
-    const OF_THE_MACHINE: [&str; 4] = ["tok_per_sec", "step_ms", "mfu", "data_wait"];
-    let prefixes = ["eval/", "host/", "gpu/"];
+    const OF_THE_MACHINE: [&str; 4] = [id::TOK_PER_SEC, id::STEP_MS, "mfu", id::DATA_WAIT];
+    let prefixes = [id::EVAL, id::machine::HOST, id::machine::GPU];
     !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
 }
 
@@ -484,12 +484,12 @@ fn objective(track: &Track, id: &str) -> Option<(String, Value)> {
         true => None,
         false => track.state.head.as_ref(),
     }?;
-    let name = id.strip_prefix("val/").unwrap_or(id);
+    let name = id.strip_prefix(id::VAL).unwrap_or(id);
     let mut of_loss = head.spec["method"][&head.method].clone();
     if let Some(settings) = of_loss.as_object_mut() {
         settings.retain(|key, _| match name {
-            "train/loss" | "loss" => !NOT_OF_THE_LOSS.contains(&key.as_str()),
-            "rewards/chosen" | "rewards/rejected" | "rewards/margins" => key == "beta",
+            id::TRAIN_LOSS | "loss" => !NOT_OF_THE_LOSS.contains(&key.as_str()),
+            id::CHOSEN | id::REJECTED | id::MARGINS => key == "beta",
             _ => false,
         });
     }
@@ -514,10 +514,10 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         }
     }
     let rank = |info: &MetricInfo| match info.id.as_str() {
-        "train/loss" => 0,
-        "val/loss" => 1,
-        id if id.starts_with("eval/") => 2,
-        id if id.starts_with("val/") => 3,
+        id::TRAIN_LOSS => 0,
+        id::VAL_LOSS => 1,
+        id if id.starts_with(id::EVAL) => 2,
+        id if id.starts_with(id::VAL) => 3,
         _ => 4,
     };
     infos.sort_by_key(rank);

@@ -108,6 +108,9 @@ pub struct RunDir {
 impl RunDir {
     /// Creates `<runs_dir>/<id>/` with `spec.yaml` (the resolved spec), `asked.yaml` (the request), `run.json` and empty
     /// folders. Creates the runs directory if absent.
+    ///
+    /// # Errors
+    /// `runs_dir` is no place for runs, or a file of the run cannot be written; what was begun is removed.
     pub fn create(
         runs_dir: &Path,
         name: &str,
@@ -139,6 +142,9 @@ impl RunDir {
     }
 
     /// Opens an existing run and checks that this program can read its layout.
+    ///
+    /// # Errors
+    /// The folder is no run, is damaged beyond what its log says, or was written by a newer program.
     pub fn open(path: &Path) -> Result<RunDir, RunError> {
         let root = std::path::absolute(path).map_err(|e| Doing::Read.error(path, e))?;
         let mut run = RunDir {
@@ -222,6 +228,9 @@ impl RunDir {
     }
 
     /// What `run.json` says; where it is lost or damaged, what the log says in its place.
+    ///
+    /// # Errors
+    /// Neither `run.json` nor the log says what the run is, or a newer program wrote it.
     pub fn header(&self) -> Result<Header, RunError> {
         self.read_header().or_else(|error| match error {
             RunError::NotARun(_) | RunError::Damaged { .. } => {
@@ -287,6 +296,9 @@ impl RunDir {
 
     /// Claims the run for this process: only one engine at a time may write to it. Released when the value is dropped or
     /// the process dies.
+    ///
+    /// # Errors
+    /// Another process holds the run, or its header cannot be read or written.
     pub fn claim(&self) -> Result<Lock, RunError> {
         let lock = self.lock()?;
         let header = Header {
@@ -298,6 +310,9 @@ impl RunDir {
     }
 
     /// Holds the run as an engine would, without a word in its header: nobody trains, resumes or deletes it meanwhile.
+    ///
+    /// # Errors
+    /// Another process holds the run, or the lock cannot be taken.
     pub fn lock(&self) -> Result<Lock, RunError> {
         let path = self.lock_path();
         for _ in 0..LOCK_TRIES {
@@ -318,12 +333,18 @@ impl RunDir {
     }
 
     /// Deletes the directory with all checkpoints. It loses its name first, so that nobody finds a half-deleted run.
+    ///
+    /// # Errors
+    /// Another process holds the run, or a file cannot be deleted.
     pub fn remove(&self) -> Result<(), RunError> {
         let _claim = self.lock()?;
         remove_folder(&self.root).map_err(|e| Doing::Delete.error(&self.root, e))
     }
 
     /// An error if an engine process holds the run.
+    ///
+    /// # Errors
+    /// An engine process holds the run; names it.
     pub fn check_idle(&self) -> Result<(), RunError> {
         if self.is_alive() {
             Err(self.busy())

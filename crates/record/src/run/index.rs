@@ -10,7 +10,7 @@ use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
-use crate::wire::{Best, Event, Outcome, Phase, decode_envelope};
+use crate::wire::{Best, Event, Outcome, Phase, decode_envelope, id};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,6 +154,9 @@ pub fn option(runs_dir: &Path) -> String {
 
 /// All runs in `runs_dir`, newest first. A missing directory is empty. Directories that are not runs are skipped; runs
 /// that cannot be read are returned as errors beside the list.
+///
+/// # Errors
+/// The folder cannot be read.
 pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
     let mut runs = Vec::new();
     let mut unreadable = Vec::new();
@@ -228,11 +231,17 @@ fn list_hint(known: &[String]) -> String {
 
 /// Resolves a run as typed: a path to its directory, the directory's name, its id, the newest run of that name, or a unique
 /// prefix or suffix of a directory's name or an id.
+///
+/// # Errors
+/// No run is meant by the word, or several are.
 pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     find(runs_dir, word, true)
 }
 
 /// [`resolve`], and an error where several runs have that name: for what cannot be undone.
+///
+/// # Errors
+/// No run is meant by the word, or several are.
 pub fn resolve_one(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     find(runs_dir, word, false)
 }
@@ -357,6 +366,9 @@ fn damaged(runs_dir: &Path, word: &str) -> io::Result<Option<RunError>> {
 }
 
 /// The newest run that an engine holds.
+///
+/// # Errors
+/// The folder cannot be read.
 pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
     let runs = open_all(runs_dir)?.into_iter().flatten();
     let mut live: Vec<(UnixMillis, RunDir)> = runs
@@ -380,6 +392,9 @@ pub fn refusal(run: &RunDir) -> Option<String> {
 }
 
 /// The status of one run.
+///
+/// # Errors
+/// Its header or its log cannot be read.
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
     let io_error = |error| RunError::Io {
@@ -437,8 +452,8 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         base_seconds: scan.base.seconds,
         curve: if size > 0 {
             let figure = match scan.reward {
-                Some(_) => "reward",
-                None => "train/loss",
+                Some(_) => id::REWARD,
+                None => id::TRAIN_LOSS,
             };
             curve(&run.events_path(), size, figure, &scan.undone).map_err(io_error)?
         } else {
@@ -531,6 +546,9 @@ fn curve(path: &Path, size: u64, figure: &str, undone: &[(u64, u64)]) -> io::Res
 }
 
 /// Calls `seen` with every event of the given kinds; lines of other kinds are not decoded.
+///
+/// # Errors
+/// The log cannot be read.
 pub fn scan_events(path: &Path, kinds: &[&str], mut seen: impl FnMut(Event)) -> io::Result<()> {
     let mut tail = Tail::open(path)?;
     let mut lines = String::new();

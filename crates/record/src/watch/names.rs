@@ -3,7 +3,7 @@
 
 use crate::base::text::one_line;
 use crate::metrics;
-use crate::wire::{ChartPlace, Direction, MetricInfo};
+use crate::wire::{ChartPlace, Direction, MetricInfo, id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ const MAX_NAME: usize = 128;
 /// Names that mean the same, in lower case.
 const SAME: &[(&str, &[&str])] = &[
     (
-        "train/loss",
+        id::TRAIN_LOSS,
         &[
             "loss",
             "train loss",
@@ -32,7 +32,7 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "val/loss",
+        id::VAL_LOSS,
         &[
             "val loss",
             "val_loss",
@@ -50,7 +50,7 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "grad_norm",
+        id::GRAD_NORM,
         &["grad norm", "gradient_norm", "gnorm", "grad/norm", "norm"],
     ),
     (
@@ -58,7 +58,7 @@ const SAME: &[(&str, &[&str])] = &[
         &["learning_rate", "learning rate", "lr-adamw", "optimizer/lr"],
     ),
     (
-        "tok_per_sec",
+        id::TOK_PER_SEC,
         &[
             "tok/sec",
             "tok/s",
@@ -71,9 +71,9 @@ const SAME: &[(&str, &[&str])] = &[
             "train_tokens_per_second",
         ],
     ),
-    ("val/bpb", &["validation bpb", "val bpb"]),
+    (id::VAL_BPB, &["validation bpb", "val bpb"]),
     // Passes over the data so far, whole ones alone where a program counts so: Lightning's begins at 0.
-    ("epochs", &["epoch"]),
+    (id::EPOCHS, &["epoch"]),
     (MFU, &["bf16_mfu"]),
 ];
 
@@ -84,7 +84,7 @@ const MFU_PERCENT: &str = "mfu(%)";
 
 /// Times of a step and their milliseconds.
 const TIMES: &[(&str, f64)] = &[
-    ("step_ms", 1.0),
+    (id::STEP_MS, 1.0),
     ("dt(ms)", 1.0),
     ("time(ms)", 1.0),
     ("step_time_ms", 1.0),
@@ -276,7 +276,7 @@ fn known(name: &str) -> Role {
         return Role::Metric(MFU.into(), 0.01);
     }
     if let Some((_, factor)) = TIMES.iter().find(|(time, _)| *time == lower) {
-        return Role::Metric("step_ms".into(), *factor);
+        return Role::Metric(id::STEP_MS.into(), *factor);
     }
     let same = |name: &str| {
         SAME.iter()
@@ -293,7 +293,7 @@ fn known(name: &str) -> Role {
         }
         return Role::Metric(same(rest).map_or(rest.into(), |(id, _)| (*id).into()), 1.0);
     }
-    for prefix in ["eval/", "eval_", "val/", "val_", "validation/"] {
+    for prefix in [id::EVAL, "eval_", id::VAL, "val_", "validation/"] {
         let Some(rest) = lower.strip_prefix(prefix) else {
             continue;
         };
@@ -308,7 +308,7 @@ fn known(name: &str) -> Role {
             return Role::Nothing;
         }
         let rest = match same(rest) {
-            Some(("train/loss", _)) => "loss",
+            Some((id::TRAIN_LOSS, _)) => "loss",
             _ => rest,
         };
         return Role::Metric(format!("val/{rest}"), 1.0);
@@ -328,12 +328,12 @@ pub fn value(id: &str, x: f64) -> Option<f64> {
 
 /// Whether a metric is one of this program's own, in training or on held-out data.
 pub fn is_known(id: &str) -> bool {
-    metrics::find(id.strip_prefix("val/").unwrap_or(id)).is_some() || metrics::find(id).is_some()
+    metrics::find(id.strip_prefix(id::VAL).unwrap_or(id)).is_some() || metrics::find(id).is_some()
 }
 
 /// Whether a reading is of held-out data.
 pub fn is_held_out(id: &str) -> bool {
-    id.starts_with("val/")
+    id.starts_with(id::VAL)
 }
 
 /// Whether a record is about the whole training, at its end: transformers' `train_loss` beside a `train_runtime`. A trainer that
@@ -348,7 +348,7 @@ pub fn is_summary(values: &[(String, f64)]) -> bool {
 
 /// The declaration of a metric: as it is known here, or as far as its name indicates.
 pub fn info(id: &str) -> MetricInfo {
-    let base = id.strip_prefix("val/").and_then(metrics::find);
+    let base = id.strip_prefix(id::VAL).and_then(metrics::find);
     if let Some(known) = metrics::find(id) {
         return known.info();
     }

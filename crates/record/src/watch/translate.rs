@@ -6,8 +6,7 @@ use super::passes::Passes;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
-use crate::wire::MetricInfo;
-use crate::wire::{Envelope, Event, Num, Outcome, Phase, VERSION, Values};
+use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome, Phase, VERSION, Values, id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,8 +16,6 @@ const MAX_METRICS: usize = 256;
 const MAX_COUNTED: usize = 100_000;
 /// How long a log may be silent at its last step before its run has ended.
 const DONE: Duration = Duration::from_secs(60);
-/// Passes over the data so far.
-const EPOCHS: &str = "epochs";
 
 /// Translates one log, from its beginning.
 #[derive(Debug)]
@@ -271,7 +268,7 @@ impl Translator {
     /// The pass over the data that a record is of, where it says so.
     fn epoch(&self, values: &[(String, f64)]) -> Option<f64> {
         let is_epochs =
-            |name: &str| matches!(self.mapping.role(name), Role::Metric(id, _) if id == EPOCHS);
+            |name: &str| matches!(self.mapping.role(name), Role::Metric(id, _) if id == id::EPOCHS);
         values
             .iter()
             .find(|(name, _)| is_epochs(name))

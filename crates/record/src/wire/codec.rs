@@ -36,6 +36,9 @@ pub fn encode<T: serde::Serialize>(message: &T) -> String {
 }
 
 /// Reads one event line.
+///
+/// # Errors
+/// A line that is no JSON envelope, or of a newer version.
 pub fn decode_envelope(line: &str) -> Result<Envelope, DecodeError> {
     let envelope = match step(line) {
         Some(envelope) => envelope,
@@ -48,6 +51,9 @@ pub fn decode_envelope(line: &str) -> Result<Envelope, DecodeError> {
 }
 
 /// Reads one command line.
+///
+/// # Errors
+/// A line that is no JSON command.
 pub fn decode_command(line: &str) -> Result<Request, DecodeError> {
     decode(line)
 }

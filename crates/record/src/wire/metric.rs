@@ -1,6 +1,6 @@
 //! Metric declarations, sent before the first value so that viewers can plot metrics they were not compiled with.
 
-use super::Num;
+use super::{Num, id};
 use crate::base::human;
 use crate::base::text::one_line;
 use serde::{Deserialize, Serialize};
@@ -129,13 +129,13 @@ impl Best {
     /// `val/rewards/accuracies 0.8125`; `None` where the validation loss decides, as it does by default.
     pub fn not_by_loss(&self) -> Option<String> {
         let value = human::number(self.value.0);
-        (self.metric != "val/loss").then(|| format!("{} {value}", one_line(&self.metric)))
+        (self.metric != id::VAL_LOSS).then(|| format!("{} {value}", one_line(&self.metric)))
     }
 
     /// The same without the kind of reading, for a column: `accuracies 0.8125`.
     pub fn brief(&self) -> Option<String> {
         let name = self.metric.rsplit('/').next().unwrap_or(&self.metric);
-        let by_loss = self.metric == "val/loss" || !self.value.0.is_finite();
+        let by_loss = self.metric == id::VAL_LOSS || !self.value.0.is_finite();
         (!by_loss).then(|| format!("{} {:.4}", one_line(name), self.value.0))
     }
 
@@ -179,7 +179,7 @@ impl From<BestForm> for Best {
     fn from(form: BestForm) -> Best {
         let lowest = |step, value| Best {
             step,
-            metric: "val/loss".into(),
+            metric: id::VAL_LOSS.into(),
             value,
             direction: Direction::Lower,
         };

@@ -4,6 +4,7 @@
 mod codec;
 mod command;
 mod event;
+pub mod id;
 mod metric;
 
 pub use crate::base::num::Num;

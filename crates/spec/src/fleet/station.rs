@@ -5,6 +5,7 @@ use super::hosts::{Host, Place};
 use super::news::{News, VERSION};
 use crate::base::clock::{Clock, pause};
 use crate::base::files::private_dir;
+use crate::base::human;
 use crate::base::last_words::LastWords;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
@@ -158,7 +159,7 @@ fn read(mut output: impl BufRead, take: &mut impl FnMut(Said) -> bool) -> Ended 
         match output.by_ref().take(LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return Ended::Closed,
             Ok(_) if line.len() as u64 == LINE => {
-                return Ended::Refused(format!("a line of more than {} KiB", LINE >> 10));
+                return Ended::Refused(format!("a line of more than {}", human::bytes(LINE)));
             }
             Ok(_) => {}
         }

@@ -4,7 +4,7 @@
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::plan::models::{self, MODELS, ReferenceModel};
-use crate::plan::quantity::{binary, capacity, parse_count};
+use crate::plan::quantity::{capacity, parse_count};
 use crate::plan::request::{BaseFormat, Estimator, Lora, LoraTargets, Method};
 use crate::plan::scaling::TOKENS_PER_PARAM;
 use crate::plan::scheme::Precision;
@@ -132,7 +132,7 @@ impl Asked {
         let (ways, counted) = self.trainer.ways();
         let needs = self.plans.iter().zip(ways);
         let needs: Vec<String> = needs
-            .map(|(plan, (way, _))| format!("{way} {}", binary(plan.p50_bytes())))
+            .map(|(plan, (way, _))| format!("{way} {}", human::bytes(plan.p50_bytes())))
             .collect();
         let has_room = |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
         let fits = self.plans.iter().position(has_room);
@@ -303,12 +303,12 @@ mod tests {
     fn what_fits_depends_on_the_memory() {
         let text = |gib: u64| of("can I train llama-3.1-8b?", gib << 30).unwrap();
         assert!(
-            text(24).contains("24.0 GiB: LoRA on 16 bits fits"),
+            text(24).contains("24 GiB: LoRA on 16 bits fits"),
             "{}",
             text(24)
         );
         assert!(
-            text(12).contains("12.0 GiB: LoRA on 4 bits fits"),
+            text(12).contains("12 GiB: LoRA on 4 bits fits"),
             "{}",
             text(12)
         );
@@ -331,7 +331,7 @@ mod tests {
         assert!((27..32).contains(&gib[1]), "{gib:?} {text}");
         assert!((4..9).contains(&gib[2]), "{gib:?} {text}");
         for part in [
-            "on this processor. This machine has 24.0 GiB: LoRA on a GGUF file in 4 bits fits",
+            "on this processor. This machine has 24 GiB: LoRA on a GGUF file in 4 bits fits",
             "`llmtui plan sft-lora -s train.from=MODEL.gguf`",
         ] {
             assert!(text.contains(part), "{text}");

@@ -5,7 +5,7 @@ use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::diagnosis::{self, Diagnosis, RULES};
 use crate::plan::changes::ladder;
-use crate::plan::quantity::{binary, capacity};
+use crate::plan::quantity::capacity;
 use crate::plan::{Plan, Verdict};
 use crate::run::RunState;
 use crate::spec::{RunConfig, RunSpec, Sizes};
@@ -133,7 +133,7 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                 .unwrap_or_default();
             format!(
                 "Memory: {}{there}, {word} (`llmtui plan`: counted by part)",
-                binary(plan.p50_bytes())
+                human::bytes(plan.p50_bytes())
             )
         }
         "plan.time" => {
@@ -164,7 +164,7 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                     format!(
                         "{}: then {}, cost: {}{flag}",
                         change.what,
-                        binary(change.needs_bytes),
+                        human::bytes(change.needs_bytes),
                         change.cost
                     )
                 })

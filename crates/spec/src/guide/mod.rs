@@ -10,6 +10,8 @@ pub use asked::{Asked, Trainer};
 pub use facts::Subject;
 pub use page::{Page, Shown, plain};
 
+use crate::base::near::alike;
+
 /// Every page, in the order of the contents.
 pub fn pages() -> Vec<Page> {
     const ORDER: [&str; 8] = [
@@ -54,10 +56,7 @@ fn scored(asked: &[String]) -> Vec<Page> {
 fn spelled(word: &str) -> String {
     let pages = pages();
     let known = pages.iter().flat_map(Page::known).filter(|w| w.len() > 4);
-    let near = known.map(|known| (strsim::jaro_winkler(known, word), known));
-    let best = near.max_by(|a, b| a.0.total_cmp(&b.0));
-    let best = best.filter(|(score, _)| *score > 0.92);
-    best.map_or(word, |(_, known)| known).into()
+    alike(0.92, word, known).unwrap_or(word).into()
 }
 
 /// Lower-case words, without marks.

@@ -1,7 +1,7 @@
 //! The readings that evaluations of a run have, as far as its method and settings determine them, with their direction.
 
 use super::MethodConfig;
-use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
+use super::policy::pass_at;
 use crate::metrics::{Direction, id, validation_id};
 
 /// Ids of the readings by which a method's evaluations can be ranked. `ks`: of which pass@k is measured, none where no
@@ -13,9 +13,11 @@ pub fn evaluated<'a>(
 ) -> Vec<String> {
     if method.on_policy().is_some() {
         let Some(ks) = ks else {
-            return vec![EVAL_REWARD.to_string()];
+            return vec![id::EVAL_REWARD.to_string()];
         };
-        let of_answers = [PASS_AT_1, EVAL_REWARD].map(String::from).into_iter();
+        let of_answers = [id::PASS_AT_1, id::EVAL_REWARD]
+            .map(String::from)
+            .into_iter();
         let more = ks.iter().filter(|k| **k > 1).map(|k| pass_at(*k));
         return of_answers.chain(more).collect();
     }

@@ -12,7 +12,7 @@ use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scor
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
-use crate::metrics::{Direction, Metric, Readings};
+use crate::metrics::{Direction, Metric, Readings, id};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -197,7 +197,7 @@ impl super::Method for Config {
             if self.kl_correction {
                 kl = kl.broadcast_mul(&ratio)?;
             }
-            policy::read_tokens(readings, policy::KL, &kl, &mask)?;
+            policy::read_tokens(readings, id::KL, &kl, &mask)?;
             losses = (losses + (kl * self.beta)?)?;
         }
         policy::aggregate(scored, (&losses, &mask), self.aggregation)
@@ -221,7 +221,7 @@ impl super::Method for Config {
 
     fn best(&self) -> Criterion {
         Criterion {
-            metric: policy::PASS_AT_1,
+            metric: id::PASS_AT_1,
             direction: Direction::Higher,
         }
     }

@@ -10,7 +10,7 @@ use super::preference::{self, PAIRS, ReferenceChoice};
 use super::{BASELINE, Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, sigmoid};
 use crate::base::registry::Entry;
 use crate::data::{LABEL, Unit};
-use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Device, Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -48,14 +48,12 @@ impl Default for Config {
     }
 }
 
-const KL: &str = "kl";
-
 #[rustfmt::skip]
 const READINGS: &[Metric] = &{
     let [_, margins, chosen, rejected, logps_chosen, logps_rejected] = PAIRS;
     [
         margins, chosen, rejected,
-        metric(KL, "KL baseline", "nats", Direction::Neutral, Repeatable::Yes, "mean log π − log π_ref of answers to other prompts, at least 0 (TRL's kl)"),
+        metric(id::KL, "KL baseline", "nats", Direction::Neutral, Repeatable::Yes, "mean log π − log π_ref of answers to other prompts, at least 0 (TRL's kl)"),
         logps_chosen, logps_rejected,
     ]
 };
@@ -85,7 +83,7 @@ impl super::Method for Config {
         let baseline = (sum / moved.len().max(1) as f64).max(0.0);
         // A lone answer has no others to tell it by.
         if !moved.is_empty() {
-            readings.add(KL, baseline * moved.len() as f64, moved.len() as f64);
+            readings.add(id::KL, baseline * moved.len() as f64, moved.len() as f64);
         }
         preference::note_judged(desirable, &(&ratios * self.beta)?, &policy, readings)?;
 
@@ -106,7 +104,7 @@ impl super::Method for Config {
 
     fn best(&self) -> Criterion {
         Criterion {
-            metric: "val/rewards/margins",
+            metric: id::VAL_MARGINS,
             direction: Direction::Higher,
         }
     }

@@ -6,7 +6,7 @@
 
 use super::{Metric, Scored};
 use crate::data::Batch;
-use crate::metrics::{Direction, Readings, Repeatable, metric};
+use crate::metrics::{Direction, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -108,13 +108,8 @@ impl Kl {
     }
 }
 
-/// Share of held-out prompts whose first answer is right.
-pub const PASS_AT_1: &str = "eval/pass@1";
-/// What answers to held-out prompts are worth.
-pub const EVAL_REWARD: &str = "eval/reward";
 pub const CLIP_LOW: &str = "clip_ratio/low_mean";
 pub const CLIP_HIGH: &str = "clip_ratio/high_mean";
-pub const KL: &str = "kl";
 pub const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
 
 use Direction::{Lower, Neutral};
@@ -129,7 +124,7 @@ pub fn readings(has_reference: bool) -> &'static [Metric] {
 }
 
 #[rustfmt::skip]
-pub const READ_KL: Metric = metric(KL, "KL to the reference", "nats", Neutral, Yes, "mean over answer tokens, by the method's estimator; log pi - log pi_ref where it is charged to the reward (TRL)");
+pub const READ_KL: Metric = metric(id::KL, "KL to the reference", "nats", Neutral, Yes, "mean over answer tokens, by the method's estimator; log pi - log pi_ref where it is charged to the reward (TRL)");
 
 #[rustfmt::skip]
 pub const READINGS: &[Metric] = &[
@@ -142,7 +137,7 @@ pub const READINGS: &[Metric] = &[
 
 /// The id of pass@k: whether one of k answers to a held-out prompt is right.
 pub fn pass_at(k: usize) -> String {
-    format!("eval/pass@{k}")
+    format!("{}pass@{k}", id::EVAL)
 }
 
 /// The value of a column for the sequence of row `row`.

@@ -13,7 +13,7 @@ use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
 use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, Scored};
 use crate::base::registry::Entry;
 use crate::data::Unit;
-use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use crate::nn::HeadKind;
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -159,11 +159,8 @@ impl Config {
 }
 
 const POLICY_LOSS: &str = "loss/policy_avg";
-const APPROX_KL: &str = "policy/approxkl_avg";
-const CLIPPED: &str = "policy/clipfrac_avg";
 const ENTROPY: &str = "policy/entropy_avg";
 const RATIO: &str = "val/ratio";
-const VALUE_LOSS: &str = "loss/value_avg";
 const VALUE_CLIPPED: &str = "val/clipfrac_avg";
 /// Of a rollout.
 pub const OBJECTIVE_KL: &str = "objective/kl";
@@ -173,7 +170,6 @@ pub const RLHF_REWARD: &str = "objective/rlhf_reward";
 pub const SCORES: &str = "objective/scores";
 pub const KL_COEF: &str = "objective/kl_coef";
 pub const ENDED: &str = "val/num_eos_tokens";
-pub const EXPLAINED: &str = "val/var_explained";
 /// The engine takes it.
 pub const CRITIC_NORM: &str = "critic/grad_norm";
 
@@ -184,9 +180,9 @@ use Repeatable::Yes;
 const OWN: &[Metric] = &[
     READINGS[0],
     metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over completion tokens of max(-A rho, -A clip(rho)), where weights have changed since sampling (TRL)"),
-    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared error of the critic, the larger of clipped and unclipped (TRL)"),
-    metric(APPROX_KL, "Policy change since sampling", "nats", Neutral, Yes, "half the mean squared log-ratio to the sampling policy (TRL)"),
-    metric(CLIPPED, "Clipped tokens", "share", Neutral, Yes, "share of tokens whose clipped loss is the larger one (TRL)"),
+    metric(id::VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared error of the critic, the larger of clipped and unclipped (TRL)"),
+    metric(id::APPROX_KL, "Policy change since sampling", "nats", Neutral, Yes, "half the mean squared log-ratio to the sampling policy (TRL)"),
+    metric(id::CLIP_FRACTION, "Clipped tokens", "share", Neutral, Yes, "share of tokens whose clipped loss is the larger one (TRL)"),
     metric(ENTROPY, "Entropy of completions", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
     metric(RATIO, "Ratio to the sampling policy", "", Neutral, Yes, "mean over answer tokens (TRL)"),
     metric(VALUE_CLIPPED, "Clipped values", "share", Neutral, Yes, "share of tokens whose clipped value loss is the larger one (TRL)"),
@@ -197,7 +193,7 @@ const OWN: &[Metric] = &[
     metric(SCORES, "Score", "", Higher, Yes, "mean over completions of the weighted sum of rewards, less the missing-EOS penalty (TRL)"),
     metric(KL_COEF, "KL coefficient", "", Neutral, Yes, "beta of the rollout; kl_target moves it (Ziegler et al. 2019)"),
     metric(ENDED, "Ended answers", "", Neutral, Yes, "completions of the rollout that ended with EOS (TRL)"),
-    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 no better than the mean"),
+    metric(id::EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 no better than the mean"),
     metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
     // The last one: without a reference nobody reads it.
     READ_KL,
@@ -251,8 +247,8 @@ impl Method for Config {
         let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
         let mut read = |id, values: &Tensor| policy::read_tokens(readings, id, values, &mask);
         read(POLICY_LOSS, &losses)?;
-        read(CLIPPED, &clipped)?;
-        read(APPROX_KL, &(log_ratio.sqr()? * 0.5)?)?;
+        read(id::CLIP_FRACTION, &clipped)?;
+        read(id::APPROX_KL, &(log_ratio.sqr()? * 0.5)?)?;
         read(RATIO, &ratio)?;
         read(ENTROPY, &scored.entropy)?;
         if self.entropy_coef > 0.0 {
@@ -276,7 +272,7 @@ impl Method for Config {
 
     fn best(&self) -> Criterion {
         Criterion {
-            metric: policy::PASS_AT_1,
+            metric: id::PASS_AT_1,
             direction: Direction::Higher,
         }
     }
@@ -304,7 +300,7 @@ impl ValueLoss {
         let bound = ((old + moved)? - returns)?.sqr()?;
         let losses = (free.maximum(&bound)? * 0.5)?;
         let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
-        policy::read_tokens(readings, VALUE_LOSS, &losses, &mask)?;
+        policy::read_tokens(readings, id::VALUE_LOSS, &losses, &mask)?;
         policy::read_tokens(readings, VALUE_CLIPPED, &clipped, &mask)?;
         (losses * mask)?.sum_all()? * (self.coef / scored.normalizer)
     }

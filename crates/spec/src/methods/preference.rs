@@ -1,15 +1,10 @@
 //! Shared by methods on pairs: their readings, named as in TRL, and the criterion of their best checkpoint.
 
 use super::{Criterion, Scored, read};
-use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
-pub const CHOSEN: &str = "rewards/chosen";
-pub const REJECTED: &str = "rewards/rejected";
-pub const MARGINS: &str = "rewards/margins";
-const ACCURACIES: &str = "rewards/accuracies";
-const LOGPS_CHOSEN: &str = "logps/chosen";
 const LOGPS_REJECTED: &str = "logps/rejected";
 const NLL: &str = "nll_loss";
 
@@ -37,11 +32,11 @@ pub enum ReferenceChoice {
 /// log-ratios to the reference, or log-probabilities where there is none.
 #[rustfmt::skip]
 pub(super) const PAIRS: [Metric; 6] = [
-    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: implicit reward, or a reward model's score (TRL)"),
-    metric(MARGINS, "Reward margin", "", Higher, Yes, "mean reward of chosen minus rejected answers (TRL)"),
-    metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)"),
-    metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)"),
-    metric(LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)"),
+    metric(id::ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: implicit reward, or a reward model's score (TRL)"),
+    metric(id::MARGINS, "Reward margin", "", Higher, Yes, "mean reward of chosen minus rejected answers (TRL)"),
+    metric(id::CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)"),
+    metric(id::REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)"),
+    metric(id::LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)"),
     metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "the same of rejected answers (TRL)"),
 ];
 
@@ -57,7 +52,7 @@ pub(super) const NLL_LOSS: Metric = metric(
 
 /// Held-out pairs ranked right.
 pub(super) const BY_ACCURACY: Criterion = Criterion {
-    metric: "val/rewards/accuracies",
+    metric: id::VAL_ACCURACIES,
     direction: Higher,
 };
 
@@ -73,7 +68,7 @@ pub(super) fn note(
 ) -> Result<()> {
     note_rewards(scored, rewards, readings)?;
     let [chosen, rejected] = scored.sides(logps)?;
-    read(readings, LOGPS_CHOSEN, &chosen)?;
+    read(readings, id::LOGPS_CHOSEN, &chosen)?;
     read(readings, LOGPS_REJECTED, &rejected)
 }
 
@@ -89,10 +84,10 @@ pub(super) fn note_rewards(
     let [chosen, rejected] = scored.sides(rewards)?;
     let margins = (&chosen - &rejected)?;
     let right = margins.gt(0.0)?.to_dtype(margins.dtype())?;
-    read(readings, CHOSEN, &chosen)?;
-    read(readings, REJECTED, &rejected)?;
-    read(readings, MARGINS, &margins)?;
-    read(readings, ACCURACIES, &right)
+    read(readings, id::CHOSEN, &chosen)?;
+    read(readings, id::REJECTED, &rejected)?;
+    read(readings, id::MARGINS, &margins)?;
+    read(readings, id::ACCURACIES, &right)
 }
 
 /// Notes the readings of answers judged alone; `desirable` (S,) holds 1 and 0.
@@ -106,7 +101,10 @@ pub(super) fn note_judged(
     readings: &mut Readings,
 ) -> Result<()> {
     let mut means = [None; 2];
-    let ids = [(CHOSEN, LOGPS_CHOSEN), (REJECTED, LOGPS_REJECTED)];
+    let ids = [
+        (id::CHOSEN, id::LOGPS_CHOSEN),
+        (id::REJECTED, LOGPS_REJECTED),
+    ];
     for (side, (reward, logp)) in ids.into_iter().enumerate() {
         let of_side = |values: &Tensor| -> Result<(f64, f64)> {
             let values: Vec<f32> = values.detach().to_vec1()?;
@@ -127,7 +125,7 @@ pub(super) fn note_judged(
         }
     }
     if let [Some(chosen), Some(rejected)] = means {
-        readings.add(MARGINS, chosen - rejected, 1.0);
+        readings.add(id::MARGINS, chosen - rejected, 1.0);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scor
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
-use crate::metrics::{Direction, Metric, Readings};
+use crate::metrics::{Direction, Metric, Readings, id};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +111,7 @@ impl super::Method for Config {
 
     fn best(&self) -> Criterion {
         Criterion {
-            metric: policy::PASS_AT_1,
+            metric: id::PASS_AT_1,
             direction: Direction::Higher,
         }
     }

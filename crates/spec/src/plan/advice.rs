@@ -1,12 +1,12 @@
 //! Advice on a plan beyond its numbers. Each sentence has a source.
 
-use super::quantity::{binary, capacity};
+use super::quantity::capacity;
 use super::request::{Estimator, Request, Said};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
-use crate::base::human::{few, short};
+use crate::base::human::{self, few, short};
 use crate::spec::less_often;
 
 /// One sentence: a failure does not fit, what passes is a note.
@@ -44,13 +44,13 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
     match plan.verdict() {
         Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
                 "needs {} and {} has {}: see the ladder of changes",
-                binary(p50),
+                human::bytes(p50),
                 plan.request.device.name,
                 capacity(limit)
             ), source)),
         Some(Verdict::Tight) => list.push(advice("tight", Status::Warn, format!(
                 "probably fits ({} of {}), but a long batch or fragmentation may exhaust it: leave 10 to 15 % free",
-                binary(p50),
+                human::bytes(p50),
                 capacity(limit)
             ), source)),
         Some(Verdict::Fits) if plan.request.estimator == Estimator::General => {

@@ -1,10 +1,11 @@
 //! Which engine a plan needs, and why: this program's own on a CPU, or PyTorch on one GPU or several (`engine: torch`).
 
-use super::quantity::{binary, capacity};
+use super::quantity::capacity;
 use super::ranks::as_ranks;
 use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
 use super::scheme::UpdateState;
 use super::{Verdict, plan};
+use crate::base::human;
 use crate::hardware::GpuSummary;
 use serde::Serialize;
 
@@ -181,7 +182,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     if found.is_none() && !can_share {
         let why = format!(
             "{place}: {} do not fit on one, and 8-bit moments cannot be sharded: use optimizer adamw (fsdp2)",
-            binary(whole)
+            human::bytes(whole)
         );
         return on_processor(request, &why);
     }
@@ -198,7 +199,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
             }),
             why: format!(
                 "{place}: {} do not fit on one, nor sharded over {MOST}: use adapters or a smaller model",
-                binary(whole)
+                human::bytes(whole)
             ),
             needs_bytes: whole,
             fits: false,
@@ -207,16 +208,16 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     let mut why = match (way.shares, way.n) {
         (false, 1) => format!(
             "{place}: {} of its memory fits the whole run",
-            binary(needs)
+            human::bytes(needs)
         ),
         (false, _) => format!(
             "{place}: each has the whole model with {}, data parallel (ddp)",
-            binary(needs)
+            human::bytes(needs)
         ),
         (true, n) => format!(
             "{place}: the whole model would take {} on one; sharded over {n} (fsdp2) each takes {}",
-            binary(whole),
-            binary(needs)
+            human::bytes(whole),
+            human::bytes(needs)
         ),
     };
     if way.recomputes {
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!((one.engine, one.gpus, one.shard), ("torch", 1, Some("ddp")));
         assert_eq!(one.settings, "-s engine=torch");
         assert!(
-            one.fits && one.why.starts_with("one GPU here (H100 of 80.0 GB"),
+            one.fits && one.why.starts_with("one GPU here (H100 of 80 GB"),
             "{}",
             one.why
         );

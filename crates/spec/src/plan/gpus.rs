@@ -1,6 +1,8 @@
 //! Accelerators by name: dense bf16 peak with f32 accumulation and bandwidth from data sheets (a real matmul reaches 50 to
 //! 87 % of the peak), memory as their drivers report it; and a rough price with its source and date, where there is one.
 
+use crate::base::near::closest;
+
 /// Approximate rental price per hour.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
@@ -145,18 +147,8 @@ fn plain(name: &str) -> String {
 
 /// The most similar name, for an error.
 pub fn nearest(word: &str) -> Vec<&'static str> {
-    let plain = plain(word);
-    let mut near: Vec<(usize, &str)> = GPUS
-        .iter()
-        .map(|gpu| {
-            (
-                strsim::osa_distance(&plain, &self::plain(gpu.name)),
-                gpu.name,
-            )
-        })
-        .collect();
-    near.sort();
-    near.into_iter().take(3).map(|(_, name)| name).collect()
+    let keyed = GPUS.iter().map(|gpu| (plain(gpu.name), gpu.name));
+    closest(3, &plain(word), keyed)
 }
 
 #[cfg(test)]

@@ -105,6 +105,9 @@ fn request_of(state: &RunState) -> Option<Request> {
 }
 
 /// Records a run, replacing one of the same name.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn record(folder: &Path, observation: &Observation) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut all = read(folder);

@@ -1,6 +1,11 @@
 //! Amounts as typed and displayed: `24GB`, `80 GiB`, `20B` tokens.
 
+use crate::base::human::{self, bytes_sold};
+
 /// Bytes of `24GB`, `512 MiB`, `1.5g`; a bare number is GB.
+///
+/// # Errors
+/// No number above 0, or an unknown unit; names it.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_lowercase().as_str() {
@@ -21,6 +26,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// `20B`, `1.5e9`, `300M`, `2T`, `655360000`.
+///
+/// # Errors
+/// No number above 0, or an unknown suffix; names it.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_lowercase().as_str() {
@@ -68,42 +76,13 @@ fn split(text: &str) -> Result<(f64, &str), String> {
     }
 }
 
-/// `24.0 GB`, `1.23 TB`, `815 MB`: three significant digits, in powers of ten.
-pub fn decimal(bytes: u64) -> String {
-    scaled(bytes as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
-}
-
-/// What a device has, as it is sold and as the parts of a plan are counted: `80.0 GB (74.5 GiB)`; the memory that a driver reports and that of a
+/// What a device has, as it is sold and as the parts of a plan are counted: `80 GB (74.5 GiB)`; the memory that a driver reports and that of a
 /// machine in powers of two alone, as everywhere else on screens: `23.6 GiB`.
 pub fn capacity(bytes: u64) -> String {
     match bytes.is_multiple_of(1_000_000_000) {
-        true => format!("{} ({})", decimal(bytes), binary(bytes)),
-        false => binary(bytes),
+        true => format!("{} ({})", bytes_sold(bytes), human::bytes(bytes)),
+        false => human::bytes(bytes),
     }
-}
-
-/// In powers of two: `22.4 GiB`.
-pub fn binary(bytes: u64) -> String {
-    scaled(
-        bytes as f64,
-        1024.0,
-        ["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
-    )
-}
-
-fn scaled(mut x: f64, base: f64, units: [&str; 6]) -> String {
-    let mut unit = 0;
-    while x >= 999.5 && unit + 1 < units.len() {
-        x /= base;
-        unit += 1;
-    }
-    let decimals = match x {
-        _ if unit == 0 => 0,
-        x if x >= 99.95 => 0,
-        x if x >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{x:.decimals$} {}", units[unit])
 }
 
 #[cfg(test)]
@@ -132,12 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_with_three_digits() {
-        assert_eq!(decimal(107_814_649_856), "108 GB");
-        assert_eq!(binary(107_814_649_856), "100 GiB");
-        assert_eq!([decimal(815), decimal(1_230_000)], ["815 B", "1.23 MB"]);
-        assert_eq!(binary(1023), "1.00 KiB");
-        assert_eq!(capacity(80_000_000_000), "80.0 GB (74.5 GiB)");
+    fn what_is_sold_is_told_in_both_units() {
+        assert_eq!(capacity(80_000_000_000), "80 GB (74.5 GiB)");
         assert_eq!(capacity(25_345_678_848), "23.6 GiB");
     }
 }

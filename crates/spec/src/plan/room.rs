@@ -2,11 +2,10 @@
 //! that it works for any model size; the memory of data is not included.
 
 use super::changes::{Change, ladder};
-use super::quantity::binary;
 use super::solve::{Sized, what_fits};
 use super::target::{DataSize, of_spec};
 use super::{Request, plan};
-use crate::base::human::short;
+use crate::base::human::{self, short};
 use crate::hardware::Memory;
 use crate::spec::RunSpec;
 use std::fmt;
@@ -94,12 +93,15 @@ impl fmt::Display for Shortage {
             "{} ({} parameters) needs at least {} of memory, and {} are {}",
             self.name,
             short(self.n_params as f64),
-            binary(self.needs),
-            binary(self.there),
+            human::bytes(self.needs),
+            human::bytes(self.there),
             self.bound
         )?;
         for change in &self.changes {
-            let (saves, needs) = (binary(change.saves_bytes), binary(change.needs_bytes));
+            let (saves, needs) = (
+                human::bytes(change.saves_bytes),
+                human::bytes(change.needs_bytes),
+            );
             write!(
                 f,
                 "\n  {}: saves {saves}, then {needs}; {}",

@@ -61,6 +61,9 @@ pub enum TooSmall {
 
 /// `n` runs, smallest first. Along tokens each has about half the steps of the next one and the largest an eighth of the
 /// target's, but none fewer than [`FEWEST_STEPS`]; a short target's largest run then has up to half of its steps.
+///
+/// # Errors
+/// The target is too small for so many smaller ones.
 pub fn choose(
     spec: &RunSpec,
     target: &Request,

@@ -1,12 +1,12 @@
 //! A spec at the start of its run: the choice of `engine: auto`, the memory check, and the run's folder.
 
 use super::engines::{Gpus, choose};
-use super::quantity::binary;
 use super::ranks::{have_gpus, known, on_ranks};
 use super::request::Checkpointing;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::clock::Clock;
+use crate::base::human;
 use crate::base::paths::{Env, expand_home};
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Memory};
@@ -169,10 +169,10 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
     let what = format!(
         "{} needs about {} on each of {} GPUs, and {} has {}",
         request.name,
-        binary(needs),
+        human::bytes(needs),
         request.n_devices,
         request.device.name,
-        binary(there)
+        human::bytes(there)
     );
     let ways = ways_down(request).join(", or ");
     let hint = format!("{ways}; train --force starts anyway");
@@ -198,8 +198,8 @@ fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<
     let what = format!(
         "{} trains on GPUs, and the engine that drives them needs at least {} of main memory{largest}; {} are {bound}",
         request.name,
-        binary(needs),
-        binary(there)
+        human::bytes(needs),
+        human::bytes(there)
     );
     let hint = "more main memory, -s adapter.lora.rank=16 (no moments of the base), -s optimizer=adamw8bit, or no engine.torch.offload; \
                 train --force starts anyway";

@@ -10,6 +10,7 @@ use super::request::{
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
+use crate::base::near::closest;
 use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
@@ -134,6 +135,9 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
 /// reference model.
+///
+/// # Errors
+/// No spec, model or reference model has that name, the spec has issues, or the model cannot be read.
 pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Request, TargetError> {
     if is_spec(word, sources) {
         let spec = spec::load(word, set, sources)?.spec;
@@ -194,23 +198,17 @@ pub fn is_spec(word: &str, sources: &SpecSources) -> bool {
 
 /// The most similar names; all families if there are none.
 fn near(word: &str, sources: &SpecSources) -> Vec<String> {
-    let word = word.to_lowercase();
     let presets = spec::presets(sources).into_iter().map(|p| p.name);
     let models = MODELS.iter().map(|m| m.name.to_string());
-    let mut scored: Vec<(usize, String)> = presets
-        .chain(models)
-        .map(|name| {
-            let distance = strsim::osa_distance(&word, &name);
-            let shares = name.contains(&word) || word.contains(name.as_str());
-            (if shares { 0 } else { distance }, name)
-        })
-        .collect();
-    scored.sort();
-    scored.into_iter().take(4).map(|(_, name)| name).collect()
+    let names = presets.chain(models);
+    closest(4, word, names.map(|name| (name.clone(), name)))
 }
 
 /// Reads a spec's data as far as its size matters. Missing data matter only if the vocabulary depends on
 /// them.
+///
+/// # Errors
+/// The data cannot be read, and only they say how large the vocabulary is.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     // There may be more rows than are worth reading for a plan, unless it is to count passes over them.

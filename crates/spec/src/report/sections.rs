@@ -6,6 +6,7 @@ use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
 use crate::run::RunState;
 use crate::run::state::MarkKind;
+use crate::wire::id;
 use serde_json::Value;
 use std::path::Path;
 
@@ -19,12 +20,10 @@ pub(super) struct Curves {
     pub series: Vec<(String, String)>,
 }
 
-/// The metric of memory that a run's process holds.
-const RSS: &str = "host/rss_bytes";
 /// Curves that belong in one chart.
-const LOSSES: [(&str, &str); 2] = [("train", "train/loss"), ("validation", "val/loss")];
+const LOSSES: [(&str, &str); 2] = [("train", id::TRAIN_LOSS), ("validation", id::VAL_LOSS)];
 /// Drawn first, in this order.
-const FIRST: [&str; 4] = ["grad_norm", "entropy", "lr", "tok_per_sec"];
+const FIRST: [&str; 4] = [id::GRAD_NORM, id::ENTROPY, id::LR, id::TOK_PER_SEC];
 /// Of each source of a mix: straight lines, whose ends stand among the facts of the data.
 const SOURCE_TOKENS: &str = "tokens/";
 const SOURCE_EPOCHS: &str = "epochs/";
@@ -144,14 +143,14 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
     }
     facts.extend(best_checkpoint(state));
     // A run on its own answers has such a loss of its cold start alone.
-    if let Some(loss) = state.latest("train/loss") {
-        let name = match state.latest("reward") {
+    if let Some(loss) = state.latest(id::TRAIN_LOSS) {
+        let name = match state.latest(id::REWARD) {
             Some(_) => "last training loss of the cold start",
             None => "last training loss",
         };
         facts.push(fact(name, human::loss(loss)));
     }
-    if let Some(reward) = state.latest("reward") {
+    if let Some(reward) = state.latest(id::REWARD) {
         facts.push(fact("last mean reward", human::number(reward)));
     }
     if let Some(finished) = state.finished.as_ref().filter(|f| !f.message.is_empty()) {
@@ -204,7 +203,7 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
     if let Some(predicted) = sheet.predicted_bytes {
         facts.push(fact("memory, predicted", human::bytes(predicted)));
     }
-    if let Some(peak) = peak(state, RSS) {
+    if let Some(peak) = peak(state, id::machine::RSS) {
         let share = sheet.predicted_bytes.filter(|p| *p > 0);
         let share = share.map_or(String::new(), |p| {
             format!(
@@ -425,14 +424,14 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
         .map(|m| m.id.as_str());
     let mut ids: Vec<&str> = FIRST.to_vec();
     ids.extend(declared.filter(|id| !FIRST.contains(id)));
-    ids.push(RSS);
+    ids.push(id::machine::RSS);
     let mut seen: Vec<&str> = LOSSES.iter().map(|(_, id)| *id).collect();
     for id in ids {
         let source = id
             .strip_prefix(SOURCE_TOKENS)
             .or_else(|| id.strip_prefix(SOURCE_EPOCHS));
         let is_straight = source.is_some_and(|name| sources(state).any(|other| other == name));
-        let is_of_host = id.starts_with("host/") && id != RSS;
+        let is_of_host = id.starts_with(id::machine::HOST) && id != id::machine::RSS;
         if seen.contains(&id) || !has(id) || is_of_host || is_straight {
             continue;
         }

@@ -374,7 +374,7 @@ fn readings_are_said_in_their_units() {
     let events: Vec<Envelope> = (1..).zip(events).map(|(seq, e)| envelope(seq, e)).collect();
     let state = RunState::from_events(&events);
     let text = markdown(&sheet(&state, &diagnose(&state)));
-    assert!(text.contains("3.7 GiB … 3.7 GiB"), "{text}");
+    assert!(text.contains("3.73 GiB … 3.73 GiB"), "{text}");
 }
 
 /// "tokens 150, 128 a step" beside two steps; a corpus that was not read; a loss of the cold start as the last one.

@@ -3,6 +3,7 @@
 use super::{RescuePolicy, RunConfig, TrainConfig};
 use crate::base::every::Every;
 use crate::base::human;
+use crate::wire::id;
 use serde::{Deserialize, Serialize};
 
 /// A smaller batch at the beginning of a run (Smith et al. 2018, arXiv 1711.00489; GPT-3, arXiv 2005.14165).
@@ -110,7 +111,7 @@ impl RunConfig {
 
     /// When what decides is measured.
     fn decides(&self) -> Every {
-        let by_task = |id: &String| id.starts_with("eval/") && !self.eval.tasks.is_empty();
+        let by_task = |id: &String| id.starts_with(id::EVAL) && !self.eval.tasks.is_empty();
         match (
             self.eval.best_by.as_ref().is_some_and(by_task),
             self.eval.task_every,

@@ -67,6 +67,9 @@ impl Loaded {
 }
 
 /// Loads a preset or a file, applies `overrides` (`key=value`) and validates. All issues are reported at once.
+///
+/// # Errors
+/// All issues of the files and overrides, each with its origin and a fix.
 pub fn load(
     target: &str,
     overrides: &[String],
@@ -76,6 +79,9 @@ pub fn load(
 }
 
 /// The same, to start from a model that is still to be trained, if one is given.
+///
+/// # Errors
+/// As [`load`].
 pub fn load_on(
     target: &str,
     overrides: &[String],
@@ -87,11 +93,17 @@ pub fn load_on(
 }
 
 /// [`load`] for a text that is not in a file yet; relative paths start from the working directory.
+///
+/// # Errors
+/// As [`load`].
 pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
     load_text_with(label, text, &[], sources)
 }
 
 /// The same with overrides (`key=value`).
+///
+/// # Errors
+/// As [`load`].
 pub fn load_text_with(
     label: &str,
     text: &str,
@@ -102,6 +114,9 @@ pub fn load_text_with(
 }
 
 /// The same, to start from a model that is still to be trained, if one is given.
+///
+/// # Errors
+/// As [`load`].
 pub fn load_text_on(
     label: &str,
     text: &str,

@@ -195,6 +195,9 @@ impl RunSpec {
     }
 
     /// Reads a written spec and validates it by the same rules, except that referenced files need not exist.
+    ///
+    /// # Errors
+    /// All issues of the text.
     pub fn from_yaml(text: &str) -> Result<RunSpec, SpecErrors> {
         load::reread(text)
     }

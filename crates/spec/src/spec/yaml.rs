@@ -29,6 +29,9 @@ pub enum YamlError {
 }
 
 /// Parses one document. An empty text is an empty object.
+///
+/// # Errors
+/// No YAML, or more than one document; says the line.
 pub fn parse(text: &str) -> Result<Value, YamlError> {
     let value = parse_any(text)?;
     Ok(if value.is_null() {
@@ -39,6 +42,9 @@ pub fn parse(text: &str) -> Result<Value, YamlError> {
 }
 
 /// Parses the right side of `key=`: a number, a word, a flow list or map. An empty text is an empty string.
+///
+/// # Errors
+/// No YAML.
 pub fn parse_value(text: &str) -> Result<Value, YamlError> {
     if text.trim().is_empty() {
         return Ok(Value::String(text.to_string()));

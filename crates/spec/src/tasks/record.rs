@@ -109,6 +109,9 @@ impl Keeper {
     }
 
     /// Appends whole lines.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn keep(&mut self, records: &[Record]) -> Result<(), TaskError> {
         self.write(records).map_err(TaskError::io(&self.path))
     }

@@ -3,37 +3,9 @@
 use super::host::{self, Root, kib};
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
+pub use crate::wire::id::machine as id;
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 use std::time::Duration;
-
-/// Ids of the machine's readings, as in `values` on the wire.
-pub mod id {
-    pub const CPU: &str = "host/cpu_percent";
-    pub const RAM_USED: &str = "host/ram_used_bytes";
-    pub const RAM_TOTAL: &str = "host/ram_total_bytes";
-    pub const RSS: &str = "host/rss_bytes";
-    /// Main memory of the processes that this one started, and that those did: ranks, reward programs.
-    pub const STARTED: &str = "host/started_bytes";
-    pub const SWAP: &str = "host/swap_used_bytes";
-    pub const DISK_READ: &str = "host/disk_read";
-    pub const DISK_WRITE: &str = "host/disk_write";
-    pub const NET_IN: &str = "host/net_in";
-    pub const NET_OUT: &str = "host/net_out";
-    /// Per-GPU ids, after `gpu/N/`.
-    pub const GPU_UTIL: &str = "util";
-    pub const GPU_MEMORY: &str = "memory_used_bytes";
-    pub const GPU_TEMPERATURE: &str = "temperature";
-    pub const GPU_POWER: &str = "power";
-    pub const GPU_CLOCK: &str = "sm_clock";
-    pub const GPU_THROTTLE: &str = "throttle";
-    /// Memory used by the sampling process itself.
-    pub const GPU_OWN_MEMORY: &str = "own_memory_bytes";
-
-    /// `gpu/0/util`
-    pub fn gpu(index: u32, what: &str) -> String {
-        format!("gpu/{index}/{what}")
-    }
-}
 
 /// Id, title, unit.
 type Row = (&'static str, &'static str, &'static str);

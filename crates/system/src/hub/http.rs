@@ -2,6 +2,7 @@
 
 use super::{HubConfig, HubError, Repo};
 use crate::base::clock;
+use crate::base::human;
 use std::io::Read;
 use std::time::Duration;
 use ureq::http::{Response, Uri};
@@ -134,7 +135,7 @@ impl Http {
                 why: e.to_string(),
             })?;
         if bytes.len() as u64 > MAX_ANSWER {
-            return Err(answer(format!("more than {} MB", MAX_ANSWER >> 20)));
+            return Err(answer(format!("more than {}", human::bytes(MAX_ANSWER))));
         }
         serde_json::from_slice(&bytes).map_err(|e| answer(e.to_string()))
     }

@@ -44,6 +44,9 @@ pub(super) struct Address {
 
 /// The socket's place in the runtime directory, or below `/tmp` if that path would be too long. Its name holds the run's id,
 /// for people, and the identity of the run's folder: a copy of a run has another socket.
+///
+/// # Errors
+/// The run is gone, or every path is longer than a socket may have.
 pub fn socket_path(env: &Env, run: &RunDir) -> Result<PathBuf, AddressError> {
     let identity = Identity::at(run.path()).map_err(|error| AddressError::Io {
         path: run.path().into(),

@@ -55,6 +55,9 @@ impl Socket {
     }
 
     /// A second handle, for an event loop.
+    ///
+    /// # Errors
+    /// Too many open files.
     pub fn listener(&self) -> std::io::Result<UnixListener> {
         self.listener.try_clone()
     }

@@ -32,6 +32,9 @@ impl Feed {
 
     /// Puts the next complete lines into `lines` (cleared first); false once the log is closed and everything was returned.
     /// Waits if there is nothing yet. Cancel-safe: lines are consumed only by a call that returns them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
     pub async fn next(&mut self, lines: &mut String) -> io::Result<bool> {
         loop {
             // Checked before reading: an append during the read wakes the wait below, one before

@@ -240,6 +240,9 @@ impl<T: Send + 'static> Host<T> {
     }
 
     /// Opens the run's socket for viewers in other processes, later than [`Host::start`] would.
+    ///
+    /// # Errors
+    /// The socket cannot be opened.
     pub fn serve(&mut self, env: &Env) -> Result<(), HostError> {
         self.serve_at(Door::open(env, &self.run)?)
     }
@@ -306,6 +309,9 @@ impl<T: Send + 'static> Host<T> {
 
     /// Waits for the engine, for its final events to be on disk, and briefly for viewers to read them. The run is free
     /// for another engine as soon as the log is closed.
+    ///
+    /// # Errors
+    /// The engine panicked, the log was lost, or its last lines could not be written.
     pub fn wait(self) -> Result<T, HostError> {
         let ending = self.engine.join();
         let logged = self.log.finish();

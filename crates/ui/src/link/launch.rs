@@ -73,6 +73,9 @@ pub enum LaunchError {
 
 impl Launcher {
     /// A launcher for the running program.
+    ///
+    /// # Errors
+    /// The system does not say which program runs.
     pub fn this_program(env: &Env) -> std::io::Result<Launcher> {
         let program = std::env::current_exe()?;
         // A program that was rebuilt while running is still available under this name (Linux).
@@ -89,6 +92,9 @@ impl Launcher {
 
     /// Starts the detached engine of `run` and returns once it answers at its socket, or has already exited cleanly. The
     /// process survives this one: it has its own session, no terminal, and writes to engine.log.
+    ///
+    /// # Errors
+    /// Another engine holds the run, the process cannot be started, or it died before it answered; with its last words.
     pub fn start_detached(&self, run: &RunDir, options: &EngineOptions) -> Result<(), LaunchError> {
         run.check_idle()?;
         let log_path = run.engine_log_path();
@@ -181,11 +187,17 @@ impl Launcher {
 
     /// Starts a process that loads the model of `checkpoint` and answers `Generate`. It ends with the link; terminal
     /// input does not reach it.
+    ///
+    /// # Errors
+    /// The process cannot be started.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
         self.infer_with(checkpoint, &[])
     }
 
     /// The same with adapters on it, the first of which answers.
+    ///
+    /// # Errors
+    /// The process cannot be started.
     pub fn infer_with(&self, checkpoint: &Path, adapters: &[PathBuf]) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);

@@ -114,6 +114,9 @@ impl Link {
     }
 
     /// Sends a command without waiting; the answer event carries the returned id.
+    ///
+    /// # Errors
+    /// The link takes no commands, is busy, or is closed.
     pub fn send(&mut self, command: Command) -> Result<CommandId, SendError> {
         let commands = self.commands.as_ref().ok_or_else(|| self.mute.clone())?;
         let id = self.next_id;

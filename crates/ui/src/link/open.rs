@@ -29,6 +29,9 @@ fn watched(run: &RunDir, why: &str) -> Result<Link, OpenError> {
 /// Connects to the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
 ///
 /// Blocks briefly while an engine is starting or ending. A live engine that nobody can reach is watched by way of its log.
+///
+/// # Errors
+/// The log cannot be read.
 pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
     let clock = SystemClock::new();
     if let Some(pid) = run.suspended_by() {

@@ -6,6 +6,9 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 /// Sends every event of the log at `path`, then [`Incoming::CaughtUp`]. A missing log is an empty one.
+///
+/// # Errors
+/// The log is there and cannot be opened.
 pub fn replay(path: &Path) -> std::io::Result<Link> {
     let tail = match Tail::open(path) {
         Ok(tail) => Some(tail),

@@ -32,6 +32,9 @@ pub enum ConnectError {
 }
 
 /// Connects to a run: its log from event `from_seq` on, then live.
+///
+/// # Errors
+/// Nobody listens, or who answers is not the engine of this run.
 pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectError> {
     let (path, stream) = dial(env, run)?;
     let absent = absent(&path);
@@ -112,6 +115,9 @@ pub fn answers(env: &Env, run: &RunDir) -> Result<bool, ConnectError> {
 
 /// Relays bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or ssh.
 /// Returns when the run closes its socket; the run is unaffected.
+///
+/// # Errors
+/// Nobody listens.
 pub fn relay(
     env: &Env,
     run: &RunDir,

@@ -21,6 +21,9 @@ const COMMANDS: usize = 64;
 
 /// Starts `program` and exchanges lines with it. The child ends when the link is dropped: its input closes, and it is
 /// killed if it does not react. Its standard error is reported when it dies.
+///
+/// # Errors
+/// The program cannot be started.
 pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
     let (link, mut ends) = link();
     let (tell, started) = channel();

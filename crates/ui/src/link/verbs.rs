@@ -3,6 +3,7 @@
 
 use super::launch::{LaunchError, Launcher};
 use super::message;
+use crate::base::human;
 use crate::base::last_words::LastWords;
 use crate::base::text::one_line;
 use crate::run::revisit::Row;
@@ -92,7 +93,7 @@ impl Launcher {
         }
         let fault = match child.wait() {
             Ok(status) if status.success() && whole => return Ok(text_of(answer)),
-            Ok(_) if !whole => format!("the answer is longer than {} MiB", ANSWER >> 20),
+            Ok(_) if !whole => format!("the answer is longer than {}", human::bytes(ANSWER)),
             Ok(status) => message::or_all(&words.end()).unwrap_or_else(|| status.to_string()),
             Err(error) => error.to_string(),
         };

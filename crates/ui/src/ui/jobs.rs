@@ -158,6 +158,9 @@ impl Workplace {
     }
 
     /// Writes a spec into a new file, and says whether it can be trained as it is; a file that is there already stays.
+    ///
+    /// # Errors
+    /// The path is wrong, a file is there already, or the disk does not take it.
     pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
         let path = self.typed(&path)?;
         crate::spec::save_new(&path, yaml).map_err(|e| e.to_string())?;
@@ -183,6 +186,9 @@ impl Workplace {
     }
 
     /// A preset or file for the editor.
+    ///
+    /// # Errors
+    /// The preset or file cannot be read.
     pub fn draft(&self, target: &str) -> Result<Box<Draft>, String> {
         Draft::open(target, &self.sources)
             .map(Box::new)
@@ -273,6 +279,9 @@ impl Workplace {
     }
 
     /// What a plan is made of; reads the spec's data where its vocabulary follows from them.
+    ///
+    /// # Errors
+    /// No target has that name, or its data cannot be read; with a hint.
     pub fn plan(&self, name: &str) -> Result<Box<crate::plan::Request>, String> {
         let request = crate::plan::target::resolve(name, &[], &self.sources);
         let request = request.map(Box::new);
@@ -306,6 +315,9 @@ impl Workplace {
     }
 
     /// Every run, and in words those that cannot be read.
+    ///
+    /// # Errors
+    /// The folder of runs cannot be read.
     pub fn runs(&self) -> Result<(Vec<RunSummary>, Vec<String>), String> {
         let (runs, unreadable) =
             index::list(&self.runs_dir).map_err(|e| format!("{}: {e}", self.runs_dir.display()))?;

@@ -43,6 +43,9 @@ pub struct Guard {
 
 impl Guard {
     /// Raw mode, alternate screen, mouse, bracketed paste.
+    ///
+    /// # Errors
+    /// Standard output is no terminal, or takes nothing.
     pub fn enter() -> io::Result<Guard> {
         let frames = Frames::default();
         let terminal = Terminal::new(CrosstermBackend::new(frames.clone()))?;
@@ -63,6 +66,9 @@ impl Guard {
     }
 
     /// Takes the terminal (again) and forgets what was on it.
+    ///
+    /// # Errors
+    /// The terminal takes nothing.
     pub fn take(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         self.inside.store(true, Ordering::Relaxed);
@@ -78,6 +84,9 @@ impl Guard {
     }
 
     /// Makes the next frame write every cell. (`Terminal::clear` would ask the terminal where its cursor is, and wait.)
+    ///
+    /// # Errors
+    /// The terminal does not say its size.
     pub fn redraw(&mut self) -> io::Result<()> {
         self.frames.forget();
         self.terminal = Terminal::new(CrosstermBackend::new(self.frames.clone()))?;
@@ -85,6 +94,9 @@ impl Guard {
     }
 
     /// Draws one frame and writes it at once, or nothing when it would change nothing.
+    ///
+    /// # Errors
+    /// The terminal takes nothing.
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame)) -> io::Result<()> {
         if self.spoiled.swap(false, Ordering::Relaxed) {
             self.redraw()?;

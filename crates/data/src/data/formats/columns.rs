@@ -1,6 +1,7 @@
 //! Column mappings, for data sets whose names differ from a format's own.
 
 use super::FormatId;
+use crate::base::near::alike;
 use crate::data::DataError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -79,18 +80,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Columns {
 
 /// The name that looks most like `word`, if any does.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let score = |name: &str| {
-        let name = name.to_lowercase();
-        let inside =
-            word.len() > 3 && name.len() > 3 && (name.contains(&word) || word.contains(&name));
-        strsim::jaro_winkler(&name, &word).max(if inside { 0.9 } else { 0.0 })
-    };
-    names
-        .map(|name| (score(name), name))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+    alike(0.8, word, names)
 }
 
 /// A fix in the words of a spec, in those of `llmtui data`: `data.columns: {text: body}` is `--column text=body`.
@@ -134,20 +124,6 @@ mod tests {
         assert!(hint("dialog", "conversations").contains("columns: {conversations: dialog}"));
         let good: Columns = [("conversations", "dialog")].into_iter().collect();
         assert!(good.check(FormatId::Sharegpt).is_ok());
-    }
-
-    #[test]
-    fn near_names_are_found() {
-        let names = ["instruction", "output", "dialogue_text"];
-        assert_eq!(
-            nearest("Instructions", names.into_iter()),
-            Some("instruction")
-        );
-        assert_eq!(
-            nearest("dialogue", names.into_iter()),
-            Some("dialogue_text")
-        );
-        assert_eq!(nearest("zebra", names.into_iter()), None);
     }
 
     #[test]

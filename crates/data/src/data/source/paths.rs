@@ -1,6 +1,7 @@
 //! From a path in a source (a file, a folder, a glob) to its files, in name order.
 
 use super::container;
+use crate::base::near::alike;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::data::DataError;
@@ -93,11 +94,8 @@ pub fn neighbour(full: &Path) -> Option<String> {
     };
     let names = fs::read_dir(folder).ok()?.flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let near = names
-        .map(|n| (strsim::jaro_winkler(&n, &name), n))
-        .filter(|(score, _)| *score > 0.85);
-    near.max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+    let names: Vec<String> = names.collect();
+    alike(0.85, &name, names.iter().map(String::as_str)).map(String::from)
 }
 
 /// Another name in the folder that was written.

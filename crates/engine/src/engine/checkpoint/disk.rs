@@ -121,6 +121,9 @@ impl<W: Write> Write for Hashing<W> {
 }
 
 /// Size and SHA-256 of an existing file.
+///
+/// # Errors
+/// The file is absent, not plain, or cannot be read.
 pub fn record_of(path: &Path) -> io::Result<FileRecord> {
     let mut out = Hashing::new(io::sink());
     io::copy(&mut crate::base::files::open_plain(path)?, &mut out)?;

@@ -75,6 +75,9 @@ impl Manifest {
     }
 
     /// Reads the manifest of a checkpoint folder without looking at the other files.
+    ///
+    /// # Errors
+    /// It is absent, malformed, or of a newer program.
     pub fn read(folder: &Path) -> Result<Manifest, Fault> {
         let path = folder.join(FILE);
         let unreadable = |e| Fault::Unreadable(path.clone(), e);
@@ -96,6 +99,9 @@ impl Manifest {
     }
 
     /// Verifies a folder that has a manifest; foreign model folders have none.
+    ///
+    /// # Errors
+    /// As [`Manifest::verify`], where there is one.
     pub fn verify_if_any(folder: &Path) -> Result<(), Fault> {
         match folder.join(FILE).exists() {
             true => Manifest::verify(folder).map(|_| ()),
@@ -126,6 +132,9 @@ impl Manifest {
 
     /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of all that an
     /// adapter stands on.
+    ///
+    /// # Errors
+    /// A file is not what its manifest says, or the model cannot be read.
     pub fn open_verified<E: From<Fault> + From<SourceError>>(
         path: &Path,
     ) -> Result<ModelSource, E> {
@@ -142,6 +151,9 @@ impl Manifest {
     }
 
     /// Reads the manifest and holds every file against it.
+    ///
+    /// # Errors
+    /// The manifest cannot be read, or a file is absent, not listed, or not what it says.
     pub fn verify(folder: &Path) -> Result<Manifest, Fault> {
         let manifest = Manifest::read(folder)?;
         let said = folder

@@ -67,6 +67,9 @@ pub struct SavedState {
 }
 
 /// Writes one whole checkpoint, of averaged weights where the optimizer keeps them, as streams: beside the state itself it holds one turned matrix at most.
+///
+/// # Errors
+/// The disk does not take it, or the optimizer cannot show its average.
 pub fn save(
     store: &mut Store,
     state: &mut TrainState,
@@ -174,6 +177,9 @@ fn write_moments(optimizer: &dyn UpdateRule, out: &mut dyn io::Write) -> io::Res
 }
 
 /// The counters and fingerprints of a checkpoint.
+///
+/// # Errors
+/// The file is absent, too large or malformed.
 pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
     let path = folder.join(STATE);
     let wrong = |what: String| CheckpointError::State {
@@ -185,6 +191,9 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
 }
 
 /// Fills `state` from a verified checkpoint, in place; its model and optimizer are already of the right shape.
+///
+/// # Errors
+/// A file is absent or damaged, or its tensors are not those of the state.
 pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
     let saved = read_state(folder)?;
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;

@@ -84,6 +84,9 @@ fn clear(entry: &std::fs::DirEntry) -> io::Result<()> {
 
 impl Store {
     /// Opens the folder (created when absent) and removes leftovers of killed saves and deletions.
+    ///
+    /// # Errors
+    /// The folder cannot be created, read or cleaned.
     pub fn open(folder: &Path, disk: Box<dyn Disk>) -> io::Result<Store> {
         if !folder.is_dir() {
             std::fs::create_dir(folder)?;
@@ -120,6 +123,9 @@ impl Store {
 
     /// Writes a checkpoint of `step`, replacing one of the same step. On an error nothing of it is left, and an older
     /// checkpoint of the step is still there.
+    ///
+    /// # Errors
+    /// The disk does not take it.
     pub fn commit(&mut self, step: u64, parts: &[Part<'_>]) -> io::Result<(PathBuf, Manifest)> {
         let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
         let target = self.folder.join(name_of(step));
@@ -140,6 +146,9 @@ impl Store {
     }
 
     /// Copies a whole checkpoint from elsewhere, replacing one of the same step.
+    ///
+    /// # Errors
+    /// The other one has no manifest, or the disk does not take it.
     pub fn copy_in(&mut self, step: u64, from: &Path) -> io::Result<()> {
         let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
         let manifest = Manifest::read(from).map_err(|fault| io::Error::other(fault.to_string()))?;
@@ -285,6 +294,9 @@ impl Store {
     }
 
     /// Holds one checkpoint against its manifest.
+    ///
+    /// # Errors
+    /// As [`Manifest::verify`].
     pub fn verify(&mut self, step: u64) -> Result<Manifest, Fault> {
         match Manifest::verify(&self.folder.join(name_of(step))) {
             Ok(manifest) => {
@@ -313,6 +325,9 @@ impl Store {
 
     /// Keeps the newest `keep_last` whole checkpoints and those of the steps `also` (the best, the stable one), and deletes
     /// what is older. While fewer are whole, nothing is deleted; a broken one never counts.
+    ///
+    /// # Errors
+    /// A checkpoint cannot be deleted.
     pub fn prune(&mut self, keep_last: usize, also: &[u64]) -> io::Result<()> {
         let mut whole = 0;
         for found in self.list() {
@@ -352,11 +367,17 @@ impl Store {
     }
 
     /// Takes all checkpoints away.
+    ///
+    /// # Errors
+    /// A checkpoint cannot be deleted.
     pub fn clear(&mut self) -> io::Result<Vec<u64>> {
         self.discard_from(0)
     }
 
     /// Takes the checkpoints of `step` and after it away.
+    ///
+    /// # Errors
+    /// A checkpoint cannot be deleted.
     pub fn discard_from(&mut self, step: u64) -> io::Result<Vec<u64>> {
         let newer: Vec<u64> = self
             .list()

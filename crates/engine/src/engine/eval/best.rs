@@ -2,10 +2,9 @@
 
 use crate::base::text::one_line;
 use crate::engine::EngineError;
-use crate::methods::policy::{EVAL_REWARD, PASS_AT_1};
 use crate::rewards::verifier;
 use crate::spec::RunSpec;
-use crate::wire::{Direction, MetricInfo};
+use crate::wire::{Direction, MetricInfo, id};
 
 /// The reading that decides which checkpoint is the best.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +18,7 @@ impl BestBy {
     pub fn of_spec(spec: &RunSpec) -> BestBy {
         let criterion = spec.method.best();
         let metric = match criterion.metric {
-            PASS_AT_1 if verifier(&spec.rewards).is_none() => EVAL_REWARD,
+            id::PASS_AT_1 if verifier(&spec.rewards).is_none() => id::EVAL_REWARD,
             metric => metric,
         };
         BestBy {

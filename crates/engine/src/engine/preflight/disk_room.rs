@@ -120,7 +120,7 @@ mod tests {
             .evidence
             .to_string();
         assert!(
-            told.contains("1.3 GiB needed: 3 × 32 MiB of checkpoints and 2 × 512 MiB"),
+            told.contains("1.31 GiB needed: 3 × 32 MiB of checkpoints and 2 × 512 MiB"),
             "{told}"
         );
         assert!(told.ends_with("plus a fifth as a margin"), "{told}");

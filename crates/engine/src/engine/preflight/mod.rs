@@ -150,6 +150,9 @@ fn hash(values: &[f32]) -> u64 {
 
 /// Runs the checks of a spec by themselves, without a run; it would have so many ranks. `room` is the folder whose disk will hold the
 /// checkpoints.
+///
+/// # Errors
+/// The data or the model cannot be read.
 pub fn check_spec(
     (spec, ranks): (&RunSpec, Option<u64>),
     surroundings: &Surroundings,

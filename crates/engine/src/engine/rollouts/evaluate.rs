@@ -8,7 +8,7 @@ use crate::engine::roles::Models;
 use crate::metrics::Readings;
 use crate::rewards::Answer;
 use crate::rewards::verifier;
-use crate::wire::ExaminedExample;
+use crate::wire::{ExaminedExample, id};
 
 /// The result of an evaluation by completions.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +76,7 @@ impl Rollouts {
                     .for_each(|(k, sum)| *sum += pass_at(*k, right, each));
             }
             let rewards = Rollouts::weighed(&scores, answers.len());
-            readings.add(show::EVAL_REWARD, rewards.iter().sum(), n);
+            readings.add(id::EVAL_REWARD, rewards.iter().sum(), n);
             let tokens: usize = answers.iter().map(|a| a.tokens).sum();
             readings.add(show::EVAL_LENGTH, tokens as f64, n);
             let missing = SHOWN.saturating_sub(examples.len());

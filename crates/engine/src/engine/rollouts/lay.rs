@@ -2,9 +2,10 @@
 
 use super::write::Written;
 use crate::data::{Batch, Column, Unit, width};
-use crate::methods::policy::{ANSWER_LIMIT, KL, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::metrics::Readings;
 use crate::spec::RunSpec;
+use crate::wire::id;
 
 /// Widths of rows are multiples of this: answers are short.
 const STEP: usize = 8;
@@ -166,11 +167,11 @@ pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) -> Opt
             let apart = places.filter(|at| batch.mask[*at]);
             let apart: Vec<f64> = apart.map(|at| f64::from(own[at] - reference[at])).collect();
             let distance: f64 = apart.iter().sum();
-            all.add(KL, distance, apart.len() as f64);
+            all.add(id::KL, distance, apart.len() as f64);
             if let Some(reward) = rewards.next() {
                 *reward -= beta * distance;
             }
         }
     }
-    all.mean(KL)
+    all.mean(id::KL)
 }

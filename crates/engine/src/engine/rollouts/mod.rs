@@ -25,11 +25,11 @@ use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
-use crate::methods::policy::{ADVANTAGE, KL, OnPolicy};
+use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
-use crate::wire::{ExaminedExample, MetricInfo};
+use crate::wire::{ExaminedExample, MetricInfo, id};
 use std::sync::Arc;
 
 /// Where the answers of a run come from.
@@ -333,7 +333,7 @@ impl Rollouts {
         if let Some(method) = on_policy(&self.spec) {
             if method.kl_in_reward() > 0.0 {
                 let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
-                more.extend(kl.map(|kl| (KL, kl)));
+                more.extend(kl.map(|kl| (id::KL, kl)));
             }
             advantages = method.advantages(&rewards, group_size);
         }

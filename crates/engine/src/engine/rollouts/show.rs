@@ -3,26 +3,17 @@
 use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written};
 use crate::base::stats::sample_std;
-use crate::methods::policy::PASS_AT_1;
-pub use crate::methods::policy::{EVAL_REWARD, pass_at};
+pub use crate::methods::policy::pass_at;
 use crate::metrics::{Metric, Repeatable, metric};
 use crate::rewards::repetition::repeated;
 use crate::rewards::{Scores, verifier};
 use crate::run::rollouts::mean;
 use crate::spec::RunSpec;
-use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
+use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num, id};
 use Direction::{Higher, Lower, Neutral};
 use Repeatable::{No, Yes};
 
-pub const PASS: &str = PASS_AT_1;
 pub const EVAL_LENGTH: &str = "eval/completion_length";
-const REWARD: &str = "reward";
-const REWARD_STD: &str = "reward_std";
-const SAME: &str = "frac_reward_zero_std";
-const LENGTH: &str = "completions/mean_length";
-const CUT: &str = "completions/clipped_ratio";
-const REPETITION: &str = "completions/repetition";
-const UNREAD: &str = "completions/unread_ratio";
 /// Words of a group whose repetition counts.
 const GROUP: usize = 3;
 /// The loop names the loss: it is not a likelihood, so readings of likelihoods do not apply.
@@ -40,16 +31,16 @@ const CHARACTERS: usize = 240;
 /// Every metric of answers but those of single rewards. Names are TRL's where it has one.
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
-    metric(PASS, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
-    metric(REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
-    metric(EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
-    metric(REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of rewards in a group, mean over groups (TRL)"),
-    metric(SAME, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
-    metric(LENGTH, "Answer length", "tokens", Neutral, Yes, "mean tokens of the step's answers (TRL)"),
+    metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
+    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
+    metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
+    metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of rewards in a group, mean over groups (TRL)"),
+    metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
+    metric(id::ANSWER_LENGTH, "Answer length", "tokens", Neutral, Yes, "mean tokens of the step's answers (TRL)"),
     metric(EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, Yes, "mean tokens of answers to held-out prompts"),
-    metric(CUT, "Cut answers", "share", Lower, Yes, "share of answers that reached max_new_tokens (TRL)"),
-    metric(REPETITION, "Repetition in answers", "share", Lower, Yes, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
-    metric(UNREAD, "Unread answers", "share", Lower, Yes, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
+    metric(id::CUT_ANSWERS, "Cut answers", "share", Lower, Yes, "share of answers that reached max_new_tokens (TRL)"),
+    metric(id::REPETITION, "Repetition in answers", "share", Lower, Yes, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
+    metric(id::UNREAD, "Unread answers", "share", Lower, Yes, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
     metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's answers: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
     metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring answers"),
     metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating answers"),
@@ -62,7 +53,7 @@ pub const OF_ANSWERS: &[Metric] = &[
 /// Of answers and rewards of a spec.
 pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
     let judges = verifier(&spec.rewards).is_some();
-    let measured = |metric: &&Metric| judges || metric.id != PASS;
+    let measured = |metric: &&Metric| judges || metric.id != id::PASS_AT_1;
     let mut all: Vec<MetricInfo> = OF_ANSWERS
         .iter()
         .filter(measured)
@@ -95,7 +86,7 @@ fn info(
 /// Whether one of `k` answers is right.
 pub fn pass_at_k(k: &str) -> MetricInfo {
     let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
-    let id = format!("{}{k}", PASS_AT_1.trim_end_matches('1'));
+    let id = format!("{}{k}", id::PASS_AT_1.trim_end_matches('1'));
     info(id, format!("Held-out pass@{k}"), ("share", Higher), source)
 }
 
@@ -127,9 +118,12 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     let tokens: usize = rollout.written.iter().map(|w| w.answer.tokens).sum();
     let cut = rollout.written.iter().filter(|w| !w.answer.ended).count();
     let mut all = vec![
-        (REWARD.to_string(), mean(rollout.rewards.iter().copied())),
-        (LENGTH.into(), tokens as f64 / n),
-        (CUT.into(), cut as f64 / n),
+        (
+            id::REWARD.to_string(),
+            mean(rollout.rewards.iter().copied()),
+        ),
+        (id::ANSWER_LENGTH.into(), tokens as f64 / n),
+        (id::CUT_ANSWERS.into(), cut as f64 / n),
         (
             SPEED.into(),
             tokens as f64 / rollout.parts.writing.as_secs_f64().max(1e-9),
@@ -137,7 +131,7 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     ];
     let repeated = |w: &Written| repeated(&w.answer.text, GROUP);
     all.push((
-        REPETITION.into(),
+        id::REPETITION.into(),
         mean(rollout.written.iter().map(repeated)),
     ));
     if let Some(unread) = rollout
@@ -146,14 +140,14 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         .filter_map(|scores| scores.unread)
         .max()
     {
-        all.push((UNREAD.into(), unread as f64 / n));
+        all.push((id::UNREAD.into(), unread as f64 / n));
     }
     if group_size > 1 {
         let alike = mean(groups().map(|g| f64::from(u8::from(same(g)))));
-        all.push((SAME.into(), alike));
-        all.push((REWARD_STD.into(), mean(groups().map(sample_std))));
+        all.push((id::SAME_REWARDS.into(), alike));
+        all.push((id::REWARD_STD.into(), mean(groups().map(sample_std))));
     } else {
-        all.push((REWARD_STD.into(), sample_std(&rollout.rewards)));
+        all.push((id::REWARD_STD.into(), sample_std(&rollout.rewards)));
     }
     if rollout.refilled > 0 {
         let groups = (rollout.written.len() / group_size.max(1)).max(1);

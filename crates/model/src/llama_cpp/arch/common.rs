@@ -11,6 +11,9 @@ use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement
 const MAX_SEQ_LEN: usize = 1 << 20;
 
 /// The model config from the keys, for Llama-like models: SwiGLU, pre-norm.
+///
+/// # Errors
+/// A key is missing, has another type, or a value that is not supported.
 pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
     let (n_head, d_model) = (
         keys.count("attention.head_count")?,

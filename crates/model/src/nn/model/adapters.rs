@@ -65,6 +65,9 @@ impl Model {
 
     /// Initializes the adapters, and a value head after them: the model then computes the same as without
     /// them. The base stays.
+    ///
+    /// # Errors
+    /// Weights that are quantized.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)
     }

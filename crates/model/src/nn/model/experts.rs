@@ -86,6 +86,9 @@ impl Model {
 
     /// Ends an optimizer step, after its update: the biases of experts move against what was seen (DeepSeek-V3, arXiv
     /// 2412.19437, section 2.1.2).
+    ///
+    /// # Errors
+    /// Weights that are quantized.
     pub fn end_step(&mut self) -> Result<()> {
         let biased = self.config.moe.as_ref().map(|moe| moe.balancing);
         if let Some(Balancing::Bias { rate }) = biased

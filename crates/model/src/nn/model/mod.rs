@@ -157,6 +157,9 @@ impl Model {
     /// A model with zero weights; [`Model::init`] or a checkpoint fills them. `vocab_size` is the tokenizer's, used where
     /// the config names none.
     /// On a CPU the fused kernels compute, elsewhere the composites.
+    ///
+    /// # Errors
+    /// A shape that no model can have, or too little memory.
     pub fn new(config: &ModelConfig, vocab_size: usize, device: &Device) -> Result<Model> {
         let backend = if device.is_cpu() {
             Backend::Fused
@@ -167,6 +170,9 @@ impl Model {
     }
 
     /// The same through a backend of choice; the fused one is for CPUs alone.
+    ///
+    /// # Errors
+    /// As [`Model::new`]; the fused backend elsewhere than on a CPU.
     pub fn with_backend(
         config: &ModelConfig,
         vocab_size: usize,
@@ -352,6 +358,9 @@ impl Model {
     }
 
     /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.
+    ///
+    /// # Errors
+    /// Weights that are quantized.
     pub fn init(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, 0)
     }
@@ -395,6 +404,9 @@ impl Model {
 
     /// The compute dtype of all matmuls from now on: training, evaluation and generation. The composite backend supports
     /// only f32.
+    ///
+    /// # Errors
+    /// Another dtype than f32 with the composite backend.
     pub fn set_compute_dtype(&mut self, arithmetic: ComputeDtype) -> Result<()> {
         if self.backend == Backend::Composite && arithmetic != ComputeDtype::F32 {
             bail!("model: {arithmetic:?} matmuls need the fused CPU kernels; use f32 here")

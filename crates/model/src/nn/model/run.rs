@@ -14,6 +14,9 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 impl Model {
     /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must not
     /// change until then.
+    ///
+    /// # Errors
+    /// A batch that does not fit the model, or a model that cannot be trained.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
         self.check_training(batch)?;
@@ -32,6 +35,9 @@ impl Model {
 
     /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
     /// Each forward serves one backward.
+    ///
+    /// # Errors
+    /// No forward before it, or gradients of another shape than its outputs.
     pub fn backward(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
         self.backward_all(dlogp, dentropy, None)
     }
@@ -118,6 +124,9 @@ impl Model {
     }
 
     /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
+    ///
+    /// # Errors
+    /// A batch that does not fit the model.
     pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.check_batch(batch)?;
         if self.backend == Backend::Fused {
@@ -169,6 +178,9 @@ impl Model {
 
     /// Gives `read` an incremental forward over one text of at most seq_len tokens: it appends tokens and fills the logits (V)
     /// after the last of them.
+    ///
+    /// # Errors
+    /// Those of `read`, and those of the forward passes.
     pub fn decode<R>(
         &mut self,
         read: impl FnOnce(&mut dyn FnMut(&[u32], &mut Vec<f32>) -> Result<()>) -> Result<R>,

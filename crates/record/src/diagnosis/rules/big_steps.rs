@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
         summary: "Less than 30 % of tokens are clipped, or the policy stays within 0.05 nats of the sampling policy.",
         source: "Schulman et al. 2017, arXiv 1707.06347; Huang et al. 2022, the 37 implementation details of PPO: approx_kl; the bounds are rules of thumb",
     },
-    needs: &[metric::PPO_CLIPPED, metric::APPROX_KL],
+    needs: &[metric::CLIP_FRACTION, metric::APPROX_KL],
     judge,
 };
 
@@ -22,12 +22,12 @@ const FAR: f64 = 0.05;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let (clipped, moved) = (
-        view.typical(metric::PPO_CLIPPED)?,
+        view.typical(metric::CLIP_FRACTION)?,
         view.typical(metric::APPROX_KL)?,
     );
     let text = format!("{:.0} % of tokens are clipped", 100.0 * clipped);
     let signals = vec![
-        Signal::of(metric::PPO_CLIPPED, clipped, text).at(view.state.step),
+        Signal::of(metric::CLIP_FRACTION, clipped, text).at(view.state.step),
         Signal::of(
             metric::APPROX_KL,
             moved,

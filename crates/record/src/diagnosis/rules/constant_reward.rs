@@ -13,12 +13,12 @@ pub const RULE: Rule = Rule {
         summary: "Rewards differ between completions in some of the last steps.",
         source: "a constant reward has advantage 0 and gradient 0",
     },
-    needs: &[metric::REWARD, metric::REWARD_SPREAD],
+    needs: &[metric::REWARD, metric::REWARD_STD],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let spread = view.recent(metric::REWARD_SPREAD);
+    let spread = view.recent(metric::REWARD_STD);
     if spread.len() < ENOUGH || empty_answers::explains(view) {
         return None;
     }
@@ -26,13 +26,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let varied = spread.iter().filter(|point| point.value > 0.0).count();
     let share = varied as f64 / spread.len() as f64;
     let text = format!("rewards vary in {:.0} % of the last steps", 100.0 * share);
-    let signal = Signal::of(metric::REWARD_SPREAD, share, text).at(view.state.step);
+    let signal = Signal::of(metric::REWARD_STD, share, text).at(view.state.step);
     if varied > 0 {
         return Some(Finding::pass(vec![signal]));
     }
     let solved = view
         .state
-        .latest(metric::PASS)
+        .latest(metric::PASS_AT_1)
         .is_some_and(|pass| pass >= 0.99);
     let words = format!("every completion has reward {reward:.2}");
     let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];

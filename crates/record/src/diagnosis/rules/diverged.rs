@@ -16,7 +16,7 @@ pub const RULE: Rule = Rule {
         summary: "Losses and gradient norm are finite; the loss is no higher than a uniform guess or its start, and keeps most of its gain.",
         source: "7 standard deviations: OLMo 2, arXiv 2501.00656; the other margins are rules of thumb",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -59,10 +59,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     far.then(|| {
         let best = human::grouped(loss.best.last);
         let signals = vec![
-            Signal::of(metric::LOSS, loss.now, format!("train loss {}", human::number(loss.now)))
+            Signal::of(metric::TRAIN_LOSS, loss.now, format!("train loss {}", human::number(loss.now)))
                 .at(view.state.step),
             Signal::of(
-                metric::LOSS,
+                metric::TRAIN_LOSS,
                 loss.best.mean,
                 format!("its best was {} at step {best}", human::number(loss.best.mean)),
             )
@@ -80,7 +80,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 /// The newest loss, gradient norm or validation loss, where it is NaN or infinite, and since when.
 fn not_finite(view: &View<'_>) -> Option<Signal> {
     let names = [
-        (metric::LOSS, "train loss"),
+        (metric::TRAIN_LOSS, "train loss"),
         (metric::GRAD_NORM, "gradient norm"),
         (metric::VAL_LOSS, "val loss"),
     ];
@@ -151,8 +151,8 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
     }
     let start = format!("{}{guessing}", loss.began());
     let mut signals = vec![
-        Signal::of(metric::LOSS, height, text).at(worst.last),
-        Signal::of(metric::LOSS, loss.start, start),
+        Signal::of(metric::TRAIN_LOSS, height, text).at(worst.last),
+        Signal::of(metric::TRAIN_LOSS, loss.start, start),
     ];
     signals.extend(gradient(view));
     Finding::fail(

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
         summary: "Completions are longer than one token, or their rewards differ.",
         source: "the token that ends an answer counts as one; rule of thumb",
     },
-    needs: &[metric::ANSWER_LENGTH, metric::REWARD_SPREAD],
+    needs: &[metric::ANSWER_LENGTH, metric::REWARD_STD],
     judge,
 };
 
@@ -24,7 +24,7 @@ const MOST: f64 = 0.5;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let length = view.typical(metric::ANSWER_LENGTH)?;
-    let spread = view.recent(metric::REWARD_SPREAD);
+    let spread = view.recent(metric::REWARD_STD);
     if spread.len() < ENOUGH {
         return None;
     }
@@ -38,7 +38,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let of_last =
         spread.iter().filter(|point| point.value > 0.0).count() as f64 / spread.len() as f64;
     let same = Signal::of(
-        metric::REWARD_SPREAD,
+        metric::REWARD_STD,
         of_last,
         format!("rewards vary in {:.0} % of the last steps", 100.0 * of_last),
     );

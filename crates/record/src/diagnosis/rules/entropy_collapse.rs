@@ -35,13 +35,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let step = view.state.step;
     let text = format!("entropy {start:.3} → {now:.3} nats");
     let signal = Signal::of(metric::ENTROPY, now, text).at(step);
-    let pass = view.state.latest(metric::PASS).unwrap_or(0.0);
+    let pass = view.state.latest(metric::PASS_AT_1).unwrap_or(0.0);
     if now > COLLAPSED * start || pass >= SOLVED {
         return Some(Finding::pass(vec![signal]));
     }
     let signals = vec![
         signal,
-        Signal::of(metric::PASS, pass, format!("pass@1 {pass:.2}")),
+        Signal::of(metric::PASS_AT_1, pass, format!("pass@1 {pass:.2}")),
     ];
     Some(Finding::warn(
         signals,

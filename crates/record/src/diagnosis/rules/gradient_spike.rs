@@ -112,7 +112,7 @@ fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
 /// The loss that stands out at a step or just after it.
 fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
     let sigma = view.loss()?.sigma;
-    let losses = view.recent(metric::LOSS);
+    let losses = view.recent(metric::TRAIN_LOSS);
     let at = losses.iter().position(|p| p.step >= step)?;
     let before: Vec<f64> = losses[at.saturating_sub(LEAST)..at]
         .iter()
@@ -127,6 +127,6 @@ fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
             "train loss jumps from {from} to {to} at step {}",
             human::grouped(worst.step)
         );
-        Signal::of(metric::LOSS, worst.value, text).at(worst.step)
+        Signal::of(metric::TRAIN_LOSS, worst.value, text).at(worst.step)
     })
 }

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "Random initial weights give a first loss within 10 % and 0.5 nats of ln V, with nearly maximal entropy.",
         source: "a uniform guess has loss and entropy ln V; the margins are rules of thumb",
     },
-    needs: &[metric::LOSS, metric::ENTROPY],
+    needs: &[metric::TRAIN_LOSS, metric::ENTROPY],
     judge,
 };
 
@@ -25,7 +25,7 @@ const NATS: f64 = 0.5;
 const SPREAD: f64 = 0.95;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let (guessing, loss) = (view.guessing()?, view.opening(metric::LOSS)?);
+    let (guessing, loss) = (view.guessing()?, view.opening(metric::TRAIN_LOSS)?);
     let entropy = view.opening(metric::ENTROPY)?;
     let above = loss > guessing + (SHARE * guessing).max(NATS);
     if !view.from_scratch() || !above || entropy > SPREAD * guessing {
@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let number = human::number;
     let signals = vec![
         Signal::of(
-            metric::LOSS,
+            metric::TRAIN_LOSS,
             loss,
             format!(
                 "first loss {}, a uniform guess gives {}",

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V.",
         source: "labels not shifted, or a non-causal mask; the margin is a rule of thumb",
     },
-    needs: &[metric::LOSS, metric::ENTROPY],
+    needs: &[metric::TRAIN_LOSS, metric::ENTROPY],
     judge,
 };
 
@@ -32,10 +32,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if !view.from_scratch() || view.state.step > EARLY || loss > nothing || entropy > nothing {
         return None;
     }
-    let step = view.state.series.get(metric::LOSS)?.last()?.step;
+    let step = view.state.series.get(metric::TRAIN_LOSS)?.last()?.step;
     let signals = vec![
         Signal::of(
-            metric::LOSS,
+            metric::TRAIN_LOSS,
             loss,
             format!(
                 "train loss {} at step {}",

@@ -17,7 +17,7 @@ pub const RULE: Rule = Rule {
         summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their initial size under such updates (more in long runs, with the square root of the steps).",
         source: "update ratio: Karpathy, CS231n (1e-3; alarm at 1e-2); spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -72,9 +72,9 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
             human::number(loss.trend.now),
         );
         let text = format!("train loss rises from {before} to {now}");
-        return Some(Signal::of(metric::LOSS, loss.trend.now, text).at(view.state.step));
+        return Some(Signal::of(metric::TRAIN_LOSS, loss.trend.now, text).at(view.state.step));
     }
-    let points = view.recent(metric::LOSS);
+    let points = view.recent(metric::TRAIN_LOSS);
     let losses: Vec<f64> = points.iter().map(|p| p.value).collect();
     // Against the median of those just before it, so that a steep fall has none.
     let spikes = losses
@@ -86,7 +86,7 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
         .count();
     (spikes > SPIKES).then(|| {
         let text = format!("{spikes} spikes of the loss in {} steps", losses.len());
-        Signal::of(metric::LOSS, spikes as f64, text).at(view.state.step)
+        Signal::of(metric::TRAIN_LOSS, spikes as f64, text).at(view.state.step)
     })
 }
 

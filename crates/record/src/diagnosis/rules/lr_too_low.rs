@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 2e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
-    needs: &[metric::LOSS, metric::UPDATE_RATIO],
+    needs: &[metric::TRAIN_LOSS, metric::UPDATE_RATIO],
     judge,
 };
 
@@ -43,7 +43,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             )
             .at(step),
             Signal::of(
-                metric::LOSS,
+                metric::TRAIN_LOSS,
                 loss,
                 format!(
                     "train loss {}, a uniform guess gives {}",
@@ -79,5 +79,5 @@ fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Signal> {
         human::number(per_100),
         human::short(rest)
     );
-    Some(Signal::of(metric::LOSS, per_100, text))
+    Some(Signal::of(metric::TRAIN_LOSS, per_100, text))
 }

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "The memory of the run does not grow by 3 % or more in each fifth of it, nor by 40 % in total.",
         source: "a leak grows steadily, a working set does not; the margins are rules of thumb",
     },
-    needs: &[metric::RSS],
+    needs: &[metric::machine::RSS],
     judge,
 };
 
@@ -25,7 +25,7 @@ const ALL: f64 = 1.4;
 const YOUNG: u64 = 160;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let series = view.state.series.get(metric::RSS)?;
+    let series = view.state.series.get(metric::machine::RSS)?;
     let (first, last) = series.steps()?;
     if last.saturating_sub(first) < YOUNG {
         return None;
@@ -51,13 +51,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .fold(f64::INFINITY, f64::min);
     let signals = vec![
         Signal::of(
-            metric::RSS,
+            metric::machine::RSS,
             parts[PARTS - 1],
             format!("{now} in use, {begin} at step {}", human::grouped(from)),
         )
         .at(last),
         Signal::of(
-            metric::RSS,
+            metric::machine::RSS,
             growth,
             format!(
                 "at least {:.0} % more in each fifth of the run",

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "In the first half of a run the loss falls, or the batch is at least a tenth of the gradient noise scale.",
         source: "critical batch: McCandlish et al. 2018, arXiv 1812.06162; a tenth: rule of thumb",
     },
-    needs: &[metric::LOSS, metric::NOISE_SCALE],
+    needs: &[metric::TRAIN_LOSS, metric::NOISE_SCALE],
     judge,
 };
 
@@ -41,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     (trend.z().abs() < 2.0 && batch < SMALL * scale).then(|| {
         let signals = vec![
             Signal::of(
-                metric::LOSS,
+                metric::TRAIN_LOSS,
                 trend.now,
                 format!("train loss plateaus at {}", human::number(trend.now)),
             )

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "100 steps after the warm-up the loss is at least 2 % below its start.",
         source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -63,7 +63,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         human::grouped(step),
         loss.began()
     );
-    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(step)];
+    let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(step)];
     let gradient = view.typical(metric::GRAD_NORM);
     let vanished = gradient.is_some_and(|x| x < VANISHED);
     if let Some(x) = updates.filter(|x| *x < SMALL && !vanished) {

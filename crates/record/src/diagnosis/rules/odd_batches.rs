@@ -16,7 +16,7 @@ pub const RULE: Rule = Rule {
         summary: "Fewer than three of the last 200 steps have a one-step loss spike of 7 standard deviations above their neighbours with twice the usual gradient.",
         source: "spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656; the count is a rule of thumb",
     },
-    needs: &[metric::LOSS, metric::GRAD_NORM],
+    needs: &[metric::TRAIN_LOSS, metric::GRAD_NORM],
     judge,
 };
 
@@ -34,7 +34,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let sigma = view.loss()?.sigma;
-    let (losses, norms) = (view.recent(metric::LOSS), view.recent(metric::GRAD_NORM));
+    let (losses, norms) = (
+        view.recent(metric::TRAIN_LOSS),
+        view.recent(metric::GRAD_NORM),
+    );
     let usual = view.typical(metric::GRAD_NORM)?;
     // By step: after a cold start the norms go on and the losses do not.
     let norms: BTreeMap<u64, f64> = norms.iter().map(|p| (p.step, p.value)).collect();
@@ -67,7 +70,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .collect();
     let signals = vec![
         Signal::of(
-            metric::LOSS,
+            metric::TRAIN_LOSS,
             odd.len() as f64,
             format!("{} single spikes of the loss in 200 steps", odd.len()),
         )

@@ -16,7 +16,7 @@ pub const RULE: Rule = Rule {
         summary: "Validation loss is not above its best for three evaluations while training loss falls.",
         source: "two agreeing signals; early stopping with patience, Prechelt 1998",
     },
-    needs: &[metric::LOSS, metric::VAL_LOSS],
+    needs: &[metric::TRAIN_LOSS, metric::VAL_LOSS],
     judge,
 };
 
@@ -145,7 +145,7 @@ fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
         )
         .at(best.step),
         Signal::of(
-            metric::LOSS,
+            metric::TRAIN_LOSS,
             now,
             format!("train loss {} then, {} now", number(then), number(now)),
         )
@@ -184,7 +184,7 @@ fn around(view: &View<'_>, step: u64) -> Option<f64> {
 /// Whether a reading is a mean over many steps: in a sparse log, and where every reading or second one has an evaluation beside it,
 /// as in a table with one row for each epoch.
 fn tells_means(view: &View<'_>) -> bool {
-    let losses = view.state.series.get(metric::LOSS);
+    let losses = view.state.series.get(metric::TRAIN_LOSS);
     let evaluations = view.state.evaluations.len() as u64;
     view.is_sparse() || losses.is_some_and(|losses| 2 * evaluations >= losses.len())
 }

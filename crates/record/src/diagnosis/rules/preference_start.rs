@@ -15,7 +15,7 @@ pub const RULE: Rule = Rule {
         source: "−log σ(0) = ln 2: Rafailov et al. 2023, arXiv 2305.18290; TRL trains without dropout (disable_dropout)",
     },
     needs: &[
-        metric::LOSS,
+        metric::TRAIN_LOSS,
         metric::MARGINS,
         metric::CHOSEN,
         metric::REJECTED,
@@ -33,7 +33,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .filter(|head| head.method == "dpo")?;
     // A resumed log may lack the first steps.
     let (first, _) = view.state.series.get(metric::MARGINS)?.steps()?;
-    let (margin, loss) = (view.opening(metric::MARGINS)?, view.opening(metric::LOSS)?);
+    let (margin, loss) = (
+        view.opening(metric::MARGINS)?,
+        view.opening(metric::TRAIN_LOSS)?,
+    );
     let (chosen, rejected) = (
         view.opening(metric::CHOSEN)?,
         view.opening(metric::REJECTED)?,
@@ -60,7 +63,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         && dpo["nll_weight"].as_f64().unwrap_or(0.0) == 0.0
     {
         let due = format!("loss {}, ln 2 = 0.6931 is due", number(loss));
-        signals.push(Signal::of(metric::LOSS, loss, due).at(1));
+        signals.push(Signal::of(metric::TRAIN_LOSS, loss, due).at(1));
     }
     let dropout = head.spec["model"]["dropout"].as_f64().unwrap_or(0.0);
     Some(match dropout > 0.0 {

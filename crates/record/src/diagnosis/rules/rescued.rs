@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "The run was not rescued from a spike, and fewer than 1 % of its updates were skipped as outliers.",
         source: "roll back and skip batches: PaLM, arXiv 2204.02311; updates skipped beyond 6 standard deviations: OLMo's SkipStep",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -39,7 +39,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         }
         None => return None,
     };
-    let signals = vec![Signal::of(metric::LOSS, state.skipped as f64, evidence).at(at)];
+    let signals = vec![Signal::of(metric::TRAIN_LOSS, state.skipped as f64, evidence).at(at)];
     let cause = "outlier batches, or a learning rate at the edge of stability";
     let fix = "inspect the batches (`llmtui data batches`); start the next run with the lower rate, clipping and a longer warm-up";
     Some(Finding::warn(signals, cause, fix).at(format!("step {}", human::grouped(at))))

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
         summary: "Held-out pass@1 does not fall by 0.1 from its best while the reward rises.",
         source: "Gao et al. 2022, arXiv 2210.10760: proxy and gold reward diverge",
     },
-    needs: &[metric::REWARD, metric::PASS],
+    needs: &[metric::REWARD, metric::PASS_AT_1],
     judge,
 };
 
@@ -27,7 +27,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .state
         .evaluations
         .iter()
-        .filter_map(|e| Some((e.step, *e.values.get(metric::PASS)?)))
+        .filter_map(|e| Some((e.step, *e.values.get(metric::PASS_AT_1)?)))
         .collect();
     let best = pass
         .iter()
@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if now.0 != best.0 {
         text.push_str(&format!(", {:.2} at step {}", now.1, now.0));
     }
-    let signal = Signal::of(metric::PASS, now.1, text).at(now.0);
+    let signal = Signal::of(metric::PASS_AT_1, now.1, text).at(now.0);
     if !fallen {
         return Some(Finding::pass(vec![signal]));
     }

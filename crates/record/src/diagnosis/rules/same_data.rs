@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
         summary: "Losses of a step's micro-batches differ, or their gradients do not all point the same way.",
         source: "duplicated shards: Li et al. 2026, arXiv 2602.14462",
     },
-    needs: &[metric::DISPERSION, metric::CONSISTENCY],
+    needs: &[metric::LOSS_DISPERSION, metric::GRAD_CONSISTENCY],
     judge,
 };
 
@@ -32,14 +32,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 .collect::<Vec<_>>()
         })
     };
-    let (dispersion, consistency) = (last(metric::DISPERSION)?, last(metric::CONSISTENCY)?);
+    let (dispersion, consistency) = (
+        last(metric::LOSS_DISPERSION)?,
+        last(metric::GRAD_CONSISTENCY)?,
+    );
     let same = dispersion.iter().all(|d| *d < SAME * loss);
     let alike = consistency.iter().all(|c| *c > ALIKE);
     (same && alike).then(|| {
         let cosine = consistency[4];
         let signals = vec![
             Signal::of(
-                metric::DISPERSION,
+                metric::LOSS_DISPERSION,
                 dispersion[4],
                 format!(
                     "losses of the micro-batches differ by {:.1e}",
@@ -48,7 +51,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             )
             .at(view.state.step),
             Signal::of(
-                metric::CONSISTENCY,
+                metric::GRAD_CONSISTENCY,
                 cosine,
                 format!("their gradients have a mean cosine of {cosine:.3}"),
             ),

@@ -32,10 +32,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if share < MANY {
         return Some(Finding::pass(vec![signal]));
     }
-    let pass = view.state.latest(metric::PASS).unwrap_or(0.0);
+    let pass = view.state.latest(metric::PASS_AT_1).unwrap_or(0.0);
     if pass >= SOLVED {
         let words = format!("pass@1 {pass:.2}: most prompts are always solved");
-        let signals = vec![signal, Signal::of(metric::PASS, pass, words)];
+        let signals = vec![signal, Signal::of(metric::PASS_AT_1, pass, words)];
         return Some(Finding::pass(signals));
     }
     let reward = view.typical(metric::REWARD)?;

@@ -15,7 +15,7 @@ pub const RULE: Rule = Rule {
         summary: "The typical speed of the last 50 steps is at least half of that of the 100 before them.",
         source: "faults of the machine: throttling, another process, swapping; the margin is a rule of thumb",
     },
-    needs: &[metric::SPEED, metric::STEP_MS],
+    needs: &[metric::TOK_PER_SEC, metric::STEP_MS],
     judge,
 };
 
@@ -28,14 +28,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if view.state.series.contains_key(metric::REWARD) {
         return None;
     }
-    let (before, now) = parts(view, metric::SPEED)?;
+    let (before, now) = parts(view, metric::TOK_PER_SEC)?;
     let (quick, slow) = parts(view, metric::STEP_MS)?;
     if now >= HALF * before || slow * HALF <= quick {
         return None;
     }
     let signals = vec![
         Signal::of(
-            metric::SPEED,
+            metric::TOK_PER_SEC,
             now,
             format!(
                 "{} tokens/s, {} before",

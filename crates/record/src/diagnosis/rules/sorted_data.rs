@@ -15,7 +15,7 @@ pub const RULE: Rule = Rule {
         summary: "Losses of neighbouring steps scatter independently around their trend (correlation below 0.5), or validation loss stays within 10 % of training loss.",
         source: "data sorted or not reshuffled; the margins are rules of thumb",
     },
-    needs: &[metric::LOSS, metric::VAL_LOSS],
+    needs: &[metric::TRAIN_LOSS, metric::VAL_LOSS],
     judge,
 };
 
@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let correlation = correlation(
         &view
-            .recent(metric::LOSS)
+            .recent(metric::TRAIN_LOSS)
             .iter()
             .map(|p| p.value)
             .collect::<Vec<_>>(),
@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "losses of neighbouring steps have correlation {correlation:.2}; shuffled data give about 0"
         );
         let signals = vec![
-            Signal::of(metric::LOSS, correlation, text).at(view.state.step),
+            Signal::of(metric::TRAIN_LOSS, correlation, text).at(view.state.step),
             Signal::of(
                 metric::VAL_LOSS,
                 val,

@@ -15,7 +15,7 @@ pub const RULE: Rule = Rule {
         summary: "After the start, the loss does not halve within 20 steps together with the entropy, nor drop to 0.",
         source: "masked labels, padding, targets in the inputs; the margins are rules of thumb",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -28,7 +28,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if view.state.step < view.patience() || view.state.series.contains_key(metric::REWARD) {
         return None;
     }
-    let (before, now) = halves(view, metric::LOSS)?;
+    let (before, now) = halves(view, metric::TRAIN_LOSS)?;
     let entropy = halves(view, metric::ENTROPY);
     // Without a supervised token there is neither loss nor entropy.
     let masked = now == 0.0 && before > 0.0;
@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         number(before),
         number(now)
     );
-    let mut signals = vec![Signal::of(metric::LOSS, now, text).at(view.state.step)];
+    let mut signals = vec![Signal::of(metric::TRAIN_LOSS, now, text).at(view.state.step)];
     signals.extend(match sure {
         Some((before, now)) => {
             let text = format!("entropy fell from {} to {}", number(before), number(now));

@@ -29,7 +29,7 @@ type Curve = Vec<(u64, f64, f64)>;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let ids = view.state.metrics.iter().filter_map(|info| {
-        let name = info.id.strip_prefix(metric::TASK)?;
+        let name = info.id.strip_prefix(metric::EVAL)?;
         Some((name, info.direction))
     });
     let mut curves = ids.map(|(name, direction)| (name, direction, curve(view, name)));
@@ -44,10 +44,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let Some((name, first, last)) = worst else {
         let (name, (step, value, _)) = seen?;
         let words = format!("{} {}", one_line(name), human::number(value));
-        let id = format!("{}{name}", metric::TASK);
+        let id = format!("{}{name}", metric::EVAL);
         return Some(Finding::pass(Signal::of(&id, value, words).at(step)));
     };
-    let id = format!("{}{name}", metric::TASK);
+    let id = format!("{}{name}", metric::EVAL);
     let name = one_line(name);
     let said = |word: &str, (step, value, stderr): (u64, f64, f64)| {
         let words = format!(
@@ -72,8 +72,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 /// Evaluations that have both the score and its standard error.
 fn curve(view: &View<'_>, name: &str) -> Curve {
     let (id, stderr) = (
-        format!("{}{name}", metric::TASK),
-        format!("{}{name}", metric::TASK_STDERR),
+        format!("{}{name}", metric::EVAL),
+        format!("{}{name}", metric::EVAL_STDERR),
     );
     let all = view.state.evaluations.iter();
     all.filter_map(|e| Some((e.step, *e.values.get(&id)?, *e.values.get(&stderr)?)))

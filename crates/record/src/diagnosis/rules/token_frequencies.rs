@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "100 steps after the warm-up the loss does not lie, since the middle third of the steps, within 5 % of the entropy of the training tokens' frequencies.",
         source: "the entropy of a unigram model: Shannon 1951, Prediction and Entropy of Printed English",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if slow || super::lost(view) || !view.from_scratch() || view.state.step < view.patience() {
         return None;
     }
-    let [_, middle, last] = view.thirds(metric::LOSS)?;
+    let [_, middle, last] = view.thirds(metric::TRAIN_LOSS)?;
     let (high, low) = (entropy * (1.0 + NEAR), entropy * (1.0 - NEAR));
     if middle > high || last.min(loss.now) < low || loss.now > high {
         return None;
@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         human::grouped(view.state.step),
         human::number(entropy)
     );
-    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
+    let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(view.state.step)];
     let updates = view.typical(metric::UPDATE_RATIO).filter(|x| *x > LARGE);
     if let Some(x) = updates {
         let text = format!("updates are {x:.1e} of the weights, 1e-3 is typical");

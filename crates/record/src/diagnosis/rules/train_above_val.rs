@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "After the initial drop, training loss is not more than 15 % (5 % with dropout above 0.3) and 0.1 nats above validation loss for three evaluations.",
         source: "dropout is only active in training: Srivastava et al. 2014; the margin is a rule of thumb",
     },
-    needs: &[metric::LOSS, metric::VAL_LOSS],
+    needs: &[metric::TRAIN_LOSS, metric::VAL_LOSS],
     judge,
 };
 
@@ -61,7 +61,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let number = human::number;
     let mut signals = vec![
         Signal::of(
-            metric::LOSS,
+            metric::TRAIN_LOSS,
             pair.0,
             format!("train loss {}", number(pair.0)),
         )
@@ -78,7 +78,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let (cause, fix) = match dropout {
         Some(rate) => {
             signals.push(Signal::of(
-                metric::LOSS,
+                metric::TRAIN_LOSS,
                 rate,
                 format!("model.dropout {rate}"),
             ));

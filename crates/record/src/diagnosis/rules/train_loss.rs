@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
         summary: "Train loss does not rise beyond its noise in the last quarter of the run.",
         source: "4 standard errors and 5 % of what was gained: rules of thumb",
     },
-    needs: &[metric::LOSS],
+    needs: &[metric::TRAIN_LOSS],
     judge,
 };
 
@@ -48,16 +48,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         loss.n_now,
         view.unit()
     );
-    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
-    let series = view.state.series.get(metric::LOSS)?;
+    let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(view.state.step)];
+    let series = view.state.series.get(metric::TRAIN_LOSS)?;
     let non_finite = series.non_finite();
     if non_finite > 0 {
         let text = format!("{} not finite", human::grouped(non_finite));
-        signals.push(Signal::of(metric::LOSS, f64::NAN, text));
+        signals.push(Signal::of(metric::TRAIN_LOSS, f64::NAN, text));
     }
     if word == "rising" {
         let text = format!("its best was {}", human::number(loss.best.mean));
-        signals.push(Signal::of(metric::LOSS, loss.best.mean, text).at(loss.best.last));
+        signals.push(Signal::of(metric::TRAIN_LOSS, loss.best.mean, text).at(loss.best.last));
         let fix = super::diverged::lower_lr(view);
         return Some(Finding::warn(
             signals,

@@ -17,7 +17,7 @@ pub const RULE: Rule = Rule {
         source: "AdamW shrinks a weight by lr · weight_decay a step: Loshchilov & Hutter, arXiv 1711.05101; the margin is a rule of thumb",
     },
     needs: &[
-        metric::LOSS,
+        metric::TRAIN_LOSS,
         metric::ENTROPY,
         metric::UPDATE_RATIO,
         metric::WEIGHT_STD,

@@ -9,7 +9,7 @@ use crate::run::RunDir;
 use crate::run::log::Tail;
 use crate::run::rewound::Rewound;
 use crate::run::spent::Spent;
-use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope};
+use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -245,14 +245,14 @@ impl Scan {
             Event::Stepped { step, values, .. } => {
                 self.earlier = None;
                 self.step = step;
-                self.train_loss = loss(&values, "train/loss").or(self.train_loss);
-                self.reward = loss(&values, "reward").or(self.reward);
-                self.epochs = loss(&values, "epochs");
+                self.train_loss = loss(&values, id::TRAIN_LOSS).or(self.train_loss);
+                self.reward = loss(&values, id::REWARD).or(self.reward);
+                self.epochs = loss(&values, id::EPOCHS);
             }
             Event::Evaluated { step, values, .. } => {
                 let of = |id| loss(&values, id).map(|value| (step, value));
-                self.measured.vals.extend(of("val/loss"));
-                self.measured.passes.extend(of("eval/pass@1"));
+                self.measured.vals.extend(of(id::VAL_LOSS));
+                self.measured.passes.extend(of(id::PASS_AT_1));
             }
             Event::Checkpointed {
                 best: true,
@@ -295,7 +295,7 @@ impl Scan {
                 }
                 self.outcome = Some(outcome);
                 self.step = step;
-                let lowest = best.filter(|best| best.metric == "val/loss");
+                let lowest = best.filter(|best| best.metric == id::VAL_LOSS);
                 let lowest = lowest.map(|best| (best.step, best.value.0));
                 self.best_said = lowest.filter(|(_, x)| x.is_finite());
                 self.message = message;

@@ -26,6 +26,9 @@ pub struct Tail {
 
 impl Tail {
     /// Starts at the first line.
+    ///
+    /// # Errors
+    /// The log is absent, no plain file, or may not be read.
     pub fn open(path: &Path) -> io::Result<Tail> {
         Ok(Tail {
             file: open_plain(path)?,
@@ -38,6 +41,9 @@ impl Tail {
     }
 
     /// Starts at the first complete line at or after `offset` bytes.
+    ///
+    /// # Errors
+    /// As [`Tail::open`], or the file cannot be read.
     pub fn open_at(path: &Path, offset: u64) -> io::Result<Tail> {
         let mut tail = Tail::open(path)?;
         if offset > 0 {
@@ -65,6 +71,9 @@ impl Tail {
 
     /// Appends complete lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
     /// if there is no complete line yet.
+    ///
+    /// # Errors
+    /// The file cannot be read.
     pub fn read_lines(&mut self, out: &mut String, max_bytes: usize) -> io::Result<bool> {
         if self.told < self.ahead.len() {
             out.push_str(&self.ahead[self.told..]);
@@ -89,6 +98,9 @@ impl Tail {
     }
 
     /// The next line's envelope; damaged lines are skipped and counted. `None` if there is no complete line yet.
+    ///
+    /// # Errors
+    /// The file cannot be read.
     pub fn next_event(&mut self) -> io::Result<Option<Envelope>> {
         loop {
             let Some(line) = self.ahead[self.told..].split_inclusive('\n').next() else {
@@ -161,6 +173,9 @@ impl Tail {
 }
 
 /// Every readable event of a log, in order. Holds them all: for tests; viewers fold a [`Tail`].
+///
+/// # Errors
+/// The log is absent or cannot be read.
 pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
     let mut tail = Tail::open(path)?;
     let mut events = Vec::new();

@@ -33,6 +33,9 @@ impl LogWriter {
     /// complete one. `grown` is called on the log's thread with the last number after every append.
     ///
     /// The caller holds the run's lock: two writers would interleave their lines.
+    ///
+    /// # Errors
+    /// The log cannot be opened, read to its end or truncated.
     pub fn open(
         path: &Path,
         clock: Arc<dyn Clock>,
@@ -78,6 +81,9 @@ enum Health {
 
 impl LogSender {
     /// Queues an event. Waits briefly for room; an error returns the event, which still has to be logged.
+    ///
+    /// # Errors
+    /// The log has closed, or the disk took nothing for as long as it is waited for.
     pub fn emit(&mut self, event: Event) -> Result<(), Box<(Event, LogError)>> {
         let mut event = event;
         let mut patience = PATIENCE;
@@ -165,6 +171,9 @@ impl LogThread {
 
     /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A
     /// failing disk gets one more attempt after the sender was dropped.
+    ///
+    /// # Errors
+    /// The last lines could not be written.
     pub fn finish(self) -> Result<u64, LogError> {
         self.closing.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();

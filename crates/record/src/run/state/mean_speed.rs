@@ -1,9 +1,7 @@
 //! The mean speed of a run: one number for its last page and for reports.
 
 use super::RunState;
-
-const TOK_PER_SEC: &str = "tok_per_sec";
-const STEP_MS: &str = "step_ms";
+use crate::wire::id;
 
 impl RunState {
     /// Target tokens per second, over all steps that count: the tokens of a step over the mean time of one. Pauses, evaluations
@@ -11,10 +9,10 @@ impl RunState {
     /// `None` where the log says no speed.
     pub fn mean_tok_per_sec(&self) -> Option<f64> {
         let per_step = self.tokens as f64 / self.step as f64;
-        let by_steps = self.mean(STEP_MS).map(|ms| 1e3 * per_step / ms);
+        let by_steps = self.mean(id::STEP_MS).map(|ms| 1e3 * per_step / ms);
         let known = by_steps.filter(|x| x.is_finite() && *x > 0.0);
         // Logs of other programs may say a rate alone, or no tokens.
-        known.or_else(|| self.mean(TOK_PER_SEC))
+        known.or_else(|| self.mean(id::TOK_PER_SEC))
     }
 
     /// The mean of all readings of a metric.
@@ -54,7 +52,7 @@ mod tests {
         for step in 1..=40 {
             t += 50;
             let read = |id: &&str| match *id {
-                STEP_MS => (id.to_string(), Num(50.0)),
+                id::STEP_MS => (id.to_string(), Num(50.0)),
                 _ => (id.to_string(), Num(7.0)),
             };
             let stepped = Event::Stepped {
@@ -80,7 +78,7 @@ mod tests {
                 20 => vec![(0, phase(Phase::Paused)), (20_000, phase(Phase::Training))],
                 _ => Vec::new(),
             },
-            &[STEP_MS],
+            &[id::STEP_MS],
         );
         assert_eq!(paused.seconds, 22.0, "the pause is time of the run");
         assert_eq!(paused.mean_tok_per_sec(), Some(10_000.0));
@@ -94,7 +92,7 @@ mod tests {
                 30 => vec![(0, Event::RolledBack { step: 10 })],
                 _ => Vec::new(),
             },
-            &[STEP_MS],
+            &[id::STEP_MS],
         );
         assert_eq!(back.mean_tok_per_sec(), Some(10_000.0));
     }
@@ -102,10 +100,10 @@ mod tests {
     #[test]
     fn a_log_without_tokens_or_times_says_its_own_rate_or_none() {
         let nothing = |_| Vec::new();
-        let rate = run(0, nothing, &[STEP_MS, TOK_PER_SEC]);
+        let rate = run(0, nothing, &[id::STEP_MS, id::TOK_PER_SEC]);
         assert_eq!(rate.mean_tok_per_sec(), Some(7.0));
         assert_eq!(
-            run(500, nothing, &[TOK_PER_SEC]).mean_tok_per_sec(),
+            run(500, nothing, &[id::TOK_PER_SEC]).mean_tok_per_sec(),
             Some(7.0)
         );
         assert_eq!(run(500, nothing, &[]).mean_tok_per_sec(), None);

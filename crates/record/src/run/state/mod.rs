@@ -24,7 +24,7 @@ use super::spent::Spent;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
-use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
+use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values, id};
 use given_up::GivenUp;
 use parts::{push_bounded, push_sample};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -447,7 +447,7 @@ impl RunState {
     /// Epochs over the training split so far, of methods on answers of their own over the prompts; `None` until they are known.
     /// Logs of older programs do not say them: there they follow from the tokens.
     pub fn epochs(&self) -> Option<f64> {
-        if let Some(epochs) = self.latest("epochs").filter(|x| x.is_finite()) {
+        if let Some(epochs) = self.latest(id::EPOCHS).filter(|x| x.is_finite()) {
             return Some(epochs);
         }
         let epoch_tokens = self.head.as_ref()?.epoch_tokens;
@@ -493,7 +493,7 @@ impl RunState {
     pub fn best_evaluation(&self) -> Option<&Evaluation> {
         let said = self.finished.as_ref().and_then(|f| f.best.as_ref());
         if let Some(best) = said
-            .filter(|best| best.metric == "val/loss")
+            .filter(|best| best.metric == id::VAL_LOSS)
             // Older engines sent no step.
             .filter(|best| best.step > 0)
             && let Some(found) = self.evaluations.iter().rev().find(|e| e.step == best.step)
@@ -506,7 +506,7 @@ impl RunState {
 
     /// Whether e to the loss is a perplexity: the run measured it beside its likelihood.
     pub fn measures_perplexity(&self) -> bool {
-        self.series.contains_key("val/ppl")
+        self.series.contains_key(id::VAL_PPL)
     }
 
     /// The declaration of a metric, if any.

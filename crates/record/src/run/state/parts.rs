@@ -6,7 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::{human, text};
 use crate::wire::{
-    Best, CommandId, Event, ExaminedExample, ExaminedSequence, Num, Outcome, UndoPoint,
+    Best, CommandId, Event, ExaminedExample, ExaminedSequence, Num, Outcome, UndoPoint, id,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -194,7 +194,7 @@ impl Evaluation {
 
     /// Mean nats per token; NaN if it was not measured.
     pub fn val_loss(&self) -> f64 {
-        self.values.get("val/loss").copied().unwrap_or(f64::NAN)
+        self.values.get(id::VAL_LOSS).copied().unwrap_or(f64::NAN)
     }
 }
 
@@ -488,7 +488,7 @@ pub struct Finish {
 impl Finish {
     /// The validation loss of the last evaluation, or else the lowest.
     pub fn loss(&self) -> Option<f64> {
-        let lowest = self.best.as_ref().filter(|b| b.metric == "val/loss");
+        let lowest = self.best.as_ref().filter(|b| b.metric == id::VAL_LOSS);
         self.val_loss.or(lowest.map(|best| best.value.0))
     }
 

@@ -4,11 +4,10 @@
 
 use super::RunState;
 use crate::run::series::Point;
+use crate::wire::id;
 
 /// Newest readings that count: enough that digits stand still, few enough that a change is seen within seconds.
 const WINDOW: usize = 32;
-const TOK_PER_SEC: &str = "tok_per_sec";
-const STEP_MS: &str = "step_ms";
 /// Model FLOPs utilization, which logs of other programs may have.
 const MFU: &str = "mfu";
 
@@ -27,8 +26,8 @@ impl Speed {
     /// The mean of a metric that is a speed; `None` of all others.
     pub fn of(&self, metric: &str) -> Option<f64> {
         match metric {
-            TOK_PER_SEC => self.tok_per_sec,
-            STEP_MS => self.step_ms,
+            id::TOK_PER_SEC => self.tok_per_sec,
+            id::STEP_MS => self.step_ms,
             MFU => self.mfu,
             _ => None,
         }
@@ -47,7 +46,7 @@ impl RunState {
     pub fn speed(&self) -> Speed {
         let head = self.head.as_ref();
         let tokens = head.map_or(0, |head| head.batch_tokens_at(self.step)) as f64;
-        let (rates, timed) = (self.newest(TOK_PER_SEC), self.timed());
+        let (rates, timed) = (self.newest(id::TOK_PER_SEC), self.timed());
         let rate_at = |step| rates.iter().find(|p| p.step == step).map(|p| p.value);
         // Steps for which both are known, or a product of the two means is no number of tokens.
         let both: Vec<(f64, &Timed)> = timed
@@ -100,7 +99,7 @@ impl RunState {
 
     /// The newest step times, each with the steps since the reading before it.
     fn timed(&self) -> Vec<Timed> {
-        let Some(series) = self.series.get(STEP_MS) else {
+        let Some(series) = self.series.get(id::STEP_MS) else {
             return Vec::new();
         };
         // One more than counts, whose step says where the oldest begins.
@@ -136,7 +135,7 @@ mod tests {
     fn run(lines: &[(u64, f64, f64)]) -> RunState {
         let values = |ms: f64, tokens: f64| -> Values {
             let rate = 1e3 * tokens / ms;
-            [(STEP_MS, ms), (TOK_PER_SEC, rate)]
+            [(id::STEP_MS, ms), (id::TOK_PER_SEC, rate)]
                 .map(|(id, x)| (id.to_string(), Num(x)))
                 .into()
         };
@@ -213,13 +212,13 @@ mod tests {
             let values = |x| [(id.to_string(), Num(x))].into();
             logged((1..).zip(readings.map(values))).speed()
         };
-        let rates = of(TOK_PER_SEC, [100.0, 300.0]);
+        let rates = of(id::TOK_PER_SEC, [100.0, 300.0]);
         close(rates.tok_per_sec, 150.0);
         assert_eq!(rates.step_ms, None);
-        let times = of(STEP_MS, [10.0, 30.0]);
+        let times = of(id::STEP_MS, [10.0, 30.0]);
         close(times.step_ms, 20.0);
         assert_eq!(times.tok_per_sec, None);
-        let broken = of(STEP_MS, [f64::NAN, 30.0]);
+        let broken = of(id::STEP_MS, [f64::NAN, 30.0]);
         close(broken.step_ms, 30.0);
         close(of("mfu", [0.3, 0.5]).mfu, 0.4);
         assert_eq!(RunState::new().speed(), Speed::default());

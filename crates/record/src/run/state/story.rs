@@ -8,7 +8,7 @@ use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
 use crate::run::index::VERDICT;
 use crate::run::spent;
-use crate::wire::{Best, Envelope, Event, Outcome, Phase, Values};
+use crate::wire::{Best, Envelope, Event, Outcome, Phase, Values, id};
 
 /// A line and how it is shown.
 struct Line {
@@ -175,8 +175,8 @@ impl RunState {
 
     /// The first step of a stretch with a non-finite loss.
     fn diverged(&self, step: u64, values: &Values) -> Option<Line> {
-        let loss = values.get("train/loss")?.0;
-        let before = self.latest("train/loss").is_some_and(|x| !x.is_finite());
+        let loss = values.get(id::TRAIN_LOSS)?.0;
+        let before = self.latest(id::TRAIN_LOSS).is_some_and(|x| !x.is_finite());
         let (at, loss_is) = (human::grouped(step), human::number(loss));
         let line = || {
             Line::notice(
@@ -237,14 +237,14 @@ fn evaluated_line(event: &Event) -> Option<Line> {
         return None;
     };
     let (at, windows) = (human::grouped(*step), human::grouped(*n_windows));
-    let Some(loss) = values.get("val/loss") else {
+    let Some(loss) = values.get(id::VAL_LOSS) else {
         let scores = scores(values).join(", ");
         return Some(Line::info(format!(
             "step {at}: {scores} over {windows}, {seconds:.1} s"
         )));
     };
     let others = values.iter().filter_map(|(id, value)| {
-        let name = text::one_line(id.strip_prefix("extra/")?);
+        let name = text::one_line(id.strip_prefix(id::EXTRA)?);
         Some(format!(", {} on {name}", human::number(value.0)))
     });
     let others: String = others.collect();
@@ -264,9 +264,9 @@ fn evaluated_line(event: &Event) -> Option<Line> {
 fn scores(values: &Values) -> Vec<String> {
     let scores = values
         .iter()
-        .filter(|(id, _)| !id.starts_with("eval_stderr/"));
+        .filter(|(id, _)| !id.starts_with(id::EVAL_STDERR));
     let told = scores.map(|(id, value)| {
-        let name = id.strip_prefix("eval/").unwrap_or(id);
+        let name = id.strip_prefix(id::EVAL).unwrap_or(id);
         let error = values.get(&format!("eval_stderr/{name}"));
         let error = error.map(|error| format!(" ± {}", human::number(error.0)));
         let (name, value) = (text::one_line(name), human::number(value.0));

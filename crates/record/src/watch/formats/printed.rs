@@ -4,6 +4,7 @@
 
 use crate::watch::names::{self, Mapping, Role};
 use crate::watch::{Facts, Item, json};
+use crate::wire::id;
 use regex::Regex;
 
 /// Longest record that is looked at, in bytes.
@@ -90,7 +91,7 @@ impl Records {
             .collect();
         // A printed configuration is no record.
         let is_loss = |name: &str| match Mapping::default().role(name) {
-            Role::Metric(id, _) => id == "train/loss" || id == "val/loss",
+            Role::Metric(id, _) => id == id::TRAIN_LOSS || id == id::VAL_LOSS,
             _ => false,
         };
         let of_a_trainer = values.len() > 1 && values.iter().any(|(name, _)| name == EPOCH);

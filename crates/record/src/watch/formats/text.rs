@@ -7,6 +7,7 @@ use crate::base::registry::Entry;
 use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Facts, Format, Item, Source, json};
+use crate::wire::id;
 use regex::Regex;
 use std::io;
 use std::path::Path;
@@ -78,7 +79,7 @@ impl Printed {
         let epoch = line.epoch.take().and_then(json::step_of);
         if let Some(newest) = self.newest {
             // The mean over the epoch is no reading of the step.
-            let is_train = |name: &str| matches!(Mapping::default().role(name), Role::Metric(id, _) if id == "train/loss");
+            let is_train = |name: &str| matches!(Mapping::default().role(name), Role::Metric(id, _) if id == id::TRAIN_LOSS);
             line.values.retain(|(name, _)| !is_train(name));
             line.step = Some(newest);
         } else {
@@ -272,8 +273,8 @@ fn parts(name: String) -> (Vec<(String, f64)>, Option<String>) {
 fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
     let of_a_step = ["dt", "time", "step time", "step_avg"].contains(&name.as_str());
     match (unit, of_a_step) {
-        (Some("ms"), true) => Some(("step_ms".into(), x)),
-        (Some("s"), true) => Some(("step_ms".into(), x * 1e3)),
+        (Some("ms"), true) => Some((id::STEP_MS.into(), x)),
+        (Some("s"), true) => Some((id::STEP_MS.into(), x * 1e3)),
         (_, true) => None,
         (Some("k" | "K"), _) => Some((name, x * 1e3)),
         (Some("M"), _) => Some((name, x * 1e6)),

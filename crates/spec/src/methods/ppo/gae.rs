@@ -1,8 +1,9 @@
 //! From scores and values to advantages and returns of tokens: generalized advantage estimation (Schulman et al. 2015).
 
-use super::super::policy::{KL, Kl};
-use super::{Config, ENDED, EXPLAINED, KL_COEF, NON_SCORE};
+use super::super::policy::Kl;
+use super::{Config, ENDED, KL_COEF, NON_SCORE};
 use super::{OBJECTIVE_ENTROPY, OBJECTIVE_KL, RLHF_REWARD, SCORES};
+use crate::metrics::id;
 
 /// One answer, token by token: nats, and values of the critic before each token was drawn.
 #[derive(Debug, Clone, Default)]
@@ -88,11 +89,11 @@ impl Config {
             readings.push((OBJECTIVE_KL, kl));
             let tokens: usize = answers.iter().map(|a| a.logp.len()).sum();
             let sum: f64 = answers.iter().flat_map(|a| self.distances(a)).sum();
-            readings.push((KL, sum / tokens.max(1) as f64));
+            readings.push((id::KL, sum / tokens.max(1) as f64));
         }
         let spread = variance(&returns.concat());
         if spread > 1e-12 {
-            readings.push((EXPLAINED, 1.0 - variance(&errors) / spread));
+            readings.push((id::EXPLAINED, 1.0 - variance(&errors) / spread));
         }
         Judged {
             advantages,
@@ -255,7 +256,7 @@ mod tests {
             found.unwrap().1
         };
         assert_eq!(both.kl, alone.kl);
-        for id in [OBJECTIVE_KL, OBJECTIVE_ENTROPY, NON_SCORE, KL] {
+        for id in [OBJECTIVE_KL, OBJECTIVE_ENTROPY, NON_SCORE, id::KL] {
             assert_eq!(reading(&both, id), reading(&alone, id), "{id}");
         }
     }

@@ -8,6 +8,7 @@ use crate::base::text::one_line;
 use crate::methods;
 use crate::rewards::verifier;
 use crate::spec::RunConfig;
+use crate::wire::id;
 
 const PATH: &str = "eval.best_by";
 
@@ -16,7 +17,7 @@ pub(super) fn best_by(config: &RunConfig, judge: &mut Judge) {
         return;
     };
     // The name that a task's file has for it is known once it is read.
-    let of_a_file = said.starts_with("eval/") && config.eval.tasks.iter().any(|t| is_yaml(t));
+    let of_a_file = said.starts_with(id::EVAL) && config.eval.tasks.iter().any(|t| is_yaml(t));
     let known = evaluated(config);
     if of_a_file || known.contains(said) {
         return;

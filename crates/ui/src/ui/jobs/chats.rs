@@ -66,6 +66,9 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Writes both files under a name that no other conversation has.
+///
+/// # Errors
+/// The disk does not take it; names the path.
 pub fn save(folder: &Path, saved: &SavedChat, now: UnixMillis) -> Result<Vec<PathBuf>, String> {
     let told = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(folder).map_err(|e| told(folder, e))?;

@@ -549,21 +549,21 @@ impl<'a> Ending<'a> {
                 .is_some_and(|s| s.last().is_some())
         };
         // Without a best evaluation what else shows how it went.
-        let others = [id::VAL_LOSS, "eval/pass@1", "reward", id::TRAIN_LOSS];
+        let others = [id::VAL_LOSS, id::PASS_AT_1, id::REWARD, id::TRAIN_LOSS];
         let other = others.into_iter().find(drawn).unwrap_or(id::VAL_LOSS);
         let held_out = top.as_ref().map_or(other, |top| &top.metric);
         // The same reading on what it learned from, where there is one.
         let seen = match held_out {
             id::VAL_LOSS => id::TRAIN_LOSS,
-            other => other.strip_prefix("val/").unwrap_or(id::TRAIN_LOSS),
+            other => other.strip_prefix(id::VAL).unwrap_or(id::TRAIN_LOSS),
         };
-        let comparable = held_out == id::VAL_LOSS || held_out.starts_with("val/");
+        let comparable = held_out == id::VAL_LOSS || held_out.starts_with(id::VAL);
         let seen = if comparable { seen } else { "" };
         let mark = self.theme.glyphs().down.chars().next().unwrap_or('v');
         let flags: Vec<(char, u64)> = top.iter().map(|top| (mark, top.step)).collect();
         // A reading from training itself is a line, not the points of evaluations.
         let lines = match held_out {
-            id::TRAIN_LOSS | "reward" => (held_out, ""),
+            id::TRAIN_LOSS | id::REWARD => (held_out, ""),
             _ => (seen, held_out),
         };
         samples::curve(buffer, outline, self.state(), lines, &flags, self.theme);

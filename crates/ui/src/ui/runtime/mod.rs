@@ -92,6 +92,9 @@ pub struct UiOptions {
 }
 
 /// Opens the workbench and returns when it is left, with what becomes of its run. Runs in other processes go on.
+///
+/// # Errors
+/// The terminal cannot be taken or drawn on, or its events cannot be read.
 pub fn run(options: UiOptions) -> anyhow::Result<Option<Left>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

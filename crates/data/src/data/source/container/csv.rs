@@ -1,6 +1,7 @@
 //! Text tables with a header line: columns separated by commas or tabs, quotes as in RFC 4180. Every value is a string.
 
 use super::{Container, Stream};
+use crate::base::human;
 use crate::data::source::fault::{Refusal, Trouble};
 use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, utf8};
@@ -271,7 +272,7 @@ impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read.load(Ordering::Relaxed) > MAX_ROW_BYTES {
             return Err(Refusal::error(
-                format!("a row of more than {} MB", MAX_ROW_BYTES >> 20),
+                format!("a row of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
                 "probably a quote that is opened and never closed: double the quotes inside values",
             ));
         }
@@ -402,6 +403,6 @@ mod tests {
         text.resize(40 << 20, b'x');
         let rows = read(&text, b',').unwrap();
         assert_eq!(rows.len(), 1);
-        assert!(rows[0].as_ref().unwrap_err().contains("more than 16 MB"));
+        assert!(rows[0].as_ref().unwrap_err().contains("more than 16 MiB"));
     }
 }

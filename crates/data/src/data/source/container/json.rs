@@ -2,6 +2,7 @@
 //! split into rows while it is read: a file may be larger than memory, a row may not.
 
 use super::{Container, Stream};
+use crate::base::human;
 use crate::data::source::fault::Trouble;
 use crate::data::source::input::{Input, Notes};
 use crate::data::source::{MAX_ROW_BYTES, json};
@@ -103,7 +104,10 @@ impl Iterator for Rows {
             Err(Bad::TooLong) => {
                 return Some(Err(Trouble::row(
                     &place,
-                    format!("a row of more than {} MB of JSON", MAX_ROW_BYTES >> 20),
+                    format!(
+                        "a row of more than {} of JSON",
+                        human::bytes(MAX_ROW_BYTES as u64)
+                    ),
                     "rows of an array or one object a line: jq -c '.data[]' IN > OUT.jsonl takes them out of a larger object",
                 )));
             }
@@ -418,7 +422,7 @@ mod tests {
             found[1]
                 .as_ref()
                 .unwrap_err()
-                .contains("a.json:2: a row of more than 16 MB")
+                .contains("a.json:2: a row of more than 16 MiB")
         );
         assert_eq!(found[2], Ok((4, r#"{"a":2}"#.into())));
     }

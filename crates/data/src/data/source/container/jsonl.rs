@@ -1,6 +1,7 @@
 //! JSON rows, one object per line. Empty lines are skipped.
 
 use super::{Container, Stream};
+use crate::base::human;
 use crate::data::source::MAX_ROW_BYTES;
 use crate::data::source::fault::Trouble;
 use crate::data::source::input::Input;
@@ -41,7 +42,7 @@ impl Iterator for Rows {
 fn too_long(place: &Place) -> Trouble {
     Trouble::row(
         place,
-        format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
+        format!("a line of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
         "write one JSON object per line: split the row, or name the file .json if it is one array",
     )
 }

@@ -3,6 +3,7 @@
 //! without a byte-order mark.
 
 use super::{Container, Stream};
+use crate::base::human;
 use crate::data::source::fault::Trouble;
 use crate::data::source::input::Input;
 use crate::data::source::lines::FileLines;
@@ -93,7 +94,7 @@ impl Pieces {
 fn too_long(place: &Place) -> Trouble {
     Trouble::fatal(
         place,
-        format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
+        format!("a line of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
         "break it into lines (fold -s -w 1000 IN > OUT), or write documents as JSONL",
     )
 }

@@ -389,13 +389,13 @@ fn a_download_is_told_and_can_be_stopped() {
     let column = &chat.columns()[0];
     assert_eq!(
         column.download.as_ref().map(Download::words),
-        Some("downloading model.safetensors: 1.0 MiB of 5.0 MiB, 2.0 MiB/s".into())
+        Some("downloading model.safetensors: 1 MiB of 5 MiB, 2 MiB/s".into())
     );
     assert_eq!(chat.stop_downloads(), [Slot(1)]);
     let Engine::Failed(why) = &chat.columns()[0].engine else {
         panic!("stopped")
     };
-    assert!(why.contains("1.0 MiB of 5.0 MiB"), "{why}");
+    assert!(why.contains("1 MiB of 5 MiB"), "{why}");
     // What the process still says is nobody's matter.
     chat.apply(Slot(1), &event(2 << 20), UnixMillis(20));
     chat.lost(Slot(1), "killed");

@@ -22,7 +22,7 @@ pub struct Chart {
 }
 
 /// Charts shown before anything was declared.
-const FIRST: [&str; 4] = ["train/loss", "grad_norm", "entropy", "tok_per_sec"];
+const FIRST: [&str; 4] = [id::TRAIN_LOSS, id::GRAD_NORM, id::ENTROPY, id::TOK_PER_SEC];
 
 /// The charts of a run whose title or id contains `filter`: the loss, the method's own readings (those that a run declares
 /// before the loss), the other built-in ones in their order, then others as declared.
@@ -73,7 +73,7 @@ fn own(state: &RunState) -> &[MetricInfo] {
 
 /// Whether a metric has its chart on the hardware pane, or none.
 fn elsewhere(state: &RunState, id: &str) -> bool {
-    let machine = ["host/", "gpu/"]
+    let machine = [id::machine::HOST, id::machine::GPU]
         .iter()
         .any(|prefix| id.starts_with(prefix));
     let declared = state.metric(id).map(|info| info.place);
@@ -127,12 +127,14 @@ impl Chart {
     /// A moving average makes sense of it.
     pub fn smooths(&self) -> bool {
         // Each evaluation reads the same held-out prompts: a mean with earlier ones would be of other weights.
-        !self.exact && !self.points_only() && !self.id.starts_with("eval/")
+        !self.exact && !self.points_only() && !self.id.starts_with(id::EVAL)
     }
 
     /// Measured now and then: rings, no line.
     pub fn points_only(&self) -> bool {
-        ["val/", "extra/"].iter().any(|of| self.id.starts_with(of))
+        [id::VAL, id::EXTRA]
+            .iter()
+            .any(|of| self.id.starts_with(of))
     }
 
     /// Its axis begins at zero: heights compare as amounts.
@@ -148,7 +150,7 @@ impl Chart {
 
 /// Whether heights of a metric compare as amounts.
 pub fn begins_at_zero(id: &str, unit: &str) -> bool {
-    matches!(unit, "1/s" | "ms" | "share" | "%" | "bytes") || id == "lr"
+    matches!(unit, "1/s" | "ms" | "share" | "%" | "bytes") || id == id::LR
 }
 
 #[cfg(test)]

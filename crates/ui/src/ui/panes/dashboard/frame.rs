@@ -13,7 +13,7 @@ use crate::ui::widgets::axis::{Axis, Scale};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::Phase;
+use crate::wire::{Phase, id};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -328,7 +328,7 @@ pub(super) fn sentence(buffer: &mut Buffer, area: Rect, state: &RunState, theme:
         return;
     }
     let loss = state
-        .latest("train/loss")
+        .latest(id::TRAIN_LOSS)
         .map(|x| format!(", loss {}", human::number(x)))
         .unwrap_or_default();
     let head = state.head.as_ref().filter(|head| head.max_steps > 0);

@@ -8,7 +8,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::base::turns::question;
 use crate::diagnosis::Diagnosis;
-use crate::hardware::sampler::id::{self, GPU_OWN_MEMORY};
+use crate::hardware::sampler::id::GPU_OWN_MEMORY;
 use crate::metrics::ranks;
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
@@ -18,7 +18,7 @@ use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
-use crate::wire::Outcome;
+use crate::wire::{Outcome, id};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     if let Some((slow, true)) = ranks_words(state).filter(|_| state.running()) {
         words.push(word(format!("{slow}  "), Meaning::Warn));
     }
-    if let Some(cpu) = state.host.get("host/cpu_percent") {
+    if let Some(cpu) = state.host.get(id::machine::CPU) {
         words.push(word("CPU ", Meaning::Muted));
         words.push(word(format!("{cpu:>3.0} %"), Meaning::Text));
     }
@@ -78,7 +78,7 @@ pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     if let Some(rss) = main_memory(state) {
         words.push(word("  run ", Meaning::Muted));
         words.push(word(
-            format!("{:>7}", human::bytes(rss as u64)),
+            format!("{:>8}", human::bytes(rss as u64)),
             Meaning::Text,
         ));
     }
@@ -94,12 +94,12 @@ pub fn hardware(
     theme: &Theme,
 ) {
     let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
-    let total = read("host/ram_total_bytes").filter(|t| *t > 0.0);
+    let total = read(id::machine::RAM_TOTAL).filter(|t| *t > 0.0);
     let mut rows: Vec<(&str, Option<f64>, String)> = Vec::new();
-    if let Some(cpu) = read("host/cpu_percent") {
+    if let Some(cpu) = read(id::machine::CPU) {
         rows.push(("CPU", Some(cpu / 100.0), format!("{cpu:>3.0} %")));
     }
-    if let Some(used) = read("host/ram_used_bytes") {
+    if let Some(used) = read(id::machine::RAM_USED) {
         let of = total.map_or(String::new(), |t| format!(" / {}", human::bytes(t as u64)));
         rows.push((
             "RAM",
@@ -201,7 +201,7 @@ fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
     let used = state.host.iter().filter_map(|(id, x)| {
         let gpu = id
             .strip_suffix("/util")
-            .filter(|gpu| gpu.starts_with("gpu/"))?;
+            .filter(|gpu| gpu.starts_with(id::machine::GPU))?;
         x.is_finite().then_some((gpu, *x))
     });
     let mut used: Vec<(&str, f64)> = used.collect();
@@ -240,7 +240,7 @@ fn fleet_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
 /// Main memory of the run: of the engine, and of the processes that it started.
 fn main_memory(state: &RunState) -> Option<f64> {
     let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
-    Some(read(id::RSS)? + read(id::STARTED).unwrap_or(0.0))
+    Some(read(id::machine::RSS)? + read(id::machine::STARTED).unwrap_or(0.0))
 }
 
 /// `4 alike, 41 ms`, or the rank that the others wait for, and that there is one.
@@ -471,7 +471,7 @@ pub fn result(
         words.push(word(best_words(state, loss), Meaning::Muted));
         tail.push(words);
     }
-    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != "val/loss") {
+    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != id::VAL_LOSS) {
         let value = format!(
             "{} at {}",
             human::number(best.value.0),
@@ -622,7 +622,7 @@ mod tests {
         let words = |state: &RunState| gpu_row(state).unwrap().2;
         assert_eq!(words(&state), " 12 %  mean of 8");
         state.host.insert(format!("gpu/3/{GPU_OWN_MEMORY}"), 1e9);
-        assert_eq!(words(&state), " 97 %  4.0 GiB");
+        assert_eq!(words(&state), " 97 %  4 GiB");
     }
 
     #[test]
@@ -633,7 +633,7 @@ mod tests {
             state.host.insert(id, bytes);
             plan_row(&state, Some(8 << 30), None).map(|(_, _, words)| words)
         };
-        assert_eq!(row(0, 6e9).as_deref(), Some("8.0 GiB, −30 %"));
-        assert_eq!(row(1, 9e9).as_deref(), Some("8.0 GiB, +5 % on GPU 1"));
+        assert_eq!(row(0, 6e9).as_deref(), Some("8 GiB, −30 %"));
+        assert_eq!(row(1, 9e9).as_deref(), Some("8 GiB, +5 % on GPU 1"));
     }
 }

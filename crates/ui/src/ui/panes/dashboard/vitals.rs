@@ -19,17 +19,17 @@ const FIRST: [(&str, &str); 14] = [
     (id::UPDATE_RATIO, "update"),
     ("grad_spike", "spike"),
     (id::ENTROPY, "entropy"),
-    ("noise_scale", "noise"),
+    (id::NOISE_SCALE, "noise"),
     ("gsnr", "GSNR"),
-    ("dead_units/layer", "dead"),
-    ("attn_entropy/layer", "attention"),
-    ("alpha/layer", "alpha"),
+    (id::DEAD_UNITS, "dead"),
+    (id::ATTENTION_ENTROPY, "attention"),
+    (id::ALPHA, "alpha"),
     (id::CLIPPED, "clipped"),
     ("grad_cosine", "cosine"),
     ("logit_lse", "logits"),
     ("spike_score/loss", "loss spikes"),
-    ("spectral_norm/layer", "spectral"),
-    ("loss_dispersion", "dispersion"),
+    (id::SPECTRAL_NORM, "spectral"),
+    (id::LOSS_DISPERSION, "dispersion"),
 ];
 /// Columns of a value, so that a new digit moves nothing.
 const VALUE: usize = 6;

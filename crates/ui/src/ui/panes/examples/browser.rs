@@ -7,6 +7,7 @@ use crate::ui::effect::Effect;
 use crate::ui::msg::Slot;
 use crate::ui::request::Request;
 use crate::ui::store::Store;
+use crate::wire::id;
 use std::path::{Path, PathBuf};
 
 /// The order of groups.
@@ -169,7 +170,7 @@ impl Browser {
         let Some(held) = store.held.as_ref() else {
             return Vec::new();
         };
-        let learns = held.state.series.contains_key("reward");
+        let learns = held.state.series.contains_key(id::REWARD);
         let step = held.state.step;
         if self.under_way || self.looked == Some(step) || !learns {
             return Vec::new();

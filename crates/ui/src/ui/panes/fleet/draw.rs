@@ -8,6 +8,7 @@ use crate::fleet::{EXAMPLE, HostState, Reach, Row};
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, muted, word};
+use crate::wire::id;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::collections::BTreeMap;
@@ -121,11 +122,11 @@ fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
             }
         }
     }
-    if let Some(cpu) = host.machine.get("host/cpu_percent") {
+    if let Some(cpu) = host.machine.get(id::machine::CPU) {
         words.push(muted("  CPU "));
         words.push(word(format!("{cpu:.0} %"), Meaning::Text));
     }
-    let gpus = host.machine.iter().filter(|(id, _)| id.starts_with("gpu/") && id.ends_with("/util"));
+    let gpus = host.machine.iter().filter(|(id, _)| id.starts_with(id::machine::GPU) && id.ends_with("/util"));
     // By their numbers: as words `gpu/10` stands before `gpu/2`.
     let number = |id: &str| id.split('/').nth(1).and_then(|n| n.parse().ok());
     let gpus: BTreeMap<u32, f64> = gpus.filter_map(|(id, util)| Some((number(id)?, *util))).collect();

@@ -210,7 +210,7 @@ mod tests {
         machine.memory.cgroup_used = Some(4 << 30);
         let row = memory(&machine, &MachineView::default());
         assert_eq!(row.level, Some(0.25));
-        assert_eq!(row.words[0].text, "4.0 GiB / 16 GiB");
+        assert_eq!(row.words[0].text, "4 GiB / 16 GiB");
         assert_eq!(row.words.len(), 2);
     }
 }

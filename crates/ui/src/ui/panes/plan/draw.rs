@@ -2,11 +2,11 @@
 
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::finding::Status;
-use crate::base::human::{grouped, short};
+use crate::base::human::{self, grouped, short};
 use crate::base::text::{cut, one_line};
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
-use crate::plan::quantity::{binary, capacity};
+use crate::plan::quantity::capacity;
 use crate::plan::request::{RowLengths, Said};
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
@@ -254,7 +254,7 @@ fn draw_right(
         at.line(buffer, &measured_words(plan, found), theme);
     }
     if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
-        let words = format!("{} from earlier runs on this machine", binary(bytes));
+        let words = format!("{} from earlier runs on this machine", human::bytes(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
     let lines = fact_lines(&all_facts(shown), usize::from(area.width), theme);
@@ -320,8 +320,8 @@ fn headline(plan: &Plan, width: u16) -> Vec<Word> {
         Some(limit) => format!(", of {}", capacity(limit)),
         None => String::new(),
     };
-    let need = binary(plan.p50_bytes());
-    let margin = binary(plan.p90_bytes());
+    let need = human::bytes(plan.p50_bytes());
+    let margin = human::bytes(plan.p90_bytes());
     // One unit is enough where both have it.
     let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_string());
     let margin = match unit(&need) == unit(&margin) {
@@ -368,10 +368,10 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
     };
     vec![
         word(of, Meaning::Muted),
-        word(format!("{}   ", binary(bytes)), Meaning::Title),
+        word(format!("{}   ", human::bytes(bytes)), Meaning::Title),
         word(words, meaning),
         word(
-            format!("  ({} planned for training)", binary(planned)),
+            format!("  ({} planned for training)", human::bytes(planned)),
             Meaning::Muted,
         ),
     ]
@@ -398,7 +398,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
                 word(format!("{glyph} "), meaning),
                 word(format!("{:<PARTS$}", all[i].part.title()), Meaning::Text),
                 word(
-                    format!("{:>8} {share:>3.0} %", binary(all[i].bytes)),
+                    format!("{:>8} {share:>3.0} %", human::bytes(all[i].bytes)),
                     Meaning::Text,
                 ),
                 word(how(&all[i].how, at.area.width), Meaning::Muted),
@@ -411,7 +411,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
         let words = [
             word(format!("  {:<PARTS$}", "the rest"), Meaning::Muted),
             word(
-                format!("{:>8} {share:>3.0} %", binary(rest)),
+                format!("{:>8} {share:>3.0} %", human::bytes(rest)),
                 Meaning::Text,
             ),
         ];
@@ -470,14 +470,14 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "time",
         match work.hours {
             Some(hours) if r.mfu_said == Said::Learned => {
-                format!("{at_most}{}, at the speed of earlier runs here", hours_words(hours))
+                format!("{at_most}{}, at the speed of earlier runs here", human::hours(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {
-                format!("{} {}, from a matmul benchmark", r.about(), hours_words(hours))
+                format!("{} {}, from a matmul benchmark", r.about(), human::hours(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",
-                hours_words(hours),
+                human::hours(hours),
                 100.0 * r.mfu
             ),
             None if r.estimator == Estimator::Engine => "unknown until a first run here".into(),
@@ -495,7 +495,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "disk",
         format!(
             "{} for {}",
-            binary(plan.disk_bytes),
+            human::bytes(plan.disk_bytes),
             match plan.n_checkpoints() {
                 1 => "1 checkpoint".to_string(),
                 n => format!("{n} checkpoints"),
@@ -522,16 +522,6 @@ fn engine_words(choice: &EngineChoice) -> String {
         (1, _) => format!("torch, one GPU{again}"),
         (n, Some("fsdp2")) => format!("torch, {n} GPUs, model sharded (fsdp2){again}"),
         (n, _) => format!("torch, {n} GPUs, data parallel (ddp){again}"),
-    }
-}
-
-fn hours_words(hours: f64) -> String {
-    match hours {
-        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
-        h if h < 1.0 => format!("{:.0} min", h * 60.0),
-        h if h < 100.0 => format!("{h:.1} h"),
-        h if h > 24_000.0 => format!("{} years", grouped((h / 8_766.0).round() as u64)),
-        h => format!("{:.0} days", h / 24.0),
     }
 }
 
@@ -570,7 +560,7 @@ impl Below {
             } else {
                 String::new()
             };
-            let saved = format!("−{}", binary(change.saves_bytes));
+            let saved = format!("−{}", human::bytes(change.saves_bytes));
             let words = vec![
                 word(format!("{lead:<LEAD$}"), Meaning::Key),
                 word(format!("{:<38}", change.what), Meaning::Text),

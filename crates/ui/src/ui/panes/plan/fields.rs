@@ -1,7 +1,8 @@
 //! The few numbers of a plan that matter, each with how it is read, written and stepped. What they do to the plan is the
 //! planner's business.
 
-use crate::plan::quantity::{binary, capacity, decimal, parse_bytes, parse_count};
+use crate::base::human;
+use crate::plan::quantity::{capacity, parse_bytes, parse_count};
 use crate::plan::request::{BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said};
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference, solve};
@@ -225,8 +226,8 @@ impl Field {
             Field::Heads => r.arch.n_head().to_string(),
             Field::Mfu => format!("{:.0}", 100.0 * r.mfu),
             Field::Limit => r.device.memory.map_or(String::new(), |bytes| match bytes.is_multiple_of(1_000_000_000) {
-                true => decimal(bytes),
-                false => binary(bytes),
+                true => human::bytes_sold(bytes),
+                false => human::bytes(bytes),
             }),
             Field::Price => r
                 .device

@@ -1,10 +1,11 @@
 //! The plan among the panes: what its keys do, and the lists of things to plan and of devices.
 
 use super::{Editing, Field, Kind, PlanPane, Shown, draw};
+use crate::base::human;
 use crate::plan::ranks::on_gpus_named;
 use crate::plan::request::Device;
 use crate::plan::target::on_engine;
-use crate::plan::{Estimator, Request as PlanRequest, gpus, measured, models, quantity};
+use crate::plan::{Estimator, Request as PlanRequest, gpus, measured, models};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -172,7 +173,7 @@ fn devices() -> Request {
         title: gpu.name.into(),
         detail: format!(
             "{}, {} TFLOP/s in bf16, {} GB/s",
-            quantity::binary(gpu.memory()),
+            human::bytes(gpu.memory()),
             gpu.bf16_tflops,
             gpu.bandwidth_gbs
         ),

@@ -27,8 +27,6 @@ const CHART_ROWS: std::ops::RangeInclusive<u16> = 7..=14;
 /// Share of the width over which the drawn loss averages.
 const SMOOTHING: f64 = 0.02;
 const LOSSES: [&str; 2] = [id::TRAIN_LOSS, id::VAL_LOSS];
-/// The mean reward of a step.
-const REWARD: &str = "reward";
 
 /// What a frame shows.
 pub struct Page<'a> {
@@ -168,7 +166,7 @@ impl Page<'_> {
         let samples = self.texts.iter().enumerate();
         let flags: Vec<(char, u64)> = samples.map(|(i, s)| (letter(i), s.step)).collect();
         let (title, [seen, held_out]) = match rewarded(self.state) {
-            true => (" reward ", [REWARD, ""]),
+            true => (" reward ", [id::REWARD, ""]),
             false => (" loss ", LOSSES),
         };
         curve(buffer, outline, self.state, (seen, held_out), &flags, theme);
@@ -202,7 +200,7 @@ impl Page<'_> {
         title.push(word(step, Meaning::Title));
         if let Some(loss) = self.loss_at(sample.step) {
             title.push(word(format!("loss {loss:.2} "), Meaning::Muted));
-        } else if let Some(reward) = self.at(REWARD, sample.step) {
+        } else if let Some(reward) = self.at(id::REWARD, sample.step) {
             title.push(word(format!("reward {reward:.2} "), Meaning::Muted));
         }
         let room = outline.width.saturating_sub(2);
@@ -240,7 +238,7 @@ impl Page<'_> {
 fn rewarded(state: &RunState) -> bool {
     let last = |id: &str| Some(state.series.get(id)?.last()?.step);
     let loss = LOSSES.iter().filter_map(|id| last(id)).max();
-    last(REWARD).is_some_and(|step| loss.is_none_or(|loss| step > loss))
+    last(id::REWARD).is_some_and(|step| loss.is_none_or(|loss| step > loss))
 }
 
 /// A reading on what the model learns from and on what is held out, over all steps, with marks at some of them.

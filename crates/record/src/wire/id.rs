@@ -1,0 +1,123 @@
+//! Ids of metrics as they stand in `values` on the wire: every id that more than one file reads or writes. What a metric
+//! means (title, unit, direction) is in the table of its room; `tests/docs.rs` holds these ids against those tables.
+
+/// Begins the ids of what is measured on held-out data.
+pub const VAL: &str = "val/";
+/// Begins the ids of losses on sets of `eval.extra`.
+pub const EXTRA: &str = "extra/";
+/// Begins the ids of the scores of `eval.tasks` and of answers to held-out prompts.
+pub const EVAL: &str = "eval/";
+/// Begins the ids of standard errors of the scores of `eval.tasks`.
+pub const EVAL_STDERR: &str = "eval_stderr/";
+
+/// The loss on a set of `eval.extra`.
+pub fn of_extra_set(name: &str) -> String {
+    format!("{EXTRA}{name}")
+}
+
+// Of every training.
+pub const TRAIN_LOSS: &str = "train/loss";
+pub const GRAD_NORM: &str = "grad_norm";
+pub const ENTROPY: &str = "entropy";
+pub const TOKEN_ACCURACY: &str = "mean_token_accuracy";
+pub const LR: &str = "lr";
+pub const CLIPPED: &str = "clipped";
+pub const UPDATE_RATIO: &str = "update_ratio";
+pub const EPOCHS: &str = "epochs";
+pub const TOK_PER_SEC: &str = "tok_per_sec";
+pub const STEP_MS: &str = "step_ms";
+pub const DATA_WAIT: &str = "data_wait";
+pub const REFERENCE_SHARE: &str = "reference_share";
+pub const VAL_LOSS: &str = "val/loss";
+pub const VAL_PPL: &str = "val/ppl";
+pub const VAL_BPB: &str = "val/bpb";
+pub const VAL_TOKEN_ACCURACY: &str = "val/mean_token_accuracy";
+
+// Of models with experts.
+pub const EXPERT_LOAD: &str = "expert_load";
+pub const EXPERT_ENTROPY: &str = "expert_entropy";
+pub const AUX_LOSS: &str = "aux_loss";
+pub const Z_LOSS: &str = "z_loss";
+/// What only models with experts have.
+pub const OF_EXPERTS: [&str; 4] = [EXPERT_LOAD, EXPERT_ENTROPY, AUX_LOSS, Z_LOSS];
+
+// Of methods on pairs and on rated answers.
+pub const CHOSEN: &str = "rewards/chosen";
+pub const REJECTED: &str = "rewards/rejected";
+pub const MARGINS: &str = "rewards/margins";
+pub const ACCURACIES: &str = "rewards/accuracies";
+pub const LOGPS_CHOSEN: &str = "logps/chosen";
+pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
+pub const VAL_MARGINS: &str = "val/rewards/margins";
+/// Distance to the reference.
+pub const KL: &str = "kl";
+
+// Of methods on answers of their own.
+/// Share of held-out prompts whose first answer is right.
+pub const PASS_AT_1: &str = "eval/pass@1";
+/// What answers to held-out prompts are worth.
+pub const EVAL_REWARD: &str = "eval/reward";
+pub const REWARD: &str = "reward";
+pub const REWARD_STD: &str = "reward_std";
+pub const SAME_REWARDS: &str = "frac_reward_zero_std";
+pub const ANSWER_LENGTH: &str = "completions/mean_length";
+pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
+pub const REPETITION: &str = "completions/repetition";
+pub const UNREAD: &str = "completions/unread_ratio";
+
+// Of PPO.
+pub const APPROX_KL: &str = "policy/approxkl_avg";
+pub const CLIP_FRACTION: &str = "policy/clipfrac_avg";
+pub const VALUE_LOSS: &str = "loss/value_avg";
+pub const EXPLAINED: &str = "val/var_explained";
+
+// Of probes.
+pub const LOSS_DISPERSION: &str = "loss_dispersion";
+pub const GRAD_CONSISTENCY: &str = "grad_consistency";
+pub const NOISE_SCALE: &str = "noise_scale";
+pub const DEAD_UNITS: &str = "dead_units/layer";
+pub const GRAD_BY_LAYER: &str = "grad_norm/layer";
+pub const UPDATE_BY_LAYER: &str = "update_ratio/layer";
+pub const ATTENTION_ENTROPY: &str = "attn_entropy/layer";
+pub const ATTENTION_LARGEST: &str = "attn_logit_max/layer";
+pub const WEIGHT_STD: &str = "weight_std/layer";
+pub const ACT_RMS: &str = "act_rms/layer";
+pub const ALPHA: &str = "alpha/layer";
+pub const SPECTRAL_NORM: &str = "spectral_norm/layer";
+
+/// Readings of the machine.
+pub mod machine {
+    /// Begins the ids of the machine itself.
+    pub const HOST: &str = "host/";
+    /// Begins the ids of its GPUs: `gpu/N/`.
+    pub const GPU: &str = "gpu/";
+    pub const CPU: &str = "host/cpu_percent";
+    pub const RAM_USED: &str = "host/ram_used_bytes";
+    pub const RAM_TOTAL: &str = "host/ram_total_bytes";
+    /// Of the process that trains.
+    pub const RSS: &str = "host/rss_bytes";
+    /// Main memory of the processes that the training one started, and that those did: ranks, reward programs.
+    pub const STARTED: &str = "host/started_bytes";
+    pub const SWAP: &str = "host/swap_used_bytes";
+    pub const DISK_READ: &str = "host/disk_read";
+    pub const DISK_WRITE: &str = "host/disk_write";
+    pub const NET_IN: &str = "host/net_in";
+    pub const NET_OUT: &str = "host/net_out";
+    pub const FIRST_GPU_UTIL: &str = "gpu/0/util";
+    /// Of the run's own processes.
+    pub const FIRST_GPU_OWN_MEMORY: &str = "gpu/0/own_memory_bytes";
+    /// Per-GPU ids, after `gpu/N/`.
+    pub const GPU_UTIL: &str = "util";
+    pub const GPU_MEMORY: &str = "memory_used_bytes";
+    pub const GPU_TEMPERATURE: &str = "temperature";
+    pub const GPU_POWER: &str = "power";
+    pub const GPU_CLOCK: &str = "sm_clock";
+    pub const GPU_THROTTLE: &str = "throttle";
+    /// Memory used by the sampling process itself.
+    pub const GPU_OWN_MEMORY: &str = "own_memory_bytes";
+
+    /// `gpu/0/util`
+    pub fn gpu(index: u32, what: &str) -> String {
+        format!("{GPU}{index}/{what}")
+    }
+}

@@ -1,0 +1,219 @@
+//! What the options of `llmtui plan` set: method, formats, adapters, batch and lengths; and how amounts are read.
+
+use super::Args;
+use crate::base::near::nearest;
+use crate::base::text::one_line;
+use crate::cli::exit::Failure;
+use crate::methods::ReferenceChoice;
+use crate::plan::request::{
+    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, Said,
+};
+use crate::plan::scheme::{Precision, UpdateState};
+use crate::plan::{Estimator, Request, reference};
+
+const REFERENCES: [(&str, ReferenceChoice); 4] = [
+    ("auto", ReferenceChoice::Auto),
+    ("frozen", ReferenceChoice::Frozen),
+    ("adapter_off", ReferenceChoice::AdapterOff),
+    ("precomputed", ReferenceChoice::Precomputed),
+];
+
+/// Looks a value up in a list; the error lists the valid ones.
+fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failure> {
+    let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
+    found.map(|(_, x)| *x).ok_or_else(|| {
+        let words: Vec<&str> = list.iter().map(|(w, _)| *w).collect();
+        Failure::yours(format!("--{what} `{word}` is not known"), words.join(", "))
+    })
+}
+
+/// Adapters are no method: any method trains them.
+fn not_a_method(word: &str, error: Failure) -> Failure {
+    let hint = match word.to_lowercase().as_str() {
+        "lora" => "adapters go with any method: --lora-rank 16 (and --quantize nf4 for QLoRA)",
+        "qlora" => "adapters go with any method: --lora-rank 16 --quantize nf4",
+        _ => return error,
+    };
+    Failure {
+        hint: hint.into(),
+        ..error
+    }
+}
+
+/// The optimizers that there are, and the one that was probably meant.
+fn no_optimizer(word: &str) -> Failure {
+    let all = UpdateState::optimizers();
+    let near = nearest(word, all.iter().copied());
+    let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+    let what = format!("--optimizer `{}` is not known", one_line(word));
+    Failure::yours(what, format!("{near}there are {}", all.join(", ")))
+}
+
+/// Method, number formats, adapters, sharding.
+pub fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
+    if let Some(word) = &args.method {
+        let method = pick("method", word, &Method::ALL).map_err(|e| not_a_method(word, e))?;
+        request.set_method(method);
+        // The same method as pretraining, on weights that know something.
+        request.extras.has_base |= word == "cpt";
+    }
+    if let Some(word) = &args.reference {
+        request.reference = pick("reference", word, &REFERENCES)?;
+    }
+    if let Some(word) = &args.precision {
+        request.precision = pick("precision", word, &Precision::ALL)?;
+    }
+    if let Some(word) = &args.quantize {
+        request.base = pick("quantize", word, &BaseFormat::ALL)?;
+    }
+    let targets = args.lora_targets.as_deref();
+    let targets = targets.map(|word| pick("lora-targets", word, &LoraTargets::ALL));
+    let targets = targets.transpose()?;
+    if args.lora_rank.is_some() || targets.is_some() || request.base != BaseFormat::Whole {
+        request.adapt(args.lora_rank, targets);
+    }
+    if let Some(word) = &args.optimizer {
+        let word = word.to_lowercase();
+        let rule = UpdateState::of_optimizer(&word, &request.param_infos());
+        request.update = rule
+            .or_else(|| UpdateState::by_word(&word))
+            .ok_or_else(|| no_optimizer(&word))?;
+    }
+    request.n_devices = args.gpus.unwrap_or(request.n_devices);
+    request.zero = args.zero.unwrap_or(request.zero);
+    if request.zero > 0 && request.n_devices < 2 {
+        let what = format!(
+            "--zero {} shards over several GPUs, but there is one",
+            request.zero
+        );
+        return Err(Failure::yours(what, "set the number: --gpus 8").into());
+    }
+    Ok(())
+}
+
+/// Batch, length, token counts, speed.
+pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
+    if let Some(batch) = args.batch {
+        *request = crate::plan::solve::with_batch(request, batch);
+    }
+    if let Some(seq_len) = args.seq_len {
+        *request = crate::plan::solve::with_seq_len(request, seq_len);
+        if request.estimator == Estimator::General && seq_len > request.arch.max_len() {
+            let what = format!(
+                "the context of {} is at most {} tokens",
+                request.name,
+                request.arch.max_len()
+            );
+            return Err(Failure::yours(what, "use a smaller --seq-len").into());
+        }
+    }
+    request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
+    request.rollouts = args.rollouts.unwrap_or(request.rollouts);
+    if let Some(word) = &args.checkpointing {
+        request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
+            let what = format!("--checkpointing `{word}` is not known");
+            Failure::yours(what, "off, full, every-2, every-4 …")
+        })?;
+    }
+    if let Some(word) = &args.logits {
+        let chunked = Logits::Chunked(reference::CHUNK);
+        request.logits = pick(
+            "logits",
+            word,
+            &[("whole", Logits::Whole), ("chunked", chunked)],
+        )?;
+    }
+    if let Some(word) = &args.attention {
+        let words = [
+            ("flash", AttentionKind::Flash),
+            ("eager", AttentionKind::Eager),
+        ];
+        request.attention = pick("attention", word, &words)?;
+    }
+    let other = args.tokens.is_some() || args.batch.is_some() || args.grad_accum.is_some();
+    if let Some(answers) = request.extras.answers.as_mut().filter(|_| other) {
+        answers.length = None;
+    }
+    if let Some(tokens) = args.tokens {
+        request.set_tokens(tokens);
+    }
+    if let Some(mfu) = args.mfu {
+        (request.mfu, request.mfu_said) = (mfu, Said::Stated);
+    }
+    Ok(())
+}
+
+pub fn share(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
+        Ok(x) if x > 1.0 && x <= 100.0 => Ok(x / 100.0),
+        _ => Err("a fraction from 0 to 1, or a percentage up to 100".into()),
+    }
+}
+
+pub fn tflops(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err("an amount above 0".into()),
+    }
+}
+
+pub fn price(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
+        _ => Err("an amount from 0 up".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_optimizer_that_can_be_planned_is_named_in_the_help_and_where_one_is_not_known() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: Args,
+        }
+        let help = <Cli as clap::CommandFactory>::command()
+            .render_long_help()
+            .to_string();
+        let named = UpdateState::optimizers().join(", ");
+        assert!(help.contains(&named), "{named} in {help}");
+        let failure = no_optimizer("sopa");
+        assert!(
+            failure
+                .hint
+                .starts_with("did you mean soap? there are adamw"),
+            "{}",
+            failure.hint
+        );
+        assert!(
+            no_optimizer("levitation")
+                .hint
+                .starts_with("there are adamw")
+        );
+    }
+
+    #[test]
+    fn shares_and_prices_are_read_as_people_write_them() {
+        assert_eq!(
+            (share("0.4"), share("40"), share("40%")),
+            (Ok(0.4), Ok(0.4), Ok(0.4))
+        );
+        assert!(share("0").is_err() && share("101").is_err() && share("x").is_err());
+        assert_eq!(price("$2.5"), Ok(2.5));
+        assert!(price("-1").is_err());
+    }
+
+    #[test]
+    fn a_wrong_word_names_the_right_ones() {
+        let error = pick("method", "dop", &Method::ALL).unwrap_err();
+        assert!(error.hint.contains("dpo") && error.what.contains("--method `dop`"));
+        for (word, options) in [("lora", "--lora-rank 16"), ("QLoRA", "--quantize nf4")] {
+            let error = not_a_method(word, pick("method", word, &Method::ALL).unwrap_err());
+            assert!(error.hint.contains(options), "{error:?}");
+        }
+    }
+}

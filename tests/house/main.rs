@@ -1,0 +1,15 @@
+//! The rules of the house, checked: who may import whom, who owns which heavy crate, how large a file may grow.
+//! A rule that is only written down is a wish.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the sources has failed"
+)]
+
+mod arrows;
+mod files;
+mod ids;
+mod manifests;
+mod owners;
+mod sources;
+mod words;

@@ -1,0 +1,129 @@
+//! Words that stand in some rooms alone, each with its reason, and doors by which alone something is printed.
+
+use crate::sources::sources;
+
+/// Files of the kernel and of sandboxes, and a folder's descriptor: no user names them.
+const READERS: &[&str] = &[
+    "base/files.rs",
+    "cli/bench/machine.rs",
+    "hardware/host/",
+    "link/address.rs",
+    "sandbox/",
+    "workers/group.rs",
+];
+const READ_PLAIN: &str = "base::files opens plain files alone: a pipe would keep its reader waiting, a device never ends";
+
+/// Pattern → where it may stand, and why nowhere else.
+const PATTERNS: &[(&str, &[&str], &str)] = &[
+    (
+        "println!(",
+        &["cli/", "main.rs"],
+        "only cli speaks to standard output: a stray print corrupts the screen",
+    ),
+    (
+        "eprintln!(",
+        &["cli/", "main.rs"],
+        "only cli speaks to standard error: a stray print corrupts the screen",
+    ),
+    (
+        "Color::",
+        &["ui/theme"],
+        "panes ask the theme for a meaning, never for a colour",
+    ),
+    (
+        "unsafe {",
+        &["kernels/", "base/mapped.rs"],
+        "unsafe lives in kernels/, and in base/mapped.rs: a memory map cannot be had without, and tokens may be more than memory holds",
+    ),
+    ("unsafe fn", &["kernels/"], "unsafe lives in kernels/ alone"),
+    (
+        "unsafe impl",
+        &["kernels/"],
+        "unsafe lives in kernels/ alone",
+    ),
+    (
+        "unsafe extern",
+        &["kernels/"],
+        "unsafe lives in kernels/ alone",
+    ),
+    (
+        "allow(unsafe_code)",
+        &["kernels/", "base/mapped.rs"],
+        "unsafe lives in kernels/, and in base/mapped.rs: every other file is held to `deny(unsafe_code)`",
+    ),
+    (
+        ".set_symbol(",
+        &[],
+        "a cell passes control sequences through: draw text by spans",
+    ),
+    ("fs::read(", READERS, READ_PLAIN),
+    ("fs::read_to_string(", READERS, READ_PLAIN),
+    (" File::open(", READERS, READ_PLAIN),
+    ("fs::File::open(", READERS, READ_PLAIN),
+    (
+        "from] candle_core::Error",
+        &[],
+        "with RUST_BACKTRACE its text is a backtrace: keep kernels::errors::error_text of it",
+    ),
+    ("todo!(", &[], "unfinished code does not land"),
+    ("unimplemented!(", &[], "unfinished code does not land"),
+];
+
+#[test]
+fn forbidden_words_stay_in_their_rooms() {
+    let faults: Vec<String> = sources()
+        .iter()
+        .flat_map(|source| {
+            PATTERNS
+                .iter()
+                .filter(|(pattern, owners, _)| {
+                    source.code.contains(pattern)
+                        && !owners.iter().any(|owner| source.path.starts_with(owner))
+                })
+                .map(|(pattern, _, why)| format!("{}: `{pattern}`: {why}", source.file))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// JSON on a terminal must not steer it, and `serde_json` escapes only the C0 controls.
+#[test]
+fn the_command_line_prints_json_by_one_door() {
+    let raw = [
+        "serde_json::to_string",
+        "serde_json::to_writer",
+        "quiet_json(",
+    ];
+    let faults: Vec<String> = sources()
+        .iter()
+        .filter(|source| source.path.starts_with("cli/") && source.path != "cli/out.rs")
+        .filter(|source| raw.iter().any(|word| source.code.contains(word)))
+        .map(|source| format!("{}: print by out::json or out::json_line", source.file))
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// A file's name may hold control sequences: what is printed goes by `base::text::shown`, what is data is a `String` first.
+#[test]
+fn paths_are_shown_by_one_door() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let printed = source.path.starts_with("cli/");
+        let code: String = source.code.split_whitespace().collect();
+        for (at, display) in code.match_indices(".display()") {
+            let data = code[at + display.len()..].starts_with(".to_string()");
+            let before = code[..at].trim_end_matches(|c: char| !"&,;".contains(c));
+            let wrapped = before.ends_with("one_line(&") && source.path != "base/text.rs";
+            if (printed && !data) || wrapped {
+                let skip = code[..at].chars().count().saturating_sub(40);
+                let place: String = code[..at].chars().skip(skip).collect();
+                faults.push(format!(
+                    "{}: {place}.display(): say shown(path)",
+                    source.file
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
