@@ -229,11 +229,12 @@ fn fleet_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
     }
     let found = ranks::fullest(|id| state.host.get(id).copied())?;
     let bytes = |x: f64| human::bytes(x as u64);
-    let of = match found.ranks {
-        1 => String::new(),
-        n => format!(", rank {} of {n}", found.rank),
+    // The bar shows the share of the whole.
+    let used = bytes(found.used);
+    let words = match found.ranks {
+        1 => format!("{used} / {}", bytes(found.total)),
+        n => format!("{used}, rank {} of {n}", found.rank),
     };
-    let words = format!("{} / {}{of}", bytes(found.used), bytes(found.total));
     Some(("GPUs", Some(found.used / found.total.max(1.0)), words))
 }
 

@@ -666,6 +666,6 @@ fn ranks_are_summed_up_and_the_slow_one_is_named() {
     values.insert("host/started_bytes".into(), Num(f64::from(1 << 30)));
     say(&mut state, Event::HardwareSampled { values });
     let shown = shown(&state, (160, 46));
-    assert!(shown.contains("40 GiB / 80 GiB, rank 1 of 2"), "{shown}");
+    assert!(shown.contains("40 GiB, rank 1 of 2"), "{shown}");
     assert!(shown.contains("2.0 GiB"), "{shown}");
 }
