@@ -182,10 +182,7 @@ impl Progress {
             false => [("loss", id::TRAIN_LOSS), ("val", id::VAL_LOSS)],
         };
         // Methods on pairs and judged answers; others report none of these.
-        let preferences = [
-            ("accuracy", id::ACCURACIES),
-            ("margin", id::MARGINS),
-        ];
+        let preferences = [("accuracy", id::ACCURACIES), ("margin", id::MARGINS)];
         let others = [("grad", id::GRAD_NORM), ("lr", id::LR)];
         for (word, id) in first.into_iter().chain(preferences).chain(others) {
             if let Some(x) = self.state.latest(id) {

@@ -33,7 +33,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "wire", "workers",
+            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "wire",
+            "workers",
         ],
     ),
     (

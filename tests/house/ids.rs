@@ -17,7 +17,9 @@ fn ids_of_metrics_are_written_once() {
         let (_, rest) = line.split_once(": &str = ")?;
         Some(rest.trim_end_matches(';'))
     });
-    let ids: Vec<&str> = written.filter(|id| is_distinct(id.trim_matches('"'))).collect();
+    let ids: Vec<&str> = written
+        .filter(|id| is_distinct(id.trim_matches('"')))
+        .collect();
     assert!(ids.len() > 50, "{ids:?}");
     let mut faults = Vec::new();
     for source in sources.iter().filter(|source| source.path != TABLE) {

@@ -87,7 +87,10 @@ fn crates_depend_on_the_crates_of_the_rooms_that_they_import() {
             .cloned()
             .collect();
         if named != drawn {
-            faults.push(format!("{}: depends on {named:?}, imports {drawn:?}", manifest.krate));
+            faults.push(format!(
+                "{}: depends on {named:?}, imports {drawn:?}",
+                manifest.krate
+            ));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
@@ -101,20 +104,37 @@ fn every_dependency_is_used() {
         let read = |folders: &[&str]| -> String {
             let mut files: Vec<PathBuf> = Vec::new();
             let folders = folders.iter().map(|f| root.join(&manifest.krate).join(f));
-            folders.filter(|f| f.is_dir()).for_each(|f| collect(&f, &mut files));
-            files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+            folders
+                .filter(|f| f.is_dir())
+                .for_each(|f| collect(&f, &mut files));
+            files
+                .iter()
+                .map(|file| fs::read_to_string(file).unwrap())
+                .collect()
         };
         let (code, with_tests) = (read(&["src"]), read(&["src", "tests", "benches"]));
         let unused = |names: &BTreeSet<String>, code: &str| -> Vec<String> {
-            let forms = |name: &str| [format!("{name}::"), format!("use {name}"), format!("{name} as ")];
+            let forms = |name: &str| {
+                [
+                    format!("{name}::"),
+                    format!("use {name}"),
+                    format!("{name} as "),
+                ]
+            };
             let used = |name: &&String| forms(name).iter().any(|form| code.contains(form));
             names.iter().filter(|name| !used(name)).cloned().collect()
         };
         for name in unused(&manifest.dependencies, &code) {
-            faults.push(format!("{}: [dependencies] names `{name}`, and no source does", manifest.krate));
+            faults.push(format!(
+                "{}: [dependencies] names `{name}`, and no source does",
+                manifest.krate
+            ));
         }
         for name in unused(&manifest.dev, &with_tests) {
-            faults.push(format!("{}: [dev-dependencies] names `{name}`, and no test does", manifest.krate));
+            faults.push(format!(
+                "{}: [dev-dependencies] names `{name}`, and no test does",
+                manifest.krate
+            ));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
@@ -126,10 +146,19 @@ fn heavy_crates_are_dependencies_of_their_owners_alone() {
     let sources = sources();
     let mut faults = Vec::new();
     for manifest in manifests() {
-        for (heavy, owners) in OWNERS.iter().filter(|(name, _)| manifest.dependencies.contains(*name)) {
+        for (heavy, owners) in OWNERS
+            .iter()
+            .filter(|(name, _)| manifest.dependencies.contains(*name))
+        {
             let owned = |s: &Source| owners.iter().any(|owner| s.path.starts_with(owner));
-            if !sources.iter().any(|s| krate_of(s) == manifest.krate && owned(s)) {
-                faults.push(format!("{}: holds no room that may name `{heavy}`", manifest.krate));
+            if !sources
+                .iter()
+                .any(|s| krate_of(s) == manifest.krate && owned(s))
+            {
+                faults.push(format!(
+                    "{}: holds no room that may name `{heavy}`",
+                    manifest.krate
+                ));
             }
         }
     }

@@ -36,8 +36,16 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
         "unsafe lives in kernels/, and in base/mapped.rs: a memory map cannot be had without, and tokens may be more than memory holds",
     ),
     ("unsafe fn", &["kernels/"], "unsafe lives in kernels/ alone"),
-    ("unsafe impl", &["kernels/"], "unsafe lives in kernels/ alone"),
-    ("unsafe extern", &["kernels/"], "unsafe lives in kernels/ alone"),
+    (
+        "unsafe impl",
+        &["kernels/"],
+        "unsafe lives in kernels/ alone",
+    ),
+    (
+        "unsafe extern",
+        &["kernels/"],
+        "unsafe lives in kernels/ alone",
+    ),
     (
         "allow(unsafe_code)",
         &["kernels/", "base/mapped.rs"],

@@ -69,7 +69,9 @@ pub fn closest<T: Ord>(
         true => 0,
         false => strsim::osa_distance(&word, key),
     };
-    let scored = keyed.into_iter().map(|(key, thing)| (distance(&key), thing));
+    let scored = keyed
+        .into_iter()
+        .map(|(key, thing)| (distance(&key), thing));
     let mut scored: Vec<(usize, T)> = scored.collect();
     scored.sort();
     scored.into_iter().take(n).map(|(_, thing)| thing).collect()

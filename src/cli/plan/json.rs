@@ -1,6 +1,7 @@
 //! A plan as one JSON object.
 
 use super::Context;
+use crate::base::clock::Clock;
 use crate::plan::changes::ladder;
 use crate::plan::learn::Machine;
 use crate::plan::request::{RowLengths, Said};

@@ -4,7 +4,7 @@ use super::Context;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of a bar.
-const BAR: usize = 16;
+pub const BAR: usize = 16;
 
 /// Layout options.
 #[derive(Debug, Clone, Copy)]

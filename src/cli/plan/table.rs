@@ -1,6 +1,6 @@
 //! A plan as text: the memory ledger with bars, then work, what fits, changes, advice.
 
-use super::style::Style;
+use super::style::{BAR, Style};
 use crate::base::finding::Status;
 use crate::base::human::{self, short};
 use crate::plan::changes::ladder;

@@ -264,9 +264,7 @@ fn of_a_chat_the_question_and_the_answer_are_shown() {
         0,
         Event::Sampled {
             step: 5,
-            prompt: format!(
-                "{system}<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
-            ),
+            prompt: format!("{system}<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"),
             text: "Because.".into(),
             seconds: 0.1,
         },

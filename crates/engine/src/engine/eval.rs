@@ -267,8 +267,10 @@ impl RunContext<'_, '_> {
         }
         // Few batches hold answers of both labels: the margin of all is that between their means.
         if self.spec.method.needs().unit == Unit::Judged
-            && let (Some(chosen), Some(rejected)) =
-                (found.readings.mean(id::CHOSEN), found.readings.mean(id::REJECTED))
+            && let (Some(chosen), Some(rejected)) = (
+                found.readings.mean(id::CHOSEN),
+                found.readings.mean(id::REJECTED),
+            )
         {
             values.insert(validation_id(id::MARGINS), Num(chosen - rejected));
         }

@@ -5,7 +5,7 @@ use crate::base::rng::{Rng, Stream};
 use crate::data::{ANSWER_PLACES, Batch, Unit};
 use crate::methods::policy::SAMPLER_LOGP;
 use crate::methods::{Method, micro_step, of_batches};
-use crate::metrics::{Readings, id};
+use crate::metrics::Readings;
 use crate::nn::{ExpertLoad, Model, Regularizers, StepPosition};
 use crate::optim::{UpdateRule, clip_scale};
 use crate::probes::Probes;
@@ -281,7 +281,7 @@ mod tests {
         });
         let (parts, grads) = found(&batch);
         assert!((parts.loss - whole.loss).abs() < 1e-5 * whole.loss.abs());
-        let entropy = |found: &Gradients| found.readings.mean(id::ENTROPY);
+        let entropy = |found: &Gradients| found.readings.mean("entropy");
         let (a, b) = (entropy(&parts).unwrap(), entropy(&whole).unwrap());
         assert!((a - b).abs() < 1e-5 * b, "{a} {b}");
         let largest = exact.iter().fold(0.0_f32, |top, x| top.max(x.abs()));

@@ -606,11 +606,20 @@ fn a_watch_keeps_every_metric_that_a_rule_reads() {
     let named = include_str!("../wire/id.rs").lines().filter_map(|line| {
         let constant = line.trim_start().strip_prefix("pub const ")?;
         let (name, rest) = constant.split_once(": &str = \"")?;
-        let of_machine = if line.starts_with(' ') { "machine::" } else { "" };
-        Some((format!("metric::{of_machine}{name}"), rest.trim_end_matches("\";")))
+        let of_machine = if line.starts_with(' ') {
+            "machine::"
+        } else {
+            ""
+        };
+        Some((
+            format!("metric::{of_machine}{name}"),
+            rest.trim_end_matches("\";"),
+        ))
     });
     let read = |path: std::fs::DirEntry| std::fs::read_to_string(path.path()).unwrap();
-    let rules = std::fs::read_dir(folder.join("diagnosis/rules")).unwrap().flatten();
+    let rules = std::fs::read_dir(folder.join("diagnosis/rules"))
+        .unwrap()
+        .flatten();
     let rules: String = rules.map(read).collect();
     let is_word = |c: char| c.is_ascii_uppercase() || c == '_';
     let mut checked = 0;

@@ -217,7 +217,10 @@ impl<'a> View<'a> {
 
     /// Whether the log has the training loss at every second step or less often: a reading is a mean over several steps there.
     pub fn is_sparse(&self) -> bool {
-        self.state.series.get(metric::TRAIN_LOSS).is_some_and(is_sparse)
+        self.state
+            .series
+            .get(metric::TRAIN_LOSS)
+            .is_some_and(is_sparse)
     }
 
     /// Events that the log has one by one.

@@ -15,7 +15,9 @@ pub fn evaluated<'a>(
         let Some(ks) = ks else {
             return vec![id::EVAL_REWARD.to_string()];
         };
-        let of_answers = [id::PASS_AT_1, id::EVAL_REWARD].map(String::from).into_iter();
+        let of_answers = [id::PASS_AT_1, id::EVAL_REWARD]
+            .map(String::from)
+            .into_iter();
         let more = ks.iter().filter(|k| **k > 1).map(|k| pass_at(*k));
         return of_answers.chain(more).collect();
     }

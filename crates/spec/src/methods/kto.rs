@@ -48,7 +48,6 @@ impl Default for Config {
     }
 }
 
-
 #[rustfmt::skip]
 const READINGS: &[Metric] = &{
     let [_, margins, chosen, rejected, logps_chosen, logps_rejected] = PAIRS;

@@ -101,7 +101,10 @@ pub(super) fn note_judged(
     readings: &mut Readings,
 ) -> Result<()> {
     let mut means = [None; 2];
-    let ids = [(id::CHOSEN, id::LOGPS_CHOSEN), (id::REJECTED, LOGPS_REJECTED)];
+    let ids = [
+        (id::CHOSEN, id::LOGPS_CHOSEN),
+        (id::REJECTED, LOGPS_REJECTED),
+    ];
     for (side, (reward, logp)) in ids.into_iter().enumerate() {
         let of_side = |values: &Tensor| -> Result<(f64, f64)> {
             let values: Vec<f32> = values.detach().to_vec1()?;

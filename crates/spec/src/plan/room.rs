@@ -98,7 +98,10 @@ impl fmt::Display for Shortage {
             self.bound
         )?;
         for change in &self.changes {
-            let (saves, needs) = (human::bytes(change.saves_bytes), human::bytes(change.needs_bytes));
+            let (saves, needs) = (
+                human::bytes(change.saves_bytes),
+                human::bytes(change.needs_bytes),
+            );
             write!(
                 f,
                 "\n  {}: saves {saves}, then {needs}; {}",

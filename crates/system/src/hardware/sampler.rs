@@ -3,8 +3,8 @@
 use super::host::{Root, kib};
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
-use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 pub use crate::wire::id::machine as id;
+use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 use std::time::Duration;
 
 /// Id, title, unit.

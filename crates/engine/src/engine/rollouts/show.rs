@@ -118,7 +118,10 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     let tokens: usize = rollout.written.iter().map(|w| w.answer.tokens).sum();
     let cut = rollout.written.iter().filter(|w| !w.answer.ended).count();
     let mut all = vec![
-        (id::REWARD.to_string(), mean(rollout.rewards.iter().copied())),
+        (
+            id::REWARD.to_string(),
+            mean(rollout.rewards.iter().copied()),
+        ),
         (id::ANSWER_LENGTH.into(), tokens as f64 / n),
         (id::CUT_ANSWERS.into(), cut as f64 / n),
         (

@@ -13,7 +13,10 @@ pub const RULE: Rule = Rule {
         summary: "The run's GPU is utilized above 50 % in most samples.",
         source: "utilization as NVML counts it: the share of time in which any kernel runs; half is a rule of thumb",
     },
-    needs: &[metric::machine::FIRST_GPU_UTIL, metric::machine::FIRST_GPU_OWN_MEMORY],
+    needs: &[
+        metric::machine::FIRST_GPU_UTIL,
+        metric::machine::FIRST_GPU_OWN_MEMORY,
+    ],
     judge,
 };
 
@@ -24,8 +27,11 @@ const YOUNG: u64 = 50;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     // Without memory of the run's on it the processor trains.
-    view.typical(metric::machine::FIRST_GPU_OWN_MEMORY).filter(|x| *x > 0.0)?;
-    let busy = view.typical(metric::machine::FIRST_GPU_UTIL).filter(|x| *x < BUSY)?;
+    view.typical(metric::machine::FIRST_GPU_OWN_MEMORY)
+        .filter(|x| *x > 0.0)?;
+    let busy = view
+        .typical(metric::machine::FIRST_GPU_UTIL)
+        .filter(|x| *x < BUSY)?;
     if view.state.step < YOUNG || view.typical(metric::DATA_WAIT).is_some_and(|x| x > 0.2) {
         return None;
     }

@@ -34,7 +34,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let sigma = view.loss()?.sigma;
-    let (losses, norms) = (view.recent(metric::TRAIN_LOSS), view.recent(metric::GRAD_NORM));
+    let (losses, norms) = (
+        view.recent(metric::TRAIN_LOSS),
+        view.recent(metric::GRAD_NORM),
+    );
     let usual = view.typical(metric::GRAD_NORM)?;
     // By step: after a cold start the norms go on and the losses do not.
     let norms: BTreeMap<u64, f64> = norms.iter().map(|p| (p.step, p.value)).collect();

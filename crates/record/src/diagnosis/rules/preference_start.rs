@@ -33,7 +33,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .filter(|head| head.method == "dpo")?;
     // A resumed log may lack the first steps.
     let (first, _) = view.state.series.get(metric::MARGINS)?.steps()?;
-    let (margin, loss) = (view.opening(metric::MARGINS)?, view.opening(metric::TRAIN_LOSS)?);
+    let (margin, loss) = (
+        view.opening(metric::MARGINS)?,
+        view.opening(metric::TRAIN_LOSS)?,
+    );
     let (chosen, rejected) = (
         view.opening(metric::CHOSEN)?,
         view.opening(metric::REJECTED)?,

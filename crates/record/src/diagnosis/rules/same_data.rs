@@ -32,7 +32,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 .collect::<Vec<_>>()
         })
     };
-    let (dispersion, consistency) = (last(metric::LOSS_DISPERSION)?, last(metric::GRAD_CONSISTENCY)?);
+    let (dispersion, consistency) = (
+        last(metric::LOSS_DISPERSION)?,
+        last(metric::GRAD_CONSISTENCY)?,
+    );
     let same = dispersion.iter().all(|d| *d < SAME * loss);
     let alike = consistency.iter().all(|c| *c > ALIKE);
     (same && alike).then(|| {

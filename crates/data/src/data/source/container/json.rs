@@ -104,7 +104,10 @@ impl Iterator for Rows {
             Err(Bad::TooLong) => {
                 return Some(Err(Trouble::row(
                     &place,
-                    format!("a row of more than {} of JSON", human::bytes(MAX_ROW_BYTES as u64)),
+                    format!(
+                        "a row of more than {} of JSON",
+                        human::bytes(MAX_ROW_BYTES as u64)
+                    ),
                     "rows of an array or one object a line: jq -c '.data[]' IN > OUT.jsonl takes them out of a larger object",
                 )));
             }

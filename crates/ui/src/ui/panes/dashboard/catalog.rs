@@ -132,7 +132,9 @@ impl Chart {
 
     /// Measured now and then: rings, no line.
     pub fn points_only(&self) -> bool {
-        [id::VAL, id::EXTRA].iter().any(|of| self.id.starts_with(of))
+        [id::VAL, id::EXTRA]
+            .iter()
+            .any(|of| self.id.starts_with(of))
     }
 
     /// Its axis begins at zero: heights compare as amounts.
