@@ -282,7 +282,7 @@ mod tests {
         });
         let (parts, grads) = found(&batch);
         assert!((parts.loss - whole.loss).abs() < 1e-5 * whole.loss.abs());
-        let entropy = |found: &Gradients| found.readings.mean(id::ENTROPY);
+        let entropy = |found: &Gradients| found.readings.mean("entropy");
         let (a, b) = (entropy(&parts).unwrap(), entropy(&whole).unwrap());
         assert!((a - b).abs() < 1e-5 * b, "{a} {b}");
         let largest = exact.iter().fold(0.0_f32, |top, x| top.max(x.abs()));
