@@ -46,6 +46,17 @@ pub fn bytes(n: u64) -> String {
     amount(n as f64, 1024.0, UNITS)
 }
 
+/// A part of a whole, with one unit where both have the same: `1.15 / 24 GiB`, `780 MiB / 24 GiB`.
+pub fn bytes_of(part: u64, whole: u64) -> String {
+    let (part, whole) = (bytes(part), bytes(whole));
+    match (part.split_once(' '), whole.split_once(' ')) {
+        (Some((number, unit)), Some((_, of_whole))) if unit == of_whole => {
+            format!("{number} / {whole}")
+        }
+        _ => format!("{part} / {whole}"),
+    }
+}
+
 /// `24 GB`, `1.23 TB`, `815 MB`: the same in powers of ten, as memory is sold.
 pub fn bytes_sold(n: u64) -> String {
     amount(n as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])
@@ -300,6 +311,9 @@ mod tests {
         let told = [107_814_649_856, 815, 1_230_000, 24_000_000_000].map(bytes_sold);
         assert_eq!(told, ["108 GB", "815 B", "1.23 MB", "24 GB"]);
         assert_eq!(bytes(107_814_649_856), "100 GiB");
+        let (used, total) = (1_234_803_098, 24 << 30);
+        assert_eq!(bytes_of(used, total), "1.15 / 24 GiB");
+        assert_eq!(bytes_of(used / 2, total), "589 MiB / 24 GiB");
     }
 
     #[test]

@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn the_time_of_answers_is_told_as_what_it_is_at_most() {
         let text = told(&[stage("base", false, None), stage("rl", true, None)]);
-        assert!(text.contains("-         1 MiB  at most 1:00"), "{text}");
+        assert!(text.contains("-       1 MiB   at most 1:00"), "{text}");
         assert!(text.contains(", at most 2:00 of training"), "{text}");
         let text = told(&[stage("base", false, None)]);
         assert!(text.contains(", about 1:00 of training"), "{text}");

@@ -100,12 +100,11 @@ pub fn hardware(
         rows.push(("CPU", Some(cpu / 100.0), format!("{cpu:>3.0} %")));
     }
     if let Some(used) = read(id::machine::RAM_USED) {
-        let of = total.map_or(String::new(), |t| format!(" / {}", human::bytes(t as u64)));
-        rows.push((
-            "RAM",
-            total.map(|t| used / t),
-            format!("{}{of}", human::bytes(used as u64)),
-        ));
+        let words = match total {
+            Some(total) => human::bytes_of(used as u64, total as u64),
+            None => human::bytes(used as u64),
+        };
+        rows.push(("RAM", total.map(|t| used / t), words));
     }
     if let Some(rss) = main_memory(state) {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
