@@ -1,10 +1,10 @@
 //! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
-//! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
+//! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in `exit`.
 
 #[macro_use]
 mod out;
 
-pub mod args;
+mod args;
 mod attach;
 mod bench;
 mod branch;
@@ -21,7 +21,7 @@ mod engine_install;
 mod engine_node;
 mod engine_script;
 mod eval;
-pub mod exit;
+mod exit;
 mod export;
 mod extend;
 mod finding;
@@ -51,7 +51,7 @@ mod pipeline;
 mod plan;
 mod preflight;
 mod presets;
-pub mod probe;
+mod probe;
 mod progress;
 mod quantize;
 mod release;
@@ -69,7 +69,7 @@ mod subject;
 mod sweep;
 mod target;
 mod tokenizer;
-pub mod train;
+mod train;
 mod trials;
 mod undo;
 mod watch;

@@ -4,6 +4,9 @@ use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Result, Storage, Tenso
 use std::cell::RefCell;
 
 /// Passes the elements of a contiguous f32 tensor to `read`; a tensor on an accelerator is copied to the host first.
+///
+/// # Errors
+/// A tensor that is not contiguous or not f32; a copy from or to an accelerator that fails.
 pub fn read<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     if !tensor.device().is_cpu() {
         return self::read(&tensor.to_device(&Device::Cpu)?, read);
@@ -20,6 +23,9 @@ pub fn read<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
 
 /// Passes the elements of a contiguous f32 tensor to `write` for in-place modification; a tensor on an accelerator is
 /// copied to the host and back. Tensors that share the memory see the change.
+///
+/// # Errors
+/// A tensor that is not contiguous or not f32; a copy from or to an accelerator that fails.
 pub fn write<R>(tensor: &Tensor, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
     if !tensor.device().is_cpu() {
         let host = tensor.to_device(&Device::Cpu)?;

@@ -285,12 +285,18 @@ impl Params {
     }
 
     /// Reads all weights; on an accelerator through a copy.
+    ///
+    /// # Errors
+    /// Weights that are kept quantized; as [`Params::read_held`].
     pub fn read_weights<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         self.require_present()?;
         flat::read(&self.weights, read)
     }
 
     /// Changes weights in place; on an accelerator through a copy.
+    ///
+    /// # Errors
+    /// As [`Params::read_weights`].
     pub fn write_weights<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.require_present()?;
         flat::write(&self.weights, write)
@@ -318,11 +324,17 @@ impl Params {
     }
 
     /// Reads the weights that are here: those of parameters whose offset is [`Params::first_held`] or more, from there on.
+    ///
+    /// # Errors
+    /// A copy from or to an accelerator that fails.
     pub fn read_held<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         flat::read(&self.weights, read)
     }
 
     /// The same for changing them in place.
+    ///
+    /// # Errors
+    /// As [`Params::read_held`].
     pub fn write_held<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         flat::write(&self.weights, write)
     }
@@ -347,11 +359,17 @@ impl Params {
     }
 
     /// Reads all gradients; on an accelerator through a copy.
+    ///
+    /// # Errors
+    /// As [`Params::grads`] and [`Params::read_held`].
     pub fn read_grads<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         flat::read(self.grads()?, read)
     }
 
     /// Changes gradients in place; on an accelerator through a copy. For tests: training changes them in its passes.
+    ///
+    /// # Errors
+    /// As [`Params::read_grads`].
     pub fn write_grads<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         flat::write(self.grads()?, write)
     }

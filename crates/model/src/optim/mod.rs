@@ -58,6 +58,9 @@ pub trait Optimizer {
     /// Groups that leave one out, name one twice, or name one that is frozen.
     fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>>;
     /// The same for the usual groups.
+    ///
+    /// # Errors
+    /// As [`Optimizer::build_grouped`].
     fn build(&self, params: &Params) -> Result<Box<dyn UpdateRule>> {
         self.build_grouped(params, &by_decay(params, self.weight_decay()))
     }
@@ -67,6 +70,9 @@ pub trait Optimizer {
 pub trait UpdateRule: Send {
     /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
     /// are left as they are.
+    ///
+    /// # Errors
+    /// Parameters that it was not built for; weights that are not trained; those of candle.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
     /// Compute dtype of the rule's own matmuls (Muon, SOAP), if it can use one; default f32.
     fn set_compute_dtype(&mut self, _arithmetic: ComputeDtype) {}
@@ -76,6 +82,9 @@ pub trait UpdateRule: Send {
     fn last_norms(&self) -> &[TensorNorms];
     /// Brings the average of the weights into the model, where the rule keeps one, or (`false`) back what it trains.
     /// Evaluations, samples, checkpoints and exports see the average. Twice is once.
+    ///
+    /// # Errors
+    /// As [`UpdateRule::step`].
     fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
         Ok(())
     }
@@ -84,6 +93,9 @@ pub trait UpdateRule: Send {
         false
     }
     /// Takes in the mean gradient over `labels` labels that the model drew itself; it lies where gradients do.
+    ///
+    /// # Errors
+    /// As [`UpdateRule::step`].
     fn take_curvature(&mut self, _params: &Params, _labels: f64) -> Result<()> {
         Ok(())
     }
@@ -98,9 +110,15 @@ pub trait UpdateRule: Send {
     }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
-    /// Hands one part's values to `read`, without a copy where they lie in host memory; errors on an unknown name.
+    /// Hands one part's values to `read`, without a copy where they lie in host memory.
+    ///
+    /// # Errors
+    /// Its state has no part of this name; a copy from an accelerator that fails.
     fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()>;
-    /// Lets `write` fill one part in place; errors on an unknown name.
+    /// Lets `write` fill one part in place.
+    ///
+    /// # Errors
+    /// Its state has no part of this name; values that are no count where it counts; a copy to an accelerator that fails.
     fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()>;
 }
 

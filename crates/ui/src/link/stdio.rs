@@ -125,7 +125,10 @@ impl<W: Write> Speaker<W> {
         }
     }
 
-    /// Writes one event and flushes it. An error means the viewer is gone.
+    /// Writes one event and flushes it.
+    ///
+    /// # Errors
+    /// The viewer is gone.
     pub fn emit(&mut self, event: Event) -> std::io::Result<()> {
         self.seq += 1;
         let line = encode(&Envelope {

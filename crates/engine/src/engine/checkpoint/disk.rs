@@ -20,11 +20,17 @@ pub type Fill<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 /// Disk operations, each durable when it returns.
 pub trait Disk: Send {
     /// Its parent must exist: a save does not recreate the folder of a deleted run.
+    ///
+    /// # Errors
+    /// It exists, its parent does not, or the disk fails.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }
 
     /// Writes a new file and fsyncs it. A failed fsync fails the attempt; it is never retried on the same file.
+    ///
+    /// # Errors
+    /// The disk fails or is full; those of `fill`.
     fn write(&self, path: &Path, fill: &Fill<'_>) -> io::Result<FileRecord> {
         let mut out = Hashing::new(BufWriter::with_capacity(1 << 18, File::create(path)?));
         fill(&mut out)?;
@@ -44,11 +50,17 @@ pub trait Disk: Send {
     }
 
     /// Makes new names and renames inside `path` durable.
+    ///
+    /// # Errors
+    /// The folder cannot be opened, or the disk fails.
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         crate::base::files::sync_dir(path)
     }
 
     /// Renames; the target must not exist.
+    ///
+    /// # Errors
+    /// The target exists, or the disk fails.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if to.exists() {
             return Err(io::Error::new(
@@ -72,6 +84,10 @@ pub trait Disk: Send {
         })
     }
 
+    /// Removes a folder with all that is in it.
+    ///
+    /// # Errors
+    /// It is not there, or the disk fails.
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         fs::remove_dir_all(path)
     }

@@ -70,12 +70,16 @@ pub struct Continued {
 
 /// Something that continues text.
 pub trait TextModel {
-    /// Renders a prompt. Of a conversation that does not fit the context, oldest turns are left out if `sampling` lets them. The
-    /// error is a sentence for the user.
+    /// Renders a prompt. Of a conversation that does not fit the context, oldest turns are left out if `sampling` lets them.
+    ///
+    /// # Errors
+    /// A sentence for the user: an empty prompt, no chat template, or turns or tools that it refuses.
     fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String>;
 
-    /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off. The
-    /// error is a sentence for the user.
+    /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off.
+    ///
+    /// # Errors
+    /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
     fn go_on(
         &mut self,
         reading: &Reading,
@@ -83,7 +87,10 @@ pub trait TextModel {
         hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<Continued, String>;
 
-    /// Answers with the adapter of this name from now on, or with none. The error is a sentence for the user.
+    /// Answers with the adapter of this name from now on, or with none.
+    ///
+    /// # Errors
+    /// A sentence for the user: the name is unknown, or memory is short.
     fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
         match name {
             None => Ok(()),
