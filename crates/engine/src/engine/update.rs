@@ -224,7 +224,6 @@ pub fn update(
 mod tests {
     use super::*;
     use crate::engine::tests::tiny;
-    use crate::metrics::id;
 
     #[test]
     fn labels_are_drawn_as_often_as_the_model_expects_them() {
