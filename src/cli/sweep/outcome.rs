@@ -2,7 +2,7 @@
 
 use crate::diagnosis::Verdict;
 use crate::run::index::RunSummary;
-use crate::wire::Direction;
+use crate::wire::{Direction, id};
 use serde::Serialize;
 
 /// The setting whose values are repetitions: they tell differences from noise.
@@ -34,8 +34,8 @@ impl Score {
             value: best.value.0,
             step: best.step,
         });
-        best.or_else(|| lower("val/loss", run.val_loss))
-            .or_else(|| lower("train/loss", run.train_loss))
+        best.or_else(|| lower(id::VAL_LOSS, run.val_loss))
+            .or_else(|| lower(id::TRAIN_LOSS, run.train_loss))
             .filter(|score| score.value.is_finite())
     }
 
@@ -219,7 +219,7 @@ mod tests {
             seconds: Some(1.0),
             steps: 10,
             score: loss.map(|value| Score {
-                metric: "val/loss".into(),
+                metric: id::VAL_LOSS.into(),
                 higher: false,
                 value,
                 step: 10,
@@ -284,7 +284,7 @@ mod tests {
         ];
         for trial in &mut trials {
             let score = trial.score.as_mut().unwrap();
-            (score.higher, score.metric) = (true, "val/pass@1".into());
+            (score.higher, score.metric) = (true, id::PASS_AT_1.into());
         }
         let groups = ranked(&trials);
         assert_eq!(groups[0].set, ["method=b"]);
