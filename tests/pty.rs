@@ -306,8 +306,13 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     expect_growth("the log, while chatting", || place.log().len());
 
     term.press("\x1b");
-    term.wait_text("enter write");
+    term.wait_text("enter type");
     term.press("q");
+    // First the answer that no file has, then the run.
+    term.wait_text("is not saved");
+    term.press("\x1b[A");
+    term.wait_text("▸ leave without saving");
+    term.press("\r");
     term.wait_text("leave it running");
     term.press("c");
     assert_eq!(term.wait_exit(), 0);
