@@ -143,8 +143,33 @@ struct Way {
 
 fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     let have = gpus.count.unwrap_or(1).min(MOST);
+    let ways = ways(request, have);
+    let whole = plan(&there(request, gpus, ways[0])).p90_bytes();
+    let place = place(gpus, have);
+    let found = ways.into_iter().find_map(|way| {
+        let planned = plan(&there(request, gpus, way));
+        let fits = planned.verdict() == Some(Verdict::Fits);
+        fits.then(|| (way, planned.p90_bytes()))
+    });
+    let Some((way, needs)) = found else {
+        return on_too_few(request, &place, whole);
+    };
+    EngineChoice {
+        engine: "torch",
+        gpus: way.n,
+        shard: Some(if way.shares { "fsdp2" } else { "ddp" }),
+        recomputes: way.recomputes,
+        settings: settings(way),
+        why: reason(way, &place, whole, needs) + &remarks(way, request, gpus, have),
+        needs_bytes: needs,
+        fits: way.n <= have || !gpus.here,
+    }
+}
+
+/// The ways to look at: first on the GPUs that are there, then on the fewest that would do.
+fn ways(request: &Request, have: u64) -> Vec<Way> {
     let can_recompute = request.checkpointing == Checkpointing::Off;
-    let ways = |n: u64, shares: bool| {
+    let both = |n: u64, shares: bool| {
         [false, true]
             .into_iter()
             .filter(move |again| !again || can_recompute)
@@ -154,98 +179,91 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
                 recomputes,
             })
     };
-    // First the GPUs that are there, then the fewest that would do.
-    let mut all: Vec<Way> = ways(have, false).collect();
-    let can_share = !has_blocks(request.update);
-    if have > 1 && can_share {
-        all.extend(ways(have, true));
+    let mut all: Vec<Way> = both(have, false).collect();
+    if has_blocks(request.update) {
+        return all;
     }
-    let more = [2, 4, 8, 16, 32, MOST].into_iter();
-    let more = more.filter(|n| *n > have && can_share);
-    all.extend(more.flat_map(|n| ways(n, true)));
-    let judged = |way: &Way| {
-        let planned = plan(&there(request, gpus, *way));
-        let fits = planned.verdict() == Some(Verdict::Fits);
-        fits.then(|| (*way, planned.p90_bytes()))
-    };
-    let whole = plan(&there(request, gpus, all[0])).p90_bytes();
-    let room = capacity(gpus.memory);
-    let (name, many) = (&gpus.name, |n: u64| match n {
+    if have > 1 {
+        all.extend(both(have, true));
+    }
+    let more = [2, 4, 8, 16, 32, MOST].into_iter().filter(|n| *n > have);
+    all.extend(more.flat_map(|n| both(n, true)));
+    all
+}
+
+/// `2 GPUs here (NVIDIA H100 of 80 GiB)`
+fn place(gpus: &Gpus, have: u64) -> String {
+    let many = match have {
         1 => "one GPU".to_string(),
         n => format!("{n} GPUs"),
-    });
-    let place = match (gpus.here, gpus.count) {
-        (true, _) => format!("{} here ({name} of {room})", many(have)),
-        (false, _) => format!("{} ({name} of {room})", many(have)),
     };
-    let found = all.iter().find_map(judged);
-    if found.is_none() && !can_share {
+    let here = if gpus.here { " here" } else { "" };
+    format!("{many}{here} ({} of {})", gpus.name, capacity(gpus.memory))
+}
+
+/// What fits in no way: `whole` bytes on one GPU.
+fn on_too_few(request: &Request, place: &str, whole: u64) -> EngineChoice {
+    let too_large = format!("{place}: {} do not fit on one", human::bytes(whole));
+    if has_blocks(request.update) {
         let why = format!(
-            "{place}: {} do not fit on one, and 8-bit moments cannot be sharded: use optimizer adamw (fsdp2)",
-            human::bytes(whole)
+            "{too_large}, and 8-bit moments cannot be sharded: use optimizer adamw (fsdp2)"
         );
         return on_processor(request, &why);
     }
-    let Some((way, needs)) = found else {
-        return EngineChoice {
-            engine: "torch",
-            gpus: MOST,
-            shard: Some("fsdp2"),
-            recomputes: can_recompute,
-            settings: settings(Way {
-                n: MOST,
-                shares: true,
-                recomputes: can_recompute,
-            }),
-            why: format!(
-                "{place}: {} do not fit on one, nor sharded over {MOST}: use adapters or a smaller model",
-                human::bytes(whole)
-            ),
-            needs_bytes: whole,
-            fits: false,
-        };
+    let way = Way {
+        n: MOST,
+        shares: true,
+        recomputes: request.checkpointing == Checkpointing::Off,
     };
-    let mut why = match (way.shares, way.n) {
-        (false, 1) => format!(
-            "{place}: {} of its memory fits the whole run",
-            human::bytes(needs)
-        ),
-        (false, _) => format!(
-            "{place}: each has the whole model with {}, data parallel (ddp)",
-            human::bytes(needs)
-        ),
-        (true, n) => format!(
-            "{place}: the whole model would take {} on one; sharded over {n} (fsdp2) each takes {}",
-            human::bytes(whole),
-            human::bytes(needs)
-        ),
-    };
-    if way.recomputes {
-        why.push_str(", with activations recomputed");
+    EngineChoice {
+        engine: "torch",
+        gpus: way.n,
+        shard: Some("fsdp2"),
+        recomputes: way.recomputes,
+        settings: settings(way),
+        why: format!("{too_large}, nor sharded over {MOST}: use adapters or a smaller model"),
+        needs_bytes: whole,
+        fits: false,
     }
+}
+
+/// How it fits: each GPU needs `needs` bytes, one alone would need `whole`.
+fn reason(way: Way, place: &str, whole: u64, needs: u64) -> String {
+    let needs = human::bytes(needs);
+    let fit = match (way.shares, way.n) {
+        (false, 1) => format!("{place}: {needs} of its memory fits the whole run"),
+        (false, _) => {
+            format!("{place}: each has the whole model with {needs}, data parallel (ddp)")
+        }
+        (true, n) => format!(
+            "{place}: the whole model would take {} on one; sharded over {n} (fsdp2) each takes {needs}",
+            human::bytes(whole)
+        ),
+    };
+    let recomputed = match way.recomputes {
+        true => ", with activations recomputed",
+        false => "",
+    };
+    fit + recomputed
+}
+
+/// What is left to do: rows for every rank, and GPUs that are not there.
+fn remarks(way: Way, request: &Request, gpus: &Gpus, have: u64) -> String {
+    let mut remarks = String::new();
     let rows = request.micro_batch;
     if request.estimator == Estimator::Engine && rows < way.n {
-        why.push_str(&format!(
+        remarks.push_str(&format!(
             "; train.micro_batch_size {rows} is split over them: set it to {} or more",
             way.n
         ));
     }
     if way.n > have {
-        why.push_str(match gpus.here {
+        remarks.push_str(match gpus.here {
             true => "; this machine has fewer",
             false => "; set the number with --gpus",
         });
     }
-    EngineChoice {
-        engine: "torch",
-        gpus: way.n,
-        shard: Some(if way.shares { "fsdp2" } else { "ddp" }),
-        recomputes: way.recomputes,
-        settings: settings(way),
-        why,
-        needs_bytes: needs,
-        fits: way.n <= have || !gpus.here,
-    }
+    remarks
 }
 
 fn settings(way: Way) -> String {

@@ -164,107 +164,104 @@ pub(super) fn lines(
     let estimated = spec.train.epochs.is_some();
     let spec = &in_steps(spec, data);
     let plan = of(spec, data, machine);
-    let (m, arch) = (&spec.model, &plan.request.arch);
-    let (tokens, step_tokens) = (plan.request.tokens, plan.request.batch_tokens());
-    // Passes over data that were not tokenized yet make no number of steps for sure.
-    let counted = if estimated { "about " } else { "" };
     // Passes over data that nobody has read yet.
     let unread = spec
         .train
         .epochs
         .filter(|_| plan.request.extras.epoch_tokens.is_none());
-    let mut lines = vec![
-        (
-            "Model",
-            format!(
-                "{} parameters: {} layers of {}, {} tokens of context, vocabulary {}",
-                human::short(arch.n_params() as f64),
-                m.n_layer,
-                m.d_model,
-                human::grouped(m.seq_len as u64),
-                human::grouped(size(spec, data).vocab_size as u64)
-            ),
+    let memory = format!(
+        "{}; the largest part: {}",
+        memory_words(&plan),
+        largest(&plan)
+    );
+    let (compute, time) = match unread {
+        Some(_) => (None, "unknown until the data are read".into()),
+        None => (
+            Some(plan.work.compute_words()),
+            time_with_source(&plan, machine),
         ),
-        (
-            "Steps",
-            match (unread, spec.rollout_length()) {
-                (_, Some(length)) => length.words(),
-                (Some(epochs), None) => format!(
-                    "{epochs} passes over the data, of {} tokens a step; their number is known once the data are read",
-                    human::grouped(step_tokens)
-                ),
-                (None, None) => format!(
-                    "{counted}{} of {} tokens each, {counted}{} in all",
-                    human::grouped(spec.train.max_steps),
-                    human::grouped(step_tokens),
-                    human::short(tokens as f64)
-                ),
-            },
-        ),
-    ];
-    let pass = data.and_then(|facts| Pass::of(facts, spec));
-    let prompts = plan.request.extras.answers.and_then(|a| a.prompts);
-    if let (Some(length), Some(prompts)) = (spec.rollout_length(), prompts) {
-        lines.push(("Data", format!("about {}", length.passes_words(prompts))));
-    }
-    // Answers of its own are no pass over the data.
-    let pass = pass.filter(|pass| pass.tokens >= 1.0 && spec.rollout_length().is_none());
-    if let Some(pass) = pass {
-        let about = if spec.data.tokenizer.entry().id == "char" {
-            ""
-        } else {
-            "about "
-        };
-        let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
-        let passes = micro_steps / pass.micro_steps(spec.train.micro_batch_size);
-        lines.push((
-            "Data",
-            format!(
-                "{about}{passes:.1} passes over {} training tokens",
-                human::short(pass.tokens.floor())
-            ),
-        ));
-    }
-    lines.push((
-        "Memory",
-        format!(
-            "{}; the largest part: {}",
-            memory_words(&plan),
-            largest(&plan)
-        ),
-    ));
-    if unread.is_none() {
-        lines.push(("Compute", plan.work.compute_words()));
-    }
-    lines.push((
-        "Time",
-        time_words(&plan).filter(|_| unread.is_none()).map_or_else(
-            || match unread {
-                Some(_) => "unknown until the data are read".into(),
-                None => format!(
-                    "unknown until the first steps: no earlier run on {}",
-                    machine.name
-                ),
-            },
-            |time| match plan.request.mfu_said {
-                Said::Learned => format!("{time}, from the speed of earlier runs here"),
-                _ => format!("{time}, from a matmul benchmark; the first steps will refine it"),
-            },
-        ),
-    ));
+    };
     let where_to = match machine.gpus.is_empty() {
         true => machine.line(),
         false => format!("{}; engine: candle trains on the CPU", machine.line()),
     };
-    lines.push(("Machine", where_to));
-    if let Some(words) = engine_words(&plan.request, machine) {
-        lines.push(("Engine", words));
+    let disk = format!("{} for its checkpoints", human::bytes(plan.disk_bytes));
+    let lines = [
+        ("Model", Some(model_words(spec, data, &plan))),
+        ("Steps", Some(steps_words(spec, &plan, unread, estimated))),
+        ("Data", passes_words(spec, data, &plan)),
+        ("Memory", Some(memory)),
+        ("Compute", compute),
+        ("Time", Some(time)),
+        ("Machine", Some(where_to)),
+        ("Engine", engine_words(&plan.request, machine)),
+        ("Disk", Some(disk)),
+    ];
+    let known = |(label, words): (_, Option<String>)| Some((label, words?));
+    lines.into_iter().filter_map(known).collect()
+}
+
+fn model_words(spec: &RunSpec, data: Option<&DataFacts>, plan: &Plan) -> String {
+    let model = &spec.model;
+    format!(
+        "{} parameters: {} layers of {}, {} tokens of context, vocabulary {}",
+        human::short(plan.request.arch.n_params() as f64),
+        model.n_layer,
+        model.d_model,
+        human::grouped(model.seq_len as u64),
+        human::grouped(size(spec, data).vocab_size as u64)
+    )
+}
+
+/// `estimated`: of passes over data that were not tokenized yet, which make no number of steps for sure.
+fn steps_words(spec: &RunSpec, plan: &Plan, unread: Option<f64>, estimated: bool) -> String {
+    let step_tokens = human::grouped(plan.request.batch_tokens());
+    let about = if estimated { "about " } else { "" };
+    match (unread, spec.rollout_length()) {
+        (_, Some(length)) => length.words(),
+        (Some(epochs), None) => format!(
+            "{epochs} passes over the data, of {step_tokens} tokens a step; their number is known once the data are read"
+        ),
+        (None, None) => format!(
+            "{about}{} of {step_tokens} tokens each, {about}{} in all",
+            human::grouped(spec.train.max_steps),
+            human::short(plan.request.tokens as f64)
+        ),
     }
-    lines.push((
-        "Disk",
-        format!("{} for its checkpoints", human::bytes(plan.disk_bytes)),
-    ));
-    lines
+}
+
+/// How often the run sees its data or prompts, if their size is known.
+fn passes_words(spec: &RunSpec, data: Option<&DataFacts>, plan: &Plan) -> Option<String> {
+    // Answers of its own are no pass over the data.
+    if let Some(length) = spec.rollout_length() {
+        let prompts = plan.request.extras.answers.and_then(|a| a.prompts)?;
+        return Some(format!("about {}", length.passes_words(prompts)));
+    }
+    let pass = Pass::of(data?, spec).filter(|pass| pass.tokens >= 1.0)?;
+    let about = match spec.data.tokenizer.entry().id {
+        "char" => "",
+        _ => "about ",
+    };
+    let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
+    let passes = micro_steps / pass.micro_steps(spec.train.micro_batch_size);
+    Some(format!(
+        "{about}{passes:.1} passes over {} training tokens",
+        human::short(pass.tokens.floor())
+    ))
+}
+
+/// The time, and where the speed behind it comes from.
+fn time_with_source(plan: &Plan, machine: &Machine) -> String {
+    let Some(time) = time_words(plan) else {
+        return format!(
+            "unknown until the first steps: no earlier run on {}",
+            machine.name
+        );
+    };
+    match plan.request.mfu_said {
+        Said::Learned => format!("{time}, from the speed of earlier runs here"),
+        _ => format!("{time}, from a matmul benchmark; the first steps will refine it"),
+    }
 }
 
 /// `torch: one GPU here (…): …; -s engine=torch`; nothing where there is no choice.
