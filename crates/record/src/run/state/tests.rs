@@ -480,7 +480,7 @@ fn the_log_speaks_in_sentences() {
     insta::assert_snapshot!(lines.join("\n"), @r"
     engine 0.1.0 on box, process 7
     shakespeare: pretrain, 800k parameters, 100 steps in bf16
-    checkpoint step-000030 kept (best so far, val 1.886), 3.0 MiB
+    checkpoint step-000030 kept (best so far, val 1.886), 3 MiB
     lr 1.00e-3 → 5.00e-4 from step 31 on
     paused at step 31
     training resumed at step 31

@@ -667,5 +667,5 @@ fn ranks_are_summed_up_and_the_slow_one_is_named() {
     say(&mut state, Event::HardwareSampled { values });
     let shown = shown(&state, (160, 46));
     assert!(shown.contains("40 GiB, rank 1 of 2"), "{shown}");
-    assert!(shown.contains("2.0 GiB"), "{shown}");
+    assert!(shown.contains("2 GiB"), "{shown}");
 }
