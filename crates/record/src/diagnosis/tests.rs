@@ -11,6 +11,7 @@ mod foreign;
 mod forgetting;
 mod frequencies;
 mod gpu;
+mod memory_growth;
 mod noise_limited;
 mod overfitting;
 mod sparse;
