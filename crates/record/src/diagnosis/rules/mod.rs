@@ -64,7 +64,11 @@ pub const RULES: &[Rule] = rules! {
 };
 
 /// Beside what a rule needs, what one reads where it is there.
-const READ_IF_THERE: &[&str] = &[metric::ACT_RMS, metric::LOGPS_CHOSEN];
+const READ_IF_THERE: &[&str] = &[
+    metric::ACT_RMS,
+    metric::LOGPS_CHOSEN,
+    metric::machine::STARTED,
+];
 
 /// Whether a rule reads this metric: what a watch beside an engine keeps.
 pub(super) fn is_read(id: &str) -> bool {
