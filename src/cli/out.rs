@@ -36,6 +36,25 @@ pub fn wrapped(text: &str, columns: Option<usize>) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Rows as lines whose cells stand below each other, two spaces apart.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(widest).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let gap = width.saturating_sub(cell.width());
+            format!("{cell}{:gap$}", "")
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        format!("{}\n", line.trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
 /// The same without an end of line.
 pub fn hint(words: Arguments<'_>) {
     let _ = io::stderr().write_all(sanitize(&words.to_string()).as_bytes());
@@ -120,6 +139,12 @@ macro_rules! say {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_stand_below_each_other() {
+        let rows = [["lr", "±"], ["1e-3", "0.1"]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(columns(&rows), "lr    ±\n1e-3  0.1\n");
+    }
 
     #[test]
     fn signs_become_plain_letters() {

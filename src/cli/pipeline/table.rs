@@ -4,29 +4,11 @@ use super::plan::Planned;
 use super::stages::of_no_use;
 use crate::base::human;
 use crate::base::text::{self, one_line};
+use crate::cli::out::columns;
 use crate::pipeline::{Pipeline, PipelineDir, StageState, State, Status, Work};
 use crate::plan::request::Method;
 use crate::run::index;
 use std::path::Path;
-
-/// Columns of equal width; the last one is as long as it is.
-fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| {
-            let pad = width.saturating_sub(cell.chars().count());
-            format!("{cell}{:pad$}", "")
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        format!("{}\n", line.trim_end())
-    };
-    rows.iter().map(line).collect()
-}
 
 /// What is going to be done, with the memory, the time and on GPUs the price of each training.
 pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {

@@ -72,19 +72,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         planned.push(one(name, &set, chosen, args, &mut machine, cx)?);
     }
     all_differ(&planned)?;
-    for planned in &planned {
-        if !args.force && !planned.trial.reused {
-            memory::check(&planned.loaded.spec, &cx.env)
-                .map_err(|failure| of_combination(failure, &planned.trial.set))?;
-        }
-    }
-    let mut exit = Exit::Done;
+    check(&planned, args, cx)?;
     if !args.dry_run {
-        memory::torch(&planned[0].loaded.spec, &cx.env)?;
-        if let Some(first) = planned.first() {
-            target::say_notes(&first.loaded);
-        }
-        exit = train_all(&mut planned, args, cx)?;
+        target::say_notes(&planned[0].loaded);
+        train_all(&mut planned, args, cx)?;
     }
     let trials: Vec<Trial> = planned.into_iter().map(|planned| planned.trial).collect();
     match args.json {
@@ -94,7 +85,21 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             cx.words(table::text(name, &trials, args, cx)).trim_end()
         )?,
     }
-    Ok(exit)
+    Ok(Exit::Done)
+}
+
+/// What the machine has to have for the runs that are not there yet: memory, and PyTorch for ranks.
+fn check(planned: &[Planned], args: &Args, cx: &Context) -> Result<(), Failure> {
+    for planned in planned.iter().filter(|planned| !planned.trial.reused) {
+        let of_it = |failure| of_combination(failure, &planned.trial.set);
+        if !args.force {
+            memory::check(&planned.loaded.spec, &cx.env).map_err(of_it)?;
+        }
+        if !args.dry_run {
+            memory::torch(&planned.loaded.spec, &cx.env).map_err(of_it)?;
+        }
+    }
+    Ok(())
 }
 
 /// One combination: its spec, its predicted time, and what there is of it already.
@@ -209,7 +214,7 @@ fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
 }
 
 /// Trains what is not there yet, in order. A stop ends the sweep; so does a run that could not begin.
-fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Result<()> {
     let stop = Stop::listen(false);
     let count = planned.len();
     let mut is_first = true;
@@ -256,7 +261,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
     if planned.iter().any(|planned| planned.trial.is_open()) {
         tell!("stopped: the same command continues the sweep");
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// The run of a combination: the one that can go on, or a new one.

@@ -6,7 +6,7 @@ use crate::wire::{Direction, id};
 use serde::Serialize;
 
 /// The setting whose values are repetitions: they tell differences from noise.
-pub const SEED: &str = "seed";
+const SEED: &str = "seed";
 
 /// A run's best evaluation, by the reading that its method names; the training loss where nothing is evaluated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -145,11 +145,11 @@ fn without_seed(set: &[String]) -> Vec<String> {
     set.iter().filter(|word| !is_seed(word)).cloned().collect()
 }
 
-fn key(word: &str) -> &str {
+pub fn key(word: &str) -> &str {
     word.split_once('=').map_or(word, |(key, _)| key)
 }
 
-fn value(word: &str) -> &str {
+pub fn value(word: &str) -> &str {
     word.split_once('=').map_or("", |(_, value)| value)
 }
 

@@ -1,11 +1,11 @@
 //! A sweep in words and as JSON.
 
 use super::Args;
-use super::outcome::{Group, Score, Trial, caveats, ranked};
+use super::outcome::{Group, Score, Trial, caveats, key, ranked, value};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::cli::Context;
-use crate::cli::run_ref;
+use crate::cli::out::columns;
+use crate::cli::{Context, run_ref};
 use serde_json::{Value, json};
 
 /// Most runs that `runs --compare` takes.
@@ -42,7 +42,7 @@ pub fn text(name: &str, trials: &[Trial], args: &Args, cx: &Context) -> String {
         out.push_str(&format!(" · {}, {way} is better", one_line(&score.metric)));
     }
     out.push_str("\n\n");
-    out.push_str(&columns(&runs(trials, metric)));
+    out.push_str(&indented(&runs(trials, metric)));
     if args.dry_run {
         let total: Option<f64> = trials
             .iter()
@@ -66,7 +66,7 @@ pub fn text(name: &str, trials: &[Trial], args: &Args, cx: &Context) -> String {
     let groups = ranked(trials);
     if groups.iter().any(|group| group.runs + group.without > 1) {
         out.push('\n');
-        out.push_str(&columns(&seeds(&groups)));
+        out.push_str(&indented(&seeds(&groups)));
     }
     out.push_str(&ending(name, trials, &groups, args, cx));
     out
@@ -137,8 +137,7 @@ fn spread(group: &Group) -> String {
 
 /// A table of the runs; the first row is the heading.
 fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
-    let keys = trials[0].set.iter().map(|word| split(word).0);
-    let mut heading: Vec<String> = keys.collect();
+    let mut heading = keys(&trials[0].set);
     let metric = metric.map_or("score".into(), |score| one_line(&score.metric));
     heading.extend([
         metric,
@@ -148,7 +147,7 @@ fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
         "run".into(),
     ]);
     let row = |trial: &Trial| {
-        let mut row: Vec<String> = trial.set.iter().map(|word| split(word).1).collect();
+        let mut row = values(&trial.set);
         let (value, step) = match &trial.score {
             Some(score) => (format!("{:.4}", score.value), human::grouped(score.step)),
             None => ("-".into(), "-".into()),
@@ -173,11 +172,10 @@ fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
 
 /// A table of the groups, best first.
 fn seeds(groups: &[Group]) -> Vec<Vec<String>> {
-    let keys = groups[0].set.iter().map(|word| split(word).0);
-    let mut heading: Vec<String> = keys.collect();
+    let mut heading = keys(&groups[0].set);
     heading.extend(["mean", "± sd", "seeds", "diverged or failed"].map(String::from));
     let row = |group: &Group| {
-        let mut row: Vec<String> = group.set.iter().map(|word| split(word).1).collect();
+        let mut row = values(&group.set);
         let deviation = group.deviation.map_or("-".into(), |sd| format!("{sd:.4}"));
         let counts = [group.runs, group.without].map(|n| n.to_string());
         row.extend([format!("{:.4}", group.mean), deviation]);
@@ -189,27 +187,18 @@ fn seeds(groups: &[Group]) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn split(word: &str) -> (String, String) {
-    let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    (one_line(key), one_line(value))
+/// Rows in columns, indented.
+fn indented(rows: &[Vec<String>]) -> String {
+    let lines = columns(rows);
+    lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Rows in columns of their widest cell, two spaces apart.
-fn columns(rows: &[Vec<String>]) -> String {
-    use unicode_width::UnicodeWidthStr;
-    let widest = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].width());
-        cells.max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..rows[0].len()).map(widest).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths);
-        let cells =
-            cells.map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.width())));
-        let cells: Vec<String> = cells.collect();
-        format!("  {}\n", cells.join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+fn keys(set: &[String]) -> Vec<String> {
+    set.iter().map(|word| one_line(key(word))).collect()
+}
+
+fn values(set: &[String]) -> Vec<String> {
+    set.iter().map(|word| one_line(value(word))).collect()
 }
 
 /// The object of `--json`.
@@ -220,15 +209,4 @@ pub fn object(name: &str, trials: &[Trial]) -> Value {
     };
     let notes = caveats(trials, &groups);
     json!({"spec": name, "runs": trials, "ranking": groups, "notes": notes})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_stand_below_each_other() {
-        let rows = [["lr", "±"], ["1e-3", "0.1"]].map(|row| row.map(String::from).to_vec());
-        assert_eq!(columns(&rows), "  lr    ±\n  1e-3  0.1\n");
-    }
 }

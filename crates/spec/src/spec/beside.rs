@@ -69,8 +69,13 @@ fn anchor_item(item: &mut Value, folder: &Path) {
             }
         }
         Value::Object(map) => {
-            let of_paths = map.iter_mut().filter(|(key, _)| *key != "hub");
-            of_paths.for_each(|(_, value)| anchor_item(value, folder));
+            for (key, value) in map.iter_mut().filter(|(key, _)| *key != "hub") {
+                match key.as_str() {
+                    // Whatever it looks like: `{path: rows}`.
+                    "path" => anchor_value(value, folder),
+                    _ => anchor_item(value, folder),
+                }
+            }
         }
         _ => {}
     }
@@ -99,8 +104,8 @@ fn leads_somewhere(path: &Path, folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::spec::{Draft, SpecSources, load};
-    use std::path::Path;
+    use crate::spec::{Draft, RunSpec, SpecSources, load};
+    use std::path::{Path, PathBuf};
 
     fn write(path: &Path, text: &str) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -141,6 +146,29 @@ mod tests {
         let again = load(run.to_str().unwrap(), &[], &SpecSources::default()).unwrap();
         assert_eq!(again.spec.data.path, typed.spec.data.path);
         assert_eq!(again.spec.data.val_path, typed.spec.data.val_path);
+    }
+
+    /// A setting with a path that [`PLACES`](super::PLACES) does not name would be read from the working directory.
+    #[test]
+    fn every_path_of_a_spec_is_looked_for_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("it/file.txt"), "a text\n");
+        let specs = [
+            "data: {path: it, val_path: it/file.txt, tokenizer: {file: {path: it/file.txt}}}",
+            "data: {sources: [it/file.txt, {path: it}]}",
+            "eval: {extra: [{name: x, source: {path: it}}]}\ntrain: {from: it}",
+            "method: {ppo: {critic_from: it}}\nrewards: [{model: {path: it/file.txt}}]\nrollout: {max_new_tokens: 8}",
+        ];
+        for text in specs {
+            let mut value = crate::spec::yaml::parse(text).unwrap();
+            super::anchor_all(&mut value, dir.path());
+            let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
+            let named = spec
+                .paths()
+                .into_iter()
+                .filter(|path| path.starts_with("it"));
+            assert_eq!(named.collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{text}");
+        }
     }
 
     #[test]

@@ -324,7 +324,7 @@ fn careful(answer: RewardAnswer) -> &'static str {
             "a policy learns to exploit it: set method.grpo.beta, and measure a rule with a weight of 0 beside it"
         }
         _ => {
-            "with a pass rate near 0 or 1 nothing is learned: llmtui score tells it before the run"
+            "with a pass rate near 0 or 1 nothing is learned: watch eval/pass@1 in the first steps"
         }
     }
 }
