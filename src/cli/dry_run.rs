@@ -10,7 +10,7 @@ use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::engine::{TrainState, extra_sets, vocabulary_growth};
+use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
 use crate::plan::start::known_ranks;
 use crate::spec::{Origin, RolloutLength, RunSpec};
 use crate::workers::{EnvironmentError, environment};
@@ -83,6 +83,7 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
             Failure::yours(what, Fault::HINT)
         })?;
     }
+    check_reference(&spec).map_err(|(what, fix)| Failure::yours(what, fix))?;
     let blank = TrainState::blank(&spec, &data)?;
     let params = blank.models.policy.params();
     let sizes = (params.len() as u64, params.n_trainable() as u64);

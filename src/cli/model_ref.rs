@@ -101,6 +101,11 @@ pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
         Some((key, value)) if key.trim() == "rewards" => {
             Ok(format!("{key}={}", with_judges(value, &checkpoint)?))
         }
+        // The run itself, not a checkpoint of it.
+        Some((key, value)) if key.trim() == "health.reference_run" && is_run(value, cx) => {
+            let run = run_ref::named(value, cx)?;
+            Ok(format!("{key}={}", run.path().display()))
+        }
         _ => Ok(word.clone()),
     };
     set.iter().map(one).collect()

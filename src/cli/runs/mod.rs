@@ -137,7 +137,8 @@ fn steps(run: &RunSummary) -> String {
 /// Rows of equal columns, the header first:
 /// `RUN  STATUS  VERDICT  STEP  EPOCH  LOSS  VAL  BEST  TIME  AGE  CURVE  CHANGED`. Methods on answers of their own have no such
 /// losses: there the reward and pass@1 are named in their places. On a terminal of `columns` the least important
-/// columns give way, and what was changed is cut; then names are, in their middle: half a number would be another number.
+/// columns give way, what was changed is cut, and names lose their date; then they are cut in their middle: half a number would
+/// be another number. The verdict stays wherever a name of [`SHORTEST_NAME`] columns leaves room for it.
 fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize>) -> String {
     let head = [
         "RUN", "STATUS", "VERDICT", "STEP", "EPOCH", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
@@ -145,32 +146,30 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
     ];
     let mut rows = vec![head.map(String::from)];
     rows.extend(runs.iter().map(|run| row(run, now, utf8)));
-    let mut widths = [0; N];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    let mut widths = widths_of(&rows);
     let mut shown = [true; N];
     let columns = columns.unwrap_or(usize::MAX);
-    let needed = |shown: &[bool; N]| -> usize {
-        // What was changed is worth a few columns, and is cut to what is left.
-        let least = |i: usize| {
-            if i == CHANGED {
-                widths[i].min(16)
-            } else {
-                widths[i]
-            }
-        };
-        (0..N).filter(|i| shown[*i]).map(|i| least(i) + 2).sum()
-    };
-    // Curve, best, epoch, training loss, time, verdict, what was changed.
-    for least in [10, 7, 4, 5, 8, 2, CHANGED] {
-        if needed(&shown) > columns.saturating_add(2) {
+    let room = columns.saturating_add(2);
+    // Curve, best, epoch, training loss, time.
+    for least in [10, 7, 4, 5, 8] {
+        if needed(&widths, &shown) > room {
             shown[least] = false;
         }
     }
-    let over = needed(&shown).saturating_sub(columns.saturating_add(2));
+    if needed(&widths, &shown) > room {
+        for (row, run) in rows[1..].iter_mut().zip(runs) {
+            row[0] = one_line(index::short_run(&run.id));
+        }
+        widths = widths_of(&rows);
+    }
+    if needed(&widths, &shown) > room {
+        shown[CHANGED] = false;
+    }
+    let spared = widths[0].saturating_sub(SHORTEST_NAME);
+    if needed(&widths, &shown).saturating_sub(spared) > room {
+        shown[VERDICT] = false;
+    }
+    let over = needed(&widths, &shown).saturating_sub(room);
     if over > 0 {
         widths[0] = widths[0]
             .saturating_sub(over)
@@ -198,8 +197,28 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
     out
 }
 
-/// Columns, and the one of what was changed.
+fn widths_of(rows: &[[String; N]]) -> [usize; N] {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths
+}
+
+/// Columns that the shown ones take, two between them. What was changed is worth a few, and is cut to what is left.
+fn needed(widths: &[usize; N], shown: &[bool; N]) -> usize {
+    let least = |i: usize| match i {
+        CHANGED => widths[i].min(16),
+        i => widths[i],
+    };
+    (0..N).filter(|i| shown[*i]).map(|i| least(i) + 2).sum()
+}
+
+/// Columns, the one of the verdict, and the one of what was changed.
 const N: usize = 12;
+const VERDICT: usize = 2;
 const CHANGED: usize = N - 1;
 /// Columns that a run's name keeps in the narrowest terminal.
 const SHORTEST_NAME: usize = 12;
@@ -375,7 +394,7 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 60),
             "{text}"
         );
-        for cell in ["2026-11-21-142…someones-k3qf ", " 2000/2000 ", " 1.2512 "] {
+        for cell in ["-k3qf ", " LEARNING ", " 2000/2000 ", " 1.2512 "] {
             assert!(lines[1].contains(cell), "{text}");
         }
         assert!(
@@ -383,7 +402,7 @@ mod tests {
             "{text}"
         );
         let ascii = table(&[run], UnixMillis(0), false, Some(60));
-        assert!(ascii.contains("~someones-k3qf "), "{ascii}");
+        assert!(ascii.contains("~") && ascii.contains("-k3qf "), "{ascii}");
     }
 
     #[test]
@@ -399,6 +418,7 @@ mod tests {
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(columns), "{columns}:\n{text}");
             assert!(text.contains("STEP") && text.contains("VAL"), "{text}");
+            assert!(text.contains("VERDICT"), "{text}");
         }
         let text = table(&[run()], UnixMillis(0), true, Some(100));
         assert!(text.contains("lr=1e-5"), "{text}");

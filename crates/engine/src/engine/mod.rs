@@ -5,6 +5,7 @@
 mod broken;
 pub mod causes;
 pub mod checkpoint;
+mod collapse;
 mod context;
 pub mod critic;
 mod due;
@@ -45,6 +46,7 @@ mod train;
 pub mod update;
 
 pub use broken::{NO_STACK, no_thread, no_thread_words};
+pub use collapse::check_reference;
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::Guard;

@@ -159,7 +159,8 @@ pub(super) fn prepare<'a, 'p>(
         best_by_whole: None,
         lacks_best: false,
     };
-    let stepper = Stepper::new(experience, mix, probes(&cx));
+    let reference = super::collapse::reference(&mut cx)?;
+    let stepper = Stepper::new(experience, mix, probes(&cx, reference.as_ref()));
     cx.state.carrier = stepper.carrier();
     cx.state.carrier.take_up(&cx.state.progress.probes);
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))

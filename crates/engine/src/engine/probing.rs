@@ -3,6 +3,7 @@
 use super::checkpoint::store::name_of;
 use super::context::RunContext;
 use crate::hf::Weights;
+use crate::metrics::estimators::collapse::Reference;
 use crate::probes::{Probes, Setup, spectra};
 use crate::wire::{Event, Num};
 use std::collections::BTreeMap;
@@ -13,10 +14,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 const NICE: i32 = 19;
 
 /// Those of this run.
-pub(super) fn probes(cx: &RunContext<'_, '_>) -> Probes {
+pub(super) fn probes(cx: &RunContext<'_, '_>, reference: Option<&Reference>) -> Probes {
     let (health, train) = (&cx.spec.health, &cx.spec.train);
-    // Ranks elsewhere show nothing of their insides.
-    if !health.enabled || cx.state.models.remote.is_some() {
+    if !health.enabled {
         return Probes::default();
     }
     let model = &cx.state.models.policy;
@@ -25,6 +25,9 @@ pub(super) fn probes(cx: &RunContext<'_, '_>) -> Probes {
         params: model.params().infos(),
         micro_batches: train.grad_accum_steps,
         batch_tokens: cx.batch_tokens(),
+        max_steps: train.max_steps,
+        reference,
+        remote: cx.state.models.remote.is_some(),
     };
     let rhythm = (health.every, train.log_every);
     Probes::new(&setup, rhythm, cx.port.clock.clone())

@@ -155,6 +155,9 @@ mod tests {
             params: &params,
             micro_batches: 1,
             batch_tokens: 1,
+            max_steps: 1,
+            reference: None,
+            remote: false,
         })
     }
 

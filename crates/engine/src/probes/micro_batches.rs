@@ -10,7 +10,10 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     cadence: Cadence::Step,
     looks: &[Look::Steps],
     cost: "a few additions",
-    make: |setup| (setup.micro_batches > 1).then(|| Box::new(Losses::default()) as Box<dyn Probe>),
+    make: |setup| {
+        let shown = setup.micro_batches > 1 && !setup.remote;
+        shown.then(|| Box::new(Losses::default()) as Box<dyn Probe>)
+    },
 };
 
 const DISPERSION: Metric = metric(

@@ -15,6 +15,7 @@ pub use report::Report;
 pub use set::{COST, Carried, Carrier, Probes, StepSeen};
 
 use crate::metrics::Metric;
+use crate::metrics::estimators::collapse::Reference;
 use crate::nn::tap::{Activation, AttentionInputs};
 use crate::nn::{ParamInfo, Params};
 use crate::optim::UpdateRule;
@@ -105,6 +106,12 @@ pub struct Setup<'a> {
     pub micro_batches: usize,
     /// Target tokens of a step.
     pub batch_tokens: usize,
+    /// Steps of the whole run.
+    pub max_steps: u64,
+    /// The loss curve of `health.reference_run`.
+    pub reference: Option<&'a Reference>,
+    /// The model is trained by ranks elsewhere: losses and gradient norms are all there is to see.
+    pub remote: bool,
 }
 
 /// Called at the steps that are due. The defaults ignore their input.
@@ -150,4 +157,4 @@ macro_rules! probes {
     };
 }
 
-probes! { layers noise momentum spikes elements micro_batches dead_units activations attention logits weights spectral }
+probes! { layers noise momentum spikes collapse elements micro_batches dead_units activations attention logits weights spectral }

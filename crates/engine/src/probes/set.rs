@@ -16,6 +16,8 @@ use std::time::Duration;
 /// What every step gives.
 #[derive(Debug, Clone, Copy)]
 pub struct StepSeen<'a> {
+    /// Its number, from 1.
+    pub step: u64,
     pub loss: f64,
     pub grad_norm: f64,
     /// Mean loss of each micro-batch, in the method's unit.
@@ -47,6 +49,8 @@ pub struct Probes {
     every: u64,
     log_every: u64,
     n_layer: usize,
+    /// The step in hand.
+    step: u64,
     micro_losses: Vec<f64>,
 }
 
@@ -136,6 +140,8 @@ impl Probes {
     /// logged.
     pub fn new(setup: &Setup<'_>, (every, log_every): (u64, u64), clock: Arc<dyn Clock>) -> Probes {
         let member = |entry: &&'static ProbeEntry| {
+            let seen = !setup.remote || entry.looks == [Look::Steps];
+            seen.then_some(())?;
             Some(Member {
                 entry,
                 probe: (entry.make)(setup)?,
@@ -154,6 +160,7 @@ impl Probes {
             every: every.max(1),
             log_every: log_every.max(1),
             n_layer: setup.n_layer,
+            step: 0,
             micro_losses: Vec::new(),
         }
     }
@@ -180,6 +187,7 @@ impl Probes {
     /// Before a step: who is asked in it.
     pub fn begin(&mut self, step: u64, is_logged: bool) {
         let (every, before) = (self.every, step.saturating_sub(self.log_every));
+        self.step = step;
         if let Some(mut set) = self.open() {
             if set.since.is_none() {
                 set.since = Some(set.clock.elapsed());
@@ -244,6 +252,7 @@ impl Probes {
     /// Once loss and gradient norm of a step are known, whatever becomes of its update.
     pub fn step(&mut self, loss: f64, grad_norm: f64) {
         let seen = StepSeen {
+            step: self.step,
             loss,
             grad_norm,
             micro_losses: &self.micro_losses,

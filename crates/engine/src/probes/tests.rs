@@ -47,6 +47,9 @@ fn probes(model: &Model) -> Probes {
         params: model.params().infos(),
         micro_batches: MICRO,
         batch_tokens: MICRO * 2 * SEQ_LEN,
+        max_steps: 3,
+        reference: None,
+        remote: false,
     };
     Probes::new(&setup, (1, 1), Arc::new(ManualClock::default()))
 }

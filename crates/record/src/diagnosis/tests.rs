@@ -5,6 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod cold_start;
+mod collapse;
 mod displacement;
 mod every_rule;
 mod foreign;

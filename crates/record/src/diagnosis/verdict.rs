@@ -119,9 +119,7 @@ impl Verdict {
         match super::rules::direction(loss) {
             "falling" => Verdict::Learning,
             // Neither better nor yet judged.
-            _ if gained <= 3.0 * loss.sigma && view.state.step < view.patience() => {
-                Verdict::TooEarly
-            }
+            _ if gained <= 3.0 * loss.sigma && !view.has_had_time() => Verdict::TooEarly,
             _ => Verdict::Stable,
         }
     }

@@ -167,6 +167,19 @@ impl<'a> View<'a> {
         self.warmup() + PATIENCE
     }
 
+    /// Whether a loss that does not move says something: after [`View::patience`], or at the end of a run that is shorter,
+    /// of 100 steps at least.
+    pub fn has_had_time(&self) -> bool {
+        let head = self.state.head.as_ref();
+        let done = head.is_some_and(|head| self.state.step >= head.max_steps);
+        let least = if done {
+            PATIENCE.min(self.patience())
+        } else {
+            self.patience()
+        };
+        self.state.step >= least
+    }
+
     /// The peak learning rate, as adjusted live.
     pub fn lr(&self) -> Option<f64> {
         self.state.settings.get("lr").copied()

@@ -84,6 +84,8 @@ pub const WEIGHT_STD: &str = "weight_std/layer";
 pub const ACT_RMS: &str = "act_rms/layer";
 pub const ALPHA: &str = "alpha/layer";
 pub const SPECTRAL_NORM: &str = "spectral_norm/layer";
+pub const COLLAPSE_RESIDUAL: &str = "collapse_residual";
+pub const COLLAPSE_NOISE: &str = "collapse_residual/noise";
 
 /// Readings of the machine.
 pub mod machine {

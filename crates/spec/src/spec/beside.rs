@@ -6,12 +6,13 @@ use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
 /// The settings that hold paths; of lists, the strings in them that look like one.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 10] = [
     "data.path",
     "data.val_path",
     "data.sources",
     "data.tokenizer.file.path",
     "train.from",
+    "health.reference_run",
     "rewards",
     "eval.extra",
     "eval.tasks",
@@ -156,7 +157,7 @@ mod tests {
         let specs = [
             "data: {path: it, val_path: it/file.txt, tokenizer: {file: {path: it/file.txt}}}",
             "data: {sources: [it/file.txt, {path: it}]}",
-            "eval: {extra: [{name: x, source: {path: it}}]}\ntrain: {from: it}",
+            "eval: {extra: [{name: x, source: {path: it}}]}\ntrain: {from: it}\nhealth: {reference_run: it}",
             "method: {ppo: {critic_from: it}}\nrewards: [{model: {path: it/file.txt}}]\nrollout: {max_new_tokens: 8}",
         ];
         for text in specs {

@@ -14,6 +14,7 @@ use crate::{
     workers::EngineConfig,
 };
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The complete configuration of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -217,6 +218,10 @@ pub struct HealthConfig {
     /// Steps between probes; cheap ones run five times as often, expensive ones half as often.
     #[schemars(range(min = 1))]
     pub every: u64,
+    /// A finished run, smaller as a rule, with the same method, schedule, tokens per parameter and lr · weight_decay · steps:
+    /// its loss curve is what `collapse_residual` measures against, and forecasts the final loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_run: Option<PathBuf>,
 }
 
 /// What to do when the loss spikes or is non-finite.
@@ -284,6 +289,7 @@ impl Default for HealthConfig {
         HealthConfig {
             enabled: true,
             every: 50,
+            reference_run: None,
         }
     }
 }

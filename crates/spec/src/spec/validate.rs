@@ -75,6 +75,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     sampling(config, &mut judge);
     data(config, &mut judge);
     extra_sets(config, &mut judge);
+    reference_run(config, &mut judge);
     best_by::best_by(config, &mut judge);
 }
 
@@ -92,6 +93,23 @@ fn extra_sets(config: &RunConfig, judge: &mut Judge) {
             "letters, digits, `-`, `_` and `.`: {name: general, source: FILE}",
         );
     }
+}
+
+/// The run that the loss curve is compared with.
+fn reference_run(config: &RunConfig, judge: &mut Judge) {
+    let (key, health) = ("health.reference_run", &config.health);
+    judge.want(
+        health.reference_run.is_none() || config.method.on_policy().is_none(),
+        &[key],
+        "the loss of a policy has no course that runs share",
+        format!("remove {key}"),
+    );
+    judge.want(
+        health.reference_run.is_none() || health.enabled,
+        &[key, "health.enabled"],
+        "the collapse residual is a health metric, and those are off",
+        format!("health.enabled=true, or remove {key}"),
+    );
 }
 
 fn name(config: &RunConfig, judge: &mut Judge) {
@@ -433,6 +451,16 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             scores(&mut judge, key, ModelSource::open_whole(&full).map(drop));
         }
     }
+    if let Some(path) = &config.health.reference_run {
+        let full = base.join(path);
+        exists(
+            &mut judge,
+            "health.reference_run",
+            path,
+            &full,
+            full.is_dir(),
+        );
+    }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
         // What is there has been looked at with the base model.
@@ -560,6 +588,7 @@ pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> 
         weighted.reward.fix_paths(whole);
     }
     config.train.from.iter_mut().for_each(fix);
+    config.health.reference_run.iter_mut().for_each(fix);
     // A task's name is no path.
     for task in config.eval.tasks.iter_mut().filter(|task| is_yaml(task)) {
         *task = whole(Path::new(task)).display().to_string();

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "not_learning",
         title: "learning",
-        summary: "100 steps after the warm-up the loss is at least 2 % below its start.",
+        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start.",
         source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -33,7 +33,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let loss = view.loss()?;
-    if view.state.step < view.patience() {
+    if !view.has_had_time() {
         return None;
     }
     // Standard error of a mean of 20.

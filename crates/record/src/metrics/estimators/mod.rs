@@ -2,6 +2,7 @@
 //! definitions are listed in docs/metrics.md.
 
 pub mod alpha;
+pub mod collapse;
 pub mod dispersion;
 pub mod entropy;
 pub mod memory;
