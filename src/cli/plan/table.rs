@@ -61,13 +61,12 @@ fn head(plan: &Plan, style: &Style) -> String {
         String::new()
     };
     // Adapters come on top of the model's own.
+    let all: usize = r.param_infos().iter().map(|info| info.len).sum();
+    let share = 100.0 * plan.n_trainable as f64 / all.max(1) as f64;
+    let count = short(plan.n_trainable as f64);
     let trained = match r.lora {
-        Some(_) => {
-            let all: usize = r.param_infos().iter().map(|info| info.len).sum();
-            let share = 100.0 * plan.n_trainable as f64 / all.max(1) as f64;
-            let trained = short(plan.n_trainable as f64);
-            format!(", {trained} train ({share:.2} % with the adapters)")
-        }
+        Some(_) => format!(", {count} train ({share:.2} % with the adapters)"),
+        None if r.has_frozen_parts() => format!(", {count} train ({share:.2} %)"),
         None => String::new(),
     };
     let devices = match r.n_devices {

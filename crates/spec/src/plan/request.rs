@@ -9,7 +9,7 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
-use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, param_infos_of};
+use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, Trained, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
 pub use answers::{Answers, RewardModels};
 
@@ -419,6 +419,8 @@ pub struct Request {
     pub lora: Option<Lora>,
     /// The adapters as a spec says them, for this program's own engine; their rank is that of `lora`.
     pub adapter: Option<AdapterConfig>,
+    /// Parts and modules that do not train (`train.freeze`); without effect beside adapters.
+    pub frozen: Vec<String>,
     pub base: BaseFormat,
     /// Where the reference's log-probabilities come from, for methods that have one.
     pub reference: ReferenceChoice,
@@ -587,21 +589,31 @@ impl Request {
     pub fn n_trainable(&self) -> u64 {
         // What a spec says is counted matrix by matrix, whoever trains it.
         let exact = self.estimator == Estimator::Engine || self.adapter.is_some();
-        match (self.lora, self.engine_adapter()) {
-            (Some(_), Some(_)) if exact => {
+        match self.lora {
+            Some(lora) if !exact => lora.params(&self.arch),
+            None if self.frozen.is_empty() => self.arch.n_params(),
+            _ => {
                 let infos = self.param_infos();
                 let trained = infos.iter().filter(|info| info.trains());
                 trained.map(|info| info.len as u64).sum()
             }
-            (Some(lora), _) => lora.params(&self.arch),
-            (None, _) => self.arch.n_params(),
         }
+    }
+
+    /// Whether the model is trained as a whole but for parts that are frozen by name.
+    pub fn has_frozen_parts(&self) -> bool {
+        self.lora.is_none() && !self.frozen.is_empty()
     }
 
     /// Its parameters, those of adapters among them.
     pub fn param_infos(&self) -> Vec<ParamInfo> {
         let (config, shape) = (self.arch.config(), self.arch.shape());
-        param_infos_of(config, shape.vocab_size, self.engine_adapter().as_ref())
+        let adapter = self.engine_adapter();
+        let trained = Trained {
+            adapter: adapter.as_ref(),
+            frozen: &self.frozen,
+        };
+        param_infos_of(config, shape.vocab_size, trained)
     }
 
     /// `rank 8`, or from where to where ranks of single modules are.
