@@ -10,6 +10,7 @@ mod dataset_info;
 mod defaults;
 mod detect;
 pub(in crate::spec) mod equivalent;
+mod freeze;
 mod layout;
 mod llama_factory;
 mod losses;
@@ -28,6 +29,7 @@ mod wsd;
 
 pub use dataset_info::DatasetInfo;
 pub use detect::tool_of;
+pub use freeze::start_model;
 pub use tool::Dialect;
 pub use trainer::{METHODS, columns_of};
 
@@ -36,6 +38,7 @@ use super::issue::Issue;
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use crate::methods::MethodConfig;
+use crate::nn::ModelConfig;
 use data::Sets;
 use detect::{detect, foreign};
 use mixer::Mixer;
@@ -114,6 +117,8 @@ pub struct Known<'a> {
     pub method: Option<&'a str>,
     /// The columns of its data.
     pub columns: Vec<String>,
+    /// The model that it starts from.
+    pub model: Option<ModelConfig>,
 }
 
 /// Why a file cannot be read at all.
@@ -205,6 +210,8 @@ struct Reader {
     without_steps: Vec<&'static str>,
     /// The tool trains adapters, not all weights.
     adapts: bool,
+    /// What it does not train of all weights, where it trains a part.
+    frozen: Option<freeze::Frozen>,
     /// The file lists the modules with adapters.
     names_targets: bool,
     /// The file gives a polynomial's power.
@@ -245,6 +252,7 @@ impl Reader {
             epochs: defaults::epochs_of(dialect.tool(), map),
             without_steps: cadence::without_steps(map),
             adapts: dialect.tool().adapts(map),
+            frozen: dialect.tool().frozen(map, known.model.as_ref()),
             names_targets: defaults::says(map, "lora_target_modules"),
             says_power: false,
             says_mix: defaults::says(map, "mix_strategy"),
@@ -337,8 +345,11 @@ impl Reader {
             To::Tuning => match plain(value).as_str() {
                 "lora" => self.set(theirs, "adapter", "lora", ""),
                 "full" => self.line(Fate::Mapped, theirs, "adapter: null", ""),
+                "freeze" => self.frozen_weights(theirs),
                 _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
             },
+            To::Unfrozen => self.frozen_weights(theirs),
+            To::OfFrozen => self.of_frozen(theirs),
             To::Targets => self.targets(theirs, value),
             To::AllLinear => self.all_linear_layers(theirs, value),
             To::Whole => self.whole_modules(theirs, value),
