@@ -314,9 +314,9 @@ pub fn trained_words(trained: u64, all: u64) -> String {
     if trained == all {
         return String::new();
     }
-    let share = 100.0 * trained as f64 / all.max(1) as f64;
+    let share = human::percent(trained as f64 / all.max(1) as f64, 2);
     format!(
-        ", of which {} train ({share:.2} %)",
+        ", of which {} train ({share})",
         human::short(trained as f64)
     )
 }

@@ -27,7 +27,7 @@ const FRAGMENTATION: f64 = 0.05;
 const FROZEN_BASE: f64 = 0.85;
 
 /// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
-pub fn elements_per_token(arch: &Arch) -> u64 {
+pub(super) fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.config().mlp.gated() { 4 } else { 2 };
     4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
 }
@@ -46,7 +46,7 @@ fn rank_bytes_per_token(arch: &Arch, width: u64) -> u64 {
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
-pub fn activation_bytes(
+pub(super) fn activation_bytes(
     arch: &Arch,
     tokens: u64,
     seq_len: u64,

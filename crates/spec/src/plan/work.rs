@@ -16,7 +16,7 @@ pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
 }
 
 /// `12·L·n_head·head_dim·s`.
-pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
+fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
     (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
 }
 

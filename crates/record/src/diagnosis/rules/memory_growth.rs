@@ -58,8 +58,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             metric::machine::RSS,
             growth,
             format!(
-                "at least {:.0} % more in each fifth of the run",
-                100.0 * (growth - 1.0)
+                "at least {} more in each fifth of the run",
+                human::percent(growth - 1.0, 0)
             ),
         ),
     ];
