@@ -30,7 +30,7 @@ pub struct ConfigFacts {
     text: String,
     info: Option<DatasetInfo>,
     /// The config of its start model, by which it is read.
-    model: Option<ModelConfig>,
+    model: Option<Box<ModelConfig>>,
 }
 
 impl ConfigFacts {
@@ -40,7 +40,7 @@ impl ConfigFacts {
             info: self.info.as_ref(),
             method: self.said.as_deref(),
             columns: import::columns_of(&self.text),
-            model: self.model.clone(),
+            model: self.model.as_deref().cloned(),
             ..import::Known::default()
         };
         let imported = import::import_with(&self.stem, &self.text, &known);
@@ -136,7 +136,7 @@ pub fn config(
         doubt: imported.doubt,
         said: method.map(String::from),
         stem: stem.into_owned(),
-        model: known.model,
+        model: known.model.map(Box::new),
         text,
         info,
     })
