@@ -1,7 +1,7 @@
 //! Arguments shared by several subcommands.
 
 use super::{Context, exit::Failure, run_ref};
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::pipeline;
@@ -77,7 +77,7 @@ fn mistyped_pipeline(word: &str, sources: &SpecSources) -> Option<Failure> {
     let is_pipeline = pipelines.contains_key(near) && spec::preset_text(near, sources).is_none();
     is_pipeline.then(|| {
         let what = format!("no preset and no pipeline is called `{}`", one_line(word));
-        Failure::yours(what, format!("did you mean {near}?"))
+        Failure::yours(what, did_you_mean(near))
     })
 }
 

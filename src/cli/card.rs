@@ -4,6 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, export, model_ref, run_ref};
 use crate::base::files::write_atomic;
 use crate::base::human;
+use crate::base::near::did_you_mean;
 use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
 use crate::engine::export::{About, AdapterSource, CardResult, PEFT, Source, adapter_card, card};
@@ -57,7 +58,7 @@ pub(super) fn license(text: &str) -> Result<String, String> {
             Err(near) => {
                 let near = near.map_or_else(
                     || " (apache-2.0, mit, cc-by-4.0 …).".into(),
-                    |near| format!(": did you mean {near}?"),
+                    |near| format!(": {}", did_you_mean(near)),
                 );
                 Err(format!(
                     "the hub lists no such license{near} use `other` for one that is not listed"

@@ -2,6 +2,7 @@
 //! seen enough: that is success.
 
 use crate::base::files::is_of_the_name;
+use crate::base::near::did_you_mean;
 use crate::base::paths::astray;
 use crate::base::text::{sanitize, shown, without_error_numbers};
 use crate::cli::out::{error_columns, wrapped};
@@ -211,7 +212,7 @@ impl Failure {
 /// A path that leads nowhere, with what in its folder is called almost so.
 pub fn absent(path: &Path) -> Failure {
     let hint = match neighbour(path) {
-        Some(near) => format!("did you mean {}?", shown(&path.with_file_name(near))),
+        Some(near) => did_you_mean(shown(&path.with_file_name(near))),
         None => astray(path, path),
     };
     Failure::yours(format!("{} does not exist", shown(path)), hint)

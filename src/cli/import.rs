@@ -49,6 +49,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         info: info.as_ref(),
         method: args.method.as_deref(),
         columns: import::columns_of(&text),
+        model: import::start_model(&text, &cx.spec_sources()),
     };
     let imported = import::import_with(&stem, &text, &known)
         .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;

@@ -4,6 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
+use crate::base::near::did_you_mean;
 use crate::base::paths::expand_home;
 use crate::base::text::{one_line, shown};
 use crate::data::source::neighbour;
@@ -235,7 +236,7 @@ fn failed(word: &str, error: &HubError) -> Failure {
         hint: match neighbour(Path::new(word)) {
             Some(near) => {
                 let near = Path::new(word).with_file_name(near);
-                format!("did you mean {}? Else {}", shown(&near), error.hint())
+                format!("{} Else {}", did_you_mean(shown(&near)), error.hint())
             }
             None => error.hint(),
         },

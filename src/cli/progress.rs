@@ -120,11 +120,10 @@ impl Progress {
             Some(step) => format!(", resumed from step {step}"),
             None => String::new(),
         };
-        // Only adapters make it a part.
-        let trained = match head.spec["adapter"].is_null() {
-            true => None,
-            false => of_run(head),
-        };
+        let frozen = head.spec["train"]["freeze"].as_array();
+        let is_part =
+            !head.spec["adapter"].is_null() || frozen.is_some_and(|names| !names.is_empty());
+        let trained = is_part.then(|| of_run(head)).flatten();
         let trained = trained.map_or_else(String::new, |request| {
             trained_words(request.n_trainable(), head.n_params)
         });
@@ -310,14 +309,14 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
     lines
 }
 
-/// `, of which 81.9k train (8.75 %)`, of adapters and what trains beside them; nothing where all weights train.
+/// `, of which 81.9k train (8.75 %)`, of adapters and what trains beside them, or of what is not frozen; nothing where all weights train.
 pub fn trained_words(trained: u64, all: u64) -> String {
     if trained == all {
         return String::new();
     }
-    let share = 100.0 * trained as f64 / all.max(1) as f64;
+    let share = human::percent(trained as f64 / all.max(1) as f64, 2);
     format!(
-        ", of which {} train ({share:.2} %)",
+        ", of which {} train ({share})",
         human::short(trained as f64)
     )
 }

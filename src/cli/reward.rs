@@ -4,6 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::out::json_line;
 use crate::base::files::read_plain_text;
+use crate::base::human::percent;
 use crate::base::stats;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
@@ -203,12 +204,12 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
         let (mean, std, zeros) = summary(&scores.values);
         let _ = writeln!(
             out,
-            "{}: weight {}, mean {}, std {}, {:.0} % zeros{}",
+            "{}: weight {}, mean {}, std {}, {} zeros{}",
             scores.name,
             scores.weight,
             three(mean),
             three(std),
-            100.0 * zeros,
+            percent(zeros, 0),
             match scores.failed {
                 0 => String::new(),
                 n => format!(", {n} not scored"),

@@ -489,10 +489,10 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
     if let Some([whole, per_token, longer]) = ranked(scored) {
         let _ = writeln!(
             out,
-            "pairs             chosen more probable in {:.1} %, per token in {:.1} %; longer in {:.1} %",
-            100.0 * whole,
-            100.0 * per_token,
-            100.0 * longer
+            "pairs             chosen more probable in {}, per token in {}; longer in {}",
+            human::percent(whole, 1),
+            human::percent(per_token, 1),
+            human::percent(longer, 1)
         );
     }
     out

@@ -104,6 +104,11 @@ pub fn sparkline(values: &[f64], width: usize, levels: &[&str; 8]) -> String {
         .collect()
 }
 
+/// A share in percent, with so many digits behind the point: `12.5 %`.
+pub fn percent(share: f64, digits: usize) -> String {
+    format!("{:.digits$} %", 100.0 * share)
+}
+
 /// A reward in few characters: most are 0 or 1. Without the sign of a negative zero.
 pub fn reward(x: f64) -> String {
     match x.fract() == 0.0 {
@@ -210,7 +215,7 @@ pub fn reading(x: f64, unit: &str) -> String {
         "1/s" => short(x),
         "%" if x.abs() >= MANY => format!("{} %", short(x)),
         "%" => format!("{x:.0} %"),
-        "share" => percent(x * 100.0),
+        "share" => of_any_size(x * 100.0),
         "ms" if x.abs() >= 999.5 => format!("{} s", short(x / 1000.0)),
         "ms" => format!("{} ms", short(x)),
         "" | "nats" | "bits" => number(x),
@@ -222,7 +227,7 @@ pub fn reading(x: f64, unit: &str) -> String {
 const MANY: f64 = 1e6;
 
 /// `42 %`, `0.8 %`, `3.0e-4 %`: a small share has more digits, so that it is not shown as 0.
-fn percent(x: f64) -> String {
+fn of_any_size(x: f64) -> String {
     match x.abs() {
         a if a > 0.0 && a < 0.05 => format!("{x:.1e} %"),
         a if a >= MANY => format!("{} %", short(x)),
@@ -247,6 +252,13 @@ pub fn with_error(value: f64, stderr: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_have_the_digits_that_are_asked_for() {
+        assert_eq!(percent(0.125, 1), "12.5 %");
+        assert_eq!(percent(0.996, 0), "100 %");
+        assert_eq!(percent(0.000_04, 2), "0.00 %");
+    }
 
     #[test]
     fn what_is_small_is_not_told_as_none() {

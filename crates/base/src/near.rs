@@ -1,6 +1,13 @@
 //! "Did you mean": the known word that a misspelt one is probably a slip of, without regard to case. Words of a list of ours
 //! are compared by slips (optimal string alignment), names that others gave by how they begin and what they contain.
 
+use std::fmt::Display;
+
+/// The question whether this was meant, as errors end with.
+pub fn did_you_mean(near: impl Display) -> String {
+    format!("did you mean {near}?")
+}
+
 /// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of one or two letters, two in those
 /// of up to five, three in longer ones.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -206,9 +206,12 @@ fn print_table(report: &Report) -> std::io::Result<()> {
         report.prompt_tokens
     )?;
     say!(
-        "decode             {:.1} tokens per second, {:.0} % of the {:.0} that memory allows at {:.1} GB/s",
+        "decode             {:.1} tokens per second, {} of the {:.0} that memory allows at {:.1} GB/s",
         report.decode_tok_per_sec,
-        100.0 * report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
+        human::percent(
+            report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
+            0
+        ),
         report.decode_limit_tok_per_sec,
         report.read_bandwidth_gb_per_sec
     )?;

@@ -233,14 +233,14 @@ fn print_table(report: &Report) -> std::io::Result<()> {
 fn print_arithmetic(report: &Report) -> std::io::Result<()> {
     let peaks = report.peak_gflops;
     let in_f32 = format!(
-        "{:.0} % of this machine's {:.0} GFLOP/s in f32",
-        100.0 * report.mfu_f32,
+        "{} of this machine's {:.0} GFLOP/s in f32",
+        human::percent(report.mfu_f32, 0),
         peaks.f32
     );
     match peaks.bf16.filter(|_| report.precision == "bf16") {
         Some(bf16) => say!(
-            "MFU                {:.0} % of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
-            100.0 * report.mfu
+            "MFU                {} of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
+            human::percent(report.mfu, 0)
         )?,
         None => say!("arithmetic         {in_f32}")?,
     }

@@ -3,7 +3,7 @@
 use super::{report, sample};
 use crate::base::human::grouped;
 use crate::base::text::one_line;
-use crate::data::{TextStream, Tokenizer, Unit};
+use crate::data::{TextStream, Tokenizer};
 use crate::run::revisit::Row;
 use std::fmt::Write;
 
@@ -13,8 +13,6 @@ const INDENT: usize = 5;
 /// How rows are shown.
 pub struct Sheet<'a> {
     pub tokenizer: &'a Tokenizer,
-    /// What examples of the method are: both answers of a pair are rows.
-    pub unit: Unit,
     pub ids: bool,
 }
 
@@ -29,19 +27,14 @@ impl Sheet<'_> {
     /// The rows of one or more whole micro-batches.
     pub fn rows(&self, rows: &[Row]) -> String {
         let mut out = String::new();
-        for (at, row) in rows.iter().enumerate() {
-            let side = match self.unit {
-                Unit::Pair | Unit::Ranked if at % 2 == 0 => Some("chosen"),
-                Unit::Pair | Unit::Ranked => Some("rejected"),
-                _ => None,
-            };
-            self.row(&mut out, row, side);
+        for row in rows {
+            self.row(&mut out, row);
         }
         out
     }
 
-    fn row(&self, out: &mut String, row: &Row, side: Option<&str>) {
-        report::wrapped(out, 0, &head(row, side));
+    fn row(&self, out: &mut String, row: &Row) {
+        report::wrapped(out, 0, &head(row));
         let tokens = tokens(row);
         let counts = |token: &Token| token.target.is_some_and(|at| row.mask[at]);
         let shown = tokens.len() - padding(&tokens, &counts);
@@ -80,7 +73,7 @@ impl Sheet<'_> {
 }
 
 /// `step 100 · micro-step 99 · row 2 · chosen · 64 tokens, 12 supervised · loss 3.2100 · chats.jsonl`
-fn head(row: &Row, side: Option<&str>) -> String {
+fn head(row: &Row) -> String {
     let step = row.step.map(|step| format!("step {}", grouped(step)));
     let micro = row
         .micro_step
@@ -98,7 +91,7 @@ fn head(row: &Row, side: Option<&str>) -> String {
         step,
         micro,
         Some(place),
-        side.map(String::from),
+        row.label.clone(),
         Some(size),
         loss,
         sources,
@@ -163,17 +156,13 @@ mod tests {
     use crate::spec::{SpecSources, load};
     use unicode_width::UnicodeWidthStr;
 
-    fn shown(unit: Unit, ids: bool, rows: &[Row]) -> String {
+    fn shown(ids: bool, rows: &[Row]) -> String {
         let spec = load("quickstart", &[], &SpecSources::default())
             .unwrap()
             .spec;
         let data = spec.open_data(&Default::default()).unwrap();
         let tokenizer = &data.tokenizer;
-        let sheet = Sheet {
-            tokenizer,
-            unit,
-            ids,
-        };
+        let sheet = Sheet { tokenizer, ids };
         sheet.rows(rows)
     }
 
@@ -199,7 +188,7 @@ mod tests {
     #[test]
     fn supervised_tokens_are_marked_and_each_token_stands_once() {
         assert_eq!(
-            shown(Unit::Text, true, &[row()]),
+            shown(true, &[row()]),
             format!(
                 "step 7 · micro-step 6 · row 0 · 5 tokens, 3 supervised · chats.jsonl\n     H│i│␣│y│o│u│\n           ▔ ▔ ▔\n     ids {}\n",
                 row()
@@ -213,14 +202,18 @@ mod tests {
     }
 
     #[test]
-    fn both_answers_of_a_pair_are_named_and_losses_stand_below_their_tokens() {
+    fn labels_are_named_and_losses_stand_below_their_tokens() {
         let mut scored = row();
         scored.scored = Some(ScoredRow {
             losses: vec![1.0, 1.0, 0.2, 12.0, f32::NAN],
             loss: Some(2.5),
             ..ScoredRow::default()
         });
-        let told = shown(Unit::Pair, false, &[scored.clone(), scored]);
+        let labelled = |label: &str| Row {
+            label: Some(label.into()),
+            ..scored.clone()
+        };
+        let told = shown(false, &["chosen", "rejected"].map(labelled));
         assert!(
             told.contains("row 0 · chosen · 5 tokens, 3 supervised · loss 2.5000"),
             "{told}"
@@ -239,7 +232,7 @@ mod tests {
             padded.mask.push(false);
         }
         padded.targets[4] = row().targets[4];
-        let told = shown(Unit::Text, true, &[padded]);
+        let told = shown(true, &[padded]);
         assert!(
             told.contains("… 39 more, all as the last (padding)"),
             "{told}"
@@ -248,7 +241,7 @@ mod tests {
         whole.ids = whole.ids.repeat(200);
         whole.targets = whole.targets.repeat(200);
         whole.mask = vec![true; 1_000];
-        let long = shown(Unit::Text, false, &[whole]);
+        let long = shown(false, &[whole]);
         for line in told.lines().chain(long.lines()) {
             assert!(line.width() <= 80, "{line}");
         }

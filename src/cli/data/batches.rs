@@ -86,7 +86,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let sheet = Sheet {
         tokenizer: &data.tokenizer,
-        unit: spec.method.needs().unit,
         ids: args.ids,
     };
     let mut out = std::io::stdout().lock();

@@ -1,7 +1,7 @@
 //! A progress line on standard error, if it is a terminal.
 
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::inspect::Progress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ impl Line {
             self.next = UnixMillis(now.0 + EVERY.as_millis() as u64);
             self.seen = true;
             let share = match progress.share {
-                Some(share) => format!(" · {:.0} %", 100.0 * share),
+                Some(share) => format!(" · {}", percent(share, 0)),
                 None => String::new(),
             };
             let _ = write!(

@@ -1,6 +1,6 @@
 //! An inspection as text: 80 columns, bars, readable without colour.
 
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::base::text::{one_line, wrap};
 use crate::data::inspect::{Bin, Report, RowsFinding, Severity, Spread, TokenCount, Tokens};
 use std::fmt::Write;
@@ -58,20 +58,22 @@ fn numbers(out: &mut String, report: &Report) {
         return;
     };
     line(out, "tokens", &token_spread(tokens));
-    let share = 100.0 * tokens.supervised as f64 / tokens.total.max(1) as f64;
+    let share = tokens.supervised as f64 / tokens.total.max(1) as f64;
     line(
         out,
         "supervised",
         &format!(
-            "{:>12}   {share:.1} % of the tokens count in the loss",
-            grouped(tokens.supervised)
+            "{:>12}   {} of the tokens count in the loss",
+            grouped(tokens.supervised),
+            percent(share, 1)
         ),
     );
-    let never = 100.0 * (1.0 - tokens.used as f64 / tokens.vocab_size.max(1) as f64);
+    let never = 1.0 - tokens.used as f64 / tokens.vocab_size.max(1) as f64;
     let words = format!(
-        "{:>12}   of {} tokens used, {never:.1} % never",
+        "{:>12}   of {} tokens used, {} never",
         grouped(tokens.used as u64),
-        grouped(tokens.vocab_size as u64)
+        grouped(tokens.vocab_size as u64),
+        percent(never, 1)
     );
     line(out, "vocabulary", &words);
     line(out, "read with", &format!("   {}", one_line(&tokens.view)));
@@ -126,11 +128,12 @@ fn histogram(out: &mut String, title: &str, spread: &Spread, limit: Option<u64>)
     }
     if let Some(limit) = limit {
         let over = spread.lengths.over_row(limit);
-        let share = 100.0 * over as f64 / spread.rows.max(1) as f64;
+        let share = over as f64 / spread.rows.max(1) as f64;
         let _ = writeln!(
             out,
-            "    {} rows ({share:.1} %) are longer than seq_len {}",
+            "    {} rows ({}) are longer than seq_len {}",
             grouped(over),
+            percent(share, 1),
             grouped(limit)
         );
     }
@@ -195,8 +198,8 @@ fn fit(name: &str, width: usize) -> String {
 
 fn vocabulary(out: &mut String, tokens: &Tokens) {
     let word = |token: &TokenCount| {
-        let share = 100.0 * token.count as f64 / tokens.total.max(1) as f64;
-        format!("{} {share:.1} %", visible(&token.text))
+        let share = token.count as f64 / tokens.total.max(1) as f64;
+        format!("{} {}", visible(&token.text), percent(share, 1))
     };
     let top: Vec<String> = tokens.top.iter().take(12).map(word).collect();
     let _ = writeln!(out, "  most frequent tokens");
@@ -293,7 +296,7 @@ fn one(out: &mut String, finding: &RowsFinding, folder: &str) {
         1 => "1 row".to_string(),
         n => format!("{} rows", grouped(n)),
     };
-    let share = format!("{rows}, {:.1} %", 100.0 * finding.share);
+    let share = format!("{rows}, {}", percent(finding.share, 1));
     let gap = WIDTH.saturating_sub(11 + finding.title.width() + share.width());
     let _ = writeln!(
         out,

@@ -1,6 +1,6 @@
 //! Stages that do not train, checked before the first one begins: their subcommands would refuse the same values after hours.
 
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer::{KINDS, Planned};
@@ -51,7 +51,7 @@ fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
     let near = nearest(kind, KINDS.iter().copied());
     let what = format!("unknown kind of tokenizer `{}`", one_line(kind));
     let hint = match near {
-        Some(near) => format!("did you mean {near}? There are {}", KINDS.join(", ")),
+        Some(near) => format!("{} There are {}", did_you_mean(near), KINDS.join(", ")),
         None => format!("there are {}", KINDS.join(", ")),
     };
     Err(("kind", Failure::yours(what, hint)))

@@ -104,11 +104,11 @@ fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
     if let Some(gpus) = planned.iter().find_map(|p| p.gpus.as_ref()) {
         notes.push_str(&match (gpus.memory, &gpus.elsewhere) {
             (Some(memory), _) => format!(
-                "on {} × {} of {}, at {:.0} % of their peak (assumed)",
+                "on {} × {} of {}, at {} of their peak (assumed)",
                 gpus.count,
                 one_line(&gpus.name),
                 human::bytes(memory),
-                100.0 * gpus.mfu
+                human::percent(gpus.mfu, 0)
             ),
             (None, Some(ranks)) => format!(
                 "{}; their GPUs are not known here: --hardware FILE plans for a recorded machine (llmtui doctor --record FILE)",

@@ -11,6 +11,7 @@ use super::{
     model_ref, run_ref,
 };
 use crate::base::clock::Clock;
+use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::models::{self, Parts};
@@ -263,9 +264,9 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         Err(error) => {
             let hint = match &error {
                 TargetError::Unknown { near, .. } => format!(
-                    "did you mean {}? Presets: llmtui presets list; models: gpt2, llama-2-7b, llama-3.1-8b, \
+                    "{} Presets: llmtui presets list; models: gpt2, llama-2-7b, llama-3.1-8b, \
                      qwen2.5-0.5b, mixtral-8x7b …",
-                    near.join(", ")
+                    did_you_mean(near.join(", "))
                 ),
                 other => other.hint(),
             };

@@ -1,7 +1,7 @@
 //! What the options of `llmtui plan` set: method, formats, adapters, batch and lengths; and how amounts are read.
 
 use super::Args;
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
@@ -44,7 +44,7 @@ fn not_a_method(word: &str, error: Failure) -> Failure {
 fn no_optimizer(word: &str) -> Failure {
     let all = UpdateState::optimizers();
     let near = nearest(word, all.iter().copied());
-    let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+    let near = near.map_or(String::new(), |near| did_you_mean(near) + " ");
     let what = format!("--optimizer `{}` is not known", one_line(word));
     Failure::yours(what, format!("{near}there are {}", all.join(", ")))
 }

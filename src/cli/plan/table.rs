@@ -2,7 +2,7 @@
 
 use super::style::{BAR, Style};
 use crate::base::finding::Status;
-use crate::base::human::{self, short};
+use crate::base::human::{self, percent, short};
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::capacity;
@@ -61,13 +61,12 @@ fn head(plan: &Plan, style: &Style) -> String {
         String::new()
     };
     // Adapters come on top of the model's own.
+    let all: usize = r.param_infos().iter().map(|info| info.len).sum();
+    let share = percent(plan.n_trainable as f64 / all.max(1) as f64, 2);
+    let count = short(plan.n_trainable as f64);
     let trained = match r.lora {
-        Some(_) => {
-            let all: usize = r.param_infos().iter().map(|info| info.len).sum();
-            let share = 100.0 * plan.n_trainable as f64 / all.max(1) as f64;
-            let trained = short(plan.n_trainable as f64);
-            format!(", {trained} train ({share:.2} % with the adapters)")
-        }
+        Some(_) => format!(", {count} train ({share} with the adapters)"),
+        None if r.has_frozen_parts() => format!(", {count} train ({share})"),
         None => String::new(),
     };
     let devices = match r.n_devices {
@@ -333,16 +332,16 @@ fn time(plan: &Plan) -> String {
         _ => "",
     };
     let writing = match plan.work.writing_share {
-        Some(share) => format!("; {:.0} % of it is generation", 100.0 * share),
+        Some(share) => format!("; {} of it is generation", percent(share, 0)),
         None if r.estimator == Estimator::General && r.method.rolls_out() => {
             "; generation is not counted, as the bandwidth is unknown: set --gpu".into()
         }
         None => String::new(),
     };
     format!(
-        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{format}{basis}{writing}",
+        "{at_most}{}{gpus} at {} of {}FLOP/s{format}{basis}{writing}",
         hours_words(hours),
-        100.0 * r.mfu,
+        percent(r.mfu, 0),
         scaled_flops(peak)
     )
 }

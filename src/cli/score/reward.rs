@@ -1,6 +1,7 @@
 //! `llmtui score` with a reward model: one number for each text or answer, and how pairs come out.
 
 use super::{Args, Labelled, longer_share};
+use crate::base::human::percent;
 use crate::base::text::{one_line, shown};
 use crate::cli::exit::Failure;
 use crate::engine::checkpoint::{Fault, Manifest};
@@ -122,9 +123,9 @@ fn as_text(args: &Args, judged: &[Judged], cut: Option<usize>) -> String {
     if let Some([accuracy, margin, longer]) = ranked(judged) {
         let _ = writeln!(
             out,
-            "pairs             chosen scores higher in {:.1} %, by {margin:.4} on average; length alone gets {:.1} %",
-            100.0 * accuracy,
-            100.0 * longer
+            "pairs             chosen scores higher in {}, by {margin:.4} on average; length alone gets {}",
+            percent(accuracy, 1),
+            percent(longer, 1)
         );
     }
     out

@@ -146,10 +146,10 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     if let Some(used) = report.used {
         writeln!(
             out,
-            "  used  {} of {} tokens ({:.1} %) occur in these files",
+            "  used  {} of {} tokens ({}) occur in these files",
             human::grouped(used as u64),
             human::grouped(report.vocab_size as u64),
-            100.0 * used as f64 / report.vocab_size.max(1) as f64
+            human::percent(used as f64 / report.vocab_size.max(1) as f64, 1)
         )?;
     }
     if let Some(speed) = &looked.speed {
@@ -195,7 +195,7 @@ fn table(own: &Looked, other: Option<&Looked>, out: &mut impl Write) -> std::io:
 fn cells(row: &Fertility) -> String {
     let unknown = match row.unknown {
         0 => "-".to_string(),
-        _ => format!("{:.1} %", 100.0 * row.unknown_share()),
+        _ => human::percent(row.unknown_share(), 1),
     };
     format!(
         "{:>12.2}{:>12.2}{unknown:>12}",

@@ -118,15 +118,23 @@ fn ranked(batch: &Batch, scores: &[f32], tokenizer: &Tokenizer) -> Vec<ExaminedS
     (0..batch.batch_size).map(row).collect()
 }
 
+/// What the example of a row is in its batch.
 fn label(batch: &Batch, row: usize) -> &'static str {
+    answer(batch, row).unwrap_or(match batch.unit {
+        Unit::Prompt => "answer",
+        _ => "text",
+    })
+}
+
+/// Which answer of a pair a row is, or how a judged one was judged.
+pub(super) fn answer(batch: &Batch, row: usize) -> Option<&'static str> {
     let desirable = batch.column(LABEL).and_then(|labels| labels.get(row));
     match batch.unit {
-        Unit::Text => "text",
-        Unit::Prompt => "answer",
-        Unit::Pair | Unit::Ranked if row.is_multiple_of(2) => "chosen",
-        Unit::Pair | Unit::Ranked => "rejected",
-        Unit::Judged if desirable == Some(&1.0) => "desirable",
-        Unit::Judged => "undesirable",
+        Unit::Text | Unit::Prompt => None,
+        Unit::Pair | Unit::Ranked if row.is_multiple_of(2) => Some("chosen"),
+        Unit::Pair | Unit::Ranked => Some("rejected"),
+        Unit::Judged if desirable == Some(&1.0) => Some("desirable"),
+        Unit::Judged => Some("undesirable"),
     }
 }
 

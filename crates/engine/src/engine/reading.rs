@@ -120,9 +120,9 @@ pub(super) fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
             ""
         };
         format!(
-            "{} {:.1} % of the tokens ({epochs:.2} epochs over the run{again})",
+            "{} {} of the tokens ({epochs:.2} epochs over the run{again})",
             one_line(&source.name),
-            100.0 * source.share
+            human::percent(source.share, 1)
         )
     });
     Some(format!("mix: {}", words.collect::<Vec<_>>().join("; ")))

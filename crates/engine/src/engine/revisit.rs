@@ -3,6 +3,7 @@
 
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Manifest};
+use super::examine::answer;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use super::{EngineError, micro_step_of};
 use crate::data::{Batch, Dataset, Unit};
@@ -161,7 +162,8 @@ impl<'a> Revisit<'a> {
             None => vec![true; ids.len()],
         };
         Row {
-            row: place.row + row,
+            row: place.row + row / batch.unit.sequences(),
+            label: answer(batch, row).map(String::from),
             supervised: mask.iter().filter(|counts| **counts).count(),
             mask,
             ids: ids.to_vec(),
@@ -299,5 +301,35 @@ mod tests {
         );
         let mean = crate::run::revisit::mean_loss(&rows).unwrap();
         assert!((mean - sum / n as f64).abs() < 1e-6, "{mean}");
+    }
+
+    /// The numbers of held-out examples, one after the other over micro-batches, and their labels.
+    fn held_out(preset: &str) -> Vec<(usize, String)> {
+        let words = ["train.micro_batch_size=2".to_string()];
+        let loaded = crate::spec::load(preset, &words, &Default::default()).unwrap();
+        let data = loaded.spec.open_data(&Default::default()).unwrap();
+        let revisit = Revisit::of_spec(&loaded.spec, &data);
+        let rows = [0, 2].map(|first| revisit.held_out(first, None).unwrap());
+        let rows = rows.into_iter().flatten();
+        rows.map(|row| (row.row, row.label.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn both_answers_of_a_pair_have_the_number_of_their_example() {
+        let rows = held_out("dpo-demo");
+        let numbers: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
+        assert_eq!(numbers, [0, 0, 1, 1, 2, 2, 3, 3]);
+        let labels: Vec<&str> = rows.iter().map(|(_, label)| label.as_str()).collect();
+        assert_eq!(labels, ["chosen", "rejected"].repeat(4));
+    }
+
+    #[test]
+    fn judged_rows_say_how_they_were_judged() {
+        let rows = held_out("kto-demo");
+        let numbers: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
+        assert_eq!(numbers, [0, 1, 2, 3]);
+        let known = |label: &String| ["desirable", "undesirable"].contains(&label.as_str());
+        assert!(rows.iter().all(|(_, label)| known(label)), "{rows:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! FLOPs per token, for a run's share of the machine's peak (MFU).
 
-use super::{Model, ModelShape, ParamInfo, Role};
+use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
@@ -10,30 +10,32 @@ pub fn flops_per_token(shape: &ModelShape, n_matmul_params: usize) -> f64 {
     6.0 * n_matmul_params as f64 + attention as f64
 }
 
+/// Frozen parameters in matrices that a token is multiplied with: a backward pass needs no gradient of theirs, 2 FLOPs less for each.
+pub fn frozen_matmul_params(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
+    let frozen = infos
+        .iter()
+        .filter(|info| !info.trains() && info.shape.len() == 2);
+    let passed = frozen.map(|info| match info.role {
+        Role::Position => 0,
+        Role::Embedding if !config.ties_head() => 0,
+        // Of all experts a token passes as many as it is sent to.
+        _ => match (info.expert, &config.moe) {
+            (Some(_), Some(moe)) => {
+                (info.len as f64 * moe.top_k as f64 / moe.n_expert.max(1) as f64) as u64
+            }
+            _ => info.len as u64,
+        },
+    });
+    passed.sum()
+}
+
 impl Model {
     /// Operations of one training token of this model. A matrix that is frozen needs no gradient of its own: 4 N instead of
     /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
         let all = flops_per_token(self.shape(), self.n_params() - unused);
-        let frozen = |info: &&ParamInfo| !info.trains() && info.shape.len() == 2;
-        let mut spared = 0;
-        for info in self.params().infos().iter().filter(frozen) {
-            let is_looked_up = match info.role {
-                Role::Position => true,
-                Role::Embedding => !self.config().ties_head(),
-                _ => false,
-            };
-            // Of all experts a token passes as many as it is sent to.
-            let passes = match (info.expert, &self.config().moe) {
-                (Some(_), Some(moe)) => moe.top_k as f64 / moe.n_expert.max(1) as f64,
-                _ => 1.0,
-            };
-            if !is_looked_up {
-                spared += (info.len as f64 * passes) as usize;
-            }
-        }
-        all - 2.0 * spared as f64
+        all - 2.0 * frozen_matmul_params(self.config(), self.params().infos()) as f64
     }
 }
 

@@ -19,12 +19,12 @@
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
 use super::kv_cache::CHUNK;
-use super::layout::Layout;
+use super::layout::{Layout, Trained};
 use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;
 use super::weights::Weights;
-use super::{ActivationCheckpointing, AdapterConfig, ModelConfig, ModelShape};
+use super::{ActivationCheckpointing, ModelConfig, ModelShape};
 use crate::kernels::logprob;
 pub use crate::kernels::matmul::ComputeDtype;
 
@@ -33,7 +33,7 @@ pub use crate::kernels::matmul::ComputeDtype;
 pub struct Subject<'a> {
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
-    pub adapter: Option<&'a AdapterConfig>,
+    pub trained: Trained<'a>,
     /// Whether its matrices are kept as a file has them, quantized.
     pub is_packed: bool,
     pub arithmetic: ComputeDtype,
@@ -83,7 +83,7 @@ fn count(
         checkpointing,
         config: of.config,
         shape: of.shape,
-        layout: &Layout::adapted(of.config, of.shape, of.adapter),
+        layout: &Layout::trained(of.config, of.shape, of.trained),
         tables: &Tables::default(),
         step_position: StepPosition::default(),
         weights: Weights::Absent {
@@ -105,20 +105,21 @@ pub fn head_rows(shape: &ModelShape, rows: usize) -> usize {
 mod tests {
     use super::*;
     use crate::nn::adapter::{Lora, Targets};
+    use crate::nn::freeze::is_frozen;
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
-    use crate::nn::{Model, TokenBatch};
+    use crate::nn::{AdapterConfig, Model, ParamInfo, TokenBatch};
     use candle_core::{Device, Tensor};
 
     fn subject<'a>(
         config: &'a ModelConfig,
         shape: &'a ModelShape,
-        adapter: Option<&'a AdapterConfig>,
+        trained: Trained<'a>,
     ) -> Subject<'a> {
         Subject {
             config,
             shape,
-            adapter,
+            trained,
             is_packed: false,
             arithmetic: ComputeDtype::F32,
         }
@@ -181,12 +182,15 @@ mod tests {
     /// Gradients and log-probabilities of two micro-steps, and what each left allocated.
     fn run(
         config: &ModelConfig,
-        adapter: Option<&AdapterConfig>,
+        trained: Trained,
         checkpointing: ActivationCheckpointing,
     ) -> (Vec<u32>, Vec<f32>, [(Footprint, Footprint); 2]) {
         let mut model = Model::new(config, VOCAB, &Device::Cpu).unwrap();
-        if let Some(adapter) = adapter {
+        if let Some(adapter) = trained.adapter {
             model.adapt(adapter).unwrap();
+        } else {
+            let trains = |info: &ParamInfo| !is_frozen(info, trained.frozen);
+            model.train_only(trains).unwrap();
         }
         model.init(5).unwrap();
         model.set_checkpointing(checkpointing);
@@ -235,23 +239,41 @@ mod tests {
         for n_layer in [1, 2, 3, 5] {
             for config in [gpt2(n_layer), llama(n_layer)] {
                 for adapter in adapters() {
-                    check(&config, adapter.as_ref());
+                    check(&config, Trained::with(adapter.as_ref()));
                 }
             }
         }
     }
 
-    fn check(config: &ModelConfig, adapter: Option<&AdapterConfig>) {
-        let kept = run(config, adapter, ActivationCheckpointing::None {});
+    #[test]
+    fn the_predicted_bytes_are_exact_where_parts_are_frozen() {
+        for names in [
+            vec!["mlp"],
+            vec!["attention", "norms"],
+            vec!["*.0.*", "embeddings"],
+        ] {
+            let frozen: Vec<String> = names.iter().map(ToString::to_string).collect();
+            let trained = Trained {
+                adapter: None,
+                frozen: &frozen,
+            };
+            for config in [gpt2(3), llama(3)] {
+                check(&config, trained);
+            }
+        }
+    }
+
+    fn check(config: &ModelConfig, trained: Trained) {
+        let kept = run(config, trained, ActivationCheckpointing::None {});
         for checkpointing in policies() {
-            let what = format!("{checkpointing:?} of {} {adapter:?}", config.n_layer);
-            let (grads, logp, bytes) = run(config, adapter, checkpointing);
+            let what = format!("{checkpointing:?} of {} {trained:?}", config.n_layer);
+            let (grads, logp, bytes) = run(config, trained, checkpointing);
             assert!(grads == kept.0, "{what}: gradients differ");
             assert_eq!(logp, kept.1, "{what}");
             let shape = config.shape(VOCAB);
             let predicted = (
-                training(subject(config, &shape, adapter), (2, 6), checkpointing),
-                evaluation(subject(config, &shape, adapter), (2, 6)),
+                training(subject(config, &shape, trained), (2, 6), checkpointing),
+                evaluation(subject(config, &shape, trained), (2, 6)),
             );
             assert_eq!(bytes, [predicted; 2], "{what}");
         }
@@ -262,7 +284,11 @@ mod tests {
         let (config, rows) = (gpt2(12), 12);
         let shape = config.shape(VOCAB);
         let bytes = |checkpointing| {
-            let footprint = training(subject(&config, &shape, None), (2, 6), checkpointing);
+            let footprint = training(
+                subject(&config, &shape, Trained::default()),
+                (2, 6),
+                checkpointing,
+            );
             footprint.activations + footprint.gradients
         };
         let kept = bytes(ActivationCheckpointing::None {});
@@ -280,8 +306,8 @@ mod tests {
         let shape = config.shape(65);
         let kept = ActivationCheckpointing::None {};
         let (train, eval) = (
-            training(subject(&config, &shape, None), (2, 64), kept),
-            evaluation(subject(&config, &shape, None), (2, 64)),
+            training(subject(&config, &shape, Trained::default()), (2, 64), kept),
+            evaluation(subject(&config, &shape, Trained::default()), (2, 64)),
         );
         assert!(train.activations > 8 * eval.activations);
         assert!(train.gradients < train.activations / 8);
@@ -313,7 +339,11 @@ mod tests {
                     .unwrap();
             }
             let shape = config.shape(VOCAB);
-            let predicted = training(subject(&config, &shape, None), (16, 66), checkpointing);
+            let predicted = training(
+                subject(&config, &shape, Trained::default()),
+                (16, 66),
+                checkpointing,
+            );
             assert_eq!(model.footprints().0, predicted);
             assert_eq!(predicted.head, 4 * (528 * (1100 + 4) + 4 * 1056));
         }

@@ -14,7 +14,11 @@ pub struct Row {
     pub micro_step: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held_out: bool,
+    /// The number of its example: in its micro-batch, or in the validation split. Both answers of a pair have the same.
     pub row: usize,
+    /// Which answer of a pair it is, `chosen` or `rejected`, or how a judged one was judged: `desirable` or `undesirable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     pub ids: Vec<u32>,
     pub targets: Vec<u32>,
     /// Whether the target counts in the loss.

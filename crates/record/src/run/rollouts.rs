@@ -168,7 +168,7 @@ pub fn write(run: &Path, rollout: &Rollout, keep: usize) -> io::Result<()> {
 
 /// Which of the steps go so that `keep` stay: the newer half stays, the older ones are thinned out evenly, and the first one
 /// stays as long as there are two.
-pub fn superfluous(steps: &[u64], keep: usize) -> Vec<u64> {
+fn superfluous(steps: &[u64], keep: usize) -> Vec<u64> {
     let (mut left, mut gone) = (steps.to_vec(), Vec::new());
     while left.len() > keep {
         let older = left.len() - (keep - keep / 2).min(left.len());

@@ -2,6 +2,7 @@
 //! config, this machine. Reads files, within bounds; decides nothing.
 
 mod config;
+mod machine;
 
 use super::choose::DataKind;
 use super::reading::{Reading, Sample};
@@ -15,9 +16,7 @@ use crate::base::text::one_line;
 use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
-use crate::hardware::{GpuSummary, Summary};
 use crate::models::{self, ModelSource, SourceError, tokenizer_place};
-use crate::plan::learn;
 use crate::spec::BaseModel;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -27,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use config::{ConfigFacts, config};
+pub use machine::Machine;
 
 /// Of longer text the characters are estimated from its beginning.
 const READ_WHOLE: u64 = 64 << 20;
@@ -432,64 +432,6 @@ fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// The machine, as far as advice needs it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Machine {
-    /// `AMD EPYC 9654, 32 cores`
-    pub name: String,
-    /// Bytes of main memory available for training.
-    pub memory: Option<u64>,
-    /// The CUDA devices visible to this process.
-    pub gpus: Vec<GpuSummary>,
-    /// Its matmul speed, and calibration from earlier runs.
-    pub known: learn::Machine,
-}
-
-impl Machine {
-    /// A machine as reported by the hardware room, with its known speed.
-    pub fn of(summary: Summary, known: learn::Machine) -> Machine {
-        // What this process can still get, where it was looked at; a recorded machine has all of its memory.
-        let memory = known.memory.or(Some(summary.ram_bytes));
-        let memory = memory.filter(|bytes| *bytes > 0);
-        let cores = match summary.cores {
-            1 => "1 core".to_string(),
-            n => format!("{n} cores"),
-        };
-        Machine {
-            name: match summary.cpu.as_str() {
-                "" => cores,
-                cpu => format!("{cpu}, {cores}"),
-            },
-            memory,
-            gpus: summary.gpus,
-            known: learn::Machine { memory, ..known },
-        }
-    }
-
-    /// Bytes of the largest GPU, if any.
-    pub fn gpu_memory(&self) -> Option<u64> {
-        let sizes = self.gpus.iter().map(|gpu| gpu.memory_bytes);
-        sizes.max().filter(|bytes| *bytes > 0)
-    }
-
-    /// `AMD EPYC 9654, 32 cores, 256 GiB; 8 × NVIDIA H100 80GB HBM3 of 80 GiB`
-    pub fn line(&self) -> String {
-        let mut line = self.name.clone();
-        if let Some(memory) = self.memory {
-            line.push_str(&format!(", {}", human::bytes(memory)));
-        }
-        if let Some(first) = self.gpus.first() {
-            let more = match self.gpus.len() {
-                1 => String::new(),
-                n => format!("{n} × "),
-            };
-            let size = human::bytes(first.memory_bytes);
-            line.push_str(&format!("; {more}{} of {size}", one_line(&first.name)));
-        }
-        line
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -667,27 +609,5 @@ mod tests {
         let draft = facts.draft().unwrap();
         assert_eq!(draft.value("train.max_steps"), 70);
         assert_eq!(draft.value("name"), "run-one");
-    }
-
-    #[test]
-    fn a_machine_is_told_in_one_line_with_its_gpus() {
-        let gpu = GpuSummary {
-            name: "NVIDIA L4".into(),
-            memory_bytes: 24 << 30,
-        };
-        let summary = Summary {
-            cpu: "AMD EPYC 9654".into(),
-            cores: 32,
-            ram_bytes: 64 << 30,
-            gpus: vec![gpu; 2],
-        };
-        let machine = Machine::of(summary, learn::Machine::default());
-        assert_eq!(
-            machine.line(),
-            "AMD EPYC 9654, 32 cores, 64 GiB; 2 × NVIDIA L4 of 24 GiB"
-        );
-        assert_eq!(machine.gpu_memory(), Some(24 << 30));
-        assert_eq!(machine.known.memory, Some(64 << 30));
-        assert_eq!(Machine::default().gpu_memory(), None);
     }
 }

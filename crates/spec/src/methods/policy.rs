@@ -108,9 +108,9 @@ impl Kl {
     }
 }
 
-pub const CLIP_LOW: &str = "clip_ratio/low_mean";
-pub const CLIP_HIGH: &str = "clip_ratio/high_mean";
-pub const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
+const CLIP_LOW: &str = "clip_ratio/low_mean";
+const CLIP_HIGH: &str = "clip_ratio/high_mean";
+pub(super) const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
 
 use Direction::{Lower, Neutral};
 use Repeatable::Yes;

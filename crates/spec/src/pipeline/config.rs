@@ -313,27 +313,43 @@ fn is_name(name: &str) -> bool {
 
 type Wrong = (String, String);
 
+fn wrong(what: impl Into<String>, hint: &str) -> Wrong {
+    (what.into(), hint.to_string())
+}
+
 fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
-    let wrong = |what: String, hint: &str| (what, hint.to_string());
     let raw: Raw = json::read(value).map_err(|e| {
         wrong(e.to_string(), "a stage has a name, one of train, tokenizer, eval, export, report, and with train also set and from")
     })?;
-    if !is_name(&raw.name) {
-        return Err(wrong(
-            format!("name: {:?} is not letters, digits and dashes", raw.name),
-            "name: base",
-        ));
+    own_name(&raw.name, before)?;
+    one_kind(&raw)?;
+    Ok(Stage {
+        name: raw.name.clone(),
+        work: work(raw, before)?,
+    })
+}
+
+/// A name that is one, and that no stage before has.
+fn own_name(name: &str, before: &[Stage]) -> Result<(), Wrong> {
+    if !is_name(name) {
+        let what = format!("name: {name:?} is not letters, digits and dashes");
+        return Err(wrong(what, "name: base"));
     }
-    if raw.name == SCRATCH {
+    if name == SCRATCH {
         let what = format!("name: {SCRATCH} is reserved by `from` for random weights");
         return Err(wrong(what, "name: base"));
     }
-    if before.iter().any(|stage| stage.name == raw.name) {
-        return Err(wrong(
-            "its name is taken".into(),
+    match before.iter().any(|stage| stage.name == name) {
+        true => Err(wrong(
+            "its name is taken",
             "give each stage a distinct name",
-        ));
+        )),
+        false => Ok(()),
     }
+}
+
+/// A stage does one thing, and only a training has settings and a start.
+fn one_kind(raw: &Raw) -> Result<(), Wrong> {
     let kinds = [
         &raw.train,
         &raw.tokenizer,
@@ -343,67 +359,63 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
     ];
     match kinds.iter().filter(|kind| kind.is_some()).count() {
         1 => {}
-        0 => return Err(wrong("it does nothing".into(), KINDS)),
+        0 => return Err(wrong("it does nothing", KINDS)),
         _ => {
             return Err(wrong(
-                "it does several things at once".into(),
+                "it does several things at once",
                 "one stage for each",
             ));
         }
     }
-    if raw.train.is_none() && (!raw.set.is_empty() || raw.from.is_some()) {
-        return Err(wrong(
-            "set and from are only for training stages".into(),
+    match raw.train.is_none() && (!raw.set.is_empty() || raw.from.is_some()) {
+        true => Err(wrong(
+            "set and from are only for training stages",
             "leave them out",
-        ));
+        )),
+        false => Ok(()),
     }
-    let work = if let Some(spec) = raw.train {
+}
+
+fn work(raw: Raw, before: &[Stage]) -> Result<Work, Wrong> {
+    let all_known = |names: &[String]| {
+        names.iter().try_for_each(|name| known(name, before))?;
+        at_least_one(before)
+    };
+    if let Some(spec) = raw.train {
         if !spec.is_string() && !spec.is_object() {
             return Err(wrong(
-                "train: neither a preset name nor a spec".into(),
+                "train: neither a preset name nor a spec",
                 "train: quickstart",
             ));
         }
-        Work::Train(Train {
+        return Ok(Work::Train(Train {
             spec,
             set: raw.set,
             from: start(raw.from, before)?,
-        })
-    } else if let Some(value) = raw.tokenizer {
-        Work::Tokenizer(typed(&value)?)
-    } else if let Some(value) = raw.eval {
+        }));
+    }
+    if let Some(value) = raw.tokenizer {
+        return Ok(Work::Tokenizer(typed(&value)?));
+    }
+    if let Some(value) = raw.eval {
         let eval: Evaluate = typed(&value)?;
-        eval.models
-            .iter()
-            .try_for_each(|name| known(name, before))?;
-        at_least_one(before)?;
-        Work::Eval(eval)
-    } else if let Some(value) = raw.export {
+        all_known(&eval.models)?;
+        return Ok(Work::Eval(eval));
+    }
+    if let Some(value) = raw.export {
         let export: Export = typed(&value)?;
-        export
-            .model
-            .iter()
-            .try_for_each(|name| known(name, before))?;
-        at_least_one(before)?;
-        Work::Export(export)
-    } else {
-        let report: Report = typed(raw.report.as_ref().unwrap_or(&Value::Null))?;
-        if report
-            .format
-            .as_deref()
-            .is_some_and(|f| !["html", "md"].contains(&f))
-        {
-            return Err(wrong(
-                "report.format: neither html nor md".into(),
-                "report: {format: html}",
-            ));
-        }
-        Work::Report(report)
-    };
-    Ok(Stage {
-        name: raw.name,
-        work,
-    })
+        all_known(export.model.as_slice())?;
+        return Ok(Work::Export(export));
+    }
+    let report: Report = typed(raw.report.as_ref().unwrap_or(&Value::Null))?;
+    let format = report.format.as_deref();
+    match format.is_none_or(|f| ["html", "md"].contains(&f)) {
+        true => Ok(Work::Report(report)),
+        false => Err(wrong(
+            "report.format: neither html nor md",
+            "report: {format: html}",
+        )),
+    }
 }
 
 /// `from`: a stage before, or `scratch`; the newest model where nobody says.

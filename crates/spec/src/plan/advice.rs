@@ -6,7 +6,7 @@ use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
-use crate::base::human::{self, few, short};
+use crate::base::human::{self, few, percent, short};
 use crate::spec::less_often;
 
 /// One sentence: a failure does not fit, what passes is a note.
@@ -173,8 +173,8 @@ fn attention(work: &Work, list: &mut Vec<Finding>) {
             "attention_share",
             Status::Pass,
             format!(
-                "attention adds {:.1} % to the FLOPs at this length",
-                100.0 * share
+                "attention adds {} to the FLOPs at this length",
+                percent(share, 1)
             ),
             "12 · layers · width · length FLOPs per token (PaLM, arXiv 2204.02311, appendix B)",
         ));
@@ -200,8 +200,8 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
     }
     if request.mfu_said == Said::Assumed && request.peak_flops().is_some() {
         list.push(advice("assumed_mfu", Status::Pass, format!(
-                "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
-                100.0 * request.mfu
+                "time assumes {} MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
+                percent(request.mfu, 0)
             ), "PaLM reached 46 %, Llama 2 7B 39 %"));
     }
 }

@@ -130,7 +130,7 @@ fn memory(arch: &Arch, step: Step) -> Memory {
     let of = Subject {
         config,
         shape,
-        adapter: None,
+        trained: Default::default(),
         is_packed: false,
         arithmetic: ComputeDtype::F32,
     };

@@ -7,7 +7,7 @@ use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
 use crate::nn::footprint::{self, ComputeDtype, Footprint, Subject};
-use crate::nn::{AdapterConfig, HeadKind, ModelConfig};
+use crate::nn::{AdapterConfig, HeadKind, ModelConfig, Trained};
 
 /// The process around any model, as resident memory: 27 MiB are pages of the program's own file, the rest threads, heap and
 /// buffers. Measured as what runs of toy models took beyond the other parts: 31 to 43 MiB (release build, Linux).
@@ -39,10 +39,8 @@ pub fn ledger(request: &Request) -> Ledger {
         );
     };
     let all = (n, "");
-    let (trained, is_adapted) = match request.lora {
-        Some(_) => ((trained, "trained "), true),
-        None => ((trained, ""), false),
-    };
+    let is_part = request.lora.is_some() || request.has_frozen_parts();
+    let trained = (trained, if is_part { "trained " } else { "" });
     let weights = match request.precision {
         Precision::Fp32 => "f32, in one buffer",
         _ => "f32, in one buffer; rounded to bf16 only inside matmuls",
@@ -50,7 +48,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.extras.packed_bytes.is_none() {
         add(Part::Weights, all, 4.0, weights);
     }
-    if is_adapted {
+    if request.lora.is_some() {
         add(Part::Adapters, trained, 4.0, "f32, behind the weights");
     }
     add(Part::Gradients, trained, 4.0, "f32, in one buffer");
@@ -103,7 +101,10 @@ fn subject<'a>(
     Subject {
         config,
         shape: request.arch.shape(),
-        adapter,
+        trained: Trained {
+            adapter,
+            frozen: &request.frozen,
+        },
         is_packed: request.extras.packed_bytes.is_some(),
         arithmetic: match request.precision {
             Precision::Fp32Bf16Matmuls => ComputeDtype::Bf16,
@@ -216,7 +217,11 @@ fn critic_pass(request: &Request) -> Option<Footprint> {
     let (adapter, batch) = (request.engine_adapter(), request.micro_batch as usize);
     let at_once = (rows_at_once(request, batch), request.seq_len as usize);
     let (config, how) = (critic_config(request), request.checkpointing.engine());
-    let of = subject(request, &config, adapter.as_ref());
+    let of = Subject {
+        // Nothing of a critic is frozen by name.
+        trained: Trained::with(adapter.as_ref()),
+        ..subject(request, &config, adapter.as_ref())
+    };
     Some(footprint::training(of, at_once, how))
 }
 

@@ -6,7 +6,7 @@ use super::ledger::{Ledger, Part};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request};
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
 use crate::base::human::{grouped, short};
-use crate::nn::NormPlacement;
+use crate::nn::{NormPlacement, ParamInfo};
 
 /// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
 const LOGIT_BYTES: u64 = 10;
@@ -27,7 +27,7 @@ const FRAGMENTATION: f64 = 0.05;
 const FROZEN_BASE: f64 = 0.85;
 
 /// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
-pub fn elements_per_token(arch: &Arch) -> u64 {
+pub(super) fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.config().mlp.gated() { 4 } else { 2 };
     4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
 }
@@ -46,7 +46,7 @@ fn rank_bytes_per_token(arch: &Arch, width: u64) -> u64 {
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
-pub fn activation_bytes(
+pub(super) fn activation_bytes(
     arch: &Arch,
     tokens: u64,
     seq_len: u64,
@@ -116,7 +116,7 @@ fn autocast(request: &Request, ledger: &mut Ledger) {
     } else if request.lora.is_some() {
         request.n_trainable() + arch.kept_in_16_bit()
     } else {
-        arch.n_params()
+        arch.n_params() - frozen_parts_on_rank(request)
     };
     let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
     ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
@@ -167,19 +167,39 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             1.0
         }
     };
-    let mut add = |part, per_param: f64, from: u8| {
+    let mut add = |part, (bytes, how): (f64, String), from: u8| {
         let over = shard(from);
         let share = if over > 1.0 {
             format!(" / {over} GPUs (ZeRO-{})", request.zero)
         } else {
             String::new()
         };
-        let how = format!("{} parameters × {per_param} B{share}", short(n));
-        ledger.add(part, n * per_param / over, how);
+        ledger.add(part, bytes / over, format!("{how}{share}"));
     };
-    add(Part::Weights, bytes.weights, 3);
-    add(Part::Gradients, bytes.gradient, 2);
-    add(Part::Optimizer, bytes.optimizer, 1);
+    let of = |n: f64, each: f64| (n * each, format!("{} parameters × {each} B", short(n)));
+    let weights = match frozen_parts_on_rank(request) as f64 {
+        0.0 => of(n, bytes.weights),
+        halved => {
+            let (rest, how) = of(n - halved, bytes.weights);
+            let how = format!("{how}, {} in frozen matrices × 2 B", short(halved));
+            (rest + 2.0 * halved, how)
+        }
+    };
+    let trained = request.n_trainable() as f64;
+    add(Part::Weights, weights, 3);
+    add(Part::Gradients, of(trained, bytes.gradient), 2);
+    add(Part::Optimizer, of(trained, bytes.optimizer), 1);
+}
+
+/// Parameters in matrices of blocks that are frozen by name on a rank that holds these as [`frozen_on_rank`] says.
+fn frozen_parts_on_rank(request: &Request) -> u64 {
+    if !request.has_frozen_parts() || !rounds_frozen(request) {
+        return 0;
+    }
+    let infos = request.param_infos();
+    let in_block = |info: &&ParamInfo| info.layer.is_some() && info.shape.len() == 2;
+    let frozen = infos.iter().filter(|info| !info.trains()).filter(in_block);
+    frozen.map(|info| info.len as u64).sum()
 }
 
 /// Weights without gradients: quantized except embeddings, norms and head.
@@ -215,9 +235,7 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
 /// A frozen model on a rank of PyTorch in bf16 that does not share it (`layers.py`): its matrices are held as matmuls take them, what is
 /// looked up, norms and the head in f32. `None` where weights stay as they are.
 fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
-    let ranks = request.extras.ranks?;
-    let shared = request.zero > 0 || ranks.offloaded;
-    if request.precision != Precision::Fp32Bf16Matmuls || shared {
+    if !rounds_frozen(request) {
         return None;
     }
     let kept = request.arch.kept_in_16_bit();
@@ -228,6 +246,13 @@ fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
         short(kept as f64)
     );
     Some((2.0 * matrices as f64 + 4.0 * kept as f64, how))
+}
+
+/// Whether a rank of PyTorch holds frozen matrices in bf16.
+fn rounds_frozen(request: &Request) -> bool {
+    let ranks = request.extras.ranks;
+    let is_whole = ranks.is_some_and(|ranks| request.zero == 0 && !ranks.offloaded);
+    is_whole && request.precision == Precision::Fp32Bf16Matmuls
 }
 
 fn frozen_shard(request: &Request) -> f64 {
@@ -463,6 +488,16 @@ fn communication(request: &Request, ledger: &mut Ledger) {
 /// of the backward pass what lies outside of blocks, with its gradient.
 fn gathered(request: &Request) -> (f64, String) {
     let (layer, outside) = (request.arch.layer_params(), request.arch.kept_in_16_bit());
+    if request.has_frozen_parts() {
+        let gradients = gathered_gradients(request);
+        let words = format!(
+            ", gathered in f32: 2 × {} of blocks, {} of embeddings and head, and gradients of {}",
+            short(layer as f64),
+            short(outside as f64),
+            short(gradients as f64),
+        );
+        return (4.0 * (2 * layer + outside + gradients) as f64, words);
+    }
     let (blocks, copies, of_gradient) = match request.lora {
         Some(_) => (2, 1, ""),
         None => (3, 2, ", their gradients among them"),
@@ -473,6 +508,19 @@ fn gathered(request: &Request) -> (f64, String) {
         short(outside as f64),
     );
     (4.0 * (blocks * layer + copies * outside) as f64, words)
+}
+
+/// Gradients that are there at once where parts are frozen by name: those of the block that trains most, and of what lies outside of blocks.
+fn gathered_gradients(request: &Request) -> u64 {
+    let mut blocks = vec![0; request.arch.n_layer() as usize];
+    let mut outside = 0;
+    for info in request.param_infos().iter().filter(|info| info.trains()) {
+        match info.layer {
+            Some(layer) => blocks[layer as usize] += info.len as u64,
+            None => outside += info.len as u64,
+        }
+    }
+    outside + blocks.into_iter().max().unwrap_or_default()
 }
 
 /// True if a frozen base is stored in fewer bits than it is computed in.

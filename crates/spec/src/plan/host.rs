@@ -33,7 +33,10 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     // Of several machines each has its share; how many ranks are on this one is not known.
     if ranks.offloaded && ranks.machines == Some(1) && !ranks.elsewhere {
         let per_param = bytes_per_param(request.precision, request.update).sum();
-        let frozen = if request.lora.is_some() { 4.0 * n } else { 0.0 };
+        let frozen = match request.lora {
+            Some(_) => 4.0 * n,
+            None => 4.0 * (n - trained),
+        };
         let copy = match request.reference_plan() {
             ReferencePlan::Copy => 4.0 * n,
             _ => 0.0,
@@ -86,6 +89,24 @@ mod tests {
             let (ledger, request) = of(&offload, gpus);
             assert_eq!(ledger.bytes(Part::Offloaded), 16 * request.arch.n_params());
         }
+    }
+
+    /// c_fc and c_proj of four blocks, 128 by 512.
+    #[test]
+    fn frozen_parts_lie_in_main_memory_as_weights_alone() {
+        let frozen = 4 * 2 * 128 * 512;
+        let freeze = ["engine=torch", "train.freeze=[mlp]"];
+        let (ledger, request) = of(&freeze, 1);
+        let n = request.arch.n_params();
+        assert_eq!(ledger.states(), 12 * n - 8 * frozen);
+        // The rank has what matmuls round in bf16.
+        let rank = plan(&request).memory;
+        assert_eq!(rank.bytes(Part::Weights), 4 * n - 2 * frozen);
+        assert_eq!(rank.bytes(Part::Gradients), 4 * (n - frozen));
+        let mut sharded = freeze.to_vec();
+        sharded.extend(["engine.torch.shard=fsdp2", "engine.torch.offload=true"]);
+        let (ledger, _) = of(&sharded, 2);
+        assert_eq!(ledger.bytes(Part::Offloaded), 16 * n - 12 * frozen);
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Machine {
 
     /// Model FLOP/s that similar models reached with this method and matmul dtype: the median of past runs. Where no run wrote
     /// answers as this one does, runs that wrote none.
-    pub fn flops_per_second(&self, n_params: u64, products: &str, method: Method) -> Option<f64> {
+    fn flops_per_second(&self, n_params: u64, products: &str, method: Method) -> Option<f64> {
         let own = self.speed_at(pace(method), n_params, products);
         own.or_else(|| self.speed_at(None, n_params, products))
     }

@@ -1,6 +1,7 @@
 //! Forward and backward passes per supervised token, in units of the model's parameters.
 
 use super::request::{Answers, ReferencePlan, Request};
+use crate::nn::frozen_matmul_params;
 
 /// A pass that keeps nothing for a gradient.
 const FORWARD: f64 = 2.0;
@@ -23,13 +24,26 @@ pub fn passes(request: &Request) -> f64 {
 
 /// A frozen matrix needs the gradient with respect to its input but not to its weights.
 fn learned(request: &Request) -> f64 {
-    if request.lora.is_some() { 4.0 } else { 6.0 }
+    if request.lora.is_some() {
+        return 4.0;
+    }
+    if !request.has_frozen_parts() {
+        return 6.0;
+    }
+    let arch = &request.arch;
+    let frozen = frozen_matmul_params(arch.config(), &request.param_infos());
+    6.0 - 2.0 * frozen as f64 / arch.n_matmul().max(1) as f64
 }
 
 /// A rollout is written, scored and compared once, however many steps learn from it; those of a cold start learn from no rollout.
 fn of_answers(request: &Request, answers: Answers) -> f64 {
     let has_critic = request.has_critic();
-    let models = 1.0 + f64::from(u8::from(has_critic));
+    // Nothing of a critic is frozen by name.
+    let critic = match (has_critic, request.lora) {
+        (false, _) => 0.0,
+        (true, Some(_)) => 4.0,
+        (true, None) => 6.0,
+    };
     // Sampling, the reference, the policy before it learns, and the critic's values.
     let asked = [
         true,
@@ -41,7 +55,7 @@ fn of_answers(request: &Request, answers: Answers) -> f64 {
     let n = request.arch.n_active().max(1) as f64;
     let scored = request.extras.rewards.params as f64 / n;
     let written = FORWARD * (asked + scored) / answers.cycle.max(1) as f64;
-    let step = models * learned(request) + written;
+    let step = learned(request) + critic + written;
     answers.cold_share * learned(request) + (1.0 - answers.cold_share) * step
 }
 

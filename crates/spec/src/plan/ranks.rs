@@ -138,7 +138,7 @@ fn device_of(machine: &[GpuSummary]) -> Device {
 
 impl Ranks {
     /// Whether they compute on GPUs, with so many in sight; other machines may have some where this one has none.
-    pub fn use_gpus(&self, in_sight: usize) -> bool {
+    fn use_gpus(&self, in_sight: usize) -> bool {
         self.gpus_asked
             || (self.gpus_allowed && (in_sight > 0 || self.elsewhere || self.machines != Some(1)))
     }

@@ -35,6 +35,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         update: UpdateState::AdamW,
         lora: None,
         adapter: None,
+        frozen: Vec::new(),
         base: BaseFormat::Whole,
         reference: Default::default(),
         checkpointing: Checkpointing::Full,

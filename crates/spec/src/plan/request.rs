@@ -1,6 +1,7 @@
 //! A planning request: a model, how it is trained, and on what.
 
 mod answers;
+mod choices;
 
 use super::arch::Arch;
 use super::gpus::{Gpu, Price};
@@ -8,215 +9,11 @@ pub use super::method::Method;
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
-use crate::nn::adapter::{Lora as LoraConfig, Targets};
-use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, param_infos_of};
+use crate::nn::adapter::Lora as LoraConfig;
+use crate::nn::{AdapterConfig, ParamInfo, Role, Trained, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
 pub use answers::{Answers, RewardModels};
-
-/// Low-rank adapters on a frozen base.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lora {
-    pub rank: u64,
-    pub targets: LoraTargets,
-}
-
-/// Which linear layers carry an adapter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoraTargets {
-    /// Queries and values.
-    Minimal,
-    /// Queries, keys, values and the projection out.
-    Attention,
-    /// The feed-forward block.
-    Ffn,
-    /// Every linear layer of a block.
-    All,
-}
-
-impl LoraTargets {
-    pub const ALL: [(&str, LoraTargets); 4] = [
-        ("minimal", LoraTargets::Minimal),
-        ("attention", LoraTargets::Attention),
-        ("ffn", LoraTargets::Ffn),
-        ("all", LoraTargets::All),
-    ];
-
-    pub fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(_, t)| *t == self)
-            .map_or("", |(word, _)| word)
-    }
-
-    /// As a spec says them.
-    fn config(self) -> Targets {
-        match self {
-            LoraTargets::Minimal => Targets::Minimal,
-            LoraTargets::Attention => Targets::AttentionOnly,
-            LoraTargets::Ffn => Targets::FfnOnly,
-            LoraTargets::All => Targets::All,
-        }
-    }
-}
-
-impl Lora {
-    /// Those of a spec; a list of layers counts as all of them.
-    pub fn of(adapter: &AdapterConfig) -> Lora {
-        let AdapterConfig::Lora(lora) = adapter;
-        Lora {
-            rank: lora.rank as u64,
-            targets: match lora.targets {
-                Targets::Minimal => LoraTargets::Minimal,
-                Targets::AttentionOnly => LoraTargets::Attention,
-                Targets::FfnOnly => LoraTargets::Ffn,
-                Targets::All | Targets::Custom | Targets::Pattern => LoraTargets::All,
-            },
-        }
-    }
-
-    /// As a spec says it.
-    fn config(self) -> LoraConfig {
-        LoraConfig {
-            rank: self.rank as usize,
-            targets: self.targets.config(),
-            ..LoraConfig::default()
-        }
-    }
-
-    /// Trainable parameters: rank × (in + out) of every adapted layer.
-    pub fn params(&self, arch: &Arch) -> u64 {
-        let widths = arch.linear_widths();
-        let attention = widths.query_value + widths.key_output;
-        let widths = match self.targets {
-            LoraTargets::Minimal => widths.query_value,
-            LoraTargets::Attention => attention,
-            LoraTargets::Ffn => widths.mlp,
-            LoraTargets::All => attention + widths.mlp,
-        };
-        self.rank * widths
-    }
-}
-
-/// The number format of frozen weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BaseFormat {
-    /// As the precision says.
-    Whole,
-    Int8,
-    Nf4,
-    /// NF4 with double quantization: 4.127 bits (QLoRA).
-    Nf4Double,
-    Int2,
-}
-
-impl BaseFormat {
-    pub const ALL: [(&str, BaseFormat); 5] = [
-        ("none", BaseFormat::Whole),
-        ("int8", BaseFormat::Int8),
-        ("nf4", BaseFormat::Nf4Double),
-        ("nf4-single", BaseFormat::Nf4),
-        ("int2", BaseFormat::Int2),
-    ];
-
-    pub fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(_, b)| *b == self)
-            .map_or("", |(word, _)| word)
-    }
-
-    /// Bits per quantized weight, scales included; `None` for unquantized formats.
-    pub fn bits(self) -> Option<f64> {
-        match self {
-            BaseFormat::Whole => None,
-            BaseFormat::Int8 => Some(8.16),
-            // One f32 scale for 64 weights.
-            BaseFormat::Nf4 => Some(4.5),
-            BaseFormat::Nf4Double => Some(4.127),
-            BaseFormat::Int2 => Some(2.127),
-        }
-    }
-}
-
-/// Which activations are stored for the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checkpointing {
-    Off,
-    /// Only the input of every n-th block; segments are recomputed one at a time.
-    EveryN(u64),
-    /// Only the input of each block; the rest is recomputed.
-    Full,
-}
-
-impl Checkpointing {
-    /// Choices offered by forms.
-    pub const ALL: [Checkpointing; 4] = [
-        Checkpointing::Off,
-        Checkpointing::EveryN(2),
-        Checkpointing::EveryN(4),
-        Checkpointing::Full,
-    ];
-
-    /// `off`, `every 2 blocks`, `full`.
-    pub fn words(self) -> String {
-        match self {
-            Checkpointing::Off => "off".into(),
-            Checkpointing::EveryN(n) => format!("every {n} blocks"),
-            Checkpointing::Full => "full".into(),
-        }
-    }
-
-    /// Reads `off`, `full`, `every-4`.
-    pub fn by_word(word: &str) -> Option<Checkpointing> {
-        let word = word.to_lowercase();
-        match word.strip_prefix("every-") {
-            Some(n) => n.parse().ok().filter(|n| *n >= 1).map(Self::EveryN),
-            None if word == "off" => Some(Checkpointing::Off),
-            None => (word == "full").then_some(Checkpointing::Full),
-        }
-    }
-
-    /// As this program's engine implements it.
-    pub fn engine(self) -> ActivationCheckpointing {
-        match self {
-            Checkpointing::Off => ActivationCheckpointing::None {},
-            Checkpointing::EveryN(n) => ActivationCheckpointing::EveryN { n: n as usize },
-            Checkpointing::Full => ActivationCheckpointing::Full {},
-        }
-    }
-
-    /// Blocks per segment, in a model of `n_layer` blocks.
-    pub fn segment_len(self, n_layer: u64) -> u64 {
-        self.engine().segment_len(n_layer as usize) as u64
-    }
-}
-
-impl From<ActivationCheckpointing> for Checkpointing {
-    fn from(engine: ActivationCheckpointing) -> Self {
-        match engine {
-            ActivationCheckpointing::None {} => Checkpointing::Off,
-            ActivationCheckpointing::EveryN { n } => Checkpointing::EveryN(n as u64),
-            ActivationCheckpointing::Full {} => Checkpointing::Full,
-        }
-    }
-}
-
-/// How many logits exist at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Logits {
-    Whole,
-    /// A loss in chunks of this many tokens.
-    Chunked(u64),
-}
-
-/// How attention stores its scores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttentionKind {
-    /// Flash attention: one number per row (arXiv 2205.14135).
-    Flash,
-    /// Eager: the full matrices of scores and probabilities.
-    Eager,
-}
+pub use choices::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
 
 /// Which trainer is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -419,6 +216,8 @@ pub struct Request {
     pub lora: Option<Lora>,
     /// The adapters as a spec says them, for this program's own engine; their rank is that of `lora`.
     pub adapter: Option<AdapterConfig>,
+    /// Parts and modules that do not train (`train.freeze`); without effect beside adapters.
+    pub frozen: Vec<String>,
     pub base: BaseFormat,
     /// Where the reference's log-probabilities come from, for methods that have one.
     pub reference: ReferenceChoice,
@@ -587,21 +386,31 @@ impl Request {
     pub fn n_trainable(&self) -> u64 {
         // What a spec says is counted matrix by matrix, whoever trains it.
         let exact = self.estimator == Estimator::Engine || self.adapter.is_some();
-        match (self.lora, self.engine_adapter()) {
-            (Some(_), Some(_)) if exact => {
+        match self.lora {
+            Some(lora) if !exact => lora.params(&self.arch),
+            None if self.frozen.is_empty() => self.arch.n_params(),
+            _ => {
                 let infos = self.param_infos();
                 let trained = infos.iter().filter(|info| info.trains());
                 trained.map(|info| info.len as u64).sum()
             }
-            (Some(lora), _) => lora.params(&self.arch),
-            (None, _) => self.arch.n_params(),
         }
+    }
+
+    /// Whether the model is trained as a whole but for parts that are frozen by name.
+    pub fn has_frozen_parts(&self) -> bool {
+        self.lora.is_none() && !self.frozen.is_empty()
     }
 
     /// Its parameters, those of adapters among them.
     pub fn param_infos(&self) -> Vec<ParamInfo> {
         let (config, shape) = (self.arch.config(), self.arch.shape());
-        param_infos_of(config, shape.vocab_size, self.engine_adapter().as_ref())
+        let adapter = self.engine_adapter();
+        let trained = Trained {
+            adapter: adapter.as_ref(),
+            frozen: &self.frozen,
+        };
+        param_infos_of(config, shape.vocab_size, trained)
     }
 
     /// `rank 8`, or from where to where ranks of single modules are.

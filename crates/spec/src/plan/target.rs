@@ -256,7 +256,7 @@ pub fn as_trained(request: &mut Request, head: &Head) {
 
 /// What the update rule of a spec says that it keeps.
 fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
-    let infos = param_infos_of(&spec.model, vocab_size, spec.adapter.as_ref());
+    let infos = param_infos_of(&spec.model, vocab_size, spec.trained());
     let trained = infos.iter().filter(|info| info.trains());
     UpdateState::Own {
         word: spec.optimizer.entry().id,
@@ -282,6 +282,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         update: update_state(spec, data.vocab_size),
         lora: spec.adapter.as_ref().map(Lora::of),
         adapter: spec.adapter.clone(),
+        frozen: train.freeze.clone(),
         base: BaseFormat::Whole,
         reference: spec.method.needs().reference.unwrap_or_default(),
         checkpointing: train.activation_checkpointing.into(),
@@ -416,7 +417,7 @@ fn reward_models(spec: &RunSpec) -> RewardModels {
         let of = Subject {
             config,
             shape: arch.shape(),
-            adapter: None,
+            trained: Default::default(),
             is_packed: false,
             arithmetic: ComputeDtype::F32,
         };

@@ -16,7 +16,7 @@ pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
 }
 
 /// `12·L·n_head·head_dim·s`.
-pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
+fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
     (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
 }
 
@@ -113,7 +113,11 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
     let is_ours = request.estimator == Estimator::Engine || request.extras.ranks.is_some();
     if !is_ours {
         let bytes = bytes_per_param(request.precision, request.update);
-        let kept = (bytes.weights + bytes.optimizer) * trained as f64;
+        let saved = match request.lora {
+            Some(_) => trained,
+            None => request.arch.n_params(),
+        };
+        let kept = bytes.weights * saved as f64 + bytes.optimizer * trained as f64;
         return CheckpointSize::of(kept as u64, 0, vocab_size);
     }
     let base = match request.extras.packed_bytes {

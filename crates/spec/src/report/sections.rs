@@ -4,8 +4,8 @@ use super::{Album, Price, Sheet};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
-use crate::run::RunState;
 use crate::run::state::MarkKind;
+use crate::run::{RunState, Series};
 use crate::wire::id;
 use serde_json::Value;
 use std::path::Path;
@@ -203,20 +203,47 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
     if let Some(predicted) = sheet.predicted_bytes {
         facts.push(fact("memory, predicted", human::bytes(predicted)));
     }
-    if let Some(peak) = peak(state, id::machine::RSS) {
-        let share = sheet.predicted_bytes.filter(|p| *p > 0);
-        let share = share.map_or(String::new(), |p| {
-            format!(
-                " ({:+.1} % of the prediction)",
-                100.0 * (peak / p as f64 - 1.0)
-            )
-        });
-        facts.push(fact(
-            "peak memory",
-            format!("{}{share}", human::bytes(peak as u64)),
-        ));
-    }
+    facts.extend(peak_memory(state, sheet.predicted_bytes));
     facts
+}
+
+/// Main memory at its peak, with the processes that the run started; the prediction is of the training process alone.
+fn peak_memory(state: &RunState, predicted: Option<u64>) -> Option<Fact> {
+    let own = peak(state, id::machine::RSS)?;
+    let bytes = |bytes: f64| human::bytes(bytes as u64);
+    let share = predicted.filter(|p| *p > 0).map(|predicted| {
+        let more = 100.0 * (own / predicted as f64 - 1.0);
+        format!("{more:+.1} % of the prediction")
+    });
+    let words = match (peak_of_all(state).filter(|all| *all > own), share) {
+        (None, None) => bytes(own),
+        (None, Some(share)) => format!("{} ({share})", bytes(own)),
+        (Some(all), share) => {
+            let share = share.map_or(String::new(), |share| format!(", {share}"));
+            format!(
+                "{} (the training process {}{share})",
+                bytes(all),
+                bytes(own)
+            )
+        }
+    };
+    Some(fact("peak memory", words))
+}
+
+/// Parts of a run in each of which two peaks count as one moment's.
+const MOMENTS: usize = 2_000;
+
+/// The peak of the sum that the dashboard shows; `None` of a run that started no processes.
+fn peak_of_all(state: &RunState) -> Option<f64> {
+    let own = state.series.get(id::machine::RSS)?;
+    let started = state.series.get(id::machine::STARTED)?;
+    let (from, to) = own.steps()?;
+    let columns = |series: &Series| series.columns(from as f64, to as f64 + 1.0, MOMENTS);
+    let sums = columns(own)
+        .into_iter()
+        .zip(columns(started))
+        .filter_map(|(own, started)| Some(own?.max + started.map_or(0.0, |b| b.max)));
+    sums.filter(|x| x.is_finite()).reduce(f64::max)
 }
 
 /// What so many seconds of the machine cost.

@@ -309,6 +309,39 @@ fn a_run_that_has_hardly_begun_has_a_report_too() {
     assert!(markdown(&sheet).starts_with("# "));
 }
 
+/// As the dashboard: with the processes that the run started; the prediction is of the training process alone.
+#[test]
+fn the_peak_of_memory_is_that_of_all_processes() {
+    let said = |values: [serde_json::Value; 3]| {
+        let started = json!({"type": "Started", "name": "r", "method": "dpo", "spec": {},
+            "n_params": 1, "vocab_size": 1, "max_steps": 3, "batch_tokens": 1, "epoch_tokens": 1});
+        let mut events = vec![envelope(1, started)];
+        for (at, values) in (1..).zip(values) {
+            let sampled = json!({"type": "HardwareSampled", "values": values});
+            let stepped =
+                json!({"type": "Stepped", "step": at, "tokens": at, "values": {"train/loss": 1.0}});
+            events.extend([envelope(2 * at, sampled), envelope(2 * at + 1, stepped)]);
+        }
+        let state = RunState::from_events(&events);
+        let diagnosis = diagnose(&state);
+        let text = markdown(&sheet(&state, &diagnosis));
+        let line = text.lines().find(|line| line.contains("peak memory"));
+        line.unwrap().to_string()
+    };
+    let mib = |own: u64, started: u64| json!({"host/rss_bytes": own << 20, "host/started_bytes": started << 20});
+    let all = said([mib(10, 90), mib(60, 60), mib(50, 20)]);
+    assert!(
+        all.contains("120 MiB (the training process 60 MiB, +5900.0 % of the prediction)"),
+        "{all}"
+    );
+    let alone = [10, 60, 50].map(|own: u64| json!({"host/rss_bytes": own << 20}));
+    let alone = said(alone);
+    assert!(
+        alone.contains("60 MiB (+5900.0 % of the prediction)"),
+        "{alone}"
+    );
+}
+
 /// Of a preference's or a reward's loss no perplexity is told: IPO's 20.1 would be one of 547 million.
 #[test]
 fn only_a_likelihood_has_a_perplexity() {

@@ -197,13 +197,18 @@ fn full_path(said: &str, sources: &SpecSources) -> PathBuf {
 fn resolve(merged: &mut Merged, sources: &SpecSources, pointer: &str) -> Option<PathBuf> {
     let value = merged.value.pointer_mut(pointer)?;
     let said = value.as_str()?.to_string();
-    let full = home::expanded(Path::new(&said), sources);
-    let full = full.to_string_lossy();
-    let place = base_folder(&full, &sources.project_dir, sources.hub_cache.as_deref())?;
+    let place = place_of(&said, sources)?;
     if place != sources.project_dir.join(&said) {
         *value = json!(place.to_string_lossy());
     }
     Some(place)
+}
+
+/// The same from the folders of a spec, `~` among them.
+pub(super) fn place_of(said: &str, sources: &SpecSources) -> Option<PathBuf> {
+    let full = home::expanded(Path::new(said), sources);
+    let full = full.to_string_lossy();
+    base_folder(&full, &sources.project_dir, sources.hub_cache.as_deref())
 }
 
 /// Where a model is that a spec names: at this path, or in the hub's cache.

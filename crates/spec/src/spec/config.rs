@@ -123,7 +123,7 @@ pub struct TrainConfig {
     pub resize_vocab: bool,
     /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
     /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
-    /// They have no gradients and no moments; `plan` counts them as if they had. Default: none, and adapters freeze all.
+    /// They have no gradients and no moments. Default: none, and adapters freeze all.
     pub freeze: Vec<String>,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]

@@ -5,7 +5,7 @@ use super::import::equivalent;
 use super::issue::{Issue, Origin};
 use super::schema::{Kind, Node, root};
 use super::{alias, yaml};
-use crate::base::near::{nearest, nearest_path};
+use crate::base::near::{did_you_mean, nearest, nearest_path};
 use serde_json::Value;
 
 /// One value to set, or (if `path` ends at a registry member and the value is an empty map) one member to select.
@@ -184,7 +184,7 @@ impl Reader<'_> {
                 } else {
                     let near = nearest(&word, members.iter().map(|(n, _)| n.as_str()));
                     let known = alias::member_elsewhere(&path.join("."), &word);
-                    let near = || near.map_or(node.expected(), |n| format!("did you mean {n}?"));
+                    let near = || near.map_or_else(|| node.expected(), did_you_mean);
                     let hint = known.map_or_else(near, String::from);
                     self.issue(
                         said,
@@ -408,7 +408,7 @@ fn hint_for(path: &str) -> String {
     };
     let siblings = here.map(Node::children).unwrap_or_default();
     if let Some(near) = nearest_path(key, siblings.iter().map(|(n, _)| n.as_str())) {
-        return format!("did you mean {near}?");
+        return did_you_mean(near);
     }
     let mut paths = Vec::new();
     root().walk("", &mut |path, _| paths.push(path.to_string()));
@@ -431,7 +431,7 @@ fn hint_for(path: &str) -> String {
         .take(3)
         .collect();
     if !same_name.is_empty() {
-        return format!("did you mean {}?", same_name.join(" or "));
+        return did_you_mean(same_name.join(" or "));
     }
     if let Some(hint) = equivalent::of(last_part(path)) {
         return hint;
@@ -447,7 +447,7 @@ fn hint_for(path: &str) -> String {
     let near = nearest_path(path, whole.iter().copied()).or_else(near_name);
     let registry = here.filter(|node| matches!(node.kind, Kind::Registry(_)));
     match (near, registry) {
-        (Some(near), _) => format!("did you mean {near}?"),
+        (Some(near), _) => did_you_mean(near),
         (None, Some(node)) => format!("{section} is {}", node.expected()),
         (None, None) if siblings.is_empty() => "`llmtui presets show NAME` lists every key".into(),
         (None, None) => {

@@ -6,6 +6,7 @@ use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
 use crate::base::every::Every;
+use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -304,8 +305,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             }
         }
         Kind::Map(_) => MAP.into(),
-        Kind::Choice(words) => meant_choice(word, words)
-            .map_or_else(String::new, |near| format!("did you mean {near}?")),
+        Kind::Choice(words) => meant_choice(word, words).map_or_else(String::new, did_you_mean),
         _ => String::new(),
     }
 }

@@ -8,7 +8,7 @@ use super::import;
 use super::issue::{Issue, Origin};
 use super::yaml;
 use crate::base::files::read_plain_text;
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::paths::{expand_home, is_yaml};
 use crate::data::source::is_data_file;
 use crate::embed;
@@ -333,7 +333,7 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
         .unwrap_or_default();
     for with in ["yaml", "yml"] {
         if folder.join(format!("{target}.{with}")).is_file() {
-            return format!("did you mean {target}.{with}?");
+            return did_you_mean(format_args!("{target}.{with}"));
         }
     }
     for (folder, _) in folders(sources) {
@@ -355,10 +355,7 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     });
     let near =
         near_file.or_else(|| nearest(&stem, names.iter().map(String::as_str)).map(String::from));
-    match near {
-        Some(near) => format!("did you mean {near}?"),
-        None => format!("presets: {}", names.join(", ")),
-    }
+    near.map_or_else(|| format!("presets: {}", names.join(", ")), did_you_mean)
 }
 
 /// Files in the folder of the missing one, spelled the same way.

@@ -88,7 +88,7 @@ pub struct RolloutLength {
 
 impl RolloutLength {
     /// Prompts that all rollouts answer, one drawn again counted again; those that a refill adds are not known before.
-    pub fn all_prompts(&self) -> u64 {
+    fn all_prompts(&self) -> u64 {
         self.steps.div_ceil(self.cycle.max(1)) * self.prompts
     }
 
@@ -98,7 +98,7 @@ impl RolloutLength {
     }
 
     /// Passes of the cold start over so many rows.
-    pub fn cold_passes(&self, rows: u64) -> f64 {
+    fn cold_passes(&self, rows: u64) -> f64 {
         (self.cold_start_steps * self.rows) as f64 / rows.max(1) as f64
     }
 

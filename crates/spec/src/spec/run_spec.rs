@@ -8,7 +8,9 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, Tokenizer, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::{ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers};
+use crate::nn::{
+    ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers, Trained,
+};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -81,6 +83,14 @@ impl RunSpec {
             None => 0,
         };
         self.config.optimizer.state_bytes(infos) + average
+    }
+
+    /// What of its model trains.
+    pub fn trained(&self) -> Trained<'_> {
+        Trained {
+            adapter: self.config.adapter.as_ref(),
+            frozen: &self.config.train.freeze,
+        }
     }
 
     /// What training adds to the loss and to its inputs.

@@ -9,7 +9,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
-use crate::base::near::{nearest, within};
+use crate::base::near::{did_you_mean, nearest, within};
 use crate::base::paths::{astray, is_yaml};
 use crate::base::text::one_line;
 use crate::base::{human, ssh};
@@ -390,7 +390,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
                 corpora.join(", ")
             )
         },
-        |near| format!("did you mean {near}?"),
+        did_you_mean,
     );
     judge.want(
         !config.data.all_sources().is_empty() || corpora.contains(corpus),
@@ -561,10 +561,7 @@ fn near_miss(said: &Path, full: &Path) -> Option<String> {
     let slips = (name.chars().count() / 3).clamp(1, 3);
     let files = files.iter().map(String::as_str);
     let near = within(slips, &name, files).filter(|near| *near != name)?;
-    Some(format!(
-        "did you mean {}?",
-        said.with_file_name(near).display()
-    ))
+    Some(did_you_mean(said.with_file_name(near).display()))
 }
 
 /// Makes paths absolute, so that a run can be resumed from any working directory.

@@ -1,5 +1,6 @@
 //! Errors of tasks and their runs.
 
+use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
 use crate::data::DataError;
 use std::borrow::Cow;
@@ -73,7 +74,7 @@ impl TaskError {
         match self {
             TaskError::Unknown {
                 near: Some(near), ..
-            } => format!("did you mean {near}?").into(),
+            } => did_you_mean(near).into(),
             TaskError::Unknown { .. } | TaskError::Absent(_) => {
                 "llmtui eval --list; a path of a .yaml file works too".into()
             }

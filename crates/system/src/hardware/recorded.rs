@@ -12,7 +12,7 @@
 use super::machine::Machine;
 use super::{Provider, sampler::id};
 use crate::base::files::read_plain_text;
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::wire::{Num, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,7 +104,9 @@ fn unknown_key(
             };
             let Some(found) = known.get(key) else {
                 let near = nearest(key, known.keys().map(String::as_str));
-                let hint = near.map_or(String::new(), |k| format!("; did you mean `{k}`?"));
+                let hint = near.map_or(String::new(), |k| {
+                    format!("; {}", did_you_mean(format_args!("`{k}`")))
+                });
                 return Some((here, format!("no such key{hint}")));
             };
             unknown_key(value, found, here)

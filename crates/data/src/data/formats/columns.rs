@@ -1,7 +1,7 @@
 //! Column mappings, for data sets whose names differ from a format's own.
 
 use super::FormatId;
-use crate::base::near::alike;
+use crate::base::near::{alike, did_you_mean};
 use crate::data::DataError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,9 @@ impl Columns {
             (Some(part), _) => {
                 format!("the part comes first: data.columns: {{{part}: {unknown}}}")
             }
-            (None, Some(near)) => format!("did you mean {near}? Its parts: {}", parts.join(", ")),
+            (None, Some(near)) => {
+                format!("{} Its parts: {}", did_you_mean(near), parts.join(", "))
+            }
             (None, None) => format!("its parts: {}", parts.join(", ")),
         };
         let what = format!("names the part `{unknown}`, which format {format} does not have");

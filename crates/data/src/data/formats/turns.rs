@@ -4,6 +4,7 @@
 use super::columns::nearest;
 use super::row::{Found, Row, column_names, kind};
 use super::weight;
+use crate::base::near::did_you_mean;
 use crate::data::{Message, RowFault, Turns};
 use serde_json::{Map, Value, json};
 
@@ -77,7 +78,7 @@ fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
         let what = format!("{place}: unknown role `{said}`");
         let near = nearest(said, ROLES.iter().map(|(word, _)| *word));
         return Err(row.fault(what, match near {
-            Some(near) => format!("did you mean {near}?"),
+            Some(near) => did_you_mean(near),
             None => "roles are system, user, assistant and tool (human, gpt, function_call, observation)".into(),
         }));
     };

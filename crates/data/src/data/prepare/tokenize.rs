@@ -2,7 +2,7 @@
 
 use super::emptied::counted;
 use super::fitted::{fitted, told};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, examples};
@@ -119,9 +119,9 @@ impl Tokenizing<'_> {
                 format!("{name}: {examples}, {} tokens{known}", grouped(asked))
             }
             _ => format!(
-                "{name}: {examples}, {} tokens, {:.1} % of them supervised",
+                "{name}: {examples}, {} tokens, {} of them supervised",
                 grouped(tokens),
-                100.0 * supervised as f64 / tokens.max(1) as f64
+                percent(supervised as f64 / tokens.max(1) as f64, 1)
             ),
         });
         Ok(Ready {

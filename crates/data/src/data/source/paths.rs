@@ -1,7 +1,7 @@
 //! From a path in a source (a file, a folder, a glob) to its files, in name order.
 
 use super::container;
-use crate::base::near::alike;
+use crate::base::near::{alike, did_you_mean};
 use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::data::DataError;
@@ -73,7 +73,7 @@ pub(super) fn has_pattern(said: &str) -> bool {
 fn absent(full: &Path, said: &str) -> DataError {
     let fix = match neighbour(full) {
         _ if said.starts_with('~') => "`~` is not expanded here: write the whole path".into(),
-        Some(near) => format!("did you mean {}?", beside(said, &near)),
+        Some(near) => did_you_mean(beside(said, &near)),
         // A word alone may have been meant as a name of the hub.
         None if !said.contains('/') && full.extension().is_none() => format!(
             "{}; a data set of the hub is org/name",

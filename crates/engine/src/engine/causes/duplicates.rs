@@ -2,7 +2,7 @@
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::base::text::one_line;
 use crate::engine::EngineError;
 use std::collections::HashMap;
@@ -59,8 +59,8 @@ fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
     }
     let share = found.again as f64 / found.passages as f64;
     let mut evidence = format!(
-        "{:.1} % of {} passages of {PASSAGE} tokens occur more than once in the first {} tokens of training text",
-        100.0 * share,
+        "{} of {} passages of {PASSAGE} tokens occur more than once in the first {} tokens of training text",
+        percent(share, 1),
         grouped(found.passages),
         grouped(tokens as u64)
     );

@@ -2,7 +2,7 @@
 
 use super::{Cause, Subject};
 use crate::base::finding::Finding;
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::base::text::one_line;
 use crate::data::{TrainOn, Unit};
 use crate::engine::EngineError;
@@ -72,12 +72,12 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
     let empty = counted.empty as f64 / counted.rows.max(1) as f64;
     let shown: String = one_line(&counted.example).chars().take(SHOWN).collect();
     let evidence = format!(
-        "{} of {} targets are supervised ({:.1} %) in {} rows of the run's batches; {} rows have none; the first supervised text: {shown:?}",
+        "{} of {} targets are supervised ({}) in {} rows of the run's batches; {} rows have none; the first supervised text: {shown:?}",
         grouped(counted.supervised),
         grouped(counted.targets),
-        100.0 * share,
+        percent(share, 1),
         grouped(counted.rows),
-        grouped(counted.empty),
+        grouped(counted.empty)
     );
     let fix = "inspect rows: llmtui data batches --run RUN --step N, llmtui data inspect";
     if share < FEW || empty > EMPTY_ROWS {

@@ -1,7 +1,7 @@
 //! The longest document compared with the row length, and what happened to longer ones.
 
 use super::{Check, Finding, Subject};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::base::text::one_line;
 use crate::data::{Learning, Loss};
 use crate::engine::EngineError;
@@ -39,10 +39,10 @@ fn judge(learning: &Learning, seq_len: u64) -> Finding {
         return Finding::pass(longest + &split);
     }
     let evidence = format!(
-        "{longest}; {} of {} are truncated or dropped ({:.1} %), with {} tokens",
+        "{longest}; {} of {} are truncated or dropped ({}), with {} tokens",
         grouped(learning.too_long),
         grouped(learning.documents),
-        100.0 * share,
+        percent(share, 1),
         grouped(learning.lost_tokens)
     );
     // One long text beside many short conversations is a small share of all documents, and all of its source.

@@ -1,6 +1,7 @@
 //! No passage of the validation split occurs in the training split: otherwise validation measures memorization.
 
 use super::{Check, Finding, Subject};
+use crate::base::human::percent;
 use crate::base::ssh::quoted;
 use crate::base::text::shown;
 use crate::data::DataConfig;
@@ -52,8 +53,8 @@ fn judge(train: &[u32], val: &[u32], n: usize) -> Finding {
     let found = seen_in(train, val, n);
     let share = found as f64 / passages as f64;
     let evidence = format!(
-        "{found} of {passages} validation passages of {n} tokens are also in the training text ({:.1} %)",
-        100.0 * share
+        "{found} of {passages} validation passages of {n} tokens are also in the training text ({})",
+        percent(share, 1)
     );
     let fix = "remove duplicates from the text, or hold out a part that does not occur in the rest";
     rate(found as u64, passages as u64, evidence, fix)

@@ -2,7 +2,7 @@
 //! the loss is 0.0 and the run "succeeds".
 
 use super::{Check, Finding, Subject};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::Learning;
 use crate::engine::EngineError;
 
@@ -37,10 +37,10 @@ fn judge(learning: &Learning) -> Finding {
             grouped(documents)
         ),
         _ => format!(
-            "{} of {} documents ({:.1} %) have no supervised tokens and are dropped",
+            "{} of {} documents ({}) have no supervised tokens and are dropped",
             grouped(nothing_supervised),
             grouped(documents),
-            100.0 * share
+            percent(share, 1)
         ),
     };
     let (cause, fix) = match learning.too_long {

@@ -2,7 +2,7 @@
 //! turn, which the model learns to produce, and the tool result follows without a call.
 
 use super::{Check, Finding, Subject};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::Learning;
 use crate::data::chat::TOOLS_FIX;
 use crate::engine::EngineError;
@@ -45,10 +45,10 @@ fn judge(learning: &Learning) -> Finding {
     }
     let share = empty_calls as f64 / answers.max(1) as f64;
     let evidence = format!(
-        "{rows}; {} of {} answers ({:.1} %) are only a tool call and come out empty",
+        "{rows}; {} of {} answers ({}) are only a tool call and come out empty",
         grouped(empty_calls),
         grouped(answers),
-        100.0 * share
+        percent(share, 1)
     );
     let cause = "the chat template does not render tool calls: the model learns to answer nothing where a call is needed";
     match share >= FAIL {

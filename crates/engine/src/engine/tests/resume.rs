@@ -196,6 +196,10 @@ fn a_frozen_router_and_embeddings_stay_and_a_resume_is_exact() {
     let spec = &kept.job.spec;
     let data = spec.open_data(&Default::default()).unwrap();
     let begun = crate::engine::TrainState::fresh(spec, &data).unwrap();
+    let planned =
+        crate::plan::target::of_spec(spec, crate::plan::target::DataSize::of(spec, &data));
+    let trained = begun.models.policy.params().n_trainable();
+    assert_eq!(planned.n_trainable(), trained as u64, "as planned");
     let mut state = crate::engine::TrainState::blank(spec, &data).unwrap();
     crate::engine::checkpoint::load(&kept.checkpoint(20), &mut state).unwrap();
     let weights = |state: &crate::engine::TrainState, info: &crate::nn::ParamInfo| {

@@ -135,7 +135,7 @@ mod tests {
             let of = Subject {
                 config: &config,
                 shape: &shape,
-                adapter: None,
+                trained: Default::default(),
                 is_packed: false,
                 arithmetic: ComputeDtype::F32,
             };

@@ -4,6 +4,7 @@
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use super::freeze::is_frozen;
 use super::params::ParamInfo;
 use super::role::Role;
 use crate::kernels::norm::NormKind;
@@ -205,16 +206,40 @@ pub(crate) struct Parts<'a> {
 
 /// The parameters of a model, without making it; `vocab_size` is the tokenizer's, used where the config names none.
 pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
-    param_infos_of(config, vocab_size, None)
+    param_infos_of(config, vocab_size, Trained::default())
 }
 
-/// The same with the parameters of adapters after them, which alone train; everything trains without.
-pub fn param_infos_of(
-    config: &ModelConfig,
-    vocab_size: usize,
-    adapter: Option<&AdapterConfig>,
-) -> Vec<ParamInfo> {
-    Layout::adapted(config, &config.shape(vocab_size), adapter).infos
+/// What of a model trains: adapters and what these name, or everything but what is frozen by name.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Trained<'a> {
+    pub adapter: Option<&'a AdapterConfig>,
+    /// Words and patterns as [`is_frozen`] reads them; without effect beside adapters, which freeze all.
+    pub frozen: &'a [String],
+}
+
+impl<'a> Trained<'a> {
+    /// What trains with these adapters; everything without any.
+    pub fn with(adapter: Option<&'a AdapterConfig>) -> Trained<'a> {
+        Trained {
+            adapter,
+            frozen: &[],
+        }
+    }
+
+    /// Whether this parameter trains. The head of a score and a value head do beside adapters: nobody has trained them before.
+    fn holds(self, info: &ParamInfo, config: &ModelConfig) -> bool {
+        let Some(adapter) = self.adapter else {
+            return !is_frozen(info, self.frozen);
+        };
+        let fresh_head = info.role == Role::Head && config.is_reward_model();
+        let is_fresh = fresh_head || info.role == Role::Value;
+        info.role.is_adapter() || adapter.trains_whole(info.role) || is_fresh
+    }
+}
+
+/// The same with the parameters of adapters after them, and which of all train.
+pub fn param_infos_of(config: &ModelConfig, vocab_size: usize, trained: Trained) -> Vec<ParamInfo> {
+    Layout::trained(config, &config.shape(vocab_size), trained).infos
 }
 
 impl Layout {
@@ -236,23 +261,11 @@ impl Layout {
         Layout::of(config, shape, parts).0
     }
 
-    /// The frozen model with the adapters of `adapter`, which train, and with them what it names and the head of a score, which
-    /// nobody has trained before; without any, everything trains.
-    pub fn adapted(
-        config: &ModelConfig,
-        shape: &ModelShape,
-        adapter: Option<&AdapterConfig>,
-    ) -> Layout {
+    /// The model with its adapters, if any, and what of it trains.
+    pub fn trained(config: &ModelConfig, shape: &ModelShape, trained: Trained) -> Layout {
         let parts = Parts {
-            adapter,
-            trains: &|info| {
-                let fresh_head = info.role == Role::Head && config.is_reward_model();
-                let whole = |adapter: &AdapterConfig| {
-                    !info.role.is_adapter() && adapter.trains_whole(info.role)
-                };
-                let fresh = fresh_head || info.role == Role::Value;
-                adapter.is_none_or(whole) || info.role.is_adapter() || fresh
-            },
+            adapter: trained.adapter,
+            trains: &|info| trained.holds(info, config),
         };
         Layout::of(config, shape, parts).0
     }

@@ -5,7 +5,7 @@ use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts
 use super::*;
 use crate::nn::adapter::{Lora, RankAlpha, Targets, Whole};
 use crate::nn::role::{AdapterRole, Role};
-use crate::nn::{footprint, oracle};
+use crate::nn::{Trained, footprint, oracle};
 use serde_json::json;
 
 fn lora(targets: Targets, dropout: f64) -> AdapterConfig {
@@ -436,7 +436,7 @@ fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
         let of = footprint::Subject {
             config: &config,
             shape: &shape,
-            adapter: Some(&adapter),
+            trained: Trained::with(Some(&adapter)),
             is_packed: false,
             arithmetic,
         };

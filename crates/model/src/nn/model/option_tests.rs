@@ -320,7 +320,7 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
             let of = footprint::Subject {
                 config: &config,
                 shape: &shape,
-                adapter: None,
+                trained: Default::default(),
                 is_packed: false,
                 arithmetic,
             };

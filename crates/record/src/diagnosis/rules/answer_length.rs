@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -22,7 +23,7 @@ const MANY: f64 = 0.5;
 fn judge(view: &View<'_>) -> Option<Finding> {
     let cut = view.typical(metric::CUT_ANSWERS)?;
     let (begun, now) = view.first_and_last_third(metric::ANSWER_LENGTH)?;
-    let text = format!("{:.0} % of completions are truncated", 100.0 * cut);
+    let text = format!("{} of completions are truncated", percent(cut, 0));
     let words = format!("mean length {begun:.1} → {now:.1} tokens");
     let signals = vec![
         Signal::of(metric::CUT_ANSWERS, cut, text).at(view.state.step),

@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -25,7 +26,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         view.typical(metric::CLIP_FRACTION)?,
         view.typical(metric::APPROX_KL)?,
     );
-    let text = format!("{:.0} % of tokens are clipped", 100.0 * clipped);
+    let text = format!("{} of tokens are clipped", percent(clipped, 0));
     let signals = vec![
         Signal::of(metric::CLIP_FRACTION, clipped, text).at(view.state.step),
         Signal::of(

@@ -36,7 +36,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let norm = view.typical(metric::GRAD_NORM)?;
     (share > MOST && norm > TIMES * clip).then(|| {
         let signals = vec![
-            Signal::of(metric::CLIPPED, share, format!("{:.0} % of the steps are clipped", 100.0 * share)).at(view.state.step),
+            Signal::of(metric::CLIPPED, share, format!("{} of the steps are clipped", human::percent(share, 0))).at(view.state.step),
             Signal::of(metric::GRAD_NORM, norm, format!("the typical gradient norm {} is {:.0} times clip_norm {}", human::number(norm), norm / clip, human::number(clip))),
         ];
         let cause = "clip_norm is far below the typical gradient: every step has the same length, and outliers are not damped";

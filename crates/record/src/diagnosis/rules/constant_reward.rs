@@ -2,6 +2,7 @@
 
 use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, View};
@@ -25,7 +26,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let reward = view.typical(metric::REWARD)?;
     let varied = spread.iter().filter(|point| point.value > 0.0).count();
     let share = varied as f64 / spread.len() as f64;
-    let text = format!("rewards vary in {:.0} % of the last steps", 100.0 * share);
+    let text = format!("rewards vary in {} of the last steps", percent(share, 0));
     let signal = Signal::of(metric::REWARD_STD, share, text).at(view.state.step);
     if varied > 0 {
         return Some(Finding::pass(vec![signal]));

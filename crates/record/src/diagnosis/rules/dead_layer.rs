@@ -2,6 +2,7 @@
 
 use super::{blocks, metric};
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -41,14 +42,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(
                 metric::DEAD_UNITS,
                 f64::from(before),
-                format!("it began at {:.0} %", 100.0 * before),
+                format!("it began at {}", percent(f64::from(before), 0)),
             )
         });
         Some((*block, *share, gradient.or(risen)?))
     })?;
     let text = format!(
-        "{:.0} % of the units of block {block} are dead",
-        100.0 * share
+        "{} of the units of block {block} are dead",
+        percent(share, 0)
     );
     let signals = vec![
         Signal::of(metric::DEAD_UNITS, share, text).at(view.state.step),

@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, View};
@@ -40,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let same = Signal::of(
         metric::REWARD_STD,
         of_last,
-        format!("rewards vary in {:.0} % of the last steps", 100.0 * of_last),
+        format!("rewards vary in {} of the last steps", percent(of_last, 0)),
     );
     let signals = vec![signal, same];
     let cut = view.typical(metric::CUT_ANSWERS).unwrap_or(0.0);

@@ -162,7 +162,7 @@ fn clipping(view: &View<'_>) -> Option<Signal> {
     let flags = view.recent(metric::CLIPPED);
     let share = flags.iter().map(|p| p.value).sum::<f64>() / flags.len().max(1) as f64;
     (flags.len() >= ENOUGH && share > CLIPPED).then(|| {
-        let text = format!("{:.0} % of the steps are clipped", 100.0 * share);
+        let text = format!("{} of the steps are clipped", human::percent(share, 0));
         Signal::of(metric::CLIPPED, share, text)
     })
 }

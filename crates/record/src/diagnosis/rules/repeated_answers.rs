@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, View};
@@ -29,9 +30,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let (begun, now) = view.first_and_last_third(metric::REPETITION)?;
     let text = format!(
-        "{:.0} % of 3-grams repeat, {:.0} % at the start",
-        100.0 * now,
-        100.0 * begun
+        "{} of 3-grams repeat, {} at the start",
+        percent(now, 0),
+        percent(begun, 0)
     );
     let signal = Signal::of(metric::REPETITION, now, text).at(view.state.step);
     if now < MANY || now < begun + MORE {

@@ -31,9 +31,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Some(rescue) => (rescue.from, rescue.words()),
         None if many => {
             let text = format!(
-                "{} updates skipped, {:.1} % of the steps",
+                "{} updates skipped, {} of the steps",
                 human::grouped(state.skipped),
-                100.0 * share
+                human::percent(share, 1)
             );
             (state.step, text)
         }

@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -27,7 +28,7 @@ const LOW: f64 = 0.3;
 fn judge(view: &View<'_>) -> Option<Finding> {
     let share = view.typical(metric::SAME_REWARDS)?;
     let step = view.state.step;
-    let text = format!("{:.0} % of groups", 100.0 * share);
+    let text = format!("{} of groups", percent(share, 0));
     let signal = Signal::of(metric::SAME_REWARDS, share, text).at(step);
     if share < MANY {
         return Some(Finding::pass(vec![signal]));

@@ -2,6 +2,7 @@
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
+use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -25,8 +26,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let reward = view.typical(metric::REWARD)?;
     let cut = view.typical(metric::CUT_ANSWERS)?;
     let text = format!(
-        "in {:.0} % of completions a reward finds nothing to score",
-        100.0 * unread
+        "in {} of completions a reward finds nothing to score",
+        percent(unread, 0)
     );
     let signal = Signal::of(metric::UNREAD, unread, text).at(view.state.step);
     if unread < MANY {
@@ -39,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 Signal::of(
                     metric::CUT_ANSWERS,
                     cut,
-                    format!("{:.0} % of completions are truncated", 100.0 * cut),
+                    format!("{} of completions are truncated", percent(cut, 0)),
                 ),
             ],
             "completions are truncated before their result",

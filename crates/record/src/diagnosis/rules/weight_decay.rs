@@ -75,8 +75,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "lr",
             taken,
             format!(
-                "lr · weight_decay removes {:.1} % of each weight per step",
-                100.0 * taken
+                "lr · weight_decay removes {} of each weight per step",
+                human::percent(taken, 1)
             ),
         ),
     ];

@@ -7,7 +7,16 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// 300 steps; at each the bytes of the training process and of those that it started, if any is known.
 fn run(own: impl Fn(u64) -> f64, started: Option<&dyn Fn(u64) -> f64>) -> Option<Finding> {
+    run_of(serde_json::json!({}), own, started)
+}
+
+fn run_of(
+    spec: serde_json::Value,
+    own: impl Fn(u64) -> f64,
+    started: Option<&dyn Fn(u64) -> f64>,
+) -> Option<Finding> {
     let mut tape = fresh();
+    tape.begin("grpo", spec);
     for step in 1..=300 {
         let started = started.map(|bytes| (STARTED.to_string(), Num(bytes(step))));
         let own = (RSS.to_string(), Num(own(step)));
@@ -32,4 +41,27 @@ fn a_leak_in_the_ranks_is_one_of_the_run() {
     let small = |step| (100.0 + step as f64) * MIB;
     assert!(run(small, None).is_some());
     assert_eq!(run(small, Some(&|_| 20_000.0 * MIB)), None);
+}
+
+/// A leak of a program that somebody else wrote is not reported as this program's.
+#[test]
+fn the_program_whose_memory_grows_is_named() {
+    let (steady, leak) = (|_| 200.0 * MIB, |step| (1_000.0 + 10.0 * step as f64) * MIB);
+    let scored = serde_json::json!({"rewards": [{"command": {"run": "python score.py"}}]});
+    let found = run_of(scored.clone(), steady, Some(&leak)).unwrap();
+    let cause = found.cause.to_string();
+    assert!(
+        cause.contains("the reward program `python score.py`"),
+        "{cause}"
+    );
+    assert!(
+        !found.fix.to_string().contains("report it"),
+        "{}",
+        found.fix
+    );
+    let ranks = serde_json::json!({"engine": {"torch": {"ranks": 2}}});
+    let found = run_of(ranks, steady, Some(&leak)).unwrap();
+    assert!(found.cause.to_string().contains("a rank of PyTorch"));
+    let found = run_of(scored, leak, Some(&steady)).unwrap();
+    assert!(found.fix.to_string().contains("report it with the log"));
 }

@@ -87,7 +87,7 @@ impl NormRatio {
 }
 
 /// θ of SPAM's code: an element is a spike where its square exceeds so many times the moving mean of its squares.
-pub const THETA: f64 = 5000.0;
+const THETA: f64 = 5000.0;
 
 /// What SPAM (arXiv 2501.06842) clips an element to: beyond g² > θ v it is sign(g) √(θ v). `None` where it is no spike.
 pub fn spam_clip(gradient: f64, square: f64) -> Option<f64> {

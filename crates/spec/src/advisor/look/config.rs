@@ -4,8 +4,9 @@ use super::ModelFacts;
 use crate::base::files::open_plain;
 use crate::base::paths::{astray, expand_home};
 use crate::base::text::one_line;
+use crate::nn::ModelConfig;
 use crate::spec::import::{self, DatasetInfo, Dialect, Fate};
-use crate::spec::{Draft, base_folder};
+use crate::spec::{Draft, SpecSources, base_folder};
 use std::io::Read;
 use std::path::Path;
 
@@ -28,13 +29,21 @@ pub struct ConfigFacts {
     stem: String,
     text: String,
     info: Option<DatasetInfo>,
+    /// The config of its start model, by which it is read.
+    model: Option<Box<ModelConfig>>,
 }
 
 impl ConfigFacts {
     /// The resulting spec, with the architecture of its base model.
     pub fn draft(&self) -> Option<Draft> {
-        let said = self.said.as_deref();
-        let imported = read(&self.stem, &self.text, self.info.as_ref(), said);
+        let known = import::Known {
+            info: self.info.as_ref(),
+            method: self.said.as_deref(),
+            columns: import::columns_of(&self.text),
+            model: self.model.as_deref().cloned(),
+            ..import::Known::default()
+        };
+        let imported = import::import_with(&self.stem, &self.text, &known);
         let mut draft = imported.ok()?.draft;
         if let Some(Ok(model)) = &self.base {
             // Also what the file says as the default has it: the base model does not overrule it.
@@ -99,7 +108,19 @@ pub fn config(
         })?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(path, &text);
-    let imported = read(&stem, &text, info.as_ref(), method).map_err(|e| match e {
+    let sources = SpecSources {
+        hub_cache: hub_cache.map(Path::to_path_buf),
+        home: home.map(Path::to_path_buf),
+        ..SpecSources::default()
+    };
+    let known = import::Known {
+        info: info.as_ref(),
+        method,
+        columns: import::columns_of(&text),
+        model: import::start_model(&text, &sources),
+        ..import::Known::default()
+    };
+    let imported = import::import_with(&stem, &text, &known).map_err(|e| match e {
         import::ImportError::NoDialect => {
             format!("{shown} is not a config of LLaMA-Factory, Axolotl or TRL")
         }
@@ -115,24 +136,10 @@ pub fn config(
         doubt: imported.doubt,
         said: method.map(String::from),
         stem: stem.into_owned(),
+        model: known.model.map(Box::new),
         text,
         info,
     })
-}
-
-fn read(
-    stem: &str,
-    text: &str,
-    info: Option<&DatasetInfo>,
-    method: Option<&str>,
-) -> Result<import::Imported, import::ImportError> {
-    let known = import::Known {
-        info,
-        method,
-        columns: import::columns_of(text),
-        ..import::Known::default()
-    };
-    import::import_with(stem, text, &known)
 }
 
 fn base(word: &str, hub_cache: Option<&Path>, home: Option<&Path>) -> Result<ModelFacts, String> {

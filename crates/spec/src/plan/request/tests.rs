@@ -1,6 +1,7 @@
 //! What a request comes to: parameters, tokens, rows, and how it is told.
 
 use super::*;
+use crate::nn::adapter::Targets;
 use crate::plan::models;
 
 #[test]

@@ -193,14 +193,14 @@ fn moments_are_planned_as_the_update_rule_says_for_what_trains() {
         let loaded = spec::load("quickstart", &set, &here()).unwrap().spec;
         let request = resolve("quickstart", &set, &here()).unwrap();
         let vocab_size = request.arch.vocab_size() as usize;
-        let infos = param_infos_of(&loaded.model, vocab_size, loaded.adapter.as_ref());
+        let infos = param_infos_of(&loaded.model, vocab_size, loaded.trained());
         (request, loaded.optimizer.state_bytes(&infos))
     };
     let members = spec::schema::root().at("optimizer").unwrap().children();
     assert!(members.len() > 1);
     for (word, _) in members {
-        for adapter in ["adapter=null", "adapter.lora.rank=4"] {
-            let (request, bytes) = with(&[&format!("optimizer={word}"), adapter]);
+        for part in ["adapter=null", "adapter.lora.rank=4", "train.freeze=[mlp]"] {
+            let (request, bytes) = with(&[&format!("optimizer={word}"), part]);
             let memory = crate::plan::plan(&request).memory;
             let n = request.n_trainable();
             assert_eq!(memory.bytes(crate::plan::Part::Optimizer), bytes, "{word}");
@@ -218,6 +218,28 @@ fn moments_are_planned_as_the_update_rule_says_for_what_trains() {
         assert_eq!(request.n_trainable(), counted, "{engine}");
         assert_eq!(request.rank_words().unwrap(), "ranks 1 to 4");
     }
+}
+
+/// Four blocks with c_fc 128 → 512 and c_proj 512 → 128.
+#[test]
+fn what_is_frozen_by_name_has_no_gradients_and_no_moments() {
+    use crate::plan::{Part, passes::passes, plan};
+    let of = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        resolve("quickstart", &set, &here()).unwrap()
+    };
+    let (all, some) = (of(&[]), of(&["train.freeze=[mlp]"]));
+    let (n, frozen) = (all.arch.n_params(), 4 * 2 * 128 * 512);
+    assert_eq!((all.n_trainable(), some.n_trainable()), (n, n - frozen));
+    let (before, after) = (plan(&all), plan(&some));
+    let bytes = |part| (before.memory.bytes(part), after.memory.bytes(part));
+    assert_eq!(bytes(Part::Weights), (4 * n, 4 * n));
+    assert_eq!(bytes(Part::Gradients), (4 * n, 4 * (n - frozen)));
+    let saved = before.checkpoint_bytes - after.checkpoint_bytes;
+    assert_eq!(saved, 8 * frozen, "moments alone");
+    // Their inputs have gradients; they have none.
+    let learned = 6.0 - 2.0 * frozen as f64 / some.arch.n_matmul() as f64;
+    assert_eq!((passes(&all), passes(&some)), (6.0, learned));
 }
 
 #[test]

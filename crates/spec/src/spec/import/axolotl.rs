@@ -1,12 +1,14 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::defaults::{CPO, DROPOUT, GRPO, LEN, Silent, says};
+use super::freeze::{Frozen, unfrozen};
 use super::shared::{
     BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
     PACKING, QUANTIZED, SCHEDULES, SHARDS, WINDOWS,
 };
 use super::tool::Tool;
 use super::{Known, Reader, Row, Sets, To, plain, row, shared};
+use crate::nn::ModelConfig;
 use serde_json::{Map, Value};
 
 pub(super) struct Axolotl;
@@ -37,6 +39,17 @@ impl Tool for Axolotl {
         let word = map.get("adapter").filter(|value| !value.is_null());
         let word = word.map(plain);
         word.is_some_and(|word| ["lora", "qlora"].contains(&&*word))
+    }
+
+    fn frozen(&self, map: &Map<String, Value>, model: Option<&ModelConfig>) -> Option<Frozen> {
+        let patterns = map.get("unfrozen_parameters")?.as_array()?;
+        if patterns.is_empty() {
+            return None;
+        }
+        Some(match self.adapts(map) {
+            true => Err("beside adapters all other weights are frozen here".into()),
+            false => unfrozen(&patterns.iter().map(plain).collect::<Vec<_>>(), model),
+        })
     }
 
     fn method(
@@ -346,10 +359,7 @@ const ROWS: &[Row] = &[
         "lora_on_cpu",
         To::Needless("weights are read once, to where they train"),
     ),
-    row(
-        "unfrozen_parameters",
-        To::NoEqual("train.freeze names what does not train; this names what does"),
-    ),
+    row("unfrozen_parameters", To::Unfrozen),
     row(
         "tokenizer_config",
         To::NoEqual("data.tokenizer.file.path names a tokenizer of its own"),

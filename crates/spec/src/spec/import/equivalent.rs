@@ -42,6 +42,9 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         To::OfData(_) => "it is a setting of a source: data.sources".into(),
         To::Template(_) => here("data.template"),
         To::Tuning => "adapter=lora trains adapters; without it all weights train".into(),
+        To::Unfrozen | To::OfFrozen => {
+            "-s train.freeze=[…] names what does not train: parts (embeddings, mlp) or modules (layers.0.*)".into()
+        }
         To::Targets => TARGETS.into(),
         To::AllLinear => "-s adapter.lora.targets=all".into(),
         To::Whole => here("adapter.lora.modules_to_save"),

@@ -1,11 +1,14 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
 use super::defaults::{ALPHA, DROPOUT, LEN, ONE_ANSWER, RANK, Silent, TARGETS, says};
+use super::freeze::{Freeze, Frozen};
 use super::shared::{
     FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS,
 };
+use super::targets::names;
 use super::tool::Tool;
-use super::{Reader, Row, Sets, To, plain, row, shared};
+use super::{Fate, Reader, Row, Sets, To, plain, row, shared};
+use crate::nn::ModelConfig;
 use serde_json::{Map, Value};
 
 pub(super) struct LlamaFactory;
@@ -33,6 +36,27 @@ impl Tool for LlamaFactory {
         word.map(plain).is_none_or(|word| word == "lora")
     }
 
+    fn frozen(&self, map: &Map<String, Value>, model: Option<&ModelConfig>) -> Option<Frozen> {
+        if map.get("finetuning_type").map(plain).as_deref() != Some("freeze") {
+            return None;
+        }
+        let said = |key: &str| map.get(key).filter(|value| !value.is_null());
+        let list = |key: &str, silent: &[&str]| match said(key) {
+            Some(value) => names(value),
+            None => silent.iter().map(ToString::to_string).collect(),
+        };
+        let Some(layers) = said(TRAINED_LAYERS).map_or(Some(2), Value::as_i64) else {
+            return Some(Err(format!("{TRAINED_LAYERS} is no whole number")));
+        };
+        let freeze = Freeze {
+            layers,
+            modules: list(TRAINED_MODULES, &["all"]),
+            extra: list("freeze_extra_modules", &[]),
+            is_spread: said("use_llama_pro") == Some(&Value::Bool(true)),
+        };
+        Some(freeze.frozen(model))
+    }
+
     /// PPO counts rollouts where other stages count optimizer steps.
     fn counts_rollouts(&self, method: &str) -> bool {
         method == "ppo"
@@ -43,6 +67,14 @@ impl Tool for LlamaFactory {
         // Without a base model there is nothing to adapt.
         if self.adapts(map) && says(map, "model_name_or_path") {
             reader.silent(map, (&["finetuning_type"], "adapter", "lora"));
+        }
+        if let Some(Ok(_)) = reader.frozen {
+            for (key, silent) in [(TRAINED_LAYERS, "2"), (TRAINED_MODULES, "all")] {
+                if !says(map, key) {
+                    let theirs = format!("({key}: {silent})");
+                    reader.line(Fate::Default, theirs, "train.freeze", "");
+                }
+            }
         }
     }
 
@@ -129,7 +161,9 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("phi", "phi3"),
 ];
 
-const FREEZE: &str = "train.freeze names what does not train (layers.0.*); this names what does";
+/// The last two layers are trained as a whole where nothing else is said.
+const TRAINED_LAYERS: &str = "freeze_trainable_layers";
+const TRAINED_MODULES: &str = "freeze_trainable_modules";
 const OPTIMIZER: &str = "no such optimizer here: adamw8bit and adafactor need little memory too";
 const MIX: &str = "give each source its probability as `weight`: they are shares of the tokens";
 
@@ -149,8 +183,10 @@ const ROWS: &[Row] = &[
         "pissa_init",
         To::NoEqual("adapters begin at zero change, as LoRA's do"),
     ),
-    row("freeze_trainable_layers", To::NoEqual(FREEZE)),
-    row("freeze_trainable_modules", To::NoEqual(FREEZE)),
+    row(TRAINED_LAYERS, To::OfFrozen),
+    row(TRAINED_MODULES, To::OfFrozen),
+    row("freeze_extra_modules", To::OfFrozen),
+    row("use_llama_pro", To::OfFrozen),
     row("use_galore", To::NoEqual(OPTIMIZER)),
     row("use_apollo", To::NoEqual(OPTIMIZER)),
     row("use_badam", To::NoEqual(OPTIMIZER)),

@@ -10,10 +10,12 @@ mod dataset_info;
 mod defaults;
 mod detect;
 pub(in crate::spec) mod equivalent;
+mod freeze;
 mod layout;
 mod llama_factory;
 mod losses;
 mod mixer;
+mod report;
 mod schedule;
 mod secret;
 mod set;
@@ -28,13 +30,15 @@ mod wsd;
 
 pub use dataset_info::DatasetInfo;
 pub use detect::tool_of;
+pub use freeze::start_model;
+pub use report::{Fate, ImportError, Imported, Known, Line};
 pub use tool::Dialect;
 pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
 use super::issue::Issue;
 use super::schema::{Kind, root};
-use super::yaml::{self, YamlError};
+use super::yaml;
 use crate::methods::MethodConfig;
 use data::Sets;
 use detect::{detect, foreign};
@@ -45,92 +49,6 @@ use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use table::{Phase, Row, To, row};
-
-/// The outcome for one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
-    Mapped,
-    /// Mapped, with a slightly different meaning.
-    Differs,
-    /// Not in the file: what the tool does without it.
-    Default,
-    NoEqual,
-    Needless,
-    /// Not a known key of this dialect.
-    Unknown,
-}
-
-impl Fate {
-    pub const ALL: [Fate; 6] = [
-        Fate::Mapped,
-        Fate::Differs,
-        Fate::Default,
-        Fate::NoEqual,
-        Fate::Needless,
-        Fate::Unknown,
-    ];
-
-    /// The heading in a report.
-    pub fn title(self) -> &'static str {
-        match self {
-            Fate::Mapped => "mapped",
-            Fate::Differs => "mapped, with a difference",
-            Fate::Default => "not in the file: the tool's defaults",
-            Fate::NoEqual => "no equivalent",
-            Fate::Needless => "not needed",
-            Fate::Unknown => "not known",
-        }
-    }
-}
-
-/// One line of the report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    pub fate: Fate,
-    /// As in their file: `learning_rate: 1e-4`.
-    pub theirs: String,
-    /// The target path; empty if none.
-    pub ours: String,
-    pub words: String,
-}
-
-/// Another tool's file, converted as far as possible.
-#[derive(Debug, Clone)]
-pub struct Imported {
-    pub dialect: Dialect,
-    pub lines: Vec<Line>,
-    pub draft: Draft,
-    /// The method is a guess: what was taken, and how to say another.
-    pub doubt: Option<String>,
-}
-
-/// What is known of a file besides its text.
-#[derive(Debug, Clone, Default)]
-pub struct Known<'a> {
-    pub from: Option<Dialect>,
-    /// What LLaMA-Factory's dataset names mean.
-    pub info: Option<&'a DatasetInfo>,
-    /// The method of a TRL file, which names no trainer.
-    pub method: Option<&'a str>,
-    /// The columns of its data.
-    pub columns: Vec<String>,
-}
-
-/// Why a file cannot be read at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    #[error("not valid YAML: {0}")]
-    Yaml(#[from] YamlError),
-    #[error("expected a map of keys")]
-    NoMap,
-    #[error("no key identifies the tool: add --from {}", tool::listed(|t| t.id(), "or"))]
-    NoDialect,
-    #[error(
-        "this is a config of {tool}, which is not imported: those of {} are",
-        tool::listed(|t| t.title(), "and")
-    )]
-    Foreign { tool: &'static str },
-}
 
 /// Reads another tool's YAML. `name` becomes the run's name if the file has none.
 ///
@@ -205,6 +123,8 @@ struct Reader {
     without_steps: Vec<&'static str>,
     /// The tool trains adapters, not all weights.
     adapts: bool,
+    /// What it does not train of all weights, where it trains a part.
+    frozen: Option<freeze::Frozen>,
     /// The file lists the modules with adapters.
     names_targets: bool,
     /// The file gives a polynomial's power.
@@ -245,6 +165,7 @@ impl Reader {
             epochs: defaults::epochs_of(dialect.tool(), map),
             without_steps: cadence::without_steps(map),
             adapts: dialect.tool().adapts(map),
+            frozen: dialect.tool().frozen(map, known.model.as_ref()),
             names_targets: defaults::says(map, "lora_target_modules"),
             says_power: false,
             says_mix: defaults::says(map, "mix_strategy"),
@@ -337,8 +258,11 @@ impl Reader {
             To::Tuning => match plain(value).as_str() {
                 "lora" => self.set(theirs, "adapter", "lora", ""),
                 "full" => self.line(Fate::Mapped, theirs, "adapter: null", ""),
+                "freeze" => self.frozen_weights(theirs),
                 _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
             },
+            To::Unfrozen => self.frozen_weights(theirs),
+            To::OfFrozen => self.of_frozen(theirs),
             To::Targets => self.targets(theirs, value),
             To::AllLinear => self.all_linear_layers(theirs, value),
             To::Whole => self.whole_modules(theirs, value),

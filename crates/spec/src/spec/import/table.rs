@@ -45,8 +45,12 @@ pub(super) enum To {
     Either(&'static str, &'static str, &'static str, &'static str),
     /// `true` means this value at this path; `false` is not quite the default here: the text gives the difference.
     NearlyOff(&'static str, &'static str, &'static str),
-    /// Which weights train: `lora` or `full`.
+    /// Which weights train: `lora`, `full` or `freeze`.
     Tuning,
+    /// Patterns of what trains.
+    Unfrozen,
+    /// A setting of `freeze`.
+    OfFrozen,
     /// Modules with adapters.
     Targets,
     /// Whether all linear layers have adapters.

@@ -36,7 +36,7 @@ const TABLES: &[(&str, &str)] = &[
 ];
 
 /// A list, or a text with commas.
-fn names(value: &Value) -> Vec<String> {
+pub(super) fn names(value: &Value) -> Vec<String> {
     let all = match value {
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
         one => plain(one),

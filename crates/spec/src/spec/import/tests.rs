@@ -91,7 +91,7 @@ fn tool(id: &str) -> Dialect {
     Dialect::by_id(id).unwrap()
 }
 
-fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
+pub(super) fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
     let starts = format!("{key}:");
     let found = imported
         .lines

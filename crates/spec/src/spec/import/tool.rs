@@ -1,9 +1,11 @@
 //! The tools whose configs are read: a file each, and a word in the list here.
 
 use super::defaults::{self, Silent};
+use super::freeze::Frozen;
 use super::shared;
 use super::table::Row;
 use super::{Known, Reader, axolotl, llama_factory, trl};
+use crate::nn::ModelConfig;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -28,6 +30,11 @@ pub(super) trait Tool: Sync {
 
     /// Whether it trains adapters by this file, rather than all weights.
     fn adapts(&self, map: &Map<String, Value>) -> bool;
+
+    /// What `train.freeze` names by this file, on this start model; `None` where all weights or adapters train.
+    fn frozen(&self, _map: &Map<String, Value>, _model: Option<&ModelConfig>) -> Option<Frozen> {
+        None
+    }
 
     /// Whether its files name the method; where they do not, a command line does.
     fn names_its_method(&self) -> bool {

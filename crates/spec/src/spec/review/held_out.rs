@@ -2,7 +2,7 @@
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 
 /// Tokens below which the loss of the split says little: its standard error is about 1.5 / √n nats.
 const FEW: u64 = 2_000;
@@ -18,8 +18,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "data.val_fraction",
             format!(
-                "{:.0} % of the data are held out and not trained on",
-                100.0 * share
+                "{} of the data are held out and not trained on",
+                percent(share, 0)
             ),
             "-s data.val_fraction=0.1".into(),
             "rule of thumb: 1 to 10 %, at least a few thousand tokens",

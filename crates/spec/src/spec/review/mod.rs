@@ -5,7 +5,7 @@
 use super::RunSpec;
 use crate::base::finding::Finding;
 use crate::data::Unit;
-use crate::nn::param_infos_of;
+use crate::nn::param_infos;
 
 /// What is known of the run besides its spec. A plan for another machine says nothing of this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -110,7 +110,7 @@ pub use template::{cut_marks, named_marks};
 
 /// All that is to be said, in the order of the subjects.
 pub fn review(spec: &RunSpec, sizes: Sizes) -> Vec<Finding> {
-    let infos = param_infos_of(&spec.model, 0, None);
+    let infos = param_infos(&spec.model, 0);
     let n_params: usize = infos.iter().map(|info| info.len).sum();
     let subject = Subject {
         spec,

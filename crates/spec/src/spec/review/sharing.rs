@@ -1,5 +1,6 @@
 //! Rows of a micro-batch that the processes of a run cannot share evenly: every one computes as many as the fullest.
 
+use crate::base::human::percent;
 use super::{Subject, poor};
 use crate::base::finding::Finding;
 
@@ -29,8 +30,8 @@ pub fn uneven_rows(rows: u64, ranks: u64) -> Option<Finding> {
         below => format!("{below} or "),
     };
     let what = format!(
-        "it is the total of all ranks, and {rows} over {ranks}: {of}, {:.0} % of the work is wasted",
-        100.0 * (places - rows) as f64 / places as f64
+        "it is the total of all ranks, and {rows} over {ranks}: {of}, {} of the work is wasted",
+        percent((places - rows) as f64 / places as f64, 0)
     );
     let fix = format!("-s train.micro_batch_size={places}; {others}fewer ranks do as well");
     let source = "each rank computes as many rows as the fullest one";

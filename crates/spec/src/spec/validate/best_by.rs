@@ -2,7 +2,7 @@
 //! checkpoint is chosen and no early stop happens.
 
 use super::Judge;
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::paths::is_yaml;
 use crate::base::text::one_line;
 use crate::methods;
@@ -24,7 +24,7 @@ pub(super) fn best_by(config: &RunConfig, judge: &mut Judge) {
     }
     let all = known.join(", ");
     let hint = match nearest(said, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean {near}? Valid: {all}"),
+        Some(near) => format!("{} Valid: {all}", did_you_mean(near)),
         None => format!("valid: {all}"),
     };
     judge.want(

@@ -2,7 +2,7 @@
 //! have no earlier near duplicate, so that dropping the found ones leaves no two similar rows.
 
 use super::{Check, Kind, Severity};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::Place;
 use crate::data::inspect::minhash::{Index, SHINGLE};
 use crate::data::inspect::row::Row;
@@ -41,7 +41,7 @@ impl Check for Near {
             let exact = self.keys[at] == row.key;
             let place = &self.places[at];
             let file = if place.file == row.place.file { "" } else { &place.file };
-            return (!exact).then(|| format!("{:.0} % of {file}:{}", 100.0 * similarity, place.row));
+            return (!exact).then(|| format!("{} of {file}:{}", percent(similarity, 0), place.row));
         }
         if self.index.bytes() >= self.max_bytes {
             self.forgotten += 1;

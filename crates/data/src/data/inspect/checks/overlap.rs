@@ -1,7 +1,7 @@
 //! Training rows that quote the validation file.
 
 use super::{Check, Kind, Severity};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, percent};
 use crate::data::inspect::ngrams::Reference;
 use crate::data::inspect::row::Row;
 
@@ -51,11 +51,11 @@ pub(super) fn quotes(reference: &mut Reference, row: &Row) -> Option<String> {
 pub(super) fn met(reference: &Reference) -> String {
     let (met, rows) = (reference.met() as u64, reference.rows() as u64);
     format!(
-        "{} of {} rows of {} overlap ({:.1} %), by passages of {} words",
+        "{} of {} rows of {} overlap ({}), by passages of {} words",
         grouped(met),
         grouped(rows),
         reference.name,
-        100.0 * met as f64 / rows.max(1) as f64,
+        percent(met as f64 / rows.max(1) as f64, 1),
         reference.n
     )
 }
