@@ -4,7 +4,7 @@
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, fields};
 use crate::base::registry::Entry;
-use crate::watch::checksum::masked_crc32c;
+use crate::base::checksum::masked_crc32c;
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Format, Item, Source, json};
 use std::io;

@@ -4,7 +4,7 @@
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, fields};
 use crate::base::registry::Entry;
-use crate::watch::checksum::crc32;
+use crate::base::checksum::crc32;
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Facts, Format, Item, Source, json};
 use serde_json::{Map, Value};
