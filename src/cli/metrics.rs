@@ -69,7 +69,10 @@ fn check(curves: &Curves, subject: &Subject, args: &Args) -> Result<(), Failure>
     if curves.has_readings() && !args.metric.is_empty() {
         let mut ids: Vec<&str> = curves.state.series.keys().map(String::as_str).collect();
         ids.truncate(20);
-        let what = format!("no metric of the run fits --metric {}", args.metric.join(" "));
+        let what = format!(
+            "no metric of the run fits --metric {}",
+            args.metric.join(" ")
+        );
         let hint = format!("the run has {}", ids.join(", "));
         return Err(Failure::yours(what, hint));
     }

@@ -164,10 +164,15 @@ mod tests {
             (300, Field::Fixed32([1, 2, 3, 4])),
             (4, Field::Fixed64([9; 8])),
         ];
-        let message = written.iter().fold(Message::default(), |m, (n, field)| m.field(*n, *field));
+        let message = written
+            .iter()
+            .fold(Message::default(), |m, (n, field)| m.field(*n, *field));
         let bytes = message.into_bytes();
         let read: Result<Vec<_>, usize> = fields(&bytes).collect();
         assert_eq!(read.as_deref(), Ok(&written[..]));
-        assert_eq!(Message::default().field(1, Field::Varint(150)).into_bytes(), b"\x08\x96\x01");
+        assert_eq!(
+            Message::default().field(1, Field::Varint(150)).into_bytes(),
+            b"\x08\x96\x01"
+        );
     }
 }

@@ -73,7 +73,8 @@ impl Args {
             )),
             Some((format, Place::Stdout)) if self.follow && !format.grows() => {
                 let what = format!("{} cannot be followed on standard output", format.entry.id);
-                let hint = "its columns or its head are known at the end: --format jsonl, or --to a file";
+                let hint =
+                    "its columns or its head are known at the end: --format jsonl, or --to a file";
                 Err(Failure::yours(what, hint))
             }
             Some((format, Place::Stdout)) if format.is_folder() => Err(Failure::yours(

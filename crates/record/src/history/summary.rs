@@ -49,7 +49,10 @@ impl Summary {
         if self.lowest.is_none_or(|lowest| point.value < lowest.value) {
             self.lowest = Some(point);
         }
-        if self.highest.is_none_or(|highest| point.value > highest.value) {
+        if self
+            .highest
+            .is_none_or(|highest| point.value > highest.value)
+        {
             self.highest = Some(point);
         }
     }
@@ -85,7 +88,11 @@ fn empty(curves: &Curves, column: u32, first: Point) -> Summary {
     let base = block.map_or(id, |(base, _)| base);
     Summary {
         id: id.into(),
-        info: curves.state.metric(base).cloned().unwrap_or_else(|| declaration(base)),
+        info: curves
+            .state
+            .metric(base)
+            .cloned()
+            .unwrap_or_else(|| declaration(base)),
         of_block: block.is_some(),
         n: 0,
         non_finite: 0,

@@ -116,7 +116,10 @@ impl Log {
 /// What is left of the losses.
 fn losses(curves: &Curves) -> Vec<(u64, f64)> {
     let of = |record: &Record| {
-        let (_, x) = record.values.iter().find(|(c, _)| curves.id(*c) == "train/loss")?;
+        let (_, x) = record
+            .values
+            .iter()
+            .find(|(c, _)| curves.id(*c) == "train/loss")?;
         Some((record.step, *x))
     };
     curves.records().iter().filter_map(of).collect()
@@ -174,7 +177,9 @@ fn a_stream_says_that_it_goes_back_and_keeps_a_step_together() {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let steps = |bytes: Vec<u8>| -> Vec<u64> {
         let lines = text(bytes);
-        let lines = lines.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
+        let lines = lines
+            .lines()
+            .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
         lines.map(|line| line["step"].as_u64().unwrap()).collect()
     };
     let loss = |at: u64| step(at, &[("train/loss", 2.0)]);
@@ -184,7 +189,10 @@ fn a_stream_says_that_it_goes_back_and_keeps_a_step_together() {
     assert_eq!(steps(stream.bytes(&mut log.curves, false)), [1]);
     log.add([evaluated(2, &[("val/loss", 3.0)]), loss(3)]);
     let both = text(stream.bytes(&mut log.curves, false));
-    assert!(both.contains("\"train/loss\":2.0,\"val/loss\":3.0"), "{both}");
+    assert!(
+        both.contains("\"train/loss\":2.0,\"val/loss\":3.0"),
+        "{both}"
+    );
     log.add([loss(4), Event::RolledBack { step: 1 }, loss(2)]);
     assert_eq!(steps(stream.bytes(&mut log.curves, true)), [2]);
     assert!(stream.bytes(&mut log.curves, true).is_empty());
@@ -225,7 +233,11 @@ fn everything() -> Curves {
             ],
         ));
         if at % 4 == 0 {
-            let eval = [("val/loss", 3.0 / x), ("eval/pass@1", 0.5), ("val/ppl", 20.0)];
+            let eval = [
+                ("val/loss", 3.0 / x),
+                ("eval/pass@1", 0.5),
+                ("val/ppl", 20.0),
+            ];
             events.push(evaluated(at, &eval));
         }
     }
@@ -257,10 +269,16 @@ fn every_format_is_read_again_as_the_same_series() {
         let format = Format::of(&path).unwrap();
         std::fs::write(&path, format.whole(&curves)).unwrap();
         let read = watched(&path);
-        assert_eq!((read.step, read.foreign_format()), (8, Some(format.entry.id)));
+        assert_eq!(
+            (read.step, read.foreign_format()),
+            (8, Some(format.entry.id))
+        );
         assert_eq!(read.series.len(), curves.state.series.len(), "{file}");
         for (id, series) in &curves.state.series {
-            let again = read.series.get(id).unwrap_or_else(|| panic!("{file}: {id}"));
+            let again = read
+                .series
+                .get(id)
+                .unwrap_or_else(|| panic!("{file}: {id}"));
             if format.entry.id == "trainer_state" && id == "epochs" {
                 // Evaluations have theirs too.
                 continue;
@@ -270,7 +288,10 @@ fn every_format_is_read_again_as_the_same_series() {
             for (ours, theirs) in points {
                 let (a, b) = (ours.value, theirs.value);
                 let same = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= digits * a.abs();
-                assert!(same && ours.step == theirs.step, "{file}: {id}: {ours:?} {theirs:?}");
+                assert!(
+                    same && ours.step == theirs.step,
+                    "{file}: {id}: {ours:?} {theirs:?}"
+                );
             }
         }
         if format.entry.id != "tfevents" {
@@ -283,13 +304,25 @@ fn every_format_is_read_again_as_the_same_series() {
 fn a_trainers_state_has_its_names_its_best_and_no_bare_nan() {
     let text = Format::named("trainer_state").unwrap().whole(&everything());
     let state: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!((&state["global_step"], &state["max_steps"]), (&8.into(), &8.into()));
-    assert_eq!((&state["epoch"], &state["num_train_epochs"]), (&2.0.into(), &2.into()));
+    assert_eq!(
+        (&state["global_step"], &state["max_steps"]),
+        (&8.into(), &8.into())
+    );
+    assert_eq!(
+        (&state["epoch"], &state["num_train_epochs"]),
+        (&2.0.into(), &2.into())
+    );
     assert_eq!(state["best_metric"], 0.375);
     let history = state["log_history"].as_array().unwrap();
     assert_eq!(history.len(), 10);
-    assert_eq!((&history[2]["grad_norm"], &history[4]["step"]), (&"NaN".into(), &4.into()));
-    assert_eq!((&history[4]["eval_loss"], &history[4]["eval_pass@1"]), (&0.75.into(), &0.5.into()));
+    assert_eq!(
+        (&history[2]["grad_norm"], &history[4]["step"]),
+        (&"NaN".into(), &4.into())
+    );
+    assert_eq!(
+        (&history[4]["eval_loss"], &history[4]["eval_pass@1"]),
+        (&0.75.into(), &0.5.into())
+    );
     assert_eq!(history[4].get("loss"), None);
     assert_eq!(history[0]["learning_rate"], 1e-7);
 }
@@ -297,20 +330,34 @@ fn a_trainers_state_has_its_names_its_best_and_no_bare_nan() {
 #[test]
 fn a_table_has_cells_for_what_was_measured_and_metrics_are_chosen_by_patterns() {
     let mut log = Log::new(&["*loss", "act_rms/*"]);
-    let layers = [("act_rms/layer".to_string(), (0..11).map(|i| Num(i.into())).collect())];
+    let layers = [(
+        "act_rms/layer".to_string(),
+        (0..11).map(|i| Num(i.into())).collect(),
+    )];
     log.add([
         step(1, &[("train/loss", 2.5), ("lr", 0.1)]),
         step(2, &[("train/loss", f64::NAN), ("lr", 0.1)]),
-        Event::Probed { step: 2, layers: layers.into() },
+        Event::Probed {
+            step: 2,
+            layers: layers.into(),
+        },
         evaluated(2, &[("val/loss", 3.0), ("val/ppl", 20.0)]),
     ]);
     let table = String::from_utf8(Format::named("csv").unwrap().whole(&log.curves)).unwrap();
     let lines: Vec<&str> = table.lines().collect();
     let blocks: Vec<String> = (0..11).map(|i| format!("act_rms/layer/{i}")).collect();
     let blocks = blocks.join(",");
-    assert_eq!(lines[0], format!("step,time,tokens,{blocks},train/loss,val/loss"));
-    assert_eq!(lines[1], format!("1,1763734920.125,64,{},2.5,", ",".repeat(10)));
-    assert!(lines[2].starts_with("2,1763734921.125,128,0.0,1.0,") && lines[2].ends_with(",NaN,3.0"));
+    assert_eq!(
+        lines[0],
+        format!("step,time,tokens,{blocks},train/loss,val/loss")
+    );
+    assert_eq!(
+        lines[1],
+        format!("1,1763734920.125,64,{},2.5,", ",".repeat(10))
+    );
+    assert!(
+        lines[2].starts_with("2,1763734921.125,128,0.0,1.0,") && lines[2].ends_with(",NaN,3.0")
+    );
     let all = summaries(&log.curves);
     let loss = all.iter().find(|s| s.id == "train/loss").unwrap();
     assert_eq!((loss.n, loss.non_finite, loss.last.step), (2, 1, 2));

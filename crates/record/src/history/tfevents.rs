@@ -33,7 +33,10 @@ const STRING: u64 = 7;
 pub fn file_name(curves: &Curves) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let host = curves.state.host_name.chars();
-    let host: String = host.map(|c| if plain(c) { c } else { '-' }).take(64).collect();
+    let host: String = host
+        .map(|c| if plain(c) { c } else { '-' })
+        .take(64)
+        .collect();
     let begun = curves.state.first_t.0 / 1000;
     format!("events.out.tfevents.{begun:010}.{host}.llmtui")
 }
@@ -85,7 +88,9 @@ fn scalars(curves: &Curves, record: &Record) -> Message {
             .field(1, Field::Bytes(curves.id(*column).as_bytes()))
             .field(2, Field::Fixed32((*x as f32).to_le_bytes()))
     });
-    let summary = values.fold(Message::default(), |summary, value| summary.message(1, value));
+    let summary = values.fold(Message::default(), |summary, value| {
+        summary.message(1, value)
+    });
     stepped(record.t, record.step).message(5, summary)
 }
 

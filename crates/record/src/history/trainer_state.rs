@@ -25,7 +25,10 @@ fn state(curves: &Curves) -> Vec<u8> {
     let head = state.head.as_ref();
     let records = curves.records().iter();
     let of_training = |record: &&Record| matches!(record.kind, Kind::Step | Kind::Evaluation);
-    let entries: Vec<Value> = records.filter(of_training).map(|r| entry(curves, r)).collect();
+    let entries: Vec<Value> = records
+        .filter(of_training)
+        .map(|r| entry(curves, r))
+        .collect();
     let best = best(curves);
     let value = json!({
         "best_metric": best.as_ref().map(|best| best.value),

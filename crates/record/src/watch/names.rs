@@ -361,7 +361,9 @@ pub fn in_transformers(id: &str, held_out: bool) -> String {
     match id.strip_prefix(id::EXTRA) {
         Some(set) => format!("eval_{set}_loss"),
         None => {
-            let of = [id::VAL, id::EVAL].iter().find_map(|kind| id.strip_prefix(kind));
+            let of = [id::VAL, id::EVAL]
+                .iter()
+                .find_map(|kind| id.strip_prefix(kind));
             format!("eval_{}", of.unwrap_or(id))
         }
     }
