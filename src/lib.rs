@@ -13,7 +13,7 @@
 //! | `crates/model` | [`nn`] [`optim`] [`hf`] [`llama_cpp`] |
 //! | `crates/data` | [`data`] |
 //! | `crates/system` | [`hardware`] [`hub`] [`workers`] [`sandbox`] [`gguf`] [`embed`] |
-//! | `crates/record` | [`run`] [`wire`] [`metrics`] [`diagnosis`] [`watch`] |
+//! | `crates/record` | [`run`] [`wire`] [`metrics`] [`diagnosis`] [`watch`] [`history`] |
 //! | `crates/kernels`, `crates/base` | [`kernels`] [`base`] |
 
 /// Clocks, files, random numbers, text: what every room may use.
@@ -23,7 +23,7 @@ pub use llmtui_engine::{engine, probes, release};
 /// Fused operations and their composites.
 pub use llmtui_kernels as kernels;
 pub use llmtui_model::{hf, llama_cpp, nn, optim};
-pub use llmtui_record::{diagnosis, metrics, run, watch, wire};
+pub use llmtui_record::{diagnosis, history, metrics, run, watch, wire};
 pub use llmtui_spec::{
     advisor, fleet, guide, methods, models, pipeline, plan, report, rewards, spec, tasks,
 };

@@ -39,6 +39,7 @@ mod logs;
 mod memorization;
 mod memory;
 mod merge;
+mod metrics;
 mod model;
 mod model_ref;
 mod new;
@@ -181,6 +182,7 @@ enum Verb {
     Runs(runs::Args),
     Fleet(fleet::Args),
     Logs(logs::Args),
+    Metrics(metrics::Args),
     Pause(pause::Args),
     Resume(resume::Args),
     Stop(stop::Args),
@@ -284,6 +286,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Fleet(args) => fleet::run(&args, &cx),
         Verb::Logs(args) => logs::run(&args, &cx),
+        Verb::Metrics(args) => metrics::run(&args, &cx),
         Verb::Pause(args) => pause::run(&args, &cx),
         Verb::Resume(args) => resume::run(&args, &cx),
         Verb::Stop(args) => stop::run(&args, &cx),

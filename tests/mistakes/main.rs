@@ -49,7 +49,8 @@ fn run_at(dir: &Path, name: &str, at: u64) -> RunDir {
 fn a_log_that_is_missing_or_cannot_be_read_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
-    let verbs: [&[&str]; 4] = [
+    let verbs: [&[&str]; 5] = [
+        &["metrics", "mine", "--to", "m.csv"],
         &["diagnose", "mine"],
         &["report", "mine", "--to", "r.md"],
         &["logs", "mine"],
@@ -60,7 +61,7 @@ fn a_log_that_is_missing_or_cannot_be_read_is_named() {
         fails(dir.path(), verb, 3, &phrases);
     }
     std::fs::create_dir(run.events_path()).unwrap();
-    for verb in &verbs[..3] {
+    for verb in &verbs[..4] {
         fails(dir.path(), verb, 3, &["events.jsonl", "try: check"]);
     }
     std::fs::write(run.header_path(), "{").unwrap();

@@ -1,4 +1,5 @@
-//! Protocol buffers, as far as model files and event logs need them: fields in order, with bounds. Nothing is allocated here.
+//! Protocol buffers, as far as model files and event logs need them: reads fields in order, with bounds and without
+//! allocations, and writes them.
 
 /// One field's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +75,56 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// A message that is written, field by field. As in proto3, a field with the value 0 is for its caller to leave out.
+#[derive(Debug, Clone, Default)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    fn base128(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn tag(&mut self, number: u64, kind: u64) {
+        self.base128(number << 3 | kind);
+    }
+
+    pub fn field(mut self, number: u64, value: Field<'_>) -> Message {
+        match value {
+            Field::Varint(value) => {
+                self.tag(number, 0);
+                self.base128(value);
+            }
+            Field::Fixed64(bytes) => {
+                self.tag(number, 1);
+                self.0.extend(bytes);
+            }
+            Field::Bytes(bytes) => {
+                self.tag(number, 2);
+                self.base128(bytes.len() as u64);
+                self.0.extend(bytes);
+            }
+            Field::Fixed32(bytes) => {
+                self.tag(number, 5);
+                self.0.extend(bytes);
+            }
+        }
+        self
+    }
+
+    /// A message within this one.
+    pub fn message(self, number: u64, inner: Message) -> Message {
+        self.field(number, Field::Bytes(&inner.0))
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +154,25 @@ mod tests {
             assert_eq!(fields.next(), Some(Err(0)), "{bad:?}");
             assert_eq!(fields.next(), None);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let written = [
+            (1, Field::Varint(u64::MAX)),
+            (2, Field::Bytes(b"testing")),
+            (300, Field::Fixed32([1, 2, 3, 4])),
+            (4, Field::Fixed64([9; 8])),
+        ];
+        let message = written
+            .iter()
+            .fold(Message::default(), |m, (n, field)| m.field(*n, *field));
+        let bytes = message.into_bytes();
+        let read: Result<Vec<_>, usize> = fields(&bytes).collect();
+        assert_eq!(read.as_deref(), Ok(&written[..]));
+        assert_eq!(
+            Message::default().field(1, Field::Varint(150)).into_bytes(),
+            b"\x08\x96\x01"
+        );
     }
 }

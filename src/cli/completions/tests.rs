@@ -95,6 +95,7 @@ fn verbs_on_runs_offer_the_runs_of_the_folder_newest_first() {
         "export",
         "chat",
         "diagnose",
+        "metrics",
         "report",
         "undo",
         "gc",

@@ -36,6 +36,16 @@ struct Trainer<'a, 'p> {
     summary: &'a mut Summary,
 }
 
+/// How the loop goes on behind a part of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// With the next part.
+    Part,
+    /// With the next round: a step was taken, or the state went back.
+    Round,
+    Done(Outcome),
+}
+
 /// Prepares, checks and trains.
 pub(super) fn begin(
     job: &EngineJob,
@@ -125,113 +135,127 @@ impl Trainer<'_, '_> {
 
     /// N + 1 rounds for N steps: the last one evaluates, samples and saves like any other.
     fn train_on(&mut self) -> Result<Outcome, EngineError> {
-        let max_steps = self.cx.spec.train.max_steps;
         self.save_a_point_to_go_back_to()?;
         loop {
-            self.cx.port.enter(Phase::Training, self.cx.step());
-            let stale = self.cx.state.progress.stale;
-            match self.obey()? {
-                Flow::Continue => {}
-                Flow::Stop => return Ok(Outcome::Stopped),
-                Flow::SaveAndStop => return self.save_and_stop(),
+            if let Next::Done(outcome) = self.round()? {
+                return Ok(outcome);
             }
-            if self.tasks.are_due(&self.cx) {
-                self.tasks.ask(&mut self.cx)?;
-                let broken_off = self.tasks.are_due(&self.cx);
-                if broken_off && self.cx.port.stop_is_waiting() {
-                    // Asked again at a resume.
-                    if self.cx.port.stop_flag() {
-                        return self.save_and_stop();
-                    }
-                    continue;
-                }
-            }
-            let (step, done) = (self.cx.step(), &self.cx.state.progress);
-            // The first evaluation is the baseline for gains and forgetting.
-            let on_policy = self.cx.spec.method.on_policy().is_some();
-            let first = step == 0 && (on_policy || !self.cx.extras.is_empty());
-            if first && done.evaluated_at.is_none()
-                || is_due(
-                    step,
-                    self.cx.spec.eval.every.steps(max_steps),
-                    max_steps,
-                    done.evaluated_at,
-                )
-            {
-                if let Some(broken) = self.cx.evaluate_now(self.stepper.experience())? {
-                    self.rescue_or_fail(&broken)?;
-                    continue;
-                }
-                let broken_off = self.cx.state.progress.evaluated_at != Some(step);
-                if broken_off && self.cx.port.stop_is_waiting() {
-                    // Done again at a resume.
-                    if self.cx.port.stop_flag() {
-                        return self.save_and_stop();
-                    }
-                    continue;
-                }
-            }
-            // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
-            let no_gain = self.cx.state.progress.stale > stale;
-            if step < max_steps && no_gain && self.out_of_patience() {
-                self.save_and_stop()?;
-                self.forget_what_was_given_up();
-                return Ok(Outcome::Completed);
-            }
-            if is_due(
-                step,
-                self.cx.spec.sample.every.steps(max_steps),
-                max_steps,
-                self.cx.state.progress.sampled_at,
-            ) {
-                self.cx.sample_on_schedule();
-            }
-            let saved_at = self.checkpoints.saved_at();
-            if is_due(
-                step,
-                self.cx.spec.checkpoint.every.steps(max_steps),
-                max_steps,
-                saved_at,
-            ) || self.is_chosen() && !self.checkpoints.knows_best(step)
-            {
-                if let Some(broken) = self.cx.broken_weights()? {
-                    self.rescue_or_fail(&broken)?;
-                    continue;
-                }
-                if step < max_steps {
-                    self.checkpoints.save_or_warn(&mut self.cx)?;
-                } else {
-                    self.checkpoints.save_at_the_end(&mut self.cx)?;
-                    self.forget_what_was_given_up();
-                }
-                if self.checkpoints.saved_at() == Some(step) {
-                    self.spectra.begin(&self.cx, step);
-                }
-            }
-            if step >= max_steps {
-                return Ok(Outcome::Completed);
-            }
-            if self.cx.job.stop_after.is_some_and(|last| step >= last) || self.cx.port.stop_flag() {
-                return self.save_and_stop();
-            }
-            self.cx.port.enter(Phase::Training, step);
-            match self.stepper.one_step(&mut self.cx)? {
-                Taken::Whole | Taken::Skipped => {}
-                // Written again at a resume, by the same weights.
-                Taken::BrokenOff => continue,
-                Taken::Broken(broken) => {
-                    self.rescue_or_fail(&broken)?;
-                    continue;
-                }
-                Taken::Spike(why) => {
-                    self.rescue_or_go_on(&why)?;
-                    continue;
-                }
-            }
-            self.stepper.emit_step_if_due(&mut self.cx);
-            self.spectra.emit(&mut self.cx);
-            self.summarize();
         }
+    }
+
+    /// Commands, what is due at this step, and the next step.
+    fn round(&mut self) -> Result<Next, EngineError> {
+        self.cx.port.enter(Phase::Training, self.cx.step());
+        let stale = self.cx.state.progress.stale;
+        match self.obey()? {
+            Flow::Continue => {}
+            Flow::Stop => return Ok(Next::Done(Outcome::Stopped)),
+            Flow::SaveAndStop => return self.save_and_stop().map(Next::Done),
+        }
+        for part in [Self::ask_tasks_if_due, Self::evaluate_if_due] {
+            match part(self)? {
+                Next::Part => {}
+                next => return Ok(next),
+            }
+        }
+        let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
+        // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
+        let no_gain = self.cx.state.progress.stale > stale;
+        if step < max_steps && no_gain && self.out_of_patience() {
+            self.save_and_stop()?;
+            self.forget_what_was_given_up();
+            return Ok(Next::Done(Outcome::Completed));
+        }
+        let every = self.cx.spec.sample.every.steps(max_steps);
+        if is_due(step, every, max_steps, self.cx.state.progress.sampled_at) {
+            self.cx.sample_on_schedule();
+        }
+        if let Next::Round = self.save_if_due()? {
+            return Ok(Next::Round);
+        }
+        if step >= max_steps {
+            return Ok(Next::Done(Outcome::Completed));
+        }
+        if self.cx.job.stop_after.is_some_and(|last| step >= last) || self.cx.port.stop_flag() {
+            return self.save_and_stop().map(Next::Done);
+        }
+        self.take_a_step()
+    }
+
+    fn ask_tasks_if_due(&mut self) -> Result<Next, EngineError> {
+        if !self.tasks.are_due(&self.cx) {
+            return Ok(Next::Part);
+        }
+        self.tasks.ask(&mut self.cx)?;
+        self.unless_broken_off(self.tasks.are_due(&self.cx))
+    }
+
+    fn evaluate_if_due(&mut self) -> Result<Next, EngineError> {
+        let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
+        let evaluated_at = self.cx.state.progress.evaluated_at;
+        // The first evaluation is the baseline for gains and forgetting.
+        let on_policy = self.cx.spec.method.on_policy().is_some();
+        let first = step == 0 && (on_policy || !self.cx.extras.is_empty());
+        let every = self.cx.spec.eval.every.steps(max_steps);
+        let due = is_due(step, every, max_steps, evaluated_at);
+        if !(due || first && evaluated_at.is_none()) {
+            return Ok(Next::Part);
+        }
+        if let Some(broken) = self.cx.evaluate_now(self.stepper.experience())? {
+            self.rescue_or_fail(&broken)?;
+            return Ok(Next::Round);
+        }
+        self.unless_broken_off(self.cx.state.progress.evaluated_at != Some(step))
+    }
+
+    /// What a stop broke off is done again: now, or at a resume.
+    fn unless_broken_off(&mut self, broken_off: bool) -> Result<Next, EngineError> {
+        if !(broken_off && self.cx.port.stop_is_waiting()) {
+            return Ok(Next::Part);
+        }
+        match self.cx.port.stop_flag() {
+            true => self.save_and_stop().map(Next::Done),
+            false => Ok(Next::Round),
+        }
+    }
+
+    fn save_if_due(&mut self) -> Result<Next, EngineError> {
+        let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
+        let every = self.cx.spec.checkpoint.every.steps(max_steps);
+        let due = is_due(step, every, max_steps, self.checkpoints.saved_at());
+        if !(due || self.is_chosen() && !self.checkpoints.knows_best(step)) {
+            return Ok(Next::Part);
+        }
+        if let Some(broken) = self.cx.broken_weights()? {
+            self.rescue_or_fail(&broken)?;
+            return Ok(Next::Round);
+        }
+        if step < max_steps {
+            self.checkpoints.save_or_warn(&mut self.cx)?;
+        } else {
+            self.checkpoints.save_at_the_end(&mut self.cx)?;
+            self.forget_what_was_given_up();
+        }
+        if self.checkpoints.saved_at() == Some(step) {
+            self.spectra.begin(&self.cx, step);
+        }
+        Ok(Next::Part)
+    }
+
+    fn take_a_step(&mut self) -> Result<Next, EngineError> {
+        self.cx.port.enter(Phase::Training, self.cx.step());
+        match self.stepper.one_step(&mut self.cx)? {
+            Taken::Whole | Taken::Skipped => {
+                self.stepper.emit_step_if_due(&mut self.cx);
+                self.spectra.emit(&mut self.cx);
+                self.summarize();
+            }
+            // Written again at a resume, by the same weights.
+            Taken::BrokenOff => {}
+            Taken::Broken(broken) => self.rescue_or_fail(&broken)?,
+            Taken::Spike(why) => self.rescue_or_go_on(&why)?,
+        }
+        Ok(Next::Round)
     }
 
     /// Whether the spec's patience is exhausted: the run is then complete, and `Finished` has the reason.

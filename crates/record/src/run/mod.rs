@@ -12,7 +12,7 @@ pub mod lineage;
 pub mod log;
 mod recovered;
 pub mod revisit;
-mod rewound;
+pub mod rewound;
 pub mod rollouts;
 pub mod series;
 pub mod spent;

@@ -3,7 +3,6 @@
 //! is one file of `formats/` and one word in its list.
 
 mod checkpoints;
-mod checksum;
 mod facts;
 mod find;
 mod formats;
@@ -15,7 +14,7 @@ mod translate;
 
 pub use find::{Found, WatchError, expected, find};
 pub use formats::FORMATS;
-pub use names::{Mapping, MappingError};
+pub use names::{Mapping, MappingError, NUM_TOKENS, in_transformers, info as declaration};
 
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::registry::Entry;

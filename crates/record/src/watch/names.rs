@@ -1,5 +1,5 @@
 //! Translates metric names of other programs into ours: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. An
-//! unknown name is kept.
+//! unknown name is kept. The same table has the names of transformers for ours.
 
 use crate::base::text::one_line;
 use crate::metrics;
@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Longest name that is taken, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Names that mean the same, in lower case.
-const SAME: &[(&str, &[&str])] = &[
+/// Ours, that of transformers and TRL in `trainer_state.json` where it is another, and names that mean the same in other
+/// programs, in lower case.
+const SAME: &[(&str, Option<&str>, &[&str])] = &[
     (
         id::TRAIN_LOSS,
+        Some("loss"),
         &[
-            "loss",
             "train loss",
             "train_loss",
             "training_loss",
@@ -33,6 +34,7 @@ const SAME: &[(&str, &[&str])] = &[
     ),
     (
         id::VAL_LOSS,
+        Some("eval_loss"),
         &[
             "val loss",
             "val_loss",
@@ -44,21 +46,23 @@ const SAME: &[(&str, &[&str])] = &[
             "loss/valid",
             "loss/validation",
             "loss/eval",
-            "eval_loss",
             "eval loss",
             "validation_metrics/loss",
         ],
     ),
     (
         id::GRAD_NORM,
+        None,
         &["grad norm", "gradient_norm", "gnorm", "grad/norm", "norm"],
     ),
     (
         "lr",
-        &["learning_rate", "learning rate", "lr-adamw", "optimizer/lr"],
+        Some("learning_rate"),
+        &["learning rate", "lr-adamw", "optimizer/lr"],
     ),
     (
         id::TOK_PER_SEC,
+        None,
         &[
             "tok/sec",
             "tok/s",
@@ -71,10 +75,13 @@ const SAME: &[(&str, &[&str])] = &[
             "train_tokens_per_second",
         ],
     ),
-    (id::VAL_BPB, &["validation bpb", "val bpb"]),
+    (id::VAL_BPB, None, &["validation bpb", "val bpb"]),
     // Passes over the data so far, whole ones alone where a program counts so: Lightning's begins at 0.
-    (id::EPOCHS, &["epoch"]),
-    (MFU, &["bf16_mfu"]),
+    (id::EPOCHS, Some("epoch"), &[]),
+    // Of answers to held-out prompts: not readings on held-out targets, as `eval_x` otherwise is.
+    (id::EVAL_REWARD, Some("eval_reward"), &[]),
+    (id::PASS_AT_1, Some("eval_pass@1"), &[]),
+    (MFU, None, &["bf16_mfu"]),
 ];
 
 /// Model FLOPs utilization, here a share of 1.
@@ -125,7 +132,7 @@ const SO_FAR: &[&str] = &[
     "train_steps_per_second",
 ];
 const TOKENS: &[&str] = &[
-    "num_tokens",
+    NUM_TOKENS,
     "num_input_tokens_seen",
     "tokens",
     "total_tokens",
@@ -280,10 +287,13 @@ fn known(name: &str) -> Role {
     }
     let same = |name: &str| {
         SAME.iter()
-            .find(|(id, names)| *id == name || names.contains(&name))
+            .find(|(id, theirs, names)| {
+                *id == name || *theirs == Some(name) || names.contains(&name)
+            })
+            .map(|(id, ..)| *id)
     };
-    if let Some((id, _)) = same(&lower) {
-        return Role::Metric((*id).into(), 1.0);
+    if let Some(id) = same(&lower) {
+        return Role::Metric(id.into(), 1.0);
     }
     // transformers prefixes what it hands to trackers, and everything of an evaluation.
     if let Some(rest) = lower.strip_prefix("train/") {
@@ -291,7 +301,7 @@ fn known(name: &str) -> Role {
         if rest == "train_loss" || SO_FAR.contains(&rest) {
             return Role::Nothing;
         }
-        return Role::Metric(same(rest).map_or(rest.into(), |(id, _)| (*id).into()), 1.0);
+        return Role::Metric(same(rest).unwrap_or(rest).into(), 1.0);
     }
     for prefix in [id::EVAL, "eval_", id::VAL, "val_", "validation/"] {
         let Some(rest) = lower.strip_prefix(prefix) else {
@@ -308,7 +318,7 @@ fn known(name: &str) -> Role {
             return Role::Nothing;
         }
         let rest = match same(rest) {
-            Some((id::TRAIN_LOSS, _)) => "loss",
+            Some(id::TRAIN_LOSS) => "loss",
             _ => rest,
         };
         return Role::Metric(format!("val/{rest}"), 1.0);
@@ -333,7 +343,30 @@ pub fn is_known(id: &str) -> bool {
 
 /// Whether a reading is of held-out data.
 pub fn is_held_out(id: &str) -> bool {
-    id.starts_with(id::VAL)
+    id.starts_with(id::VAL) || id.starts_with(id::EVAL)
+}
+
+/// The tokens consumed so far, as TRL calls them.
+pub const NUM_TOKENS: &str = "num_tokens";
+
+/// What transformers and TRL call a metric in `trainer_state.json`. Those of an evaluation begin with `eval_`; the loss on a set
+/// of `eval.extra` is that of a named set.
+pub fn in_transformers(id: &str, held_out: bool) -> String {
+    if let Some((_, Some(theirs), _)) = SAME.iter().find(|(ours, ..)| *ours == id) {
+        return (*theirs).into();
+    }
+    if !held_out || id.starts_with("eval_") {
+        return id.into();
+    }
+    match id.strip_prefix(id::EXTRA) {
+        Some(set) => format!("eval_{set}_loss"),
+        None => {
+            let of = [id::VAL, id::EVAL]
+                .iter()
+                .find_map(|kind| id.strip_prefix(kind));
+            format!("eval_{}", of.unwrap_or(id))
+        }
+    }
 }
 
 /// Whether a record is about the whole training, at its end: transformers' `train_loss` beside a `train_runtime`. A trainer that
@@ -454,6 +487,29 @@ mod tests {
             [id("Training Loss"), id("Wall time")],
             ["train/loss", "Time"]
         );
+    }
+
+    #[test]
+    fn what_is_called_as_transformers_does_is_read_as_ours() {
+        for (ours, held_out, theirs) in [
+            ("train/loss", false, "loss"),
+            ("val/loss", true, "eval_loss"),
+            ("lr", false, "learning_rate"),
+            ("grad_norm", false, "grad_norm"),
+            ("epochs", false, "epoch"),
+            ("val/ppl", true, "eval_ppl"),
+            ("val/rewards/accuracies", true, "eval_rewards/accuracies"),
+            ("eval/reward", true, "eval_reward"),
+            ("eval/pass@1", true, "eval_pass@1"),
+            ("completions/mean_length", false, "completions/mean_length"),
+            // PPO's on its own rollouts: TRL has the same name.
+            ("val/var_explained", false, "val/var_explained"),
+        ] {
+            assert_eq!(in_transformers(ours, held_out), theirs);
+            assert_eq!(id(theirs), ours);
+        }
+        assert_eq!(in_transformers("extra/code", true), "eval_code_loss");
+        assert_eq!(in_transformers("eval/hellaswag", true), "eval_hellaswag");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use super::super::store::of_documents;
 use super::*;
-use crate::data::Document;
+use crate::data::pack::TooLong;
+use crate::data::{Document, Order};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Documents whose every token is another number, supervised but for their first third.
 fn documents(lens: &[usize], from: u32) -> Vec<Document> {

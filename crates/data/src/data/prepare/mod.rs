@@ -14,6 +14,7 @@ use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
 use crate::data::hold_out::{self, Span, Split};
 use crate::data::mix::Wanted;
+use crate::data::pack::pieces::Account;
 use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
@@ -408,23 +409,7 @@ fn lay_out(
             notes.push(divided(source, parts, is_cut));
         }
         let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
-        learning.documents += portion.documents;
-        learning.nothing_supervised += account.nothing_supervised;
-        learning.too_long += account.split + account.truncated + account.dropped;
-        learning.lost_tokens += account.lost_tokens;
-        let tally = source.store.tally();
-        learning.without_tools += tally.without_tools;
-        learning.answers += tally.answers;
-        learning.empty_calls += tally.empty_calls;
-        if account.lost_tokens > 0 {
-            learning.losses.push(Loss {
-                source: source.name.clone(),
-                conversations: source.conversations,
-                documents: portion.documents,
-                cut: account.truncated + account.dropped,
-                tokens: account.lost_tokens,
-            });
-        }
+        count(&mut learning, source, &portion, &account);
         let longest = kept.iter().map(|(_, len)| *len).max();
         learning.longest = learning.longest.max(longest.unwrap_or(0));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
@@ -462,6 +447,27 @@ fn lay_out(
         ));
     }
     Ok((documents, learning))
+}
+
+/// Adds what is learned from a source, and what is lost of it.
+fn count(learning: &mut Learning, source: &Ready, portion: &Portion, account: &Account) {
+    learning.documents += portion.documents;
+    learning.nothing_supervised += account.nothing_supervised;
+    learning.too_long += account.split + account.truncated + account.dropped;
+    learning.lost_tokens += account.lost_tokens;
+    let tally = source.store.tally();
+    learning.without_tools += tally.without_tools;
+    learning.answers += tally.answers;
+    learning.empty_calls += tally.empty_calls;
+    if account.lost_tokens > 0 {
+        learning.losses.push(Loss {
+            source: source.name.clone(),
+            conversations: source.conversations,
+            documents: portion.documents,
+            cut: account.truncated + account.dropped,
+            tokens: account.lost_tokens,
+        });
+    }
 }
 
 /// Shares over the run: the curriculum, then the sources' own weights.

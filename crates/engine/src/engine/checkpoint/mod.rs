@@ -333,13 +333,7 @@ impl Checkpoints {
         {
             progress.best_saved = Some(here);
         }
-        if self.store.given_up().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step) {
-            let what = format!(
-                "the checkpoint of step {step} that another run begins from is replaced by that of this course"
-            );
-            let hint = "a resume of that run has another base from now on: start it again, or change checkpoint.every here";
-            cx.port.warn(step, "base_replaced", what, hint);
-        }
+        self.warn_of_a_replaced_base(cx);
         let ranks = cx.state.models.remote.as_ref();
         let fingerprint = Fingerprint::of(cx.spec, &cx.data).on(ranks);
         let written = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)
@@ -366,6 +360,24 @@ impl Checkpoints {
             by: progress.measured.clone().filter(|m| m.step == step),
         };
         cx.port.emit(event);
+        self.prune(cx, best.map(|best| best.step));
+        Ok(())
+    }
+
+    /// A checkpoint that was given up may be the base of another run.
+    fn warn_of_a_replaced_base(&self, cx: &mut RunContext<'_, '_>) {
+        let step = cx.step();
+        if self.store.given_up().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step) {
+            let what = format!(
+                "the checkpoint of step {step} that another run begins from is replaced by that of this course"
+            );
+            let hint = "a resume of that run has another base from now on: start it again, or change checkpoint.every here";
+            cx.port.warn(step, "base_replaced", what, hint);
+        }
+    }
+
+    /// Deletes older checkpoints that nothing needs any more.
+    fn prune(&mut self, cx: &mut RunContext<'_, '_>, best: Option<u64>) {
         let keep = cx.spec.checkpoint.keep_last.max(2);
         let stable = self
             .to_go_back_to(cx)
@@ -377,12 +389,12 @@ impl Checkpoints {
             false => Default::default(),
         };
         let also: Vec<u64> = best
-            .map(|b| b.step)
             .into_iter()
             .chain(stable.map(|(step, _)| step))
             .chain(needed)
             .collect();
         if let Err(error) = self.store.prune(keep, &also) {
+            let step = cx.step();
             cx.port.warn(
                 step,
                 "prune_failed",
@@ -390,7 +402,6 @@ impl Checkpoints {
                 "delete them if the disk fills up",
             );
         }
-        Ok(())
     }
 
     /// Checkpoints from before what is wrong at present, the ones to take first in front, and whether they are stable: the

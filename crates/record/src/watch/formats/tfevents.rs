@@ -1,10 +1,10 @@
 //! TensorBoard's event files: TFRecords of Event messages. Scalars are read, in the old form (`simple_value`) and the new one
 //! (a tensor of one number); images, histograms and graphs are ignored. Every file of the folder is read, in name order.
 
+use crate::base::checksum::masked_crc32c;
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, fields};
 use crate::base::registry::Entry;
-use crate::watch::checksum::masked_crc32c;
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Format, Item, Source, json};
 use std::io;

@@ -1,10 +1,10 @@
 //! Weights & Biases' run file, as `WANDB_MODE=offline` leaves it and as an online run keeps beside its uploads: LevelDB's log format
 //! (blocks of 32 KiB, records in pieces) with Record messages inside.
 
+use crate::base::checksum::crc32;
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, fields};
 use crate::base::registry::Entry;
-use crate::watch::checksum::crc32;
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Facts, Format, Item, Source, json};
 use serde_json::{Map, Value};

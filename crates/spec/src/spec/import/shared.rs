@@ -54,7 +54,7 @@ pub(super) const WHOLE_TURNS: &str = "of a conversation the tool learns every to
 pub(super) const STEPS: &str = "a run on its own answers is as long as its steps: set train.max_steps to prompts × epochs × rollout.group_size × rollout.epochs \
      / (train.micro_batch_size × train.grad_accum_steps)";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
-pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
+pub(super) const NO_TRACKER: &str = "nothing is uploaded: llmtui metrics RUN --tensorboard DIR writes curves for TensorBoard and wandb sync; the log is runs/<id>/events.jsonl";
 pub(super) const WINDOWS: &str =
     "data.too_long handles longer rows; without train.from it is the model's context, too";
 pub(super) const PACKING: &str = "packed documents never attend to each other here";
