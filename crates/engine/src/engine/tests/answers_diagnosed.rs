@@ -89,7 +89,10 @@ fn a_reward_that_never_varies_fails_whatever_the_pull_to_the_reference() {
         let state = fold(run.go()).0;
         let all = |id: &str, wanted: f64| {
             let values: Vec<f64> = state.series[id].recent().map(|point| point.value).collect();
-            assert!(values.iter().all(|x| *x == wanted), "{pull}: {id} {values:?}");
+            assert!(
+                values.iter().all(|x| *x == wanted),
+                "{pull}: {id} {values:?}"
+            );
         };
         all("reward", 0.0);
         all("reward_std", 0.0);
