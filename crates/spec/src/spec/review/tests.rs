@@ -222,6 +222,10 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         none,
         "differ from its reference",
     );
+    for preset in ["dpo-demo", "ppo-demo", "grpo-sort"] {
+        let adapter = ["adapter.lora.rank=4"];
+        mends(preset, &adapter, none, "dropout 0.05 makes the policy differ");
+    }
     mends(
         "quickstart",
         &["optimizer=lion", "optimizer.lion.lr=3e-3"],
