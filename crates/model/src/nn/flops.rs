@@ -1,13 +1,15 @@
 //! FLOPs per token, for a run's share of the machine's peak (MFU).
 
-use super::{Model, ModelShape, ParamInfo, Role};
+use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
-/// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not.
-pub fn flops_per_token(shape: &ModelShape, n_matmul_params: usize) -> f64 {
-    let attention = 12 * shape.n_layer * shape.n_head * shape.head_dim * shape.seq_len;
-    6.0 * n_matmul_params as f64 + attention as f64
+/// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not; of a
+/// block with a sliding window the window in place of seq_len.
+fn flops_per_token(config: &ModelConfig, shape: &ModelShape, n_matmul_params: usize) -> f64 {
+    let q_width = (shape.n_head * shape.head_dim) as f64;
+    let attention = 12.0 * q_width * config.scored_keys(shape.seq_len as f64);
+    6.0 * n_matmul_params as f64 + attention
 }
 
 impl Model {
@@ -15,7 +17,7 @@ impl Model {
     /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
-        let all = flops_per_token(self.shape(), self.n_params() - unused);
+        let all = flops_per_token(self.config(), self.shape(), self.n_params() - unused);
         let frozen = |info: &&ParamInfo| !info.trains() && info.shape.len() == 2;
         let mut spared = 0;
         for info in self.params().infos().iter().filter(frozen) {
@@ -58,6 +60,19 @@ mod tests {
         let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
         assert_eq!(flops(&tied), expected);
         assert_eq!(flops(&free), expected);
+    }
+
+    /// Every second block sees all 64 tokens, the others 16.
+    #[test]
+    fn a_window_bounds_what_attention_costs() {
+        let windowed = ModelConfig {
+            sliding_window: Some(16),
+            global_every: Some(2),
+            ..ModelConfig::default()
+        };
+        let model = Model::new(&windowed, 65, &Device::Cpu).unwrap();
+        let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 128.0 * (2.0 * 64.0 + 2.0 * 16.0);
+        assert_eq!(model.flops_per_token(), expected);
     }
 
     #[test]

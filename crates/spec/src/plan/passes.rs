@@ -7,11 +7,23 @@ const FORWARD: f64 = 2.0;
 
 /// FLOPs per token in units of N: by the steps of a spec on its own answers, else as the table of methods counts them.
 pub fn passes(request: &Request) -> f64 {
+    // A frozen matrix needs the gradient with respect to its input but not to its weights.
+    let learned = if request.lora.is_some() { 4.0 } else { 6.0 };
+    counted(request, learned)
+}
+
+/// The same for products of activations, which have no weights that could be frozen.
+pub fn attention_passes(request: &Request) -> f64 {
+    counted(request, 6.0)
+}
+
+/// `learned`: forward and backward of what trains.
+fn counted(request: &Request, learned: f64) -> f64 {
     if let Some(answers) = request.answers() {
-        return of_answers(request, answers);
+        return of_answers(request, answers, learned);
     }
     let facts = request.method.facts();
-    let all = facts.flops_per_token(learned(request));
+    let all = facts.flops_per_token(learned);
     match request.reference_plan() {
         // Scored once, before the first step.
         ReferencePlan::Precomputed => all - FORWARD,
@@ -21,13 +33,8 @@ pub fn passes(request: &Request) -> f64 {
     }
 }
 
-/// A frozen matrix needs the gradient with respect to its input but not to its weights.
-fn learned(request: &Request) -> f64 {
-    if request.lora.is_some() { 4.0 } else { 6.0 }
-}
-
 /// A rollout is written, scored and compared once, however many steps learn from it; those of a cold start learn from no rollout.
-fn of_answers(request: &Request, answers: Answers) -> f64 {
+fn of_answers(request: &Request, answers: Answers, learned: f64) -> f64 {
     let has_critic = request.has_critic();
     let models = 1.0 + f64::from(u8::from(has_critic));
     // Sampling, the reference, the policy before it learns, and the critic's values.
@@ -41,8 +48,8 @@ fn of_answers(request: &Request, answers: Answers) -> f64 {
     let n = request.arch.n_active().max(1) as f64;
     let scored = request.extras.rewards.params as f64 / n;
     let written = FORWARD * (asked + scored) / answers.cycle.max(1) as f64;
-    let step = models * learned(request) + written;
-    answers.cold_share * learned(request) + (1.0 - answers.cold_share) * step
+    let step = models * learned + written;
+    answers.cold_share * learned + (1.0 - answers.cold_share) * step
 }
 
 #[cfg(test)]
