@@ -197,10 +197,9 @@ impl Reader {
         let method = plain(&self.draft.value("method"));
         let said = map.get("disable_dropout").and_then(Value::as_bool);
         let is_off = said.unwrap_or(methods.contains(&&*method));
-        let why = "disable_dropout: the trainer sets every dropout to 0 as it begins, lora_dropout too";
-        if !is_off
-            || self.draft.value(DROPOUT) == 0.0
-            || self.draft.set(DROPOUT, "0", why).is_err()
+        let why =
+            "disable_dropout: the trainer sets every dropout to 0 as it begins, lora_dropout too";
+        if !is_off || self.draft.value(DROPOUT) == 0.0 || self.draft.set(DROPOUT, "0", why).is_err()
         {
             return;
         }

@@ -209,7 +209,11 @@ fn adapters_of_preferences_train_without_dropout_as_in_trl() {
     for (text, more, dropout) in [
         (trl, "beta: 0.1\nloss_type: sigmoid\n", 0.0),
         (trl, "beta: 0.1\nlora_dropout: 0.2\n", 0.0),
-        (trl, "beta: 0.1\nlora_dropout: 0.2\ndisable_dropout: false\n", 0.2),
+        (
+            trl,
+            "beta: 0.1\nlora_dropout: 0.2\ndisable_dropout: false\n",
+            0.2,
+        ),
         (trl, "num_generations: 4\n", 0.05),
         (trl, "num_generations: 4\ndisable_dropout: true\n", 0.0),
         (trl, "", 0.05),
@@ -219,7 +223,10 @@ fn adapters_of_preferences_train_without_dropout_as_in_trl() {
         let imported = import("x", &format!("{text}{more}"), None).unwrap();
         let found = imported.draft.value("adapter.lora.dropout").as_f64();
         assert_eq!(found, Some(dropout), "{more}");
-        let line = imported.lines.iter().find(|l| l.theirs.contains("lora_dropout"));
+        let line = imported
+            .lines
+            .iter()
+            .find(|l| l.theirs.contains("lora_dropout"));
         let told = line.unwrap().words.contains("disable_dropout");
         assert_eq!(told, dropout == 0.0, "{more}: {line:?}");
     }

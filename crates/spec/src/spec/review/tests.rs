@@ -224,7 +224,12 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     );
     for preset in ["dpo-demo", "ppo-demo", "grpo-sort"] {
         let adapter = ["adapter.lora.rank=4"];
-        mends(preset, &adapter, none, "dropout 0.05 makes the policy differ");
+        mends(
+            preset,
+            &adapter,
+            none,
+            "dropout 0.05 makes the policy differ",
+        );
     }
     mends(
         "quickstart",
