@@ -32,7 +32,7 @@ const CHARACTERS: usize = 240;
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
     metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
-    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
+    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards, without a KL penalty (TRL)"),
     metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
     metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of the rewards of all the step's answers (TRL)"),
     metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),

@@ -59,7 +59,7 @@ fn adapters_of_preferences_have_no_dropout() {
         let mut wizard = at_method(dir.path(), wizard, None);
         choose(&mut wizard, id, Adapter::Lora);
         let spec = wizard.draft().unwrap().0.spec().unwrap();
-        assert_eq!(spec.adapter.unwrap().dropout(), dropout, "{id:?}");
+        assert_eq!(spec.adapter.as_ref().unwrap().dropout(), dropout, "{id:?}");
     }
 }
 
