@@ -29,7 +29,7 @@ const STD: Metric = metric(
 .label("weight std")
 .per_layer()
 .meaning(
-    "Begins at the initialization (0.02 in GPT-2) and drifts slowly, all blocks alike, towards √(lr / 2 · weight_decay) with AdamW after about 1 / (lr · weight_decay) steps (Kosson et al. 2023, arXiv 2305.17212).",
+    "Begins at the initialization (0.02 in GPT-2) and drifts slowly, all blocks alike, towards √(lr / (2 · weight_decay)) with AdamW after about 1 / (lr · weight_decay) steps (Kosson et al. 2023, arXiv 2305.17212).",
     "One block grows threefold while others do not: lower the learning rate, raise weight decay. Flat within 1 % after a tenth of the run: it is frozen or gets no gradient.",
 );
 

@@ -317,6 +317,16 @@ impl ModelConfig {
         self.sliding_window.filter(|_| !sees_all)
     }
 
+    /// Keys that a query of a row of `seq_len` is scored against, summed over blocks: the whole row, causal or not, as PaLM
+    /// counts it, and no more than a sliding window.
+    pub fn scored_keys(&self, seq_len: f64) -> f64 {
+        let keys = |layer| {
+            self.window(layer)
+                .map_or(seq_len, |w| seq_len.min(w as f64))
+        };
+        (0..self.n_layer).map(keys).sum()
+    }
+
     /// Blocks that have experts.
     pub fn expert_blocks(&self) -> usize {
         let blocks = (0..self.n_layer).filter(|layer| self.experts(*layer).is_some());

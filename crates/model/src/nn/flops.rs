@@ -4,10 +4,12 @@ use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
-/// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not.
-pub fn flops_per_token(shape: &ModelShape, n_matmul_params: usize) -> f64 {
-    let attention = 12 * shape.n_layer * shape.n_head * shape.head_dim * shape.seq_len;
-    6.0 * n_matmul_params as f64 + attention as f64
+/// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not; of a
+/// block with a sliding window the window in place of seq_len.
+fn flops_per_token(config: &ModelConfig, shape: &ModelShape, n_matmul_params: usize) -> f64 {
+    let q_width = (shape.n_head * shape.head_dim) as f64;
+    let attention = 12.0 * q_width * config.scored_keys(shape.seq_len as f64);
+    6.0 * n_matmul_params as f64 + attention
 }
 
 /// Frozen parameters in matrices that a token is multiplied with: a backward pass needs no gradient of theirs, 2 FLOPs less for each.
@@ -34,7 +36,7 @@ impl Model {
     /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
-        let all = flops_per_token(self.shape(), self.n_params() - unused);
+        let all = flops_per_token(self.config(), self.shape(), self.n_params() - unused);
         all - 2.0 * frozen_matmul_params(self.config(), self.params().infos()) as f64
     }
 }
@@ -60,6 +62,19 @@ mod tests {
         let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
         assert_eq!(flops(&tied), expected);
         assert_eq!(flops(&free), expected);
+    }
+
+    /// Every second block sees all 64 tokens, the others 16.
+    #[test]
+    fn a_window_bounds_what_attention_costs() {
+        let windowed = ModelConfig {
+            sliding_window: Some(16),
+            global_every: Some(2),
+            ..ModelConfig::default()
+        };
+        let model = Model::new(&windowed, 65, &Device::Cpu).unwrap();
+        let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 128.0 * (2.0 * 64.0 + 2.0 * 16.0);
+        assert_eq!(model.flops_per_token(), expected);
     }
 
     #[test]

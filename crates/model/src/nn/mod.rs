@@ -38,7 +38,7 @@ pub use adapter::AdapterConfig;
 pub use checkpointing::ActivationCheckpointing;
 pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};
 pub use faults::Fault;
-pub use flops::{flops_per_token, frozen_matmul_params};
+pub use flops::frozen_matmul_params;
 pub use layout::{Naming, Trained, param_infos, param_infos_of};
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,

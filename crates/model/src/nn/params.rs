@@ -57,6 +57,11 @@ impl ParamInfo {
         self.grad.is_some()
     }
 
+    /// Whether the balancing rule of experts moves it between updates, not a gradient.
+    pub fn is_balancing_bias(&self) -> bool {
+        self.role == Role::Router && self.shape.len() == 1
+    }
+
     /// The name of the module that it is the weight of, as adapters and patterns name it.
     pub fn module(&self) -> &str {
         module_name(&self.name)

@@ -5,7 +5,7 @@ use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::flat;
 use crate::kernels::schedule_free;
-use crate::kernels::update::Chunks;
+use crate::kernels::update::{Chunks, Part};
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,7 @@ impl super::Optimizer for Config {
                 &buffers,
                 &[STEPS, WEIGHT_SUM, MAX_LR, BEGUN],
             ),
+            balanced: balanced(params),
             chunks: Chunks::new(groups::parts(params, groups)?),
             shown: false,
         }))
@@ -97,7 +98,18 @@ struct ScheduleFree {
     config: Config,
     held: Held,
     chunks: Chunks,
+    /// Where in the flat gradients the biases begin that balance experts. Their rule adds to what the model holds, so that
+    /// is neither computed from z and x nor averaged.
+    balanced: Vec<usize>,
     shown: bool,
+}
+
+fn balanced(params: &Params) -> Vec<usize> {
+    let biases = params
+        .infos()
+        .iter()
+        .filter(|info| info.is_balancing_bias());
+    biases.filter_map(|info| info.grad).collect()
 }
 
 const STEPS: &str = "schedule_free.steps";
@@ -107,6 +119,25 @@ const BEGUN: &str = "schedule_free.begun";
 const Z: &str = "schedule_free.z";
 const OTHER: &str = "schedule_free.other";
 const SQUARE: &str = "schedule_free.square";
+
+/// Moves the state of these parts to their weights, and returns the weights with their places.
+fn hold(
+    parts: &[Part],
+    balanced: &[usize],
+    weights: &[f32],
+    state: [&mut [f32]; 2],
+) -> Vec<(usize, Vec<f32>)> {
+    let mut held = Vec::new();
+    let [z, x] = state;
+    for part in parts.iter().filter(|part| balanced.contains(&part.grads)) {
+        let own = &weights[part.weights..part.weights + part.len];
+        for state in [&mut *z, &mut *x] {
+            state[part.grads..part.grads + part.len].copy_from_slice(own);
+        }
+        held.push((part.weights, own.to_vec()));
+    }
+    held
+}
 
 impl ScheduleFree {
     /// All three begin where the weights do.
@@ -153,8 +184,13 @@ impl UpdateRule for ScheduleFree {
         let [z, x, square] = self.held.buffers()?;
         groups::check_len("schedule_free", params, z.len())?;
         let chunks = &mut self.chunks;
+        let balanced = &self.balanced;
         open(params, |weights, grads| {
-            schedule_free::update(&rule, [weights, z, x, square], grads, chunks);
+            let biases = hold(chunks.parts(), balanced, weights, [&mut *z, &mut *x]);
+            schedule_free::update(&rule, [&mut *weights, z, x, square], grads, chunks);
+            for (at, bias) in biases {
+                weights[at..at + bias.len()].copy_from_slice(&bias);
+            }
         })
     }
 
@@ -167,7 +203,10 @@ impl UpdateRule for ScheduleFree {
         let parts = self.chunks.parts();
         let [_, other] = self.held.buffers()?;
         params.write_weights(|weights| {
-            for part in parts {
+            let averaged = parts
+                .iter()
+                .filter(|part| !self.balanced.contains(&part.grads));
+            for part in averaged {
                 let own = &mut weights[part.weights..part.weights + part.len];
                 own.swap_with_slice(&mut other[part.grads..part.grads + part.len]);
             }

@@ -163,6 +163,39 @@ fn adapters_move_and_their_base_does_not() {
     }
 }
 
+/// DeepSeek-V3 adds ±γ to a bias after each update: no rule may take it back, nor an average lag behind it.
+#[test]
+fn a_bias_that_balances_experts_is_the_sum_of_what_its_rule_added() {
+    for config in all() {
+        let moe = serde_json::json!({
+            "n_layer": 1, "n_head": 2, "d_model": 8, "seq_len": 4,
+            "moe": {"n_expert": 4, "top_k": 2, "balancing": {"bias": {"rate": 0.25}}},
+        });
+        let mut model = Model::new(&serde_json::from_value(moe).unwrap(), 5, &Device::Cpu).unwrap();
+        model.init(1).unwrap();
+        let bias = model.params().infos().iter();
+        let bias = bias.clone().find(|info| info.is_balancing_bias()).unwrap();
+        let (at, grads) = (bias.offset..bias.offset + bias.len, bias.grad.unwrap());
+        let mut rule = config.build(model.params()).unwrap();
+        for step in 0..5 {
+            let fill = |all: &mut [f32]| {
+                all.fill(0.01);
+                all[grads..grads + at.len()].fill(0.0);
+            };
+            model.params_mut().write_grads(fill).unwrap();
+            rule.step(model.params_mut(), 0.01, 1.0).unwrap();
+            let add = |weights: &mut [f32]| weights[at.clone()].iter_mut().for_each(|b| *b += 0.25);
+            model.params_mut().write_weights(add).unwrap();
+            for shown in [true, false] {
+                rule.show_average(model.params_mut(), shown).unwrap();
+                let now = model.params().read_weights(|w| w[at.clone()].to_vec());
+                let expected = vec![0.25 * (step + 1) as f32; 4];
+                assert_eq!(now.unwrap(), expected, "{} {shown}", config.entry().id);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_group_has_a_learning_rate_of_its_own() {
     for config in all() {

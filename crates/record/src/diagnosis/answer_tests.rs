@@ -219,6 +219,18 @@ fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
         pass: 0.0,
         ..healthy(step)
     };
+    // As f32 rounds the deviation of equal values.
+    let rounded = |step| At {
+        reward: 0.1,
+        spread: 2e-9,
+        ..never(step)
+    };
+    let found = history(rounded);
+    let found = faults(&found);
+    assert!(
+        found.contains(&("constant_reward", Status::Fail)),
+        "{found:?}"
+    );
     let found = history(never);
     let found = faults(&found);
     assert!(
@@ -246,6 +258,15 @@ fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
         found.unwrap().cause.clone()
     };
     assert!(words(&history(hard)).contains("too hard"));
+    // Rewards of 0.2 and 0.6 by the prompt, the same for all its completions.
+    let by_prompt = |step| At {
+        reward: 0.4,
+        spread: 0.2,
+        same: 1.0,
+        pass: 0.4,
+        ..healthy(step)
+    };
+    assert!(words(&history(by_prompt)).contains("never between completions of one prompt"));
     assert!(words(&history(easy)).contains("too easy"));
 }
 

@@ -32,7 +32,7 @@ const STD_FLOOR: f64 = 1e-4;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// The standard deviation of the rewards of the group.
+    /// The standard deviation of the rewards of the group; of the step where that is the baseline.
     #[default]
     Group,
     /// The standard deviation of all rewards of the step.
@@ -63,8 +63,8 @@ pub struct Config {
     pub aggregation: Aggregation,
     /// Baseline of the rewards: the mean of their group or, as in REINFORCE++, of the step.
     pub baseline: Baseline,
-    /// What advantages are divided by: the rewards' standard deviation in the group or in the step, that of the step's
-    /// advantages, or nothing.
+    /// What advantages are divided by: the rewards' standard deviation in the group or in the step (that of the step for
+    /// both with `baseline: batch`), that of the step's advantages, or nothing.
     pub scale: Scale,
     /// Importance ratio to the sampling policy: per token or per sequence.
     pub ratio: RatioLevel,
@@ -228,5 +228,33 @@ impl super::Method for Config {
 
     fn on_policy(&self) -> Option<&dyn OnPolicy> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of eight rewards are 1: their sample deviation is √(2 / 7), whatever lies in a group.
+    #[test]
+    fn with_the_step_as_baseline_the_step_is_the_group() {
+        let rewards = [0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+        let wanted = 0.5 / ((2.0_f64 / 7.0).sqrt() + STD_FLOOR);
+        for scale in [Scale::Group, Scale::Batch] {
+            let baseline = Baseline::Batch;
+            let config = Config {
+                baseline,
+                scale,
+                ..Config::default()
+            };
+            let found = config.advantages(&rewards, 4);
+            for (advantage, reward) in found.iter().zip(rewards) {
+                let sign = if reward > 0.5 { 1.0 } else { -1.0 };
+                assert!(
+                    (advantage - sign * wanted).abs() < 1e-12,
+                    "{scale:?} {found:?}"
+                );
+            }
+        }
     }
 }

@@ -59,7 +59,7 @@ pub struct Config {
     /// is fixed.
     #[schemars(range(min = 0.0, max = 10000.0))]
     pub kl_target: Option<f64>,
-    /// Answers after which beta has been moved by its own size where the distance is 1 off, relative to the target.
+    /// Horizon of `kl_target` in completions: a rollout of n multiplies beta by 1 + clip(KL / target − 1, ±0.2) · n / horizon.
     #[schemars(range(min = 1.0, max = 1.0e9))]
     pub kl_horizon: f64,
     /// Where the reference model's log-probabilities come from, if beta is above 0.

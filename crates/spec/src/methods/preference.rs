@@ -47,7 +47,7 @@ pub(super) const NLL_LOSS: Metric = metric(
     "nats",
     Lower,
     Yes,
-    "negative log-likelihood per token of chosen answers, a mean over pairs (TRL's nll_loss)",
+    "negative log-likelihood per token of chosen answers without their prompts, a mean over pairs (TRL's nll_loss is over all tokens of the batch, and of ORPO over prompts too)",
 );
 
 /// Held-out pairs ranked right.

@@ -8,11 +8,23 @@ const FORWARD: f64 = 2.0;
 
 /// FLOPs per token in units of N: by the steps of a spec on its own answers, else as the table of methods counts them.
 pub fn passes(request: &Request) -> f64 {
+    // Nothing of a critic is frozen by name.
+    let critic = if request.lora.is_some() { 4.0 } else { 6.0 };
+    counted(request, learned(request), critic)
+}
+
+/// The same for products of activations, which have no weights that could be frozen.
+pub fn attention_passes(request: &Request) -> f64 {
+    counted(request, 6.0, 6.0)
+}
+
+/// `learned`: forward and backward of the policy, and `critic` of a critic.
+fn counted(request: &Request, learned: f64, critic: f64) -> f64 {
     if let Some(answers) = request.answers() {
-        return of_answers(request, answers);
+        return of_answers(request, answers, learned, critic);
     }
     let facts = request.method.facts();
-    let all = facts.flops_per_token(learned(request));
+    let all = facts.flops_per_token(learned);
     match request.reference_plan() {
         // Scored once, before the first step.
         ReferencePlan::Precomputed => all - FORWARD,
@@ -36,14 +48,9 @@ fn learned(request: &Request) -> f64 {
 }
 
 /// A rollout is written, scored and compared once, however many steps learn from it; those of a cold start learn from no rollout.
-fn of_answers(request: &Request, answers: Answers) -> f64 {
+fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) -> f64 {
     let has_critic = request.has_critic();
-    // Nothing of a critic is frozen by name.
-    let critic = match (has_critic, request.lora) {
-        (false, _) => 0.0,
-        (true, Some(_)) => 4.0,
-        (true, None) => 6.0,
-    };
+    let critic = if has_critic { critic } else { 0.0 };
     // Sampling, the reference, the policy before it learns, and the critic's values.
     let asked = [
         true,
@@ -55,8 +62,8 @@ fn of_answers(request: &Request, answers: Answers) -> f64 {
     let n = request.arch.n_active().max(1) as f64;
     let scored = request.extras.rewards.params as f64 / n;
     let written = FORWARD * (asked + scored) / answers.cycle.max(1) as f64;
-    let step = learned(request) + critic + written;
-    answers.cold_share * learned(request) + (1.0 - answers.cold_share) * step
+    let step = learned + critic + written;
+    answers.cold_share * learned + (1.0 - answers.cold_share) * step
 }
 
 #[cfg(test)]

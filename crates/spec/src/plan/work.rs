@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::engine::critic_bytes;
-use super::passes::passes;
+use super::passes::{attention_passes, passes};
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
 use super::scheme::bytes_per_param;
 use super::writing;
@@ -10,14 +10,14 @@ use crate::spec::CheckpointSize;
 use serde::Serialize;
 
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
-/// matmuls. The attention term counts the whole square, causal or not.
+/// matmuls. The attention term counts the whole square, causal or not, and of a sliding window no more than that.
 pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
     6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len as f64)
 }
 
-/// `12·L·n_head·head_dim·s`.
-fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
-    (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
+/// `12·L·n_head·head_dim·s`, with a window in place of s where a block has a shorter one.
+pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
+    (12 * arch.q_width()) as f64 * arch.config().scored_keys(seq_len)
 }
 
 /// FLOPs of all passes for a token, attention and padding included: used for this engine's time estimate and to convert a run's
@@ -25,8 +25,9 @@ fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
 pub fn engine_flops_per_token(request: &Request) -> f64 {
     let arch = &request.arch;
     let padded = (request.row_places() / request.row_tokens().max(1.0)).max(1.0);
-    let place = 6.0 * arch.n_matmul() as f64 + attention_per_token(arch, request.row_places());
-    passes(request) / 6.0 * place * padded
+    let matmuls = passes(request) * arch.n_matmul() as f64;
+    let attention = attention_passes(request) / 6.0;
+    (matmuls + attention * attention_per_token(arch, request.row_places())) * padded
 }
 
 /// FLOPs, time and cost of the whole run.
@@ -58,9 +59,9 @@ impl Work {
 /// this engine it includes attention, as the dashboard's MFU does.
 pub fn work(request: &Request) -> Work {
     let (arch, tokens) = (&request.arch, request.tokens as f64);
-    let share = passes(request) / 6.0;
-    let flops = share * 6.0 * arch.n_active() as f64 * tokens;
-    let attention_flops = share * attention_per_token(arch, request.row_places()) * tokens;
+    let flops = passes(request) * arch.n_active() as f64 * tokens;
+    let attention_flops =
+        attention_passes(request) / 6.0 * attention_per_token(arch, request.row_places()) * tokens;
     let timed = match request.estimator {
         Estimator::General => flops,
         Estimator::Engine => engine_flops_per_token(request) * tokens,
@@ -224,6 +225,24 @@ mod tests {
         assert_eq!(work(&request).hours, None);
         request.device.set_peak(67e12);
         assert!((hours(&request) / bf16 - 989.0 / 67.0).abs() < 1e-9);
+    }
+
+    /// Scores have no weights: a frozen base spares them nothing. DPO: 12 L q s of the policy, a third of it of the reference.
+    #[test]
+    fn attention_costs_the_same_beside_adapters() {
+        let mut request = reference_request(models::find("tinyllama-1.1b").unwrap());
+        request.set_method(crate::plan::request::Method::Dpo);
+        let whole = work(&request);
+        request.lora = Some(crate::plan::request::Lora {
+            rank: 8,
+            targets: crate::plan::request::LoraTargets::All,
+        });
+        let lora = work(&request);
+        let (arch, tokens) = (&request.arch, request.tokens as f64);
+        let per_place = (arch.n_layer() * arch.q_width()) as f64 * request.row_places();
+        assert!((lora.attention_flops / (16.0 * per_place * tokens) - 1.0).abs() < 1e-12);
+        assert_eq!(lora.attention_flops, whole.attention_flops);
+        assert!((lora.flops / whole.flops - 6.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]

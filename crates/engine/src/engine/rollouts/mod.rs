@@ -51,7 +51,7 @@ pub struct Rollouts {
 pub(super) struct Rollout {
     pub written: Vec<Written>,
     pub scores: Vec<Scores>,
-    /// Σ weight · score of each completion, minus the KL penalty.
+    /// Σ weight · score of each completion; a KL penalty changes its advantage alone.
     pub rewards: Vec<f64>,
     pub advantages: Vec<f64>,
     /// Groups that were written and replaced.
@@ -305,7 +305,7 @@ impl Rollouts {
         else {
             return Ok(None);
         };
-        let mut rewards = Rollouts::weighed(&scores, written.len());
+        let rewards = Rollouts::weighed(&scores, written.len());
 
         let scored_at = self.clock.elapsed();
         let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
@@ -331,11 +331,13 @@ impl Rollouts {
             more = judged.readings;
         }
         if let Some(method) = on_policy(&self.spec) {
+            // Readings show what the rewards gave, as TRL's do.
+            let mut charged = rewards.clone();
             if method.kl_in_reward() > 0.0 {
-                let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
+                let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut charged);
                 more.extend(kl.map(|kl| (id::KL, kl)));
             }
-            advantages = method.advantages(&rewards, group_size);
+            advantages = method.advantages(&charged, group_size);
         }
         let mut rest = advantages.as_slice();
         for batch in &mut batches {

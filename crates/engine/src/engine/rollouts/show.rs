@@ -32,9 +32,9 @@ const CHARACTERS: usize = 240;
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
     metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
-    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
+    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards, without a KL penalty (TRL)"),
     metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
-    metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of rewards in a group, mean over groups (TRL)"),
+    metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of the rewards of all the step's answers (TRL)"),
     metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
     metric(id::ANSWER_LENGTH, "Answer length", "tokens", Neutral, Yes, "mean tokens of the step's answers (TRL)"),
     metric(EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, Yes, "mean tokens of answers to held-out prompts"),
@@ -145,10 +145,8 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     if group_size > 1 {
         let alike = mean(groups().map(|g| f64::from(u8::from(same(g)))));
         all.push((id::SAME_REWARDS.into(), alike));
-        all.push((id::REWARD_STD.into(), mean(groups().map(sample_std))));
-    } else {
-        all.push((id::REWARD_STD.into(), sample_std(&rollout.rewards)));
     }
+    all.push((id::REWARD_STD.into(), spread(&rollout.rewards)));
     if rollout.refilled > 0 {
         let groups = (rollout.written.len() / group_size.max(1)).max(1);
         all.push((REFILLED.into(), rollout.refilled as f64 / groups as f64));
@@ -157,13 +155,21 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         let id = |part: &str| format!("rewards/{}/{part}", scores.name);
         let zeros = scores.values.iter().filter(|x| **x == 0.0).count();
         all.push((id("mean"), mean(scores.values.iter().copied())));
-        all.push((id("std"), sample_std(&scores.values)));
+        all.push((id("std"), spread(&scores.values)));
         all.push((id("zero"), zeros as f64 / n));
         if scores.failed > 0 {
             all.push((id("failed"), scores.failed as f64 / n));
         }
     }
     all
+}
+
+/// Standard deviation; exactly 0 of values that are the same, whatever their mean rounds to.
+fn spread(values: &[f64]) -> f64 {
+    match same(values) {
+        true => 0.0,
+        false => sample_std(values),
+    }
 }
 
 /// Whether all answers of a group are worth the same: it teaches nothing.
@@ -220,5 +226,19 @@ fn shown(written: &Written, scores: &[Scores], i: usize, reward: f64) -> Examine
         reward: Some(Num(reward)),
         rewards: parts.collect(),
         advantage: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    /// Over all rewards, with n - 1, as `nanstd` of TRL: groups of equal rewards differ from each other.
+    #[test]
+    fn the_spread_of_rewards_is_that_of_the_whole_step() {
+        let rewards = [0.0, 0.0, 1.0, 1.0];
+        assert!((spread(&rewards) - (1.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+        // Their mean is not 0.1 in binary.
+        assert_eq!(spread(&[0.1; 6]), 0.0);
     }
 }

@@ -28,8 +28,10 @@ const METHODS: [(&str, &str, &[&str]); 3] = [
 
 /// The fold of a run's events, and the metrics that it declared.
 fn folded(words: &[&str]) -> (RunState, Vec<MetricInfo>) {
-    let run = run_of(words);
-    let events = run.go();
+    fold(run_of(words).go())
+}
+
+fn fold(events: Vec<Event>) -> (RunState, Vec<MetricInfo>) {
     assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
     let (mut state, mut declared) = (RunState::new(), Vec::new());
     for (seq, event) in (1..).zip(events) {
@@ -72,6 +74,38 @@ fn every_rule_on_answers_can_speak_of_every_method_on_answers() {
         let kl: Vec<f64> = kl.collect();
         let measured = kl.iter().all(|x| x.is_finite()) && kl.iter().any(|x| *x != 0.0);
         assert!(measured, "{method}: {kl:?}");
+    }
+}
+
+/// A KL penalty moves advantages; what a reward gave is reported without it (TRL).
+#[test]
+fn a_reward_that_never_varies_fails_whatever_the_pull_to_the_reference() {
+    use crate::base::finding::Status;
+    use crate::run::rollouts::{Wanted, find};
+    for pull in ["method.rloo.beta=0", "method.rloo.beta=0.5"] {
+        let never = "rewards=[{regex: {pattern: never}}]";
+        let words = ["method=rloo", pull, never, "max_steps=24", "rollout.keep=1"];
+        let run = run_of(&words);
+        let state = fold(run.go()).0;
+        let all = |id: &str, wanted: f64| {
+            let values: Vec<f64> = state.series[id].recent().map(|point| point.value).collect();
+            assert!(
+                values.iter().all(|x| *x == wanted),
+                "{pull}: {id} {values:?}"
+            );
+        };
+        all("reward", 0.0);
+        all("reward_std", 0.0);
+        all("frac_reward_zero_std", 1.0);
+        let found = crate::diagnosis::diagnose(&state).findings;
+        let found = found.iter().find(|f| f.id == "constant_reward").unwrap();
+        assert_eq!(found.status, Status::Fail, "{pull}: {found:?}");
+        let kept = find(run.job.run_dir.path(), &Wanted::Upto(24)).unwrap();
+        let groups = kept.rollouts.iter().flat_map(|rollout| &rollout.groups);
+        let answers: Vec<_> = groups.flat_map(|group| &group.answers).collect();
+        assert!(answers.iter().all(|a| a.reward.0 == 0.0), "{answers:?}");
+        let charged = answers.iter().any(|a| a.advantage.0 != 0.0);
+        assert_eq!(charged, pull.ends_with("0.5"), "{answers:?}");
     }
 }
 

@@ -18,13 +18,24 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
+/// A spread below this share of the mean reward is what f32 leaves of equal values.
+const ROUNDING: f64 = 1e-6;
+
+/// Whether rewards of this standard deviation and mean differ.
+pub(super) fn varies(std: f64, reward: f64) -> bool {
+    std > ROUNDING * reward.abs()
+}
+
 fn judge(view: &View<'_>) -> Option<Finding> {
     let spread = view.recent(metric::REWARD_STD);
     if spread.len() < ENOUGH || empty_answers::explains(view) {
         return None;
     }
     let reward = view.typical(metric::REWARD)?;
-    let varied = spread.iter().filter(|point| point.value > 0.0).count();
+    let varied = spread
+        .iter()
+        .filter(|point| varies(point.value, reward))
+        .count();
     let share = varied as f64 / spread.len() as f64;
     let text = format!("rewards vary in {} of the last steps", percent(share, 0));
     let signal = Signal::of(metric::REWARD_STD, share, text).at(view.state.step);

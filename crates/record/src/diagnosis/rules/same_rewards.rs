@@ -1,6 +1,6 @@
 //! Groups whose completions all have the same reward: they give no gradient, and their generation is wasted.
 
-use super::metric;
+use super::{constant_reward, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human::percent;
 use crate::base::registry::Entry;
@@ -19,11 +19,18 @@ pub const RULE: Rule = Rule {
 };
 
 const MANY: f64 = 0.8;
+/// Where nearly every group is equal but rewards are not, they differ between prompts alone.
+const ALL: f64 = 0.999;
 /// Where nearly all answers get what the best got, there is nothing left to learn.
 const SOLVED: f64 = 0.9;
 /// Mean rewards that say whether prompts are too easy or too hard, where a right answer gets 1 and a wrong one 0.
 const HIGH: f64 = 0.7;
 const LOW: f64 = 0.3;
+
+const BY_PROMPT: &str = "rewards differ between prompts, never between completions of one prompt: the reward does not depend on the completion, or \
+                         prompts are far too hard or far too easy for this model";
+const FIX_BY_PROMPT: &str = "test the reward on several completions of one prompt« (`llmtui reward test`)|»; else use prompts that the model sometimes \
+                             solves, or a larger <num_generations>";
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let share = view.typical(metric::SAME_REWARDS)?;
@@ -41,7 +48,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let reward = view.typical(metric::REWARD)?;
     let words = format!("mean reward {reward:.2}, pass@1 {pass:.2}");
-    let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    let mut signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    let std = view.typical(metric::REWARD_STD);
+    if let Some(std) = std.filter(|std| share > ALL && constant_reward::varies(*std, reward)) {
+        let words = format!("reward std {std:.2} over all completions");
+        signals.push(Signal::of(metric::REWARD_STD, std, words));
+        return Some(Finding::warn(signals, BY_PROMPT, FIX_BY_PROMPT));
+    }
     let cause = match reward {
         r if r > HIGH => {
             "most prompts are too easy for this model: every completion in a group is correct"

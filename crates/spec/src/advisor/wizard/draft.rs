@@ -217,6 +217,12 @@ impl Wizard {
             };
             let rank = self.lora_rank(model).to_string();
             list.push(rec("adapter.lora.rank", rank, why));
+            // TRL trains preferences without any dropout, and the review warns of it where policies are compared.
+            let unit = preset.spec().map(|spec| spec.method.needs().unit);
+            if !matches!(unit, Ok(Unit::Text) | Err(_)) {
+                let why = "TRL's (disable_dropout): a policy with dropout differs from what it is compared with";
+                list.push(rec("adapter.lora.dropout", "0", why));
+            }
         }
         let is_ppo = self.answers.method == Some(MethodId::Ppo);
         if model.packed_bytes.is_some() && (form == Some(Adapter::Lora) || is_ppo) {

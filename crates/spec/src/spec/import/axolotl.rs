@@ -1,6 +1,6 @@
 //! Keys of Axolotl's flat YAML.
 
-use super::defaults::{CPO, DROPOUT, GRPO, LEN, Silent, says};
+use super::defaults::{CPO, DROPOUT, GRPO, LEN, PREFERENCES, Silent, says};
 use super::freeze::{Frozen, unfrozen};
 use super::shared::{
     BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
@@ -107,6 +107,11 @@ impl Tool for Axolotl {
 
     fn of_adapters(&self) -> &'static [Silent] {
         &[(&["lora_dropout"], DROPOUT, "0")]
+    }
+
+    /// TRL's trainers are behind it.
+    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.without_dropout(map, PREFERENCES);
     }
 }
 

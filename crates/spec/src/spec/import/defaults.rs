@@ -5,7 +5,7 @@
 
 use super::shared::{NO_RATE, NOTHING_HELD_OUT, STEPS};
 use super::tool::Tool;
-use super::{Fate, Reader, plain};
+use super::{Fate, Line, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::{Map, Value};
 
@@ -55,6 +55,9 @@ pub(super) const LEN: &str = "model.seq_len";
 /// Settings of rollouts that several tools have.
 pub(super) const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "512");
 pub(super) const ONE_ANSWER: Silent = (&["answers to each prompt"], "rollout.group_size", "1");
+
+/// Methods whose trainers in TRL turn dropout off unless told otherwise.
+pub(super) const PREFERENCES: &[&str] = &["dpo", "kto", "orpo", "simpo"];
 
 /// TRL's `CPOConfig`, which Axolotl fills in.
 pub(super) const CPO: &[Silent] = &[
@@ -186,6 +189,28 @@ impl Reader {
             self.silent(map, silent);
         }
         tool.silent_adapters(self, map);
+    }
+
+    /// TRL sets every dropout of these methods to 0 unless `disable_dropout` says otherwise, that of adapters too: they are
+    /// part of the model by then.
+    pub(super) fn without_dropout(&mut self, map: &Map<String, Value>, methods: &[&str]) {
+        let method = plain(&self.draft.value("method"));
+        let said = map.get("disable_dropout").and_then(Value::as_bool);
+        let is_off = said.unwrap_or(methods.contains(&&*method));
+        let why =
+            "disable_dropout: the trainer sets every dropout to 0 as it begins, lora_dropout too";
+        if !is_off || self.draft.value(DROPOUT) == 0.0 || self.draft.set(DROPOUT, "0", why).is_err()
+        {
+            return;
+        }
+        let said = |line: &&mut Line| line.ours.starts_with(DROPOUT);
+        if let Some(line) = self.lines.iter_mut().find(said) {
+            line.ours = format!("{DROPOUT}: {}", shown(&self.draft.value(DROPOUT)));
+            line.words = why.into();
+            if line.fate == Fate::Mapped {
+                line.fate = Fate::Differs;
+            }
+        }
     }
 
     pub(super) fn silent(&mut self, map: &Map<String, Value>, (keys, path, value): Silent) {

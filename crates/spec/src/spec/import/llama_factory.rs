@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::defaults::{ALPHA, DROPOUT, LEN, ONE_ANSWER, RANK, Silent, TARGETS, says};
+use super::defaults::{ALPHA, DROPOUT, LEN, ONE_ANSWER, PREFERENCES, RANK, Silent, TARGETS, says};
 use super::freeze::{Freeze, Frozen};
 use super::shared::{
     FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS,
@@ -117,8 +117,9 @@ impl Tool for LlamaFactory {
         ]
     }
 
-    /// Twice the rank.
+    /// Twice the rank; its trainers for preferences are TRL's.
     fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.without_dropout(map, PREFERENCES);
         if !says(map, "lora_alpha") {
             let rank = reader.draft.value(RANK).as_u64();
             let alpha = (2 * rank.unwrap_or_default()).to_string();

@@ -201,6 +201,37 @@ fn adapters_train_where_the_tool_trains_them_with_its_own_defaults() {
     assert_eq!(imported.lines.iter().filter(told).count(), 5);
 }
 
+/// TRL's trainers for preferences set every `nn.Dropout` to 0 after PEFT has added its own.
+#[test]
+fn adapters_of_preferences_train_without_dropout_as_in_trl() {
+    let trl = "dataset_name: d\nuse_peft: true\n";
+    let ax = "base_model: m\nsequence_len: 64\nadapter: lora\n";
+    for (text, more, dropout) in [
+        (trl, "beta: 0.1\nloss_type: sigmoid\n", 0.0),
+        (trl, "beta: 0.1\nlora_dropout: 0.2\n", 0.0),
+        (
+            trl,
+            "beta: 0.1\nlora_dropout: 0.2\ndisable_dropout: false\n",
+            0.2,
+        ),
+        (trl, "num_generations: 4\n", 0.05),
+        (trl, "num_generations: 4\ndisable_dropout: true\n", 0.0),
+        (trl, "", 0.05),
+        (ax, "rl: dpo\nlora_dropout: 0.1\n", 0.0),
+        (ax, "lora_dropout: 0.1\n", 0.1),
+    ] {
+        let imported = import("x", &format!("{text}{more}"), None).unwrap();
+        let found = imported.draft.value("adapter.lora.dropout").as_f64();
+        assert_eq!(found, Some(dropout), "{more}");
+        let line = imported
+            .lines
+            .iter()
+            .find(|l| l.theirs.contains("lora_dropout"));
+        let told = line.unwrap().words.contains("disable_dropout");
+        assert_eq!(told, dropout == 0.0, "{more}: {line:?}");
+    }
+}
+
 /// A switch that is off is left out only where off is the default here.
 #[test]
 fn switches_that_are_off_are_off_here_too() {

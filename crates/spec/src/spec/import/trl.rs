@@ -1,7 +1,7 @@
 //! Keys of TRL's trainers beyond Hugging Face's.
 
 use super::defaults::{
-    ALPHA, ANSWER, CPO, DROPOUT, GRPO, LEN, ONE_ANSWER, RANK, Silent, TARGETS, says,
+    ALPHA, ANSWER, CPO, DROPOUT, GRPO, LEN, ONE_ANSWER, PREFERENCES, RANK, Silent, TARGETS, says,
 };
 use super::shared::{PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::tool::Tool;
@@ -92,6 +92,10 @@ impl Tool for Trl {
             // PEFT's choice for llama, mistral, qwen and gemma.
             (&["lora_target_modules"], TARGETS, "minimal"),
         ]
+    }
+
+    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.without_dropout(map, &[PREFERENCES, &["reward", "ppo"]].concat());
     }
 }
 
@@ -185,6 +189,10 @@ const ROWS: &[Row] = &[
     row(
         "generation_batch_size",
         To::Generation(&["train.micro_batch_size", "train.grad_accum_steps"]),
+    ),
+    row(
+        "disable_dropout",
+        To::Needless("adapter.lora.dropout is 0 where it holds"),
     ),
     row("normalize_advantages", To::Key("method.*.normalize")),
     row("num_ppo_epochs", To::Key("rollout.epochs")),

@@ -44,6 +44,25 @@ fn adapters_on_a_quantized_file_are_the_ones_that_were_chosen() {
     }
 }
 
+/// What compares a policy with a pass without dropout has none before its adapters; fine-tuning keeps LoRA's 0.05.
+#[test]
+fn adapters_of_preferences_have_no_dropout() {
+    let dir = tempfile::tempdir().unwrap();
+    let pair = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
+    let turns = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    for (row, goal, id, dropout) in [
+        (pair, Goal::Style, MethodId::Dpo, 0.0),
+        (turns, Goal::Instructions, MethodId::Sft, 0.05),
+    ] {
+        let mut wizard = with_rows(dir.path(), row);
+        wizard.answers.goal = Some(goal);
+        let mut wizard = at_method(dir.path(), wizard, None);
+        choose(&mut wizard, id, Adapter::Lora);
+        let spec = wizard.draft().unwrap().0.spec().unwrap();
+        assert_eq!(spec.adapter.as_ref().unwrap().dropout(), dropout, "{id:?}");
+    }
+}
+
 /// f32 weights of a model in 16 bits do not fit, and a quantized file of it would: it is to be made first.
 #[test]
 fn a_model_that_fits_in_four_bits_alone_is_quantized_first() {
