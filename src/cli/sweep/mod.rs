@@ -1,7 +1,6 @@
 //! `llmtui sweep`: the same run with each combination of some settings, one after the other, and which was best.
 
 mod grid;
-mod outcome;
 mod table;
 
 use super::args::SpecArgs;
@@ -14,10 +13,11 @@ use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
+use crate::run::ranking::Trial;
 use crate::spec::{Loaded, RunSpec};
 use crate::wire::Outcome;
 use grid::Over;
-use outcome::{Score, Trial};
+use serde::Serialize;
 use std::process::Stdio;
 
 /// Train one spec with several values of its settings, one run after the other, and rank them
@@ -51,10 +51,20 @@ pub struct Args {
     pub json: bool,
 }
 
+/// One run of the grid.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// An earlier sweep, or an earlier command, trained it.
+    pub reused: bool,
+    pub planned_seconds: Option<f64>,
+}
+
 /// A run of the grid before it begins.
 struct Planned {
     loaded: Loaded,
-    trial: Trial,
+    row: Row,
     /// One with the same settings and data that can go on.
     begun: Option<RunDir>,
 }
@@ -77,12 +87,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         target::say_notes(&planned[0].loaded);
         train_all(&mut planned, args, cx)?;
     }
-    let trials: Vec<Trial> = planned.into_iter().map(|planned| planned.trial).collect();
+    let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
-        true => say!("{}", super::out::json(&table::object(name, &trials))?)?,
+        true => say!("{}", super::out::json(&table::object(name, &rows))?)?,
         false => say!(
             "{}",
-            cx.words(table::text(name, &trials, args, cx)).trim_end()
+            cx.words(table::text(name, &rows, args, cx)).trim_end()
         )?,
     }
     Ok(Exit::Done)
@@ -90,8 +100,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// What the machine has to have for the runs that are not there yet: memory, and PyTorch for ranks.
 fn check(planned: &[Planned], args: &Args, cx: &Context) -> Result<(), Failure> {
-    for planned in planned.iter().filter(|planned| !planned.trial.reused) {
-        let of_it = |failure| of_combination(failure, &planned.trial.set);
+    for planned in planned.iter().filter(|planned| !planned.row.reused) {
+        let of_it = |failure| of_combination(failure, &planned.row.trial.set);
         if !args.force {
             memory::check(&planned.loaded.spec, &cx.env).map_err(of_it)?;
         }
@@ -123,17 +133,10 @@ fn one(
         machine.equip(&mut request);
         plan(&request).work.hours.map(|hours| 3600.0 * hours)
     });
-    let mut trial = Trial {
-        set: chosen,
-        run: None,
+    let mut row = Row {
+        trial: Trial::new(chosen, loaded.spec.train.max_steps),
         reused: false,
         planned_seconds,
-        seconds: None,
-        steps: loaded.spec.train.max_steps,
-        score: None,
-        verdict: None,
-        message: None,
-        over: false,
     };
     let mut begun = None;
     if !args.fresh {
@@ -141,8 +144,8 @@ fn one(
         for (run, summary) in same {
             match state(&run, &summary) {
                 State::Over => {
-                    take(&mut trial, &summary);
-                    trial.reused = true;
+                    row.trial.take(&summary);
+                    row.reused = true;
                     begun = None;
                     break;
                 }
@@ -152,11 +155,7 @@ fn one(
             }
         }
     }
-    Ok(Planned {
-        loaded,
-        trial,
-        begun,
-    })
+    Ok(Planned { loaded, row, begun })
 }
 
 /// What an earlier run of the same spec is to a sweep.
@@ -205,7 +204,7 @@ fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
         let yaml = one.loaded.spec.to_yaml();
         let mut before = planned[..i].iter();
         if let Some(twin) = before.find(|other| other.loaded.spec.to_yaml() == yaml) {
-            let (a, b) = (twin.trial.set.join(" "), one.trial.set.join(" "));
+            let (a, b) = (twin.row.trial.set.join(" "), one.row.trial.set.join(" "));
             let what = format!("{a} and {b} are the same run");
             return Err(Failure::yours(what, "drop one of the values from --over"));
         }
@@ -219,9 +218,13 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
     let count = planned.len();
     let mut is_first = true;
     for (at, planned) in planned.iter_mut().enumerate() {
-        let place = format!("run {} of {count}: {}", at + 1, planned.trial.set.join(" "));
-        if planned.trial.reused {
-            let run = planned.trial.run.clone().unwrap_or_default();
+        let place = format!(
+            "run {} of {count}: {}",
+            at + 1,
+            planned.row.trial.set.join(" ")
+        );
+        if planned.row.reused {
+            let run = planned.row.trial.run.clone().unwrap_or_default();
             tell!("{place} · {run}, trained earlier; --fresh trains it again");
             continue;
         }
@@ -236,7 +239,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             false => child::run_heard(command, &stop, std::io::sink())?,
         };
         let summary = index::summarize(&run)?;
-        take(&mut planned.trial, &summary);
+        planned.row.trial.take(&summary);
         let ended_by_itself = matches!(state(&run, &summary), State::Over);
         if !ended_by_itself && !stop.is_asked() && summary.status != RunStatus::Stopped {
             let why = index::refusal(&run).or(said).unwrap_or(summary.message);
@@ -248,17 +251,17 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             let exit = outcome.filter(|exit| *exit != Exit::Done);
             return Err(Failure {
                 exit: exit.unwrap_or(Exit::Machine),
-                what: format!("{}: {why}", planned.trial.set.join(" ")),
+                what: format!("{}: {why}", planned.row.trial.set.join(" ")),
                 hint: "correct it; the same command continues with this run".into(),
             }
             .into());
         }
-        tell!("  {}", table::result(&planned.trial));
+        tell!("  {}", table::result(&planned.row.trial));
         if !ended_by_itself {
             break;
         }
     }
-    if planned.iter().any(|planned| planned.trial.is_open()) {
+    if planned.iter().any(|planned| planned.row.trial.is_open()) {
         tell!("stopped: the same command continues the sweep");
     }
     Ok(())
@@ -274,9 +277,9 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
             (run, "begins")
         }
     };
-    planned.trial.run = Some(run.id().to_string());
+    planned.row.trial.run = Some(run.id().to_string());
     if !args.json {
-        let steps = grouped(planned.trial.steps);
+        let steps = grouped(planned.row.trial.steps);
         let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
         tell!("{place} · {} {how}, {steps} steps · {attach}", run.folder());
     }
@@ -301,16 +304,4 @@ fn command(
         command.args(["-s", &format!("threads={threads}")]);
     }
     Ok(command)
-}
-
-/// What a run came to.
-fn take(trial: &mut Trial, summary: &RunSummary) {
-    trial.run = Some(summary.id.clone());
-    trial.seconds = Some(summary.seconds);
-    trial.steps = summary.step;
-    trial.score = Score::of(summary);
-    trial.verdict = summary.verdict.clone();
-    let failed = summary.status == RunStatus::Failed;
-    trial.message = failed.then(|| summary.message.clone());
-    trial.over = matches!(summary.status, RunStatus::Finished | RunStatus::Failed);
 }

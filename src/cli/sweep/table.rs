@@ -1,11 +1,11 @@
 //! A sweep in words and as JSON.
 
-use super::Args;
-use super::outcome::{Group, Score, Trial, caveats, key, ranked, value};
+use super::{Args, Row};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::cli::out::columns;
 use crate::cli::{Context, run_ref};
+use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, value};
 use serde_json::{Value, json};
 
 /// Most runs that `runs --compare` takes.
@@ -28,7 +28,8 @@ pub fn result(trial: &Trial) -> String {
 }
 
 /// The runs in the order of the grid, the ranking, and what it leaves open.
-pub fn text(name: &str, trials: &[Trial], args: &Args, cx: &Context) -> String {
+pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
+    let trials = &trials(rows)[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
     let mut out = format!(
         "{} · {} runs over {}",
@@ -42,18 +43,13 @@ pub fn text(name: &str, trials: &[Trial], args: &Args, cx: &Context) -> String {
         out.push_str(&format!(" · {}, {way} is better", one_line(&score.metric)));
     }
     out.push_str("\n\n");
-    out.push_str(&indented(&runs(trials, metric)));
+    out.push_str(&indented(&runs(rows, metric)));
     if args.dry_run {
-        let total: Option<f64> = trials
-            .iter()
-            .map(|trial| {
-                if trial.reused {
-                    Some(0.0)
-                } else {
-                    trial.planned_seconds
-                }
-            })
-            .sum();
+        let seconds = |row: &Row| match row.reused {
+            true => Some(0.0),
+            false => row.planned_seconds,
+        };
+        let total: Option<f64> = rows.iter().map(seconds).sum();
         let total = total.map_or("unknown".into(), human::seconds);
         out.push_str(&format!(
             "\n  predicted time {total}; nothing was run: remove --dry-run to start\n"
@@ -136,8 +132,8 @@ fn spread(group: &Group) -> String {
 }
 
 /// A table of the runs; the first row is the heading.
-fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
-    let mut heading = keys(&trials[0].set);
+fn runs(rows: &[Row], metric: Option<&Score>) -> Vec<Vec<String>> {
+    let mut heading = keys(&rows[0].trial.set);
     let metric = metric.map_or("score".into(), |score| one_line(&score.metric));
     heading.extend([
         metric,
@@ -146,16 +142,15 @@ fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
         "verdict".into(),
         "run".into(),
     ]);
-    let row = |trial: &Trial| {
+    let row = |row: &Row| {
+        let (trial, planned) = (&row.trial, row.planned_seconds);
         let mut row = values(&trial.set);
         let (value, step) = match &trial.score {
             Some(score) => (format!("{:.4}", score.value), human::grouped(score.step)),
             None => ("-".into(), "-".into()),
         };
-        let time = trial
-            .seconds
-            .or(trial.planned_seconds)
-            .map_or("?".into(), human::seconds);
+        let time = trial.seconds.or(planned);
+        let time = time.map_or("?".into(), human::seconds);
         let verdict = match (&trial.message, &trial.verdict) {
             (Some(_), _) => "failed".into(),
             (None, Some(verdict)) => verdict.clone(),
@@ -166,7 +161,7 @@ fn runs(trials: &[Trial], metric: Option<&Score>) -> Vec<Vec<String>> {
         row
     };
     std::iter::once(heading)
-        .chain(trials.iter().map(row))
+        .chain(rows.iter().map(row))
         .collect()
 }
 
@@ -201,12 +196,17 @@ fn values(set: &[String]) -> Vec<String> {
     set.iter().map(|word| one_line(value(word))).collect()
 }
 
+fn trials(rows: &[Row]) -> Vec<Trial> {
+    rows.iter().map(|row| row.trial.clone()).collect()
+}
+
 /// The object of `--json`.
-pub fn object(name: &str, trials: &[Trial]) -> Value {
+pub fn object(name: &str, rows: &[Row]) -> Value {
+    let trials = trials(rows);
     let groups = match trials.iter().any(Trial::is_open) {
         true => Vec::new(),
-        false => ranked(trials),
+        false => ranked(&trials),
     };
-    let notes = caveats(trials, &groups);
-    json!({"spec": name, "runs": trials, "ranking": groups, "notes": notes})
+    let notes = caveats(&trials, &groups);
+    json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes})
 }

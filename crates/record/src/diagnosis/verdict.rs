@@ -38,7 +38,7 @@ impl Verdict {
 
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Diverged => "DIVERGED",
+            Verdict::Diverged => crate::run::index::DIVERGED,
             Verdict::NotLearning => "NOT LEARNING",
             Verdict::Overfitting => "OVERFITTING",
             Verdict::Learning => "LEARNING",

@@ -328,11 +328,17 @@ fn specs(tracks: &[Track]) -> Vec<&Value> {
     specs.collect()
 }
 
+/// The settings in which specs differ, without what they say of themselves.
+fn chosen(specs: &[&Value]) -> Vec<Setting> {
+    let mut found = settings(specs);
+    found.retain(|setting| !WORDS.contains(&setting.path.as_str()));
+    found
+}
+
 /// The settings in which runs differ; their names and descriptions do not count. What was changed while a run went on is no part
 /// of its spec and has a row of its own: `lr (live)`.
 pub fn differing(tracks: &[Track]) -> Vec<Setting> {
-    let mut found = settings(&specs(tracks));
-    found.retain(|setting| !WORDS.contains(&setting.path.as_str()));
+    let mut found = chosen(&specs(tracks));
     let changes = tracks.iter().flat_map(|track| &track.changes);
     let keys: BTreeSet<&str> = changes.map(|(_, key, _)| key.as_str()).collect();
     found.extend(keys.into_iter().filter_map(|key| {
@@ -360,14 +366,22 @@ pub struct Schema {
 
 /// The same for people: what was chosen comes first, and what only follows from other differences is left out.
 pub fn told(tracks: &[Track], schema: Schema) -> Vec<Setting> {
-    let specs = specs(tracks);
-    let chosen = (schema.choices)(&specs).into_iter();
-    let mut found: Vec<Setting> = chosen
+    for_people(differing(tracks), &specs(tracks), schema)
+}
+
+/// [`told`] of specs alone, whose runs were not read.
+pub fn told_of(specs: &[&Value], schema: Schema) -> Vec<Setting> {
+    for_people(chosen(specs), specs, schema)
+}
+
+fn for_people(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
+    let choices = (schema.choices)(specs).into_iter();
+    let mut found: Vec<Setting> = choices
         .map(|(path, values)| Setting { path, values })
         .collect();
     let known: Vec<String> = found.iter().map(|setting| setting.path.clone()).collect();
-    let others = differing(tracks).into_iter().filter(|setting| {
-        let follows = || (schema.follows)(&setting.path, &setting.values, &specs);
+    let others = differing.into_iter().filter(|setting| {
+        let follows = || (schema.follows)(&setting.path, &setting.values, specs);
         !known.contains(&setting.path) && !follows()
     });
     found.extend(others);
@@ -484,8 +498,13 @@ fn objective(track: &Track, id: &str) -> Option<(String, Value)> {
         true => None,
         false => track.state.head.as_ref(),
     }?;
+    Some(measured(&head.method, &head.spec, id))
+}
+
+/// The method, and those of its settings on which a metric depends.
+fn measured(method: &str, spec: &Value, id: &str) -> (String, Value) {
     let name = id.strip_prefix(id::VAL).unwrap_or(id);
-    let mut of_loss = head.spec["method"][&head.method].clone();
+    let mut of_loss = spec["method"][method].clone();
     if let Some(settings) = of_loss.as_object_mut() {
         settings.retain(|key, _| match name {
             id::TRAIN_LOSS | "loss" => !NOT_OF_THE_LOSS.contains(&key.as_str()),
@@ -493,7 +512,15 @@ fn objective(track: &Track, id: &str) -> Option<(String, Value)> {
             _ => false,
         });
     }
-    Some((head.method.clone(), of_loss))
+    (method.into(), of_loss)
+}
+
+/// Whether a score says the same of all runs, each by its method and spec. Losses of different objectives do not; shares
+/// and rewards do.
+pub fn comparable(runs: &[(&str, &Value)], id: &str) -> bool {
+    let is_loss = [id::TRAIN_LOSS, id::VAL_LOSS].contains(&id);
+    let of = |(method, spec): &(&str, &Value)| measured(method, spec, id);
+    !is_loss || runs.windows(2).all(|pair| of(&pair[0]) == of(&pair[1]))
 }
 
 fn one_objective<'a>(tracks: impl Iterator<Item = &'a Track>, id: &str) -> bool {

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
 pub const VERDICT: &str = "verdict";
+/// The verdict on a run whose loss ran away.
+pub const DIVERGED: &str = "DIVERGED";
 /// The verdict before there is anything to judge.
 pub const TOO_EARLY: &str = "TOO EARLY";
 /// Points of the small loss curve.

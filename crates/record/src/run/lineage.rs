@@ -3,7 +3,7 @@
 
 use super::index::{RunStatus, RunSummary};
 use super::{Parent, RunDir};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// One row of a tree: a run by its place in the list, and how it hangs there.
@@ -28,6 +28,16 @@ impl Node {
         let lead = above.iter().map(|more| if *more { bar } else { "   " });
         lead.chain([if *own { tee } else { end }]).collect()
     }
+}
+
+/// Whether two runs were made from the same preset or spec file with the same data, as those of a sweep are. A branch has no
+/// preset of its own.
+pub fn same_origin(a: &RunSummary, b: &RunSummary) -> bool {
+    let data = |run: &RunSummary| -> BTreeSet<String> {
+        let of_data = |word: &&String| word.trim_start().starts_with("data");
+        run.changed.iter().filter(of_data).cloned().collect()
+    };
+    !a.preset.is_empty() && a.preset == b.preset && data(a) == data(b)
 }
 
 /// The runs as a tree. Roots and the children of a run keep the order of the list; a family stands where its first member
@@ -244,5 +254,25 @@ mod tests {
         assert_eq!(parent_of(run.path()), Some(expected));
         assert_eq!(parent_of(dir.path()), None);
         assert_eq!(parent_of(Path::new("gone/model")), None);
+    }
+
+    #[test]
+    fn runs_of_one_spec_and_its_data_have_one_origin() {
+        let of = |preset: &str, changed: &[&str]| RunSummary {
+            preset: preset.into(),
+            changed: changed.iter().map(ToString::to_string).collect(),
+            ..run("a", None, RunStatus::Finished)
+        };
+        let one = of("my.yaml", &["lr=1e-3", "data.path=a.jsonl"]);
+        assert!(same_origin(
+            &one,
+            &of("my.yaml", &["data.path=a.jsonl", "lr=1", "seed=2"])
+        ));
+        assert!(!same_origin(&one, &of("my.yaml", &["lr=1e-3"])));
+        assert!(!same_origin(
+            &one,
+            &of("other.yaml", &["data.path=a.jsonl"])
+        ));
+        assert!(!same_origin(&of("", &[]), &of("", &[])), "two branches");
     }
 }

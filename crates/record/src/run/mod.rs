@@ -10,6 +10,7 @@ pub mod index;
 pub mod layers;
 pub mod lineage;
 pub mod log;
+pub mod ranking;
 mod recovered;
 pub mod revisit;
 pub mod rewound;

@@ -5,7 +5,7 @@ use crate::base::text::one_line;
 /// What an error message begins with, at the beginning of a line.
 pub const BEGIN: &str = "llmtui: ";
 /// What its fix begins with, on a line of its own.
-pub const TRY: &str = "  try: ";
+const TRY: &str = "  try: ";
 /// Bytes of a process's last words in which the message is looked for.
 pub const KEPT: usize = 8 << 10;
 

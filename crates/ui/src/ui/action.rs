@@ -78,6 +78,7 @@ actions! {
         Help "help" "help" "Show the keys of this screen, then all other keys."
         Guide "guide" "guide" "Answer questions: can this machine train it, which method, why unstable, how much data; with the facts of the run."
         Palette "palette" "palette" "Find any action, preset, run or theme by part of its name."
+        Messages "messages" "messages" "Show all messages of this session in full, newest first."
         Leave "leave" "leave" "Leave the workbench; asks what to do with a live run and with unsaved answers."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
@@ -107,6 +108,7 @@ actions! {
         ChatWith "chat-with" "chat" "Chat with the best checkpoint of the selected run, or with the marked ones side by side."
         ChatBeside "chat-beside" "chat with both" "Chat with the selected run and its parent, side by side."
         MarkRun "mark-run" "mark" "Mark or unmark the selected run, and go to the next row."
+        MarkSweep "mark-sweep" "mark sweep" "Mark all runs of the same preset or spec file and the same data as the selected one; again to unmark them."
         CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected run with its parent."
         CompareEvals "compare-evals" "evaluations" "Compare evaluation results of the marked runs; without marks, show those of the selected run."
     }
@@ -216,6 +218,7 @@ actions! {
         PickRun "pick-run" "add" "Add a run, or the open log."
         DropRun "drop-run" "remove" "Remove the last run."
         CompareAgain "compare-again" "reload" "Reload the logs; those of live runs reload every few seconds."
+        CompareTable "compare-table" "table" "Switch between the ranking of runs that differ in a few settings and the table of all settings and metrics."
         CompareLog "compare-log" "log scale" "Switch between a linear and a logarithmic axis."
         CompareSmooth "compare-smooth" "smoothing" "Cycle the smoothing of the curves."
         CompareTasks "compare-tasks" "evaluations" "Show the evaluation results of the same runs."

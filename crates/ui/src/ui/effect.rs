@@ -136,6 +136,8 @@ pub enum Effect {
     },
     /// Read whole runs for a comparison: their directories, or logs of other programs.
     ReadTracks(Vec<PathBuf>),
+    /// What runs came to, for their ranking.
+    ReadEntrants(Vec<PathBuf>),
     /// Read what models made of tasks: directories of runs, or folders of answers.
     ReadEvals(Vec<PathBuf>),
     /// Read the items of one of those tasks.

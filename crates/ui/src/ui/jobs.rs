@@ -18,7 +18,7 @@ pub use kept::remember_spec;
 pub use pictures::save_in;
 pub use pictures::{part, save_picture};
 pub use pipelines::begin_pipeline;
-pub use tracks::read_track;
+pub use tracks::{read_entrant, read_track};
 
 use super::effect::SavedChat;
 use super::msg::{Holder, Msg, Opened, SavedSpec};

@@ -161,6 +161,11 @@ pub enum Msg {
         paths: Vec<PathBuf>,
         result: Result<Vec<crate::run::compare::Track>, String>,
     },
+    /// What runs came to, for their ranking: those of the paths that are runs of ours.
+    Entrants {
+        paths: Vec<PathBuf>,
+        found: Vec<crate::ui::rows::Entrant>,
+    },
     /// What models made of tasks, or why it cannot be read.
     Evals {
         subjects: Vec<PathBuf>,

@@ -1,6 +1,7 @@
 //! Rows of lists that jobs read and panes show: what can be trained, and what one can talk to.
 
 use crate::base::text::shown;
+use crate::run::index::RunSummary;
 use crate::spec::PresetGroup;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,13 @@ impl PresetKind {
             PresetKind::Pipeline => "pipelines: several stages in one command",
         }
     }
+}
+
+/// A run that is compared: what it came to, and its resolved spec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entrant {
+    pub run: RunSummary,
+    pub spec: serde_json::Value,
 }
 
 /// Models for the chat that are no checkpoints of runs here.

@@ -1,4 +1,4 @@
-//! Short words in the corner that go by themselves.
+//! Short words in the corner that go by themselves; what was said stays in a list.
 
 use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
@@ -14,8 +14,10 @@ use ratatui::widgets::{Clear, Paragraph};
 use std::collections::VecDeque;
 use unicode_width::UnicodeWidthStr;
 
-/// Shown at once; older ones give way.
+/// Shown at once; older ones wait until these are gone.
 const MAX_SHOWN: usize = 3;
+/// Remembered, to be read in full later.
+const MAX_SAID: usize = 100;
 /// Rows of one; longer ones are cut.
 const MAX_ROWS: usize = 3;
 /// The boxes together cover one row in so many of what is being read, but for a first box of one row.
@@ -61,6 +63,8 @@ struct Toast {
 #[derive(Debug, Default)]
 pub struct Toasts {
     list: VecDeque<Toast>,
+    /// All messages, newest last; one that is repeated once.
+    said: VecDeque<(Level, String)>,
     /// The screen is, as it was drawn last.
     small: bool,
     /// Boxes cover a part of it.
@@ -75,6 +79,7 @@ impl Toasts {
             Level::Bad => LONG,
         };
         let text = one_line(&without_error_numbers(text));
+        self.remember(level, &text);
         // News of the same kind (`lr …`) replaces what it said before: what begins alike up to the first number.
         let kind = |text: &str| -> Vec<String> {
             let words = text
@@ -90,9 +95,22 @@ impl Toasts {
             text,
             until: UnixMillis(now.0 + millis),
         });
-        while self.list.len() > MAX_SHOWN {
+        if self.list.len() > MAX_SAID {
             self.list.pop_front();
         }
+    }
+
+    fn remember(&mut self, level: Level, text: &str) {
+        self.said.retain(|(_, said)| said != text);
+        self.said.push_back((level, text.into()));
+        if self.said.len() > MAX_SAID {
+            self.said.pop_front();
+        }
+    }
+
+    /// All messages in full, newest first.
+    pub fn said(&self) -> Vec<(Level, String)> {
+        self.said.iter().rev().cloned().collect()
     }
 
     /// Drops what has been shown long enough; true when something went.
@@ -134,7 +152,14 @@ impl Toasts {
         self.list.is_empty()
     }
 
-    pub fn draw(&mut self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
+    /// `all`: the words that say where all messages are read, for those that are cut or have no room.
+    pub fn draw(
+        &mut self,
+        frame: &mut Frame,
+        screen: &Screen,
+        typing: Typing,
+        (theme, all): (&Theme, &str),
+    ) {
         let area = screen.body;
         (self.small, self.boxed) = (area.height < SMALL, false);
         if typing == Typing::Anywhere {
@@ -146,7 +171,7 @@ impl Toasts {
         let in_a_row =
             |toast: &&Toast| area.height < TALL && matches!(toast.level, Level::Info | Level::Good);
         self.boxed = self.list.iter().any(|toast| !in_a_row(&toast));
-        self.draw_boxes(frame, area, theme, |toast| !in_a_row(&toast));
+        self.draw_boxes(frame, area, (theme, all), |toast| !in_a_row(&toast));
         let row = match typing {
             Typing::Below => screen.tabs,
             _ => split_bottom(area, 1).1,
@@ -158,56 +183,97 @@ impl Toasts {
         }
     }
 
-    /// Boxes in the corner, the newest on top.
+    /// Boxes in the corner, the newest on top. The last one says how many have no room, and where all are read in full.
     fn draw_boxes(
         &self,
         frame: &mut Frame,
         area: Rect,
-        theme: &Theme,
+        (theme, all): (&Theme, &str),
         wanted: impl Fn(&Toast) -> bool,
     ) {
-        let glyphs = theme.glyphs();
-        let mut y = area.y;
-        let end = area.y + (area.height / SHARE).max(3).min(area.height);
-        for toast in self.list.iter().rev().filter(|toast| wanted(toast)) {
-            let room = WIDTH.min(area.width.saturating_sub(6));
-            let mut rows = wrap(&readable(&toast.text, theme), room);
-            let most = MAX_ROWS.min(end.saturating_sub(y + 2).into());
+        let wanted: Vec<&Toast> = self.list.iter().rev().filter(|t| wanted(t)).collect();
+        let room = WIDTH.min(area.width.saturating_sub(6));
+        let mut left = (area.height / SHARE).max(3).min(area.height);
+        let mut boxes = Vec::new();
+        for toast in wanted.iter().take(MAX_SHOWN) {
+            let most = MAX_ROWS.min(left.saturating_sub(2).into());
             if most == 0 {
-                return;
+                break;
             }
-            if rows.len() > most {
-                let rest = rows.split_off(most - 1).join(" ");
-                rows.push(cut(&rest, room.into(), glyphs.ellipsis));
-            }
-            let width = rows
-                .iter()
-                .map(|row| row.trim_end().width())
-                .max()
-                .unwrap_or(0);
-            let width = u16::try_from(width + 5).unwrap_or(u16::MAX).min(area.width);
-            let height = u16::try_from(rows.len() + 2).unwrap_or(3);
-            let place = Rect {
-                x: area.right() - width,
-                y,
-                width,
-                height,
-            };
-            let (mark, meaning) = mark(toast.level, theme);
-            let line = |(i, row): (usize, String)| {
-                Line::from(vec![
-                    Span::styled(if i == 0 { mark } else { " " }, theme.style(meaning)),
-                    Span::styled(format!(" {row}"), theme.style(Meaning::Text)),
-                ])
-            };
-            let lines: Vec<Line> = rows.into_iter().enumerate().map(line).collect();
-            let block = Block::bordered()
-                .border_set(glyphs.border)
-                .border_style(theme.style(meaning));
-            frame.render_widget(Clear, place);
-            frame.render_widget(Paragraph::new(lines).block(block), place);
-            y = place.bottom();
+            let words = Words::of(toast, room, most, theme);
+            left -= words.height();
+            boxes.push(words);
         }
+        let hidden = wanted.len() - boxes.len();
+        let note = match hidden {
+            0 if boxes.iter().any(|words| words.cut) => format!(" {all} "),
+            0 => String::new(),
+            n => format!(" {n} more: {all} "),
+        };
+        let last = boxes.len().saturating_sub(1);
+        let mut y = area.y;
+        for (i, words) in boxes.into_iter().enumerate() {
+            let note = if i == last { note.as_str() } else { "" };
+            y = words.draw(frame, Rect { y, ..area }, note, theme);
+        }
+    }
+}
+
+/// The rows of one box.
+struct Words {
+    level: Level,
+    rows: Vec<String>,
+    /// Some of the text is missing.
+    cut: bool,
+}
+
+impl Words {
+    /// In so many columns and at most so many rows.
+    fn of(toast: &Toast, room: u16, most: usize, theme: &Theme) -> Words {
+        let mut rows = wrap(&readable(&toast.text, theme), room);
+        let too_many = rows.len() > most;
+        if too_many {
+            let rest = rows.split_off(most - 1).join(" ");
+            rows.push(cut(&rest, room.into(), theme.glyphs().ellipsis));
+        }
+        Words {
+            level: toast.level,
+            rows,
+            cut: too_many,
+        }
+    }
+
+    fn height(&self) -> u16 {
+        u16::try_from(self.rows.len() + 2).unwrap_or(3)
+    }
+
+    /// At the right end of the area, with a note in the lower border; the row below it.
+    fn draw(self, frame: &mut Frame, area: Rect, note: &str, theme: &Theme) -> u16 {
+        let widths = self.rows.iter().map(|row| row.trim_end().width() + 5);
+        let width = widths.max().unwrap_or(0).max(note.width() + 2);
+        let width = u16::try_from(width).unwrap_or(u16::MAX).min(area.width);
+        let place = Rect {
+            x: area.right() - width,
+            width,
+            height: self.height(),
+            ..area
+        };
+        let (mark, meaning) = mark(self.level, theme);
+        let line = |(i, row): (usize, String)| {
+            Line::from(vec![
+                Span::styled(if i == 0 { mark } else { " " }, theme.style(meaning)),
+                Span::styled(format!(" {row}"), theme.style(Meaning::Text)),
+            ])
+        };
+        let lines: Vec<Line> = self.rows.into_iter().enumerate().map(line).collect();
+        let note = Line::styled(note.to_string(), theme.style(Meaning::Muted));
+        let block = Block::bordered()
+            .border_set(theme.glyphs().border)
+            .border_style(theme.style(meaning))
+            .title_bottom(note.right_aligned());
+        frame.render_widget(Clear, place);
+        frame.render_widget(Paragraph::new(lines).block(block), place);
+        place.bottom()
     }
 }
 
@@ -239,7 +305,8 @@ fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
     frame.render_widget(Paragraph::new(line), place);
 }
 
-fn mark(level: Level, theme: &Theme) -> (&'static str, Meaning) {
+/// The sign and colour of a message.
+pub fn mark(level: Level, theme: &Theme) -> (&'static str, Meaning) {
     let glyphs = theme.glyphs();
     match level {
         Level::Info => (glyphs.dot, Meaning::Accent),
@@ -254,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn toasts_go_and_never_pile_up() {
+    fn toasts_go_and_stay_in_the_list_of_all() {
         let mut toasts = Toasts::default();
         for i in 0..9 {
             toasts.add(
@@ -266,7 +333,8 @@ mod tests {
         }
         toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
         toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
-        assert_eq!(toasts.list.len(), MAX_SHOWN);
+        assert_eq!(toasts.list.len(), 10);
+        assert_eq!(toasts.said().len(), 10, "one that is repeated stands once");
         assert!(!toasts.expire(UnixMillis(3_999)));
         assert!(toasts.expire(UnixMillis(4_000)));
         assert_eq!(toasts.list.len(), 1);
@@ -316,7 +384,9 @@ mod tests {
             };
             let backend = ratatui::backend::TestBackend::new(width, height);
             let mut terminal = ratatui::Terminal::new(backend).unwrap();
-            let draw = |frame: &mut Frame| toasts.draw(frame, &screen, Typing::No, &theme);
+            let draw = |frame: &mut Frame| {
+                toasts.draw(frame, &screen, Typing::No, (&theme, "M: all messages"))
+            };
             terminal.draw(draw).unwrap();
             let buffer = terminal.backend().buffer();
             let covers = |y: u16| (0..width).any(|x| buffer[(x, y)].symbol() != " ");

@@ -31,23 +31,23 @@ const CHARACTERS: usize = 240;
 /// Every metric of answers but those of single rewards. Names are TRL's where it has one.
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
-    metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first verifier among the rewards gives 1"),
-    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards, without a KL penalty (TRL)"),
-    metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
-    metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of the rewards of all the step's answers (TRL)"),
-    metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
-    metric(id::ANSWER_LENGTH, "Answer length", "tokens", Neutral, Yes, "mean tokens of the step's answers (TRL)"),
-    metric(EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, Yes, "mean tokens of answers to held-out prompts"),
-    metric(id::CUT_ANSWERS, "Cut answers", "share", Lower, Yes, "share of answers that reached max_new_tokens (TRL)"),
-    metric(id::REPETITION, "Repetition in answers", "share", Lower, Yes, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
-    metric(id::UNREAD, "Unread answers", "share", Lower, Yes, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's answers: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
-    metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring answers"),
-    metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating answers"),
+    metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose completion the first verifier among the rewards gives 1"),
+    metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's completions of the weighted sum of rewards, without a KL penalty (TRL)"),
+    metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over completions of held-out prompts"),
+    metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of the rewards of all the step's completions (TRL)"),
+    metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose completions all have the same reward: they teach nothing (TRL)"),
+    metric(id::ANSWER_LENGTH, "Completion length", "tokens", Neutral, Yes, "mean tokens of the step's completions (TRL)"),
+    metric(EVAL_LENGTH, "Held-out completion length", "tokens", Neutral, Yes, "mean tokens of completions of held-out prompts"),
+    metric(id::CUT_ANSWERS, "Truncated", "share", Lower, Yes, "share of completions that reached max_new_tokens (TRL)"),
+    metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions"),
+    metric(id::UNREAD, "Unparsed completions", "share", Lower, Yes, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
+    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's completions: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
+    metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring completions"),
+    metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating completions"),
     metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),
-    metric(COMPARING, "Log-probability time", "share", Neutral, No, "share of the step spent on log-probabilities of answers under the reference and the policy that generated them"),
-    metric(REFILLED, "Replaced groups", "share", Lower, Yes, "groups that were written and replaced because their rewards were all the same, over the groups that are learned from (DAPO)"),
-    metric(SPEED, "Answer tokens per second", "1/s", Higher, No, "answer tokens over the time spent on writing them"),
+    metric(COMPARING, "Log-probability time", "share", Neutral, No, "share of the step spent on log-probabilities of completions under the reference and the policy that generated them"),
+    metric(REFILLED, "Resampled groups", "share", Lower, Yes, "groups that were generated and resampled because their rewards were all the same, over the groups that are learned from (DAPO)"),
+    metric(SPEED, "Completion tokens per second", "1/s", Higher, No, "completion tokens over the time spent on writing them"),
 ];
 
 /// Of answers and rewards of a spec.
@@ -85,7 +85,7 @@ fn info(
 
 /// Whether one of `k` answers is right.
 pub fn pass_at_k(k: &str) -> MetricInfo {
-    let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
+    let source = "1 - C(n - c, k) / C(n, k) over n completions of a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
     let id = format!("{}{k}", id::PASS_AT_1.trim_end_matches('1'));
     info(id, format!("Held-out pass@{k}"), ("share", Higher), source)
 }
@@ -95,16 +95,16 @@ pub fn of_reward(name: &str, is_program: bool) -> Vec<MetricInfo> {
     let of = |part: &str, title: String, what, source| {
         info(format!("rewards/{name}/{part}"), title, what, source)
     };
-    let means = "mean score over the step's answers, before its weight (TRL)";
-    let spread = "standard deviation of the score over the step's answers (TRL)";
-    let zero = "share of the step's answers that score 0";
+    let means = "mean score over the step's completions, before its weight (TRL)";
+    let spread = "standard deviation of the score over the step's completions (TRL)";
+    let zero = "share of the step's completions that score 0";
     let mut all = vec![
         of("mean", format!("Reward {name}"), ("", Higher), means),
-        of("std", format!("Spread of {name}"), ("", Neutral), spread),
+        of("std", format!("Reward {name} std"), ("", Neutral), spread),
         of("zero", format!("Zeros of {name}"), ("share", Neutral), zero),
     ];
     if is_program {
-        let failed = "share of the step's answers that the program did not score";
+        let failed = "share of the step's completions that the program did not score";
         let title = format!("Unscored by {name}");
         all.push(of("failed", title, ("share", Lower), failed));
     }

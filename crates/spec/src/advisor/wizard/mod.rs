@@ -147,7 +147,7 @@ impl Wizard {
 
     /// Selects a row of the question.
     pub fn select(&mut self, row: usize) {
-        let last = self.question().rows.len().saturating_sub(1);
+        let last = self.last_row();
         self.cursor[self.step as usize] = row.min(last);
         self.error = None;
     }
@@ -349,10 +349,15 @@ impl Wizard {
         answers.beside(&self.earlier).to_json()
     }
 
+    /// The rows alone: the rest of a question may be a whole plan.
+    fn last_row(&self) -> usize {
+        self.step.ask().rows(self).len().saturating_sub(1)
+    }
+
     /// Moves the cursor to the answer given before.
     fn place_cursor(&mut self) {
         let at = self.step.ask().chosen(self);
-        let last = self.question().rows.len().saturating_sub(1);
+        let last = self.last_row();
         let cursor = &mut self.cursor[self.step as usize];
         *cursor = at.unwrap_or(*cursor).min(last);
     }

@@ -4,7 +4,9 @@ use super::{App, Leaving};
 use crate::ui::action::{Action, Context, actions};
 use crate::ui::effect::Effect;
 use crate::ui::msg::Asked;
-use crate::ui::overlays::{Choice, GuideSheet, HelpSheet, Item, LeaveQuestion, Overlay, Picker};
+use crate::ui::overlays::{
+    Choice, GuideSheet, HelpSheet, Item, LeaveQuestion, Messages, Overlay, Picker,
+};
 use crate::ui::panes::{PANES, PaneEntry, run};
 use crate::ui::request::{Answer, Request, Topic};
 use crate::ui::store::short_run;
@@ -19,6 +21,7 @@ impl App {
             Action::Guide => self.guide(),
             Action::Palette => self.open(Box::new(self.palette())),
             Action::Theme => self.open(Box::new(self.theme_picker())),
+            Action::Messages => self.open(Box::new(Messages::new(self.toasts.said()))),
             Action::Leave => self.leave(),
             Action::Open(pane) => self.go(pane),
             Action::NextTab => self.go(self.neighbour(1)),

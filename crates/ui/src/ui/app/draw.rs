@@ -40,7 +40,9 @@ impl App {
                 true => Typing::Anywhere,
                 false => Typing::No,
             };
-            self.toasts.draw(frame, &screen, typing, &self.theme);
+            let more = self.keymap.fill("{messages} shows all");
+            self.toasts
+                .draw(frame, &screen, typing, (&self.theme, &more));
         }
     }
 

@@ -1,8 +1,11 @@
 //! Runs for a comparison: whole logs folded, ours and those of other programs.
 
 use crate::base::clock::SystemClock;
+use crate::base::files::read_plain_text;
 use crate::run::compare::Track;
-use crate::run::{RunDir, RunError};
+use crate::run::{RunDir, RunError, index};
+use crate::spec::RunSpec;
+use crate::ui::rows::Entrant;
 use crate::watch::{Mapping, Watched, find};
 use std::path::Path;
 
@@ -25,4 +28,15 @@ pub fn read_track(path: &Path) -> Result<Track, String> {
         .read_all(|envelope| track.apply(envelope))
         .map_err(told)?;
     Ok(track)
+}
+
+/// What a run of ours came to, without reading its whole log; `None` for logs of other programs, and where the folder cannot be
+/// read.
+pub fn read_entrant(path: &Path) -> Option<Entrant> {
+    let run = RunDir::open(path).ok()?;
+    let text = read_plain_text(run.spec_path()).ok()?;
+    Some(Entrant {
+        spec: RunSpec::from_yaml(&text).ok()?.to_value(),
+        run: index::summarize(&run).ok()?,
+    })
 }

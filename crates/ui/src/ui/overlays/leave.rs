@@ -164,7 +164,11 @@ impl Overlay for LeaveQuestion {
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);
         canvas.hits.add(area, Target::Overlay);
-        let cancel = (Action::Cancel, "cancel", "stay here");
+        let stay = match self.leaving {
+            true => "stay here",
+            false => "nothing changes",
+        };
+        let cancel = (Action::Cancel, "cancel", stay);
         let rows = self
             .rows
             .iter()

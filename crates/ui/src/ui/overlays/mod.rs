@@ -13,13 +13,16 @@ macro_rules! overlays {
     };
 }
 
-overlays! { editor form guide help leave picker prompt question wizard }
+overlays! { editor form guide help leave messages picker prompt question wizard }
+
+mod sheet;
 
 pub use editor::Editor;
 pub use form::{Field, Form};
 pub use guide::GuideSheet;
 pub use help::HelpSheet;
 pub use leave::{LeaveChoice, LeaveQuestion};
+pub use messages::Messages;
 pub use picker::{Item, Picker};
 pub use prompt::Prompt;
 pub use question::{Question, YES};

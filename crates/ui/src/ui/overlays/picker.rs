@@ -1,5 +1,7 @@
 //! A list to choose from by typing a part of a name: palette, themes, checkpoints.
 
+mod search;
+
 use super::{Canvas, Choice, LIST, Overlay, PATH, Reply};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
@@ -11,12 +13,11 @@ use crate::ui::request::{Answer, Hints, Topic};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text;
 use crossterm::event::KeyEvent;
-use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
-use nucleo_matcher::{Config, Matcher, Utf32Str};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
+use search::{Rank, Search};
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the box: what rows need, between these.
@@ -182,7 +183,11 @@ impl Picker {
         let right = cut(&item.right, width / 3, dots);
         let room = width.saturating_sub(right.width() + 4);
         let (titles, row) = self.needed();
-        let titles = if row <= width { titles } else { titles.min(room / 2) };
+        let titles = if row <= width {
+            titles
+        } else {
+            titles.min(room / 2)
+        };
         let title = fill(&item.title, titles, dots);
         let detail = fill(
             &format!("  {}", item.detail),
@@ -227,69 +232,12 @@ impl Picker {
     }
 }
 
-/// How well a row fits what was typed: the better kind, then the higher score.
-type Rank = (Fit, u32);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// Each word's letters stand in order in a word of the title: `qs` for quickstart.
-    Letters,
-    /// Title and details have each word.
-    Details,
-    Title,
-}
-
-/// What was typed. Letters that are strewn over a whole sentence are no hit: almost any word is found in one, and Enter does
-/// what the first row says.
-struct Search {
-    matcher: Matcher,
-    buffer: Vec<char>,
-    words: Pattern,
-    letters: Pattern,
-}
-
-impl Search {
-    fn new(query: &str) -> Search {
-        let (case, norm) = (CaseMatching::Ignore, Normalization::Smart);
-        Search {
-            matcher: Matcher::new(Config::DEFAULT),
-            buffer: Vec::new(),
-            words: Pattern::new(query, case, norm, AtomKind::Substring),
-            letters: Pattern::new(query, case, norm, AtomKind::Fuzzy),
-        }
-    }
-
-    fn rank(&mut self, item: &Item) -> Option<Rank> {
-        if let Some(score) = self.score_words(&item.title) {
-            return Some((Fit::Title, score));
-        }
-        if let Some(score) = self.score_words(&format!("{} {}", item.title, item.detail)) {
-            return Some((Fit::Details, score));
-        }
-        Some((Fit::Letters, self.score_letters(&item.title)?))
-    }
-
-    fn score_words(&mut self, text: &str) -> Option<u32> {
-        let text = Utf32Str::new(text, &mut self.buffer);
-        self.words.score(text, &mut self.matcher)
-    }
-
-    fn score_letters(&mut self, title: &str) -> Option<u32> {
-        let mut sum = 0;
-        for atom in &self.letters.atoms {
-            let scores = title.split_whitespace().filter_map(|word| {
-                let word = Utf32Str::new(word, &mut self.buffer);
-                atom.score(word, &mut self.matcher)
-            });
-            sum += u32::from(scores.max()?);
-        }
-        Some(sum)
-    }
-}
-
 /// Whether a text can be nothing but a path.
 fn is_path(text: &str) -> bool {
-    ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start)) || text.ends_with(".gguf")
+    ["/", "./", "../", "~/"]
+        .iter()
+        .any(|start| text.starts_with(start))
+        || text.ends_with(".gguf")
 }
 
 impl Overlay for Picker {
@@ -299,7 +247,11 @@ impl Overlay for Picker {
 
     fn hints(&self) -> Hints {
         let mut own = vec![(Action::Accept, Action::Accept.info().title)];
-        own.extend(self.paths.as_ref().map(|_| (Action::Complete, "complete a path")));
+        own.extend(
+            self.paths
+                .as_ref()
+                .map(|_| (Action::Complete, "complete a path")),
+        );
         Hints::of_overlay(own)
     }
 
@@ -499,7 +451,10 @@ mod tests {
         };
         let rows = vec![
             row("start orpo-demo", "Preference pairs without a reference"),
-            row("start arithmetic", "A small model learns to add numbers by rewards"),
+            row(
+                "start arithmetic",
+                "A small model learns to add numbers by rewards",
+            ),
             row("start quickstart", "A GPT learns to write Shakespeare"),
         ];
         let titles = |query: &str| -> Vec<String> {
@@ -563,8 +518,14 @@ mod tests {
         };
         assert_eq!(asking.incoming(&completed), Some(Reply::Stay));
         let row = asking.current().unwrap();
-        assert_eq!((row.title.as_str(), row.detail.as_str()), ("help", "help.gguf  help/"));
-        assert!(asking.incoming(&completed).is_none(), "asked of another text");
+        assert_eq!(
+            (row.title.as_str(), row.detail.as_str()),
+            ("help", "help.gguf  help/")
+        );
+        assert!(
+            asking.incoming(&completed).is_none(),
+            "asked of another text"
+        );
     }
 
     #[test]
@@ -598,7 +559,10 @@ mod tests {
         let narrow = drawn(80);
         let words: String = narrow.split(['│', '"', '\n']).collect();
         let words: Vec<&str> = words.split_whitespace().collect();
-        assert!(words.join(" ").contains(&format!("{title}: {cause}")), "{narrow}");
+        assert!(
+            words.join(" ").contains(&format!("{title}: {cause}")),
+            "{narrow}"
+        );
     }
 
     #[test]

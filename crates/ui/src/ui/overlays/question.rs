@@ -29,12 +29,18 @@ pub struct Question {
 }
 
 impl Question {
-    pub fn new(title: &str, reasons: Vec<String>, yes: &'static str, topic: Topic) -> Question {
+    /// `answers`: yes and no, in words that say what each one does.
+    pub fn new(
+        title: &str,
+        reasons: Vec<String>,
+        [yes, no]: [&'static str; 2],
+        topic: Topic,
+    ) -> Question {
         Question {
             title: title.into(),
             reasons,
             answers: vec![(YES, yes)],
-            no: "leave it as it is",
+            no,
             topic,
             selected: 1,
         }
@@ -147,7 +153,7 @@ pub(super) fn example() -> Box<dyn Overlay> {
     Box::new(Question::new(
         "undo the rescue",
         vec!["why".into()],
-        "undo it",
+        ["undo it", "keep the rescue"],
         topic,
     ))
 }
@@ -169,7 +175,8 @@ mod tests {
     #[test]
     fn another_way_stands_before_yes_and_no_is_still_where_it_begins() {
         let topic = example().topic().unwrap();
-        let mut question = Question::new("leave", Vec::new(), "discard", topic).or("save", "save");
+        let answers = ["discard", "stay"];
+        let mut question = Question::new("leave", Vec::new(), answers, topic).or("save", "save");
         assert_eq!(question.act(Action::Accept), Reply::Close);
         question.act(Action::Top);
         let first = question.act(Action::Accept);

@@ -8,8 +8,8 @@ use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
 use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
 use crate::base::text::one_line;
 use crate::ui::action::{Action, Context};
-use crate::ui::field::{Lines, TextField};
 use crate::ui::effect::Effect;
+use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, framed, scroll_to, split_top};
 use crate::ui::msg::{Msg, Slot};
@@ -290,46 +290,36 @@ impl WizardScreen {
     }
 
     fn draw_notes(&mut self, frame: &mut Frame, area: Rect, theme: &Theme) {
-        let width = usize::from(area.width);
+        let lines = self.note_lines(usize::from(area.width), theme);
+        self.notes_page = usize::from(area.height).max(1);
+        self.notes_end = lines.len();
+        let last = lines.len().saturating_sub(self.notes_page);
+        let from = self.notes_from.min(last);
+        let buffer = frame.buffer_mut();
+        for (words, y) in lines.iter().skip(from).zip(area.y..area.bottom()) {
+            text::draw(buffer, area.x, y, area.width, words, theme);
+        }
+        if from < last && area.height > 0 {
+            let more = format!(" {} more", theme.glyphs().down);
+            let more = [word(more, Meaning::Muted)];
+            let y = area.bottom() - 1;
+            text::draw_right(buffer, area.right(), y, area.width, &more, theme);
+        }
+    }
+
+    /// What stands below the answers: errors first, then what the answer means, then the text of a file.
+    fn note_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
         let mut lines = self.name_lines(width, theme);
         if self.looking {
             lines.push(vec![word("looking …", Meaning::Muted)]);
         }
-        if let Some(error) = self.wizard.error() {
-            for (i, row) in text::wrap(error, width.saturating_sub(2), 8, theme.ascii)
-                .into_iter()
-                .enumerate()
-            {
-                let mark = if i == 0 { theme.glyphs().bad } else { " " };
-                lines.push(vec![
-                    word(format!("{mark} "), Meaning::Bad),
-                    word(row, Meaning::Bad),
-                ]);
-            }
-            lines.push(Vec::new());
-        }
+        lines.extend(self.error_lines(width, theme));
         if let Some(detail) = self.hidden_detail(width) {
-            for row in text::wrap(&detail, width, 4, theme.ascii) {
-                lines.push(vec![word(row, Meaning::Muted)]);
-            }
+            let rows = text::wrap(&detail, width, 4, theme.ascii);
+            lines.extend(rows.into_iter().map(|row| vec![word(row, Meaning::Muted)]));
         }
-        let labels = usize::from(LABELS).min(width / 3);
-        for Note { label, text: words } in &self.question.notes {
-            let rows = text::wrap(words, width.saturating_sub(labels), 12, theme.ascii);
-            let rows = if rows.is_empty() {
-                vec![String::new()]
-            } else {
-                rows
-            };
-            let (lead, lead_meaning, meaning) = note_style(label, theme);
-            for (i, row) in rows.into_iter().enumerate() {
-                let lead = if i == 0 { lead.as_str() } else { "" };
-                lines.push(vec![
-                    word(fill(lead, labels, ""), lead_meaning),
-                    word(row, meaning),
-                ]);
-            }
-        }
+        let notes = self.question.notes.iter();
+        lines.extend(notes.flat_map(|note| lines_of(note, width, theme)));
         for row in &self.question.text {
             let meaning = match row.trim_start().starts_with('#') {
                 true => Meaning::Muted,
@@ -337,35 +327,43 @@ impl WizardScreen {
             };
             lines.push(vec![word(format!("  {row}"), meaning)]);
         }
-        self.notes_page = usize::from(area.height).max(1);
-        self.notes_end = lines.len();
-        let from = self
-            .notes_from
-            .min(lines.len().saturating_sub(self.notes_page));
-        let below = lines.len() > from + self.notes_page;
-        for (i, (words, y)) in lines
-            .iter()
-            .skip(from)
-            .zip(area.y..area.bottom())
-            .enumerate()
-        {
-            text::draw(frame.buffer_mut(), area.x, y, area.width, words, theme);
-            if below && i + 1 == self.notes_page {
-                let more = [word(
-                    format!(" {} more", theme.glyphs().down),
-                    Meaning::Muted,
-                )];
-                text::draw_right(
-                    frame.buffer_mut(),
-                    area.right(),
-                    y,
-                    area.width,
-                    &more,
-                    theme,
-                );
-            }
-        }
+        lines
     }
+
+    /// The error and an empty line; none where there is no error.
+    fn error_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+        let Some(error) = self.wizard.error() else {
+            return Vec::new();
+        };
+        let rows = text::wrap(error, width.saturating_sub(2), 8, theme.ascii);
+        let line = |(i, row): (usize, String)| {
+            let mark = if i == 0 { theme.glyphs().bad } else { " " };
+            vec![
+                word(format!("{mark} "), Meaning::Bad),
+                word(row, Meaning::Bad),
+            ]
+        };
+        let lines = rows.into_iter().enumerate().map(line);
+        lines.chain([Vec::new()]).collect()
+    }
+}
+
+/// A note with its label in front of the first line.
+fn lines_of(note: &Note, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+    let labels = usize::from(LABELS).min(width / 3);
+    let mut rows = text::wrap(&note.text, width.saturating_sub(labels), 12, theme.ascii);
+    if rows.is_empty() {
+        rows.push(String::new());
+    }
+    let (lead, lead_meaning, meaning) = note_style(note.label, theme);
+    let line = |(i, row): (usize, String)| {
+        let lead = if i == 0 { lead.as_str() } else { "" };
+        vec![
+            word(fill(lead, labels, ""), lead_meaning),
+            word(row, meaning),
+        ]
+    };
+    rows.into_iter().enumerate().map(line).collect()
 }
 
 impl Overlay for WizardScreen {
@@ -383,7 +381,10 @@ impl Overlay for WizardScreen {
         own.push((Action::PageDown, "more text"));
         Hints {
             own,
-            kept: vec![(Action::Cancel, "previous question"), (Action::Leave, "close")],
+            kept: vec![
+                (Action::Cancel, "previous question"),
+                (Action::Leave, "close"),
+            ],
         }
     }
 

@@ -162,9 +162,7 @@ fn no_engine(store: &Store) -> Request {
         Some(held) if held.holder == Holder::Foreign => {
             "another program trains this run: it can only be watched"
         }
-        Some(held) if held.state.finished.is_some() => {
-            "this run has ended"
-        }
+        Some(held) if held.state.finished.is_some() => "this run has ended",
         Some(_) => "the engine of this run does not answer",
     };
     Request::Toast(Level::Info, words.into())
@@ -201,7 +199,10 @@ fn no_ending(held: &HeldRun, keymap: &Keymap) -> Option<String> {
     // Its engine wrote no end.
     let at = human::grouped(held.state.step);
     let on = match held.state.checkpoints.last() {
-        Some(kept) => format!("{{pause}} resumes it from step {}", human::grouped(kept.step)),
+        Some(kept) => format!(
+            "{{pause}} resumes it from step {}",
+            human::grouped(kept.step)
+        ),
         None => "no checkpoint was saved, {pause} restarts it".into(),
     };
     Some(keymap.fill(&format!("this run crashed at step {at}: {on}")))
@@ -230,7 +231,9 @@ fn tune_form(held: &HeldRun) -> Form {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
             Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!("`{text}` is not a number of at least 0, such as 3e-4")),
+            _ => Some(format!(
+                "`{text}` is not a number of at least 0, such as 3e-4"
+            )),
         }
     }
     let now = |key: &str| {
@@ -308,101 +311,118 @@ fn looks(held: &HeldRun) -> Vec<Effect> {
     let engine = held.resumable().map(Effect::LookForEngine);
     let goes_on = |stage: &StageOf| stage.standing != Standing::Finished;
     let staged = held.stage.as_ref().is_some_and(goes_on);
-    let stage = held.path.clone().filter(|_| staged).map(Effect::LookAtStage);
+    let stage = held
+        .path
+        .clone()
+        .filter(|_| staged)
+        .map(Effect::LookAtStage);
     engine.into_iter().chain(stage).collect()
+}
+
+/// The hints of one chart that fills the screen.
+fn of_one_chart() -> Vec<Hint> {
+    use Action as A;
+    let mut hints = vec![(A::Sample, "save chart"), (A::Zoom, "all charts")];
+    hints.extend(titles(&[
+        A::ChartNext,
+        A::ChartCursor,
+        A::ShowBatch,
+        A::Smooth,
+        A::LogScale,
+        A::ZoomIn,
+        A::ResetView,
+    ]));
+    hints
+}
+
+impl RunPane {
+    /// The hints of a run that an engine trains.
+    fn of_live(&self, held: &HeldRun) -> Vec<Hint> {
+        use Action as A;
+        let pause = match held.state.phase {
+            Some(Phase::Paused) => "resume",
+            _ => A::Pause.info().title,
+        };
+        let mut hints = vec![(A::Pause, pause)];
+        hints.extend(self.health_hint());
+        let rescued = held.state.rescued.as_ref();
+        if rescued.is_some_and(|rescue| rescue.undo.is_some()) {
+            hints.push((A::UndoRescue, A::UndoRescue.info().title));
+        }
+        hints.extend(titles(&[
+            A::Checkpoint,
+            A::Evaluate,
+            A::Sample,
+            A::Tune,
+            A::Note,
+            A::FollowAdvice,
+            A::Zoom,
+            A::FilterCharts,
+            A::ChartCursor,
+            A::ShowBatch,
+            A::Smooth,
+            A::LogScale,
+            A::Stop,
+        ]));
+        hints
+    }
+
+    /// The hints of a run without an engine.
+    fn of_ended(&self, held: &HeldRun) -> Vec<Hint> {
+        use Action as A;
+        let (state, kept) = (&held.state, !held.state.checkpoints.is_empty());
+        let word = if kept { "resume" } else { "try again" };
+        let resume = held.resumable().map(|_| (A::Pause, word));
+        let mut hints: Vec<Hint> = resume.into_iter().collect();
+        if !kept && !hints.is_empty() {
+            hints.insert(0, (A::Evaluate, "edit the spec"));
+        }
+        if state.finished.is_some() {
+            hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
+        }
+        // A reward model generates nothing.
+        if kept && !state.judges() {
+            hints.push((A::Open(&chat::ENTRY), "chat"));
+        }
+        if state.judges() && !state.examined.is_empty() {
+            hints.push((A::Open(&examples::ENTRY), "examples"));
+        }
+        if !state.samples.is_empty() {
+            hints.push((A::Open(&samples::ENTRY), "samples"));
+        }
+        hints.extend(self.health_hint());
+        hints.push((A::SavePicture, A::SavePicture.info().title));
+        if self.ending {
+            return hints;
+        }
+        hints.extend(titles(&[
+            A::Zoom,
+            A::ChartNext,
+            A::ChartCursor,
+            A::ShowBatch,
+            A::FilterCharts,
+            A::Smooth,
+            A::LogScale,
+            A::ZoomIn,
+            A::ResetView,
+        ]));
+        hints
+    }
+
+    fn health_hint(&self) -> Option<Hint> {
+        let vitals = self.dashboard.vitals();
+        vitals.map(|_| (Action::Open(&health::ENTRY), "health"))
+    }
 }
 
 impl Pane for RunPane {
     fn hints(&self, store: &Store) -> Hints {
-        use Action as A;
         let shown = store.held.as_ref().filter(|held| held.state.last_seq > 0);
-        if self.full_chart(store).is_some() {
-            let mut hints = vec![(A::Sample, "save chart"), (A::Zoom, "all charts")];
-            hints.extend(titles(&[
-                A::ChartNext,
-                A::ChartCursor,
-                A::ShowBatch,
-                A::Smooth,
-                A::LogScale,
-                A::ZoomIn,
-                A::ResetView,
-            ]));
-            return Hints::of_pane(hints);
-        }
         Hints::of_pane(match shown {
-            Some(held) if held.live() => {
-                let pause = match held.state.phase {
-                    Some(Phase::Paused) => "resume",
-                    _ => A::Pause.info().title,
-                };
-                let mut hints = vec![(A::Pause, pause)];
-                if self.dashboard.vitals().is_some() {
-                    hints.push((A::Open(&health::ENTRY), "health"));
-                }
-                if held.state.rescued.as_ref().is_some_and(|rescue| rescue.undo.is_some()) {
-                    hints.push((A::UndoRescue, A::UndoRescue.info().title));
-                }
-                hints.extend(titles(&[
-                A::Checkpoint,
-                A::Evaluate,
-                A::Sample,
-                A::Tune,
-                A::Note,
-                A::FollowAdvice,
-                A::Zoom,
-                A::FilterCharts,
-                A::ChartCursor,
-                A::ShowBatch,
-                A::Smooth,
-                A::LogScale,
-                A::Stop,
-                ]));
-                hints
-            }
-            Some(held) => {
-                let word = match held.state.checkpoints.is_empty() {
-                    true => "try again",
-                    false => "resume",
-                };
-                let resume = held.resumable().map(|_| (A::Pause, word));
-                let mut hints: Vec<Hint> = resume.into_iter().collect();
-                if held.state.checkpoints.is_empty() && !hints.is_empty() {
-                    hints.insert(0, (A::Evaluate, "edit the spec"));
-                }
-                if held.state.finished.is_some() {
-                    hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
-                }
-                // A reward model generates nothing.
-                if !held.state.checkpoints.is_empty() && !held.state.judges() {
-                    hints.push((A::Open(&chat::ENTRY), "chat"));
-                }
-                if held.state.judges() && !held.state.examined.is_empty() {
-                    hints.push((A::Open(&examples::ENTRY), "examples"));
-                }
-                if !held.state.samples.is_empty() {
-                    hints.push((A::Open(&samples::ENTRY), "samples"));
-                }
-                if self.dashboard.vitals().is_some() {
-                    hints.push((A::Open(&health::ENTRY), "health"));
-                }
-                hints.push((A::SavePicture, A::SavePicture.info().title));
-                if self.ending {
-                    return Hints::of_pane(hints);
-                }
-                hints.extend(titles(&[
-                    A::Zoom,
-                    A::ChartNext,
-                    A::ChartCursor,
-                    A::ShowBatch,
-                    A::FilterCharts,
-                    A::Smooth,
-                    A::LogScale,
-                    A::ZoomIn,
-                    A::ResetView,
-                ]));
-                hints
-            }
-            None => vec![(A::Open(&home::ENTRY), "home")],
+            _ if self.full_chart(store).is_some() => of_one_chart(),
+            Some(held) if held.live() => self.of_live(held),
+            Some(held) => self.of_ended(held),
+            None => vec![(Action::Open(&home::ENTRY), "home")],
         })
     }
 
@@ -444,13 +464,20 @@ impl Pane for RunPane {
                 Some(held) if held.state.step > 0 => {
                     let step = self.dashboard.cursor().unwrap_or(held.state.step).max(1);
                     let step = Answer::Text(step.to_string());
-                    vec![Request::Show(&batch::ENTRY), Request::Tell(batch::STEP, step)]
+                    vec![
+                        Request::Show(&batch::ENTRY),
+                        Request::Tell(batch::STEP, step),
+                    ]
                 }
                 _ => vec![Request::Toast(Level::Info, "no steps completed yet".into())],
             },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
-            Action::Ending => match store.held.as_ref().and_then(|held| no_ending(held, context.keymap)) {
+            Action::Ending => match store
+                .held
+                .as_ref()
+                .and_then(|held| no_ending(held, context.keymap))
+            {
                 Some(why) => vec![Request::Toast(Level::Info, why)],
                 None => {
                     self.ending = !self.ending;
@@ -483,7 +510,9 @@ impl Pane for RunPane {
             (Msg::Tick, Some(held)) if held.silence(context.store.now).is_some() => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
-            (Msg::Tick, Some(held)) if context.in_front && matches!(held.link, LinkState::Ended(_)) => {
+            (Msg::Tick, Some(held))
+                if context.in_front && matches!(held.link, LinkState::Ended(_)) =>
+            {
                 return looks(held).into_iter().map(Request::Do).collect();
             }
             _ => {}
@@ -491,12 +520,7 @@ impl Pane for RunPane {
         Vec::new()
     }
 
-    fn answered(
-        &mut self,
-        about: &str,
-        answer: Answer,
-        context: &mut PaneContext,
-    ) -> Vec<Request> {
+    fn answered(&mut self, about: &str, answer: Answer, context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         match (about, answer) {
             (TUNE, Answer::Values(values)) => tune(store, &values),
@@ -538,7 +562,9 @@ impl Pane for RunPane {
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
                 if let Some(signs) = self.dashboard.vitals() {
-                    context.hits.add(signs, Target::Action(Action::Open(&health::ENTRY)));
+                    context
+                        .hits
+                        .add(signs, Target::Action(Action::Open(&health::ENTRY)));
                 }
             }
             _ => {

@@ -2,10 +2,9 @@
 //! back as a message.
 
 use super::signals::Stop;
-use super::{Done, Shell};
+use super::{Done, Shell, answers};
 use crate::base::clock::Clock;
 use crate::link::SendError;
-use crate::run::RunDir;
 use crate::ui::effect::Effect;
 use crate::ui::jobs::{self, Linked, Workplace};
 use crate::ui::msg::{Asked, Msg, Slot};
@@ -21,164 +20,137 @@ use std::sync::atomic::{AtomicBool, Ordering};
 impl Shell {
     pub(super) fn do_effects(&mut self, mut effects: VecDeque<Effect>) {
         while let Some(effect) = effects.pop_front() {
-            match effect {
-                Effect::StartRun { slot, target } => {
-                    self.job(move |place| match place.start_pipeline(&target) {
-                        Ok(Some((dir, linked))) => Done::Stages(slot, dir, linked),
-                        Ok(None) => Done::Linked(slot, place.start(&target)),
-                        Err(why) => Done::Linked(slot, Err(why)),
-                    })
-                }
-                Effect::ResumeRun { slot, run_dir } => {
-                    self.link_job(slot, move |place| place.resume(&run_dir))
-                }
-                Effect::StartSpec {
-                    slot,
-                    name,
-                    yaml,
-                    force,
-                } => self.link_job(slot, move |place| place.start_text(&name, &yaml, force)),
-                Effect::OpenWizard => self.job(|place| {
-                    let (context, answers) = place.wizard();
-                    Done::Msg(Msg::Wizard(Box::new(context), Box::new(answers)))
-                }),
-                Effect::OpenEditor(target) => self.job(move |place| {
-                    let draft = place.draft(&target);
-                    Done::Msg(Msg::Editor { target, draft })
-                }),
-                Effect::Look(look) => {
-                    self.job(move |place| Done::Msg(Msg::Seen(Box::new(place.look(look)))))
-                }
-                Effect::ModelOfRun { place: at, said } => self.job(move |place| {
-                    let found = place.model_of_run(&said);
-                    Done::Msg(Msg::ModelOfRun {
-                        place: at,
-                        said,
-                        found,
-                    })
-                }),
-                Effect::SaveSpec { path, yaml } => {
-                    self.job(move |place| Done::Msg(Msg::Saved(place.save(path, &yaml))))
-                }
-                Effect::Complete(of) => self.job(move |place| {
-                    let (path, names) = jobs::complete(&of, place.env.home.as_deref());
-                    Done::Msg(Msg::Completed { of, path, names })
-                }),
-                Effect::FreeName(of) => self.job(move |place| {
-                    let (path, names) = (place.free_name(&of), Vec::new());
-                    Done::Msg(Msg::Completed { of, path, names })
-                }),
-                Effect::RememberTheme(name) => self.place.remember_theme(&name),
-                Effect::RememberModel(path) => self.place.remember_model(&path),
-                Effect::Remember(answers) => {
-                    // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one
-                    // small file.
-                    self.place.remember(&answers);
-                }
-                Effect::LookForEngine(run_dir) => self.job(move |_| {
-                    let alive = RunDir::open(&run_dir).is_ok_and(|run| run.is_alive());
-                    Done::Msg(Msg::EngineFound { run_dir, alive })
-                }),
-                Effect::LookAtStage(run_dir) => self.job(move |place| {
-                    let stage = place.stage(&run_dir);
-                    Done::Msg(Msg::StageSeen { run_dir, stage })
-                }),
-                Effect::Attach { slot, run_dir } => {
-                    self.link_job(slot, move |place| place.attach(&run_dir))
-                }
-                Effect::OpenChat { slot, model } => {
-                    self.link_job(slot, move |place| place.chat(&model))
-                }
-                Effect::Detach { slot } => self.links.retain(|(s, _)| *s != slot),
-                Effect::Send {
-                    slot,
-                    asked,
-                    command,
-                } => effects.extend(self.send(slot, asked, command)),
-                Effect::Ring => self.guard.ring(),
-                Effect::LookAtMachine => {
-                    self.job(|place| Done::Msg(Msg::Machine(Box::new(place.machine()))));
-                }
-                Effect::PlanTarget { name } => self.job(move |place| {
-                    let result = place.plan(&name);
-                    Done::Msg(Msg::Planned { name, result })
-                }),
-                Effect::InspectData(subject) => self.inspect_data(*subject),
-                Effect::LookAtFolders => self.job(|place| Done::Msg(Msg::Folders(place.folders()))),
-                Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
-                Effect::ListPresets => self.job(|place| Done::Msg(Msg::Presets(place.presets()))),
-                Effect::ListCheckpoints => {
-                    self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
-                }
-                Effect::ListModelFiles => {
-                    self.job(|place| Done::Msg(Msg::ModelFiles(place.model_files())))
-                }
-                Effect::SaveChat(saved) => {
-                    self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
-                }
-                Effect::ReadTracks(paths) => self.job(move |_| {
-                    let tracks = paths.iter().map(|path| jobs::read_track(path));
-                    let result = tracks.collect();
-                    Done::Msg(Msg::Tracks { paths, result })
-                }),
-                Effect::ReadEvals(subjects) => self.job(move |place| {
-                    let result = place.evals(&subjects);
-                    Done::Msg(Msg::Evals { subjects, result })
-                }),
-                Effect::ReadQuestions(row) => self.job(move |_| {
-                    let result = jobs::questions(&row);
-                    Done::Msg(Msg::Questions { row, result })
-                }),
-                Effect::ListEvals => {
-                    self.job(|place| Done::Msg(Msg::EvalModels(place.eval_models())))
-                }
-                Effect::SavePicture { name, area } => {
-                    let picture = self.picture(area);
-                    let ground = self.app.theme().ground();
-                    self.job(move |_| {
-                        let saved =
-                            picture.and_then(|screen| jobs::save_picture(&name, &screen, ground));
-                        Done::Msg(Msg::PictureSaved(saved))
-                    });
-                }
-                Effect::ReadRollouts { run_dir, wanted } => self.job(move |_| {
-                    let result = crate::run::rollouts::find(&run_dir, &wanted).map(Box::new);
-                    Done::Msg(Msg::Rollouts {
-                        run_dir,
-                        wanted,
-                        result,
-                    })
-                }),
-                Effect::Revisit { run_dir, step } => self.job(move |place| {
-                    let result = place.revisit(&run_dir, step);
-                    Done::Msg(Msg::Revisited {
-                        run_dir,
-                        step,
-                        result,
-                    })
-                }),
-                Effect::PlanBranch { run_dir, plan } => self.job(move |place| {
-                    let result = place.plan_branch(&run_dir, &plan);
-                    Done::Msg(Msg::BranchPlanned {
-                        run_dir,
-                        plan,
-                        result,
-                    })
-                }),
-                Effect::MakeBranch { run_dir, plan } => self.job(move |place| {
-                    let result = place.make_branch(&run_dir, &plan);
-                    Done::Msg(Msg::BranchMade { run_dir, result })
-                }),
-                Effect::AttachThere { host, run } => self.attach_there(host, &run),
-                Effect::WatchHardware => self.watch_hardware(),
-                Effect::Preflight { round, yaml } => self.preflight(round, yaml),
-                Effect::Redraw => {
-                    let _ = self.guard.redraw();
-                }
-                Effect::Suspend => self.suspended_by = Some(Stop::Group),
-                Effect::Quit => self.over = true,
-            }
+            effects.extend(self.do_effect(effect));
         }
+    }
+
+    /// Does one effect; what the app wants done after it.
+    fn do_effect(&mut self, effect: Effect) -> Vec<Effect> {
+        use Effect as E;
+        match effect {
+            E::StartRun { .. }
+            | E::ResumeRun { .. }
+            | E::StartSpec { .. }
+            | E::Attach { .. }
+            | E::OpenChat { .. } => self.link(effect),
+            E::LookAtFolders
+            | E::LookAtMachine
+            | E::RefreshRuns
+            | E::ListPresets
+            | E::ListCheckpoints
+            | E::ListModelFiles
+            | E::ListEvals => self.answer(effect, answers::listed),
+            E::ReadTracks(_)
+            | E::ReadEntrants(_)
+            | E::ReadEvals(_)
+            | E::ReadQuestions(_)
+            | E::ReadRollouts { .. }
+            | E::Revisit { .. }
+            | E::LookForEngine(_)
+            | E::LookAtStage(_) => self.answer(effect, answers::read),
+            E::OpenWizard
+            | E::OpenEditor(_)
+            | E::Look(_)
+            | E::ModelOfRun { .. }
+            | E::SaveSpec { .. }
+            | E::SaveChat(_)
+            | E::Complete(_)
+            | E::FreeName(_)
+            | E::PlanTarget { .. }
+            | E::PlanBranch { .. }
+            | E::MakeBranch { .. } => self.answer(effect, answers::made),
+            E::Send {
+                slot,
+                asked,
+                command,
+            } => return self.send(slot, asked, command),
+            E::RememberTheme(_)
+            | E::RememberModel(_)
+            | E::Remember(_)
+            | E::Detach { .. }
+            | E::Ring
+            | E::InspectData(_)
+            | E::SavePicture { .. }
+            | E::AttachThere { .. }
+            | E::WatchHardware
+            | E::Preflight { .. }
+            | E::Redraw
+            | E::Suspend
+            | E::Quit => self.here(effect),
+        }
+        Vec::new()
+    }
+
+    /// Puts a run or a chat behind a slot.
+    fn link(&self, effect: Effect) {
+        match effect {
+            Effect::StartRun { slot, target } => {
+                self.job(move |place| match place.start_pipeline(&target) {
+                    Ok(Some((dir, linked))) => Done::Stages(slot, dir, linked),
+                    Ok(None) => Done::Linked(slot, place.start(&target)),
+                    Err(why) => Done::Linked(slot, Err(why)),
+                });
+            }
+            Effect::ResumeRun { slot, run_dir } => {
+                self.link_job(slot, move |place| place.resume(&run_dir));
+            }
+            Effect::StartSpec {
+                slot,
+                name,
+                yaml,
+                force,
+            } => self.link_job(slot, move |place| place.start_text(&name, &yaml, force)),
+            Effect::Attach { slot, run_dir } => {
+                self.link_job(slot, move |place| place.attach(&run_dir));
+            }
+            Effect::OpenChat { slot, model } => {
+                self.link_job(slot, move |place| place.chat(&model));
+            }
+            _ => {}
+        }
+    }
+
+    /// What takes no time, or has a thread of its own.
+    fn here(&mut self, effect: Effect) {
+        match effect {
+            Effect::RememberTheme(name) => self.place.remember_theme(&name),
+            Effect::RememberModel(path) => self.place.remember_model(&path),
+            // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one small file.
+            Effect::Remember(answers) => self.place.remember(&answers),
+            Effect::Detach { slot } => self.links.retain(|(s, _)| *s != slot),
+            Effect::Ring => self.guard.ring(),
+            Effect::InspectData(subject) => self.inspect_data(*subject),
+            Effect::SavePicture { name, area } => self.save_picture(name, area),
+            Effect::AttachThere { host, run } => self.attach_there(host, &run),
+            Effect::WatchHardware => self.watch_hardware(),
+            Effect::Preflight { round, yaml } => self.preflight(round, yaml),
+            Effect::Redraw => {
+                let _ = self.guard.redraw();
+            }
+            Effect::Suspend => self.suspended_by = Some(Stop::Group),
+            Effect::Quit => self.over = true,
+            _ => {}
+        }
+    }
+
+    /// Does an effect by a job that answers with one message.
+    fn answer(&self, effect: Effect, by: fn(Effect, &Workplace) -> Option<Msg>) {
+        let (place, sender) = (self.place.clone(), self.jobs.0.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(msg) = by(effect, &place) {
+                // The receiver is gone only when the workbench is.
+                let _ = sender.blocking_send(Done::Msg(msg));
+            }
+        });
+    }
+
+    fn save_picture(&mut self, name: String, area: Option<Rect>) {
+        let picture = self.picture(area);
+        let ground = self.app.theme().ground();
+        self.job(move |_| {
+            let saved = picture.and_then(|screen| jobs::save_picture(&name, &screen, ground));
+            Done::Msg(Msg::PictureSaved(saved))
+        });
     }
 
     /// The screen as it stands, drawn once more, or a part of it.

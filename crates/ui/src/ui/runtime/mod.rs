@@ -1,5 +1,6 @@
 //! The loop around the app: terminal, links, jobs and signals come in, effects go out, frames are drawn when they are due.
 
+mod answers;
 mod effects;
 mod fleet;
 mod options;

@@ -1,7 +1,7 @@
 //! A frame of the workbench as a PNG picture, for places that show no SVG. Letters come from a bitmap font; lines, dots, bars
 //! and marks are painted, as in the SVG.
 
-use super::svg::Ground;
+use super::svg::{Ground, dots_of};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
 use spleen_font::{FONT_16X32, PSF2Font};
@@ -124,23 +124,11 @@ impl Tile<'_> {
         match glyph {
             ' ' => {}
             '\u{2800}'..='\u{28ff}' => {
-                let bits = glyph as u32 - 0x2800;
-                // Bits by column and row of the dots.
-                for (bit, column, row) in [
-                    (0, 0, 0),
-                    (1, 0, 1),
-                    (2, 0, 2),
-                    (6, 0, 3),
-                    (3, 1, 0),
-                    (4, 1, 1),
-                    (5, 1, 2),
-                    (7, 1, 3),
-                ] {
-                    if bits >> bit & 1 == 1 {
-                        let (x, y) = (W / 4 + column * W / 2, H / 8 + row * H / 4);
-                        self.fill((x - 2, y - 1), (4, 2));
-                        self.fill((x - 1, y - 2), (2, 4));
-                    }
+                for (column, row) in dots_of(glyph) {
+                    let (x, y) = (usize::from(column), usize::from(row));
+                    let (x, y) = (W / 4 + x * W / 2, H / 8 + y * H / 4);
+                    self.fill((x - 2, y - 1), (4, 2));
+                    self.fill((x - 1, y - 2), (2, 4));
                 }
             }
             '─' | '│' | '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' =>

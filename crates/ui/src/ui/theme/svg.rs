@@ -119,76 +119,91 @@ pub fn svg(buffer: &Buffer, title: &str, ground: &Ground) -> String {
 fn shape(paths: &mut Paths, cell: &Cell, left: f64, top: f64, ground: &Ground) -> bool {
     let glyph = cell.symbol().chars().next().unwrap_or(' ');
     let color = ground.ink(cell);
-    let (mid_x, mid_y) = (left + W / 2.0, top + H / 2.0);
+    let (dots, lines, fills) = (&mut paths.dots, &mut paths.lines, &mut paths.fills);
     match glyph {
         ' ' => {}
-        '\u{2800}'..='\u{28ff}' => {
-            let bits = glyph as u32 - 0x2800;
-            let path = paths.dots.entry(color).or_default();
-            for (bit, column, row) in [
-                (0, 0, 0),
-                (1, 0, 1),
-                (2, 0, 2),
-                (6, 0, 3),
-                (3, 1, 0),
-                (4, 1, 1),
-                (5, 1, 2),
-                (7, 1, 3),
-            ] {
-                if bits >> bit & 1 == 1 {
-                    let x = left + W * (0.25 + 0.5 * f64::from(column));
-                    let y = top + H * (0.125 + 0.25 * f64::from(row));
-                    let _ = write!(path, "M{x:.1} {y:.1}h0");
-                }
-            }
-        }
+        '\u{2800}'..='\u{28ff}' => braille(dots.entry(color).or_default(), glyph, left, top),
         '─' | '│' | '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' => {
-            let path = paths.lines.entry(color).or_default();
-            if "─┐┘┤┬┴┼".contains(glyph) {
-                let _ = write!(path, "M{left:.1} {mid_y:.1}H{mid_x:.1}");
-            }
-            if "─┌└├┬┴┼".contains(glyph) {
-                let _ = write!(path, "M{mid_x:.1} {mid_y:.1}h{:.1}", W / 2.0);
-            }
-            if "│└┘├┤┴┼".contains(glyph) {
-                let _ = write!(path, "M{mid_x:.1} {top:.1}V{mid_y:.1}");
-            }
-            if "│┌┐├┤┬┼".contains(glyph) {
-                let _ = write!(path, "M{mid_x:.1} {mid_y:.1}v{:.1}", H / 2.0);
-            }
+            border(lines.entry(color).or_default(), glyph, left, top);
         }
         '┊' => {
-            let path = paths.lines.entry(color).or_default();
-            let _ = write!(
-                path,
-                "M{mid_x:.1} {:.1}v3M{mid_x:.1} {:.1}v3M{mid_x:.1} {:.1}v3",
-                top + 1.5,
-                top + 7.5,
-                top + 13.5
-            );
+            let path = lines.entry(color).or_default();
+            let x = left + W / 2.0;
+            for down in [1.5, 7.5, 13.5] {
+                let _ = write!(path, "M{x:.1} {:.1}v3", top + down);
+            }
         }
         '━' | '╺' => {
-            let from = if glyph == '╺' { mid_x + 1.0 } else { left };
+            let from = if glyph == '╺' {
+                left + W / 2.0 + 1.0
+            } else {
+                left
+            };
             let _ = write!(
-                paths.fills.entry(color).or_default(),
+                fills.entry(color).or_default(),
                 "M{from:.1} {:.1}H{:.1}v3H{from:.1}z",
-                mid_y - 1.5,
+                top + H / 2.0 - 1.5,
                 left + W
             );
         }
         '▁'..='█' => {
             let tall = H * 0.8 * f64::from(glyph as u32 - 0x2580) / 8.0;
             let bottom = top + H * 0.86;
+            let wide = W - 1.2;
+            let path = fills.entry(color).or_default();
             let _ = write!(
-                paths.fills.entry(color).or_default(),
-                "M{left:.1} {bottom:.1}h{:.1}v-{tall:.1}h-{:.1}z",
-                W - 1.2,
-                W - 1.2
+                path,
+                "M{left:.1} {bottom:.1}h{wide:.1}v-{tall:.1}h-{wide:.1}z"
             );
         }
         _ => return false,
     }
     true
+}
+
+/// Columns and rows of the dots of a braille letter.
+pub(super) fn dots_of(glyph: char) -> impl Iterator<Item = (u8, u8)> {
+    // Bits in the order of the letters.
+    const PLACES: [(u8, u8); 8] = [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (0, 3),
+        (1, 3),
+    ];
+    let bits = u32::from(glyph).saturating_sub(0x2800);
+    let is_set = move |(bit, _): &(u32, (u8, u8))| bits >> bit & 1 == 1;
+    let all = (0..).zip(PLACES);
+    all.filter(is_set).map(|(_, place)| place)
+}
+
+/// Draws the dots of a braille letter.
+fn braille(path: &mut String, glyph: char, left: f64, top: f64) {
+    for (column, row) in dots_of(glyph) {
+        let x = left + W * (0.25 + 0.5 * f64::from(column));
+        let y = top + H * (0.125 + 0.25 * f64::from(row));
+        let _ = write!(path, "M{x:.1} {y:.1}h0");
+    }
+}
+
+/// The arms of a border's letter, from its middle.
+fn border(path: &mut String, glyph: char, left: f64, top: f64) {
+    let (mid_x, mid_y) = (left + W / 2.0, top + H / 2.0);
+    if "─┐┘┤┬┴┼".contains(glyph) {
+        let _ = write!(path, "M{left:.1} {mid_y:.1}H{mid_x:.1}");
+    }
+    if "─┌└├┬┴┼".contains(glyph) {
+        let _ = write!(path, "M{mid_x:.1} {mid_y:.1}h{:.1}", W / 2.0);
+    }
+    if "│└┘├┤┴┼".contains(glyph) {
+        let _ = write!(path, "M{mid_x:.1} {top:.1}V{mid_y:.1}");
+    }
+    if "│┌┐├┤┬┼".contains(glyph) {
+        let _ = write!(path, "M{mid_x:.1} {mid_y:.1}v{:.1}", H / 2.0);
+    }
 }
 
 /// Cells from (x, y) on that are drawn as one piece of text: one style, plain letters.

@@ -85,7 +85,7 @@ const NEARLY_LINEAR: f64 = 1.6;
 
 impl Axis {
     /// The round range around `low..=high` with at most `max_ticks` intervals. A range without height gets some.
-    pub fn snapped(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+    fn snapped(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
         match scale {
             Scale::Log if high > 0.0 => Self::log(low, high, max_ticks.max(4)),
             _ => Self::linear(low, high, max_ticks.max(1)),
@@ -93,7 +93,7 @@ impl Axis {
     }
 
     /// A linear axis of bytes: round in KiB, MiB or GiB.
-    pub fn of_bytes(low: f64, high: f64, max_ticks: usize) -> Self {
+    fn of_bytes(low: f64, high: f64, max_ticks: usize) -> Self {
         let unit = BYTES.into_iter().find(|u| high >= u.size).unwrap_or(ONE);
         let axis = Self::linear(low / unit.size, high / unit.size, max_ticks.max(1));
         Axis {
@@ -106,7 +106,7 @@ impl Axis {
     }
 
     /// An axis of milliseconds, in the unit that [`human::reading`] has for its highest value.
-    pub fn of_millis(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+    fn of_millis(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
         let unit = match human::reading(high, "ms").ends_with("ms") {
             true => MILLIS,
             false => SECONDS,

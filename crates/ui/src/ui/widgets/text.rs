@@ -110,6 +110,7 @@ pub fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
             '→' => shown.push_str("->"),
             '≥' => shown.push_str(">="),
             '≤' => shown.push_str("<="),
+            '±' => shown.push_str("+-"),
             c => shown.push(likeness(c)),
         }
     }

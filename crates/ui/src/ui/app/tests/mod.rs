@@ -10,6 +10,7 @@ mod opening;
 mod overlays;
 mod scenes;
 mod silence;
+mod sweep;
 
 use super::*;
 use crate::link::Incoming;

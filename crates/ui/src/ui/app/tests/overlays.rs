@@ -141,6 +141,37 @@ fn a_toast_lies_over_no_field_and_goes_with_its_cause() {
     );
 }
 
+/// Of three that are long, one was on the screen, cut, and the others never.
+#[test]
+fn every_complaint_about_the_users_files_can_be_read_on_a_small_screen() {
+    let complaint = |file: &str| {
+        let why = "is 2.1 MiB; at most 1 MiB is read, so that a wrong file is no danger; ";
+        format!("/home/somebody/.config/llmtui/{file} {why}choose a smaller one, end of {file}")
+    };
+    let files = ["keymap.yaml", "themes/a.yaml", "themes/b.yaml", "c.yml"];
+    let mut options = options("ansi", ColorDepth::Ansi16, false);
+    options.complaints = files.map(complaint).into();
+    let mut bench = Bench::with(options);
+    let corner = bench.picture(80, 24);
+    assert!(corner.contains("3 more: M shows all"), "{corner}");
+    let all = bench.press("shift-m").picture(80, 24);
+    for file in files {
+        assert!(
+            all.matches(file).count() >= 2,
+            "its beginning and its end: {all}"
+        );
+    }
+    // They can be read once more when they are gone.
+    bench.press("esc").wait(20_000);
+    assert!(!bench.picture(80, 24).contains("M shows all"));
+    assert!(
+        bench
+            .press("shift-m")
+            .picture(80, 24)
+            .contains("end of c.yml")
+    );
+}
+
 #[test]
 fn what_stands_in_the_last_row_already_is_not_said_twice() {
     let mut bench = Bench::new();

@@ -38,256 +38,182 @@ const MACHINES: [(&str, &str); 5] = [
     ),
 ];
 
+/// A screen by its name, and how it is reached.
+type Scene = (&'static str, fn(&mut Bench));
+
+/// Home, help, the palette and the themes.
+const HOME: &[Scene] = &[
+    ("home-empty", |b| {
+        b.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    }),
+    ("home", |b| {
+        b.runs().press("down");
+    }),
+    ("home-filter", |b| {
+        b.runs().press("/").write("shake");
+    }),
+    ("help", |b| {
+        b.runs().press("?");
+    }),
+    ("palette", |b| {
+        b.runs().press(":").write("st");
+    }),
+    ("themes", |b| {
+        b.runs().press("shift-t");
+    }),
+    ("toasts", |b| {
+        b.live();
+        b.event(Event::Checkpointed {
+            step: 1_240,
+            path: "checkpoints/step-001240".into(),
+            bytes: 9_700_000,
+            seconds: 0.1,
+            best: true,
+            val_loss: Some(Num(1.87)),
+            by: None,
+        });
+        b.event(Event::Warned {
+            step: 1_240,
+            code: "spike".into(),
+            message: "the gradient norm jumped to 41".into(),
+            hint: "lower the learning rate".into(),
+        });
+    }),
+];
+
+/// The wizard and the editor.
+const MAKING: &[Scene] = &[
+    ("wizard-goal", |b| wizard_at(b, Step::Goal)),
+    ("wizard-method", |b| wizard_at(b, Step::Method)),
+    ("wizard-settings-wrong", |b| {
+        wizard_at(b, Step::Settings);
+        b.press("down").write("x").press("enter");
+    }),
+    ("wizard-plan", |b| wizard_at(b, Step::Plan)),
+    ("wizard-finish", |b| wizard_at(b, Step::Finish)),
+    ("wizard-advice", |b| {
+        b.wizard().press("down enter down enter down enter enter");
+    }),
+    ("editor", |b| {
+        b.editor().press("down down");
+    }),
+    ("editor-changed", |b| {
+        b.editor()
+            .press("/")
+            .write("max_steps")
+            .press("enter enter");
+        b.press("backspace").press("enter v");
+    }),
+];
+
+/// The run and what is asked of it.
+const RUN: &[Scene] = &[
+    ("run-none", |b| {
+        b.press("2");
+    }),
+    ("run-live", |b| {
+        b.live();
+    }),
+    ("run-finished", |b| {
+        b.hold(tape::standard(5), Holder::Log);
+    }),
+    ("run-end", |b| {
+        b.hold(tape::standard(5), Holder::Log);
+        b.press("r");
+    }),
+    ("leave", |b| {
+        b.live();
+        b.press("q");
+    }),
+    ("tune", |b| {
+        b.live();
+        b.press("t");
+    }),
+    ("sample-prompt", |b| {
+        b.live();
+        b.press("s").write("ROMEO:");
+    }),
+];
+
+/// The chat.
+const CHAT: &[Scene] = &[
+    ("chat-empty", |b| {
+        b.press("3").msg(Msg::Checkpoints(Vec::new()));
+    }),
+    ("chat", chatting),
+    ("chat-beside", side_by_side),
+    ("chat-colours", |b| {
+        side_by_side(b);
+        b.press("ctrl-v");
+    }),
+    ("chat-prompt", |b| {
+        side_by_side(b);
+        b.press("ctrl-b");
+    }),
+    ("chat-edit", |b| {
+        chatting(b);
+        let slot = b.chat().focused().and_then(|c| c.slot()).unwrap();
+        let batch = vec![end(2, 2, StopReason::Cancelled)];
+        b.msg(Msg::Incoming { slot, batch });
+        b.press("ctrl-e");
+    }),
+    ("chat-settings", |b| {
+        chatting(b);
+        b.press("ctrl-s");
+    }),
+    ("chat-checkpoints", |b| {
+        chatting(b);
+        b.press("ctrl-o").msg(Msg::Checkpoints(checkpoint_rows()));
+    }),
+];
+
+/// Data and plans.
+const DATA: &[Scene] = &[
+    ("data-empty", |b| {
+        b.press("4");
+    }),
+    ("data", |b| {
+        b.data().press("n n");
+    }),
+    ("data-finding", |b| {
+        b.data().press("down enter");
+    }),
+    ("data-pair", |b| {
+        b.data().press("r").write("24").press("enter");
+    }),
+    ("plan-empty", |b| {
+        b.press("5");
+    }),
+    ("plan", |b| planning(b, "quickstart", None)),
+    ("plan-gpu", |b| {
+        planning(b, "llama-3.1-8b", Some("rtx-4090"));
+        b.press("down down down down down right");
+    }),
+    ("plan-edit", |b| {
+        planning(b, "quickstart", None);
+        b.press("down down down enter").write("x");
+        b.press("enter");
+    }),
+    ("plan-devices", |b| {
+        planning(b, "quickstart", None);
+        b.press("d");
+    }),
+];
+
 /// The screens of the workbench outside the dashboard, by name.
 fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
-    let scene = |set: &dyn Fn(&mut Bench)| {
+    let scene = |(name, reach): &Scene| {
         let mut bench = new();
-        set(&mut bench);
-        bench
+        reach(&mut bench);
+        (*name, bench)
     };
-    let empty: &dyn Fn(&mut Bench) = &|b| {
-        b.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    let machine = |(name, recording): (&'static str, &str)| {
+        let mut bench = new();
+        bench.machine(recording, 150);
+        (name, bench)
     };
-    let machines = MACHINES.map(|(name, recording)| {
-        let set: &dyn Fn(&mut Bench) = &|b| {
-            b.machine(recording, 150);
-        };
-        (name, scene(set))
-    });
-    let mut scenes = vec![
-        ("home-empty", scene(empty)),
-        (
-            "home",
-            scene(&|b| {
-                b.runs().press("down");
-            }),
-        ),
-        (
-            "home-filter",
-            scene(&|b| {
-                b.runs().press("/").write("shake");
-            }),
-        ),
-        (
-            "help",
-            scene(&|b| {
-                b.runs().press("?");
-            }),
-        ),
-        (
-            "palette",
-            scene(&|b| {
-                b.runs().press(":").write("st");
-            }),
-        ),
-        (
-            "themes",
-            scene(&|b| {
-                b.runs().press("shift-t");
-            }),
-        ),
-        ("wizard-goal", scene(&|b| wizard_at(b, Step::Goal))),
-        ("wizard-method", scene(&|b| wizard_at(b, Step::Method))),
-        (
-            "wizard-settings-wrong",
-            scene(&|b| {
-                wizard_at(b, Step::Settings);
-                b.press("down").write("x").press("enter");
-            }),
-        ),
-        ("wizard-plan", scene(&|b| wizard_at(b, Step::Plan))),
-        ("wizard-finish", scene(&|b| wizard_at(b, Step::Finish))),
-        (
-            "wizard-advice",
-            scene(&|b| {
-                b.wizard().press("down enter down enter down enter enter");
-            }),
-        ),
-        (
-            "editor",
-            scene(&|b| {
-                b.editor().press("down down");
-            }),
-        ),
-        (
-            "editor-changed",
-            scene(&|b| {
-                b.editor()
-                    .press("/")
-                    .write("max_steps")
-                    .press("enter enter");
-                b.press("backspace").press("enter v");
-            }),
-        ),
-        (
-            "run-none",
-            scene(&|b| {
-                b.press("2");
-            }),
-        ),
-        (
-            "run-live",
-            scene(&|b| {
-                b.live();
-            }),
-        ),
-        (
-            "run-finished",
-            scene(&|b| {
-                b.hold(tape::standard(5), Holder::Log);
-            }),
-        ),
-        (
-            "run-end",
-            scene(&|b| {
-                b.hold(tape::standard(5), Holder::Log);
-                b.press("r");
-            }),
-        ),
-        (
-            "leave",
-            scene(&|b| {
-                b.live();
-                b.press("q");
-            }),
-        ),
-        (
-            "tune",
-            scene(&|b| {
-                b.live();
-                b.press("t");
-            }),
-        ),
-        (
-            "sample-prompt",
-            scene(&|b| {
-                b.live();
-                b.press("s").write("ROMEO:");
-            }),
-        ),
-        (
-            "chat-empty",
-            scene(&|b| {
-                b.press("3").msg(Msg::Checkpoints(Vec::new()));
-            }),
-        ),
-        ("chat", scene(&chatting)),
-        ("chat-beside", scene(&side_by_side)),
-        (
-            "chat-colours",
-            scene(&|b| {
-                side_by_side(b);
-                b.press("ctrl-v");
-            }),
-        ),
-        (
-            "chat-prompt",
-            scene(&|b| {
-                side_by_side(b);
-                b.press("ctrl-b");
-            }),
-        ),
-        (
-            "chat-edit",
-            scene(&|b| {
-                chatting(b);
-                let slot = b.chat().focused().and_then(|c| c.slot()).unwrap();
-                let batch = vec![end(2, 2, StopReason::Cancelled)];
-                b.msg(Msg::Incoming { slot, batch });
-                b.press("ctrl-e");
-            }),
-        ),
-        (
-            "chat-settings",
-            scene(&|b| {
-                chatting(b);
-                b.press("ctrl-s");
-            }),
-        ),
-        (
-            "chat-checkpoints",
-            scene(&|b| {
-                chatting(b);
-                b.press("ctrl-o").msg(Msg::Checkpoints(checkpoint_rows()));
-            }),
-        ),
-        (
-            "data-empty",
-            scene(&|b| {
-                b.press("4");
-            }),
-        ),
-        (
-            "data",
-            scene(&|b| {
-                b.data().press("n n");
-            }),
-        ),
-        (
-            "data-finding",
-            scene(&|b| {
-                b.data().press("down enter");
-            }),
-        ),
-        (
-            "data-pair",
-            scene(&|b| {
-                b.data().press("r").write("24").press("enter");
-            }),
-        ),
-        (
-            "plan-empty",
-            scene(&|b| {
-                b.press("5");
-            }),
-        ),
-        ("plan", scene(&|b| planning(b, "quickstart", None))),
-        (
-            "plan-gpu",
-            scene(&|b| {
-                planning(b, "llama-3.1-8b", Some("rtx-4090"));
-                b.press("down down down down down right");
-            }),
-        ),
-        (
-            "plan-edit",
-            scene(&|b| {
-                planning(b, "quickstart", None);
-                b.press("down down down enter").write("x");
-                b.press("enter");
-            }),
-        ),
-        (
-            "plan-devices",
-            scene(&|b| {
-                planning(b, "quickstart", None);
-                b.press("d");
-            }),
-        ),
-        (
-            "toasts",
-            scene(&|b| {
-                b.live();
-                b.event(Event::Checkpointed {
-                    step: 1_240,
-                    path: "checkpoints/step-001240".into(),
-                    bytes: 9_700_000,
-                    seconds: 0.1,
-                    best: true,
-                    val_loss: Some(Num(1.87)),
-                    by: None,
-                });
-                b.event(Event::Warned {
-                    step: 1_240,
-                    code: "spike".into(),
-                    message: "the gradient norm jumped to 41".into(),
-                    hint: "lower the learning rate".into(),
-                });
-            }),
-        ),
-    ];
-    scenes.extend(machines);
-    scenes
+    let all = [HOME, MAKING, RUN, CHAT, DATA].into_iter().flatten();
+    all.map(scene).chain(MACHINES.map(machine)).collect()
 }
 
 #[test]
@@ -351,7 +277,12 @@ fn toasts_questions_and_guide_pages_are_ascii_too() {
     bench.runs();
     bench.app.toast(crate::run::state::Level::Info, signs);
     assert!(plain(&mut bench).contains("1.00e-3 -> 5.00e-4"));
-    let question = Question::new(signs, vec![signs.into()], "do it", chat::WITH_RUN);
+    let question = Question::new(
+        signs,
+        vec![signs.into()],
+        ["do it", "keep it"],
+        chat::WITH_RUN,
+    );
     bench.app.open(Box::new(question));
     assert!(plain(&mut bench).contains("1.00e-3 -> 5.00e-4"));
     bench.press("esc");

@@ -44,7 +44,7 @@ pub struct Download {
 
 impl Download {
     /// `1.2 GiB of 4.9 GiB`
-    pub fn so_far(&self) -> String {
+    fn so_far(&self) -> String {
         match self.total {
             0 => human::bytes(self.bytes),
             total => format!("{} of {}", human::bytes(self.bytes), human::bytes(total)),

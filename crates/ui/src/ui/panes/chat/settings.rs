@@ -1,7 +1,7 @@
 //! Decoding settings as a form, and back.
 
-use crate::base::sampling::{ContextLimit, Sampling};
 use super::pane::{SETTINGS, topic};
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::ui::overlays::{Field, Form};
 
 /// What the form sets.
@@ -14,9 +14,14 @@ pub struct Settings {
 
 /// The form with the settings in force.
 pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
-    let stop: Vec<String> = sampling.stop.iter().map(|stop| written(stop)).collect();
-    let stop = stop.join("|");
-    let fields = vec![
+    let mut fields = truncation_fields(sampling);
+    fields.extend(length_fields(sampling, system));
+    Form::new(topic(SETTINGS), "how tokens are chosen", fields)
+}
+
+/// Which tokens may follow, and how likely.
+fn truncation_fields(sampling: &Sampling) -> Vec<Field> {
+    vec![
         Field::new(
             "temperature",
             "0 always picks the most likely token; 1 samples from the model's distribution; higher is more random",
@@ -47,6 +52,14 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
             &sampling.repetition_penalty.to_string(),
             |t| within::<f32>(t, f32::MIN_POSITIVE, 100.0, "above 0, at most 100"),
         ),
+    ]
+}
+
+/// How far the text goes, and from what.
+fn length_fields(sampling: &Sampling, system: &str) -> Vec<Field> {
+    let stop: Vec<String> = sampling.stop.iter().map(|stop| written(stop)).collect();
+    let stop = stop.join("|");
+    vec![
         Field::new(
             "max new tokens",
             "stop after this many",
@@ -84,8 +97,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
             system,
             |_| None,
         ),
-    ];
-    Form::new(topic(SETTINGS), "how tokens are chosen", fields)
+    ]
 }
 
 impl Settings {
@@ -215,7 +227,10 @@ mod tests {
     #[test]
     fn a_stop_may_hold_any_letter() {
         assert_eq!(stops("<|im_end|>"), ["<|im_end|>"]);
-        assert_eq!(stops("END|<|eot_id|>|\\n\\n"), ["END", "<|eot_id|>", "\n\n"]);
+        assert_eq!(
+            stops("END|<|eot_id|>|\\n\\n"),
+            ["END", "<|eot_id|>", "\n\n"]
+        );
         assert_eq!(stops("a\\|b|\\d"), ["a|b", "\\d"]);
         for all in [
             &["<|im_end|>", "<|eot_id|>"][..],

@@ -64,18 +64,27 @@ impl ChatPane {
         if !self.unsaved.any() || !concerned {
             return Err(loss);
         }
-        let (title, yes) = match &loss {
-            Loss::Clear => ("clear the conversation", "clear it without saving"),
-            Loss::DropModel => ("remove the model", "remove it without saving"),
-            Loss::Replace(_) | Loss::Runs(_) => ("another model", "replace it without saving"),
-            Loss::Leave => ("leave", "leave without saving"),
+        let (title, answers) = match &loss {
+            Loss::Clear => (
+                "clear the conversation",
+                ["clear it without saving", "keep the conversation"],
+            ),
+            Loss::DropModel => (
+                "remove the model",
+                ["remove it without saving", "keep the model"],
+            ),
+            Loss::Replace(_) | Loss::Runs(_) => (
+                "another model",
+                ["replace it without saving", "keep the model"],
+            ),
+            Loss::Leave => ("leave", ["leave without saving", "stay"]),
         };
         let words = match self.unsaved.n {
             1 => "One answer of this chat is not saved.".into(),
             n => format!("{n} answers of this chat are not saved."),
         };
         self.unsaved.asked = Some(loss);
-        Ok(Question::new(title, vec![words], yes, topic(LOSS)).or(SAVE, "save them first"))
+        Ok(Question::new(title, vec![words], answers, topic(LOSS)).or(SAVE, "save them first"))
     }
 
     /// The answer to the question.

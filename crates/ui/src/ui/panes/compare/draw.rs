@@ -1,10 +1,10 @@
 //! The comparison on the screen: the chart above, each curve with its run's letter at its end, the table below.
 
-use crate::ui::widgets::frame;
+use super::ranking::Ranking;
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{By, ends, even};
+use crate::run::compare::{By, Figure, ends, even};
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -13,11 +13,13 @@ use crate::ui::panes::PaneContext;
 use crate::ui::panes::dashboard::catalog::begins_at_zero;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::axis::Scale;
-use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
+use crate::ui::widgets::axis::{Axis, Scale};
+use crate::ui::widgets::frame;
+use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot, StepAxis};
 use crate::ui::widgets::text::{self, Word, letter, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::path::Path;
 
 /// Of the runs, in their order; each has its letter besides.
 const COLOURS: [Meaning; 6] = [
@@ -43,14 +45,51 @@ impl ComparePane {
         let (top, rest) = split_top(area, (area.height / 2).max(6));
         self.chart = top;
         self.draw_chart(buffer, top, theme);
-        self.draw_table(buffer, rest, theme);
+        match &self.ranking {
+            Some(ranking) if !self.in_columns => {
+                let (title, lines) = self.ranked(ranking, usize::from(rest.width), theme);
+                self.draw_ranking(buffer, rest, (&title, &lines), theme);
+            }
+            _ => self.draw_table(buffer, rest, theme),
+        }
+    }
+
+    /// The ranking's title and lines, with the letters of the curves above.
+    fn ranked(
+        &self,
+        ranking: &Ranking,
+        width: usize,
+        theme: &Theme,
+    ) -> (Vec<Word>, Vec<Vec<Word>>) {
+        let curve = |path: &Path| {
+            let at = self.paths.iter().position(|known| known == path)?;
+            Some((letter(at), COLOURS[at]))
+        };
+        (ranking.title(), ranking.lines(width, theme.ascii, curve))
+    }
+
+    fn draw_ranking(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        (title, lines): (&[Word], &[Vec<Word>]),
+        theme: &Theme,
+    ) {
+        let (head, body) = split_top(area, 1);
+        text::draw(buffer, head.x, head.y, head.width, title, theme);
+        self.page = usize::from(body.height);
+        self.most = lines.len().saturating_sub(self.page);
+        self.scroll = self.scroll.min(self.most);
+        for (y, line) in (body.y..body.bottom()).zip(lines.iter().skip(self.scroll)) {
+            text::draw(buffer, body.x, y, body.width, line, theme);
+        }
     }
 
     fn note(&self, keymap: &Keymap) -> Option<String> {
         if let Some(fault) = &self.fault {
             return Some(format!("not readable: {}", one_line(fault)));
         }
-        if self.paths.is_empty() {
+        if self.runs.is_empty() {
             return Some(keymap.fill(
                 "Nothing to compare yet: on Home, mark runs with {mark-run} and press {compare-runs}; or press {pick-run} \
                  here to add one. Logs of other programs can be compared too: open one with llmtui watch, then press {pick-run}.",
@@ -66,20 +105,7 @@ impl ComparePane {
             text::paragraph(buffer, area, words, Meaning::Muted, theme);
             return;
         };
-        let scale = if self.logarithmic { ", log" } else { "" };
-        let mut words = vec![
-            word(figure.title.clone(), Meaning::Title),
-            word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
-        ];
-        let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
-        words.push(word(smoothing, Meaning::Muted));
-        if !figure.comparable {
-            words.push(word(", not comparable: different losses", Meaning::Warn));
-        }
-        for (at, track) in self.tracks.iter().enumerate() {
-            words.push(word(format!("  {} ", letter(at)), COLOURS[at]));
-            words.push(word(short_run(&track.name), Meaning::Text));
-        }
+        let words = self.chart_title(figure);
         text::draw(buffer, head.x, head.y, head.width, &words, theme);
         let look = match SMOOTHING[self.smoothing] {
             0.0 => Look::Line,
@@ -123,24 +149,26 @@ impl ComparePane {
         let Some(axis) = plot.axis else {
             return;
         };
-        // The letter stands at the end of its curve, one row up where another stands there already.
-        let mut taken: Vec<(u16, u16)> = Vec::new();
-        for (at, series) in drawn {
-            let Some(last) = series.last().filter(|point| point.value.is_finite()) else {
-                continue;
-            };
-            let Some(x) = plot.column_of(last.step) else {
-                continue;
-            };
-            let rows = f64::from(plot.area.height.saturating_sub(1));
-            let down = (1.0 - axis.place(last.value).clamp(0.0, 1.0)) * rows;
-            let mut y = plot.area.y + down.round() as u16;
-            while taken.iter().any(|(tx, ty)| *ty == y && tx.abs_diff(x) < 2) && y > plot.area.y {
-                y -= 1;
-            }
-            taken.push((x, y));
-            buffer.set_stringn(x, y, letter(at), 1, theme.style(COLOURS[at]));
+        draw_letters(buffer, &plot, axis, &drawn, theme);
+    }
+
+    /// The metric, how it is drawn, and the runs with their letters.
+    fn chart_title(&self, figure: &Figure) -> Vec<Word> {
+        let scale = if self.logarithmic { ", log" } else { "" };
+        let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
+        let mut words = vec![
+            word(figure.title.clone(), Meaning::Title),
+            word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
+            word(smoothing, Meaning::Muted),
+        ];
+        if !figure.comparable {
+            words.push(word(", not comparable: different losses", Meaning::Warn));
         }
+        for (at, track) in self.tracks.iter().enumerate() {
+            words.push(word(format!("  {} ", letter(at)), COLOURS[at]));
+            words.push(word(short_run(&track.name), Meaning::Text));
+        }
+        words
     }
 
     fn draw_table(&mut self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
@@ -162,7 +190,11 @@ impl ComparePane {
         self.scroll = self.scroll.min(self.most);
         for (y, (title, cells)) in (body.y..body.bottom()).zip(rows.iter().skip(self.scroll)) {
             let group = cells.is_empty();
-            let meaning = if group { Meaning::Title } else { Meaning::Muted };
+            let meaning = if group {
+                Meaning::Title
+            } else {
+                Meaning::Muted
+            };
             let mut words: Vec<Word> = vec![word(
                 match group {
                     true => title.clone(),
@@ -174,7 +206,10 @@ impl ComparePane {
                 let value = cut(value, cell - 1, theme.glyphs().ellipsis);
                 let meaning = if *best { Meaning::Good } else { Meaning::Text };
                 let star = if *best { "*" } else { "" };
-                words.push(word(format!("{:>cell$}", format!("{star}{value}")), meaning));
+                words.push(word(
+                    format!("{:>cell$}", format!("{star}{value}")),
+                    meaning,
+                ));
             }
             text::draw(buffer, body.x, y, body.width, &words, theme);
         }
@@ -206,7 +241,10 @@ impl ComparePane {
             let value = |value: &Option<serde_json::Value>| {
                 plain(value.as_ref().map_or("-".into(), |v| one_line(&shown(v))))
             };
-            rows.push((setting.path.clone(), setting.values.iter().map(value).collect()));
+            rows.push((
+                setting.path.clone(),
+                setting.values.iter().map(value).collect(),
+            ));
         }
         rows.push(("latest value, * best".into(), Vec::new()));
         for figure in &self.figures {
@@ -219,7 +257,10 @@ impl ComparePane {
                 let step = step.map_or(String::new(), |step| format!(" @{}", grouped(step)));
                 (value + &step, winner == Some(at))
             };
-            rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
+            rows.push((
+                figure.id.clone(),
+                figure.last.iter().enumerate().map(cell).collect(),
+            ));
         }
         let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
         for figure in &self.figures {
@@ -239,6 +280,33 @@ impl ComparePane {
             rows.extend(common);
         }
         rows
+    }
+}
+
+/// A letter at the end of each curve, one row up where another stands there already.
+fn draw_letters(
+    buffer: &mut Buffer,
+    plot: &Plot,
+    axis: Axis,
+    drawn: &[(usize, &Series)],
+    theme: &Theme,
+) {
+    let mut taken: Vec<(u16, u16)> = Vec::new();
+    for (at, series) in drawn {
+        let Some(last) = series.last().filter(|point| point.value.is_finite()) else {
+            continue;
+        };
+        let Some(x) = plot.column_of(last.step) else {
+            continue;
+        };
+        let rows = f64::from(plot.area.height.saturating_sub(1));
+        let down = (1.0 - axis.place(last.value).clamp(0.0, 1.0)) * rows;
+        let mut y = plot.area.y + down.round() as u16;
+        while taken.iter().any(|(tx, ty)| *ty == y && tx.abs_diff(x) < 2) && y > plot.area.y {
+            y -= 1;
+        }
+        taken.push((x, y));
+        buffer.set_stringn(x, y, letter(*at), 1, theme.style(COLOURS[*at]));
     }
 }
 

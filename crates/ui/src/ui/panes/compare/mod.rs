@@ -1,7 +1,8 @@
-//! Runs beside each other: their curves on one chart by step, tokens or time, the settings in which they differ, their
-//! figures. What is chosen comes from Home; the logs are read by a job.
+//! Runs beside each other: their curves on one chart by step, tokens or time; below it their ranking, where they differ in a few
+//! settings, or the settings in which they differ and their figures. What is chosen comes from Home; the logs are read by a job.
 
 mod draw;
+mod ranking;
 
 use super::{Pane, PaneContext, PaneEntry, evals, home, save_chart};
 use crate::base::text::shown;
@@ -15,8 +16,10 @@ use crate::ui::effect::Effect;
 use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
+use crate::ui::rows::Entrant;
 use crate::ui::store::{Store, short_run};
 use ratatui::Frame;
+use ranking::Ranking;
 use ratatui::layout::Rect;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,11 +48,22 @@ const REFRESH: Duration = Duration::from_secs(5);
 /// What `w` walks through: none, and shares of the width.
 const SMOOTHING: [f64; 3] = [0.0, 0.01, 0.04];
 
+/// Runs that are ranked at once: as many as a sweep has at most.
+const MAX_RUNS: usize = 64;
+/// What specs say of settings that differ.
+const SCHEMA: Schema = Schema { choices, follows };
+
 /// The cursors, and what was read.
 #[derive(Debug, Default)]
 pub struct ComparePane {
-    /// In the order of the columns.
+    /// All that are compared.
+    runs: Vec<PathBuf>,
+    /// Those with a curve, in the order of the columns: all of them, or the best of many.
     paths: Vec<PathBuf>,
+    /// Where the runs differ in a few settings.
+    ranking: Option<Ranking>,
+    /// The table of settings and figures is shown in place of the ranking.
+    in_columns: bool,
     tracks: Vec<Track>,
     settings: Vec<Setting>,
     figures: Vec<Figure>,
@@ -74,20 +88,44 @@ pub struct ComparePane {
 impl ComparePane {
     fn read(&mut self, store: &Store) -> Vec<Request> {
         self.read_at = store.now;
-        self.reading = !self.paths.is_empty();
-        match self.reading {
-            true => vec![Request::Do(Effect::ReadTracks(self.paths.clone()))],
-            false => {
-                self.take(Vec::new());
-                Vec::new()
-            }
+        if self.runs.len() <= MAX_TRACKS {
+            self.paths = self.runs.clone();
         }
+        if self.runs.is_empty() {
+            self.ranking = None;
+            self.take(Vec::new());
+            return Vec::new();
+        }
+        let entrants = Request::Do(Effect::ReadEntrants(self.runs.clone()));
+        [entrants].into_iter().chain(self.read_tracks()).collect()
+    }
+
+    /// The logs of the runs with a curve; of many it is not known at first which these are.
+    fn read_tracks(&mut self) -> Option<Request> {
+        self.reading = !self.paths.is_empty();
+        self.reading.then(|| Request::Do(Effect::ReadTracks(self.paths.clone())))
+    }
+
+    /// Ranks the runs; of many the best have curves.
+    fn rank(&mut self, found: &[Entrant]) -> Option<Request> {
+        self.ranking = Ranking::of(found);
+        if self.runs.len() <= MAX_TRACKS {
+            return None;
+        }
+        let order = self.ranking.as_ref().map(Ranking::order);
+        let mut best = order.unwrap_or_else(|| self.runs.clone());
+        best.truncate(MAX_TRACKS);
+        if best == self.paths {
+            return None;
+        }
+        self.paths = best;
+        self.read_tracks()
     }
 
     /// Takes what was read; the metric that is drawn stays the same where it is there again.
     fn take(&mut self, tracks: Vec<Track>) {
         let before = self.figures.get(self.metric).map(|f| f.id.clone());
-        self.settings = told(&tracks, Schema { choices, follows });
+        self.settings = told(&tracks, SCHEMA);
         self.figures = figures(&tracks);
         self.tracks = tracks;
         let same = self.figures.iter().position(|f| Some(&f.id) == before.as_ref());
@@ -102,19 +140,24 @@ impl ComparePane {
     }
 
     fn choose(&mut self, paths: Vec<PathBuf>, store: &Store) -> Vec<Request> {
-        let mut requests = Vec::new();
-        if paths.len() > MAX_TRACKS {
-            let words = format!("at most {MAX_TRACKS} runs: the first ones are compared");
-            requests.push(Request::Toast(Level::Info, words));
-        }
-        self.paths.clear();
-        for path in paths.into_iter().take(MAX_TRACKS) {
-            if !self.paths.contains(&path) {
-                self.paths.push(path);
+        self.runs.clear();
+        for path in paths {
+            if !self.runs.contains(&path) {
+                self.runs.push(path);
             }
         }
-        requests.extend(self.read(store));
-        requests
+        let words = match self.runs.len() {
+            0..=MAX_TRACKS => None,
+            n if n > MAX_RUNS => Some(format!("at most {MAX_RUNS} runs: the first ones are compared")),
+            _ => Some(format!("the chart has room for {MAX_TRACKS} runs: the best ones")),
+        };
+        self.runs.truncate(MAX_RUNS);
+        if words.is_some() {
+            self.paths.clear();
+        }
+        (self.ranking, self.scroll) = (None, 0);
+        let told = words.map(|words| Request::Toast(Level::Info, words));
+        told.into_iter().chain(self.read(store)).collect()
     }
 
     /// Every run that is known and not compared yet, and the run on the screen.
@@ -123,7 +166,7 @@ impl ComparePane {
         let held = held.and_then(|held| Some((held.name().to_string(), held.path.clone()?)));
         let known = store.runs().iter();
         let known = known.map(|run| (short_run(&run.id).to_string(), run.path.clone()));
-        let mut seen = self.paths.clone();
+        let mut seen = self.runs.clone();
         let mut items = Vec::new();
         for (title, path) in held.into_iter().chain(known) {
             if seen.contains(&path) {
@@ -150,25 +193,31 @@ impl ComparePane {
 impl Pane for ComparePane {
     fn hints(&self, _store: &Store) -> Hints {
         use Action as A;
-        Hints::of_pane(match self.paths.is_empty() {
-            true => titles(&[A::Cancel, A::PickRun]),
-            false => titles(&[
-                A::Cancel,
-                A::CompareBy,
-                A::NextCurve,
-                A::PickRun,
-                A::DropRun,
-                A::CompareTasks,
-                A::SaveChart,
-                A::CompareLog,
-                A::CompareSmooth,
-            ]),
-        })
+        if self.runs.is_empty() {
+            return Hints::of_pane(titles(&[A::Cancel, A::PickRun]));
+        }
+        let table = match self.in_columns {
+            true => "ranking",
+            false => "settings",
+        };
+        let table = self.ranking.is_some().then_some((A::CompareTable, table));
+        let mut own = titles(&[A::Cancel, A::CompareBy]);
+        own.extend(table);
+        own.extend(titles(&[
+            A::NextCurve,
+            A::PickRun,
+            A::DropRun,
+            A::CompareTasks,
+            A::SaveChart,
+            A::CompareLog,
+            A::CompareSmooth,
+        ]));
+        Hints::of_pane(own)
     }
 
     fn tick(&self, store: &Store) -> Option<Duration> {
         let live = |run: &crate::run::index::RunSummary| {
-            run.status == RunStatus::Live && self.paths.contains(&run.path)
+            run.status == RunStatus::Live && self.runs.contains(&run.path)
         };
         store.runs().iter().any(live).then_some(REFRESH)
     }
@@ -195,14 +244,18 @@ impl Pane for ComparePane {
             Action::CompareSmooth => self.smoothing = (self.smoothing + 1) % SMOOTHING.len(),
             Action::PickRun => return vec![Request::Open(Box::new(self.picker(context.store)))],
             Action::DropRun => {
-                self.paths.pop();
+                self.runs.pop();
+                self.paths.retain(|path| self.runs.contains(path));
                 return self.read(context.store);
             }
             Action::CompareAgain => return self.read(context.store),
-            Action::CompareTasks if !self.paths.is_empty() => {
+            Action::CompareTable if self.ranking.is_some() => {
+                (self.in_columns, self.scroll) = (!self.in_columns, 0);
+            }
+            Action::CompareTasks if !self.runs.is_empty() => {
                 return vec![
                     Request::Show(&evals::ENTRY),
-                    Request::Tell(evals::MODELS, Answer::Paths(self.paths.clone())),
+                    Request::Tell(evals::MODELS, Answer::Paths(self.runs.clone())),
                 ];
             }
             Action::SaveChart if !self.tracks.is_empty() => {
@@ -236,6 +289,11 @@ impl Pane for ComparePane {
                 }
                 vec![Request::Draw(crate::ui::freshness::Freshness::DataMoved)]
             }
+            Msg::Entrants { paths, found } if *paths == self.runs => {
+                let requests = self.rank(found).into_iter();
+                let draw = Request::Draw(crate::ui::freshness::Freshness::DataMoved);
+                requests.chain([draw]).collect()
+            }
             Msg::Tick if context.in_front && !self.reading => {
                 let stale = context.store.now.since(self.read_at) >= REFRESH;
                 match stale && self.tick(context.store).is_some() {
@@ -251,7 +309,7 @@ impl Pane for ComparePane {
         match (about, answer) {
             ("runs", Answer::Paths(paths)) => self.choose(paths, context.store),
             ("add", Answer::Path(path)) => {
-                let mut paths = self.paths.clone();
+                let mut paths = self.runs.clone();
                 paths.push(path);
                 self.choose(paths, context.store)
             }

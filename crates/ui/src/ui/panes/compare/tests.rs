@@ -66,7 +66,10 @@ fn screen(pane: &mut ComparePane, around: &mut Around, width: u16, height: u16) 
 fn read(pane: &mut ComparePane, around: &mut Around) {
     let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
     let asked = pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
-    assert!(matches!(&asked[..], [Request::Do(Effect::ReadTracks(p))] if *p == paths));
+    let [Request::Do(Effect::ReadEntrants(ranked)), Request::Do(Effect::ReadTracks(read))] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!([ranked, read], [&paths; 2]);
     let tracks = vec![track("one", 0.01, 100), track("two", 0.02, 60)];
     let msg = Msg::Tracks {
         paths,

@@ -2,7 +2,7 @@
 
 use super::catalog::Chart;
 use super::plan::Plan;
-use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, status, strips};
+use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, machine, status, strips};
 use crate::base::human;
 use crate::run::RunState;
 use crate::run::series::Series;
@@ -270,7 +270,7 @@ impl Dashboard {
         }
         if let Some(outline) = plan.hardware {
             let planned = self.planned.map(|(_, bytes)| bytes);
-            strips::hardware(buffer, frame::inside(outline), state, planned, theme);
+            machine::hardware(buffer, frame::inside(outline), state, planned, theme);
         }
         if let Some(outline) = plan.sample {
             strips::sample(buffer, frame::inside(outline), state, theme);

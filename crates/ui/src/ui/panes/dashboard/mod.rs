@@ -5,6 +5,7 @@ pub(super) mod catalog;
 mod frame;
 mod glance;
 mod health;
+mod machine;
 mod navigate;
 mod plan;
 mod status;

@@ -2,7 +2,7 @@
 
 use super::glance::Glance;
 use super::health::verdict;
-use super::strips;
+use super::{machine, strips};
 use crate::base::finding::Status;
 use crate::diagnosis::{Diagnosis, Verdict};
 use crate::run::RunState;
@@ -32,7 +32,7 @@ pub fn status(buffer: &mut Buffer, area: Rect, state: &RunState, glance: &Glance
     };
     let max = area.width.saturating_sub(2);
     let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
-    let machine = strips::machine_line(state);
+    let machine = machine::machine_line(state);
     text::draw_right(
         buffer,
         area.right() - 1,

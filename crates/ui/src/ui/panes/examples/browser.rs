@@ -78,7 +78,7 @@ impl Only {
             Only::All => "all groups",
             Only::Teaching => "groups with signal",
             Only::Flat => "groups with equal rewards",
-            Only::Cut => "groups with truncated answers",
+            Only::Cut => "groups with truncated completions",
         }
     }
 

@@ -45,8 +45,8 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
         all.push((format!("  {name}"), part, 1.0));
     }
     all.push(("groups with equal rewards".into(), flat, -1.0));
-    all.push(("tokens per answer".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
-    all.push(("cut answers".into(), share(|a| a.cut), -1.0));
+    all.push(("completion length, tokens".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
+    all.push(("truncated".into(), share(|a| a.cut), -1.0));
     all.push(("NLL, nats per token".into(), mean(answers().map(Answer::nll)), 0.0));
     all
 }
@@ -112,7 +112,7 @@ impl Page<'_> {
 
     fn head(&self) -> Lines {
         let (now, browser) = (self.now, self.browser);
-        let title = format!("answers at step {}", human::grouped(now.step));
+        let title = format!("completions at step {}", human::grouped(now.step));
         let mut first = vec![word(title, Meaning::Title)];
         let at = browser.steps.iter().position(|step| *step == now.step);
         let place = at.map_or(String::new(), |at| {
@@ -128,7 +128,7 @@ impl Page<'_> {
         let n = now.groups.len();
         second.push(word(
             match size {
-                1 => human::counted(n as u64, "answer"),
+                1 => human::counted(n as u64, "completion"),
                 size => format!("{n} groups of {size}"),
             },
             Meaning::Text,
@@ -219,7 +219,7 @@ impl Page<'_> {
             true => String::new(),
             false => format!("  [{}]", one_line(&names.join(", "))),
         };
-        let mut title = vec![muted(format!("advantage  reward{parts}  tokens  answer   "))];
+        let mut title = vec![muted(format!("advantage  reward{parts}  tokens  completion   "))];
         title.extend(self.legend(group));
         lines.push(title);
         if self.browser.full {
@@ -252,8 +252,8 @@ impl Page<'_> {
         if !parts.is_empty() {
             first.push(muted(format!("  [{}]", parts.join(", "))));
         }
-        let cut = if answer.cut { " cut" } else { "" };
-        first.push(muted(format!("  {}{cut}  ", answer.tokens.len())));
+        let truncated = if answer.cut { " truncated" } else { "" };
+        first.push(muted(format!("  {}{truncated}  ", answer.tokens.len())));
         let words = self.coloured(answer);
         let (room, one) = (width.saturating_sub(text::width(&first)), text::width(&words));
         let breaks = answer.text().trim_end().contains('\n');
@@ -425,7 +425,7 @@ mod tests {
     fn a_step_shows_its_groups_and_the_answers_of_the_marked_one() {
         let mut browser = browser();
         let text = screen(&mut browser, 80, 24);
-        assert!(text.contains("answers at step 4  2 of 2 kept"), "{text}");
+        assert!(text.contains("completions at step 4  2 of 2 kept"), "{text}");
         assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: no learning signal"), "{text}");
         assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  reference: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
@@ -433,7 +433,7 @@ mod tests {
         let good = text.find("+0.50       1  [1]  2  17").unwrap();
         assert!(good < text.find("-0.50       0  [0]  2  17").unwrap(), "{text}");
         browser.act(Action::Down);
-        assert!(screen(&mut browser, 80, 24).contains("2 cut  xyz7"));
+        assert!(screen(&mut browser, 80, 24).contains("2 truncated  xyz7"));
     }
 
     #[test]

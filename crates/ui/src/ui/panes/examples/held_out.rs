@@ -48,7 +48,7 @@ fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
     let step = format!("{what} at step {}", human::grouped(now.step));
     let mut words = vec![word(step, Meaning::Title)];
     if written {
-        words.push(word("  advantage, reward, answer, rewards by part", Meaning::Muted));
+        words.push(word("  advantage, reward, completion, rewards by part", Meaning::Muted));
     } else if let Some(before) = before {
         let since = format!("  change since step {}", human::grouped(before.step));
         words.push(word(since, Meaning::Muted));

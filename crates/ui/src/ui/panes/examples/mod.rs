@@ -84,7 +84,7 @@ impl Pane for ExamplesPane {
             ]));
         }
         let mut hints = vec![(A::Down, "scroll"), (A::PageDown, "page")];
-        hints.extend(self.browser.any().then_some((A::HeldOut, "answers")));
+        hints.extend(self.browser.any().then_some((A::HeldOut, "completions")));
         Hints::of_pane(hints)
     }
 

@@ -104,14 +104,7 @@ pub fn draw(buffer: &mut Buffer, outline: Rect, track: &Track, view: &MachineVie
             ));
         }
     }
-    text::draw(
-        buffer,
-        outline.x + 1,
-        outline.y,
-        outline.width.saturating_sub(2),
-        &title,
-        theme,
-    );
+    frame::title(buffer, outline, &title, theme);
     let inner = frame::inside(outline);
     let line = |id: &str, meaning| {
         let series = view.history(id).filter(|series| !series.is_empty())?;
@@ -170,7 +163,8 @@ fn chart(
         cursor: None,
         settled: false,
         held: None,
-        steps: StepAxis::Hidden, band: None,
+        steps: StepAxis::Hidden,
+        band: None,
     }
     .draw(buffer, area, theme);
     if !timed {

@@ -92,16 +92,18 @@ impl HomePane {
         let (_, area) = split_top(area, u16::from(airy));
         let (head, area) = split_top(area, 1);
         let title = match store.runs.as_deref() {
-            Some([]) => context.keymap.fill(
-                " Start your first run: {accept} trains the selected preset",
-            ),
+            Some([]) => context
+                .keymap
+                .fill(" Start your first run: {accept} trains the selected preset"),
             _ => " Start a run".into(),
         };
         frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
         let lines = preset_lines(store);
         let selected = self.selected.min(store.presets.len());
-        let at = lines.iter().position(|line| *line == PresetLine::Row(selected));
+        let at = lines
+            .iter()
+            .position(|line| *line == PresetLine::Row(selected));
         let height = usize::from(area.height);
         // With the cursor among the runs the presets stay where they are.
         if self.selected <= store.presets.len() {
@@ -113,7 +115,9 @@ impl HomePane {
             self.scroll_presets = 0;
         }
         let below = lines.iter().skip(self.scroll_presets + height);
-        let below = below.filter(|line| matches!(line, PresetLine::Row(_))).count();
+        let below = below
+            .filter(|line| matches!(line, PresetLine::Row(_)))
+            .count();
         if below > 0 {
             let words = format!("{} {below} more ", theme.glyphs().down);
             let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
@@ -126,7 +130,11 @@ impl HomePane {
             .max()
             .unwrap_or(0)
             .clamp(8, 24);
-        for (line, y) in lines.iter().skip(self.scroll_presets).zip(area.y..area.bottom()) {
+        for (line, y) in lines
+            .iter()
+            .skip(self.scroll_presets)
+            .zip(area.y..area.bottom())
+        {
             let place = Rect {
                 y,
                 height: 1,
@@ -159,51 +167,43 @@ impl HomePane {
         self.draw_head(frame, head, context);
         let runs = self.listed(store);
         if runs.is_empty() {
-            let words = match store.runs.as_deref() {
-                None => "looking for runs".to_string(),
-                Some([]) => format!(
-                    "none yet {} runs will live in {}",
-                    theme.glyphs().separator,
-                    shown_path(&store.runs_dir)
-                ),
-                Some(_) => context.keymap.fill("no run matches the filter; {cancel} clears it"),
-            };
-            let line = Line::styled(format!("   {words}"), theme.style(Meaning::Muted));
+            let line = Line::styled(no_runs(context), theme.style(Meaning::Muted));
             frame.render_widget(line, split_top(area, 1).0);
             return;
         }
         let longest = runs.iter().map(Listed::name_columns).max().unwrap_or(0);
         let columns = Columns::new(area.width, longest);
         let (header, area) = split_top(area, u16::from(area.height > 4));
-        frame.render_widget(
-            Line::styled(columns.header(), theme.style(Meaning::Muted)),
-            header,
-        );
-        let offset = store.presets.len() + 1;
-        let selected = self.selected.saturating_sub(offset);
-        let origin = self.selected.checked_sub(offset).and_then(|at| runs.get(at));
-        let origin = origin.and_then(|listed| match listed {
-            Listed::Run(run, _) => about(run, store.runs()),
-            Listed::Unbegun(_) => Some((GC.into(), Meaning::Muted)),
-        });
-        let origin = origin.filter(|_| area.height > 2);
-        let (area, from) = split_bottom(area, u16::from(origin.is_some()));
-        if let Some((words, meaning)) = origin {
-            let words = cut(&format!("   {words}"), from.width.into(), theme.glyphs().ellipsis);
-            frame.render_widget(Line::styled(words, theme.style(meaning)), from);
-        }
-        let (area, foot) = split_bottom(
-            area,
-            u16::from(!store.unreadable.is_empty() && area.height > 2),
-        );
-        self.page = usize::from(area.height).max(1);
-        let height = usize::from(area.height);
-        // A window that has grown shows what it has room for.
+        let titles = Line::styled(columns.header(), theme.style(Meaning::Muted));
+        frame.render_widget(titles, header);
+        let selected = self.selected.checked_sub(offset(store));
+        let origin = selected
+            .and_then(|at| runs.get(at))
+            .and_then(|listed| match listed {
+                Listed::Run(run, _) => about(run, store.runs()),
+                Listed::Unbegun(_) => Some((GC.into(), Meaning::Muted)),
+            });
+        let area = draw_foot(frame, area, origin, theme);
+        let unreadable = unreadable(store).map(|words| (words, Meaning::Warn));
+        let area = draw_foot(frame, area, unreadable, theme);
+        self.scroll(&runs, selected.unwrap_or(0), area.height);
+        self.draw_more(frame, head, runs.len(), theme);
+        self.draw_list(frame, area, (&runs, &columns), context);
+    }
+
+    /// A window that has grown shows what it has room for.
+    fn scroll(&mut self, runs: &[Listed], selected: usize, height: u16) {
+        self.page = usize::from(height).max(1);
+        let height = usize::from(height);
         let last = runs.len().saturating_sub(height);
         self.scroll_runs = scroll_to(selected, self.scroll_runs, height).min(last);
-        let hidden = runs.len() - height.min(runs.len());
+    }
+
+    /// How many runs have no room.
+    fn draw_more(&self, frame: &mut Frame, head: Rect, n: usize, theme: &Theme) {
+        let hidden = n.saturating_sub(self.page);
         if hidden > 0 {
-            let below = last - self.scroll_runs;
+            let below = hidden.saturating_sub(self.scroll_runs);
             let words = match below {
                 0 => format!(" {} {hidden} more ", theme.glyphs().up),
                 _ => format!(" {} {below} more ", theme.glyphs().down),
@@ -211,48 +211,41 @@ impl HomePane {
             let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
             frame.render_widget(more, head);
         }
-        for ((i, listed), y) in runs
-            .iter()
-            .enumerate()
-            .skip(self.scroll_runs)
-            .zip(area.y..area.bottom())
-        {
+    }
+
+    fn draw_list(
+        &self,
+        frame: &mut Frame,
+        area: Rect,
+        (runs, columns): (&[Listed], &Columns),
+        context: &mut PaneContext,
+    ) {
+        let (theme, store) = (context.theme, context.store);
+        let shown = runs.iter().enumerate().skip(self.scroll_runs);
+        for ((i, listed), y) in shown.zip(area.y..area.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
                 ..area
             };
             let row = match listed {
-                Listed::Run(run, node) => {
-                    columns.row(run, &node.branch(theme.ascii), store, theme)
-                }
+                Listed::Run(run, node) => columns.row(run, &node.branch(theme.ascii), store, theme),
                 Listed::Unbegun(n) => RowText {
                     mark: Some((theme.glyphs().bad, Meaning::Muted)),
                     main: String::new(),
                     rest: format!("{n} runs failed before their first step"),
                 },
             };
-            frame.render_widget(
-                row.line(theme, i + offset == self.selected, area.width),
-                place,
-            );
+            let at = i + offset(store);
+            frame.render_widget(row.line(theme, at == self.selected, area.width), place);
             if let Listed::Run(run, _) = listed
                 && self.marked.contains(&run.path)
             {
                 let sign = Line::styled("*", theme.style(Meaning::Accent));
-                frame.render_widget(sign, Rect { width: 1.min(place.width), ..place });
+                let width = 1.min(place.width);
+                frame.render_widget(sign, Rect { width, ..place });
             }
-            context.hits.add(place, Target::Row(i + offset));
-        }
-        if let Some(first) = store.unreadable.first() {
-            let more = store.unreadable.len() - 1;
-            let more = if more > 0 {
-                format!(" (and {more} more)")
-            } else {
-                String::new()
-            };
-            let words = format!("   not readable: {}{more}", one_line(first));
-            frame.render_widget(Line::styled(words, theme.style(Meaning::Warn)), foot);
+            context.hits.add(place, Target::Row(at));
         }
     }
 
@@ -275,6 +268,54 @@ impl HomePane {
         };
         self.filter.draw(frame, field, theme, self.filtering);
     }
+}
+
+/// Rows above the runs: the presets and the wizard.
+fn offset(store: &Store) -> usize {
+    store.presets.len() + 1
+}
+
+/// Why the list is empty.
+fn no_runs(context: &PaneContext) -> String {
+    let store = context.store;
+    let words = match store.runs.as_deref() {
+        None => "looking for runs".to_string(),
+        Some([]) => format!(
+            "none yet {} runs will live in {}",
+            context.theme.glyphs().separator,
+            shown_path(&store.runs_dir)
+        ),
+        Some(_) => context
+            .keymap
+            .fill("no run matches the filter; {cancel} clears it"),
+    };
+    format!("   {words}")
+}
+
+fn unreadable(store: &Store) -> Option<String> {
+    let first = store.unreadable.first()?;
+    let more = match store.unreadable.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Some(format!("not readable: {}{more}", one_line(first)))
+}
+
+/// A line below a list, where there is one and room for it; what is left above it.
+fn draw_foot(
+    frame: &mut Frame,
+    area: Rect,
+    line: Option<(String, Meaning)>,
+    theme: &Theme,
+) -> Rect {
+    let line = line.filter(|_| area.height > 2);
+    let (area, foot) = split_bottom(area, u16::from(line.is_some()));
+    if let Some((words, meaning)) = line {
+        let words = format!("   {words}");
+        let words = cut(&words, foot.width.into(), theme.glyphs().ellipsis);
+        frame.render_widget(Line::styled(words, theme.style(meaning)), foot);
+    }
+    area
 }
 
 /// The line about the selected run: why it failed, else where it came from.
@@ -363,7 +404,12 @@ impl Columns {
         let layouts: &[_] = match width {
             0..70 => &[(0, 13, 8, 0), (0, 0, 8, 0)],
             70..110 => &[(0, 13, 8, 11), (0, 13, 8, 0)],
-            _ => &[(12, 17, 13, 24), (12, 17, 13, 11), (12, 13, 8, 11), (0, 13, 8, 11)],
+            _ => &[
+                (12, 17, 13, 24),
+                (12, 17, 13, 11),
+                (12, 13, 8, 11),
+                (0, 13, 8, 11),
+            ],
         };
         let mut fitting = layouts.iter().map(|layout| Self::with(width, *layout));
         let first = Self::with(width, layouts[0]);
@@ -376,7 +422,8 @@ impl Columns {
         // Pointer and mark, state, loss, age, and the gaps between them.
         let shown = verdict + usize::from(verdict > 0);
         let done = steps + usize::from(steps > 0);
-        let fixed = 5 + 1 + 12 + shown + done + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        let fixed =
+            5 + 1 + 12 + shown + done + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
         Columns {
             name: width.saturating_sub(fixed).clamp(6, LONGEST_NAME),
             verdict,
@@ -445,7 +492,9 @@ impl Columns {
             // That it is live, and so can be stopped, comes first.
             false if run.status == RunStatus::Live => (mark, Meaning::Bad),
             // All its steps are no success.
-            false if status == Status::Warn && meaning != Meaning::Bad => (glyphs.warn, Meaning::Warn),
+            false if status == Status::Warn && meaning != Meaning::Bad => {
+                (glyphs.warn, Meaning::Warn)
+            }
             false => (glyphs.bad, Meaning::Bad),
         };
         let steps = match run.max_steps {

@@ -6,7 +6,7 @@ mod list;
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::clock::UnixMillis;
 use crate::run::index::{RunStatus, RunSummary};
-use crate::run::lineage::find_parent;
+use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
 use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
@@ -236,6 +236,32 @@ impl HomePane {
         self.moved(store)
     }
 
+    /// Marks every run of the selected one's origin, or takes the marks away where all have one.
+    fn mark_sweep(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
+        let Some(HomeRow::Run(path)) = self.current(store) else {
+            return vec![info("select a run of the sweep")];
+        };
+        let Some(selected) = store.runs().iter().find(|run| run.path == path) else {
+            return Vec::new();
+        };
+        let begun = |run: &&RunSummary| !run.failed_before_its_first_step();
+        let alike = |run: &&RunSummary| same_origin(run, selected);
+        let sweep = store.runs().iter().filter(begun).filter(alike);
+        let sweep: Vec<PathBuf> = sweep.map(|run| run.path.clone()).collect();
+        if sweep.len() < 2 {
+            return vec![info("no other run has the same preset or spec file, and the same data")];
+        }
+        let is_marked = |path: &PathBuf| self.marked.contains(path);
+        if sweep.iter().all(is_marked) {
+            self.marked.retain(|path| !sweep.contains(path));
+            return Vec::new();
+        }
+        self.marked.retain(|path| !sweep.contains(path));
+        let n = sweep.len();
+        self.marked.extend(sweep);
+        vec![info(&keymap.fill(&format!("{n} runs are marked; {{compare-runs}} compares them")))]
+    }
+
     /// The marked runs that are still there; without marks the selected one under the one that it came from.
     fn chosen(&self, store: &Store) -> Vec<PathBuf> {
         let there = |path: &&PathBuf| store.runs().iter().any(|run| run.path == **path);
@@ -366,7 +392,15 @@ impl Pane for HomePane {
             _ => "start",
         };
         // What acts on the selected row stands first: on a small screen the rest gives way.
-        let rest = [A::NewRun, A::Filter, A::MarkRun, A::CompareEvals, A::Sort, A::Refresh];
+        let rest = [
+            A::NewRun,
+            A::Filter,
+            A::MarkRun,
+            A::MarkSweep,
+            A::CompareEvals,
+            A::Sort,
+            A::Refresh,
+        ];
         let of_row: &[A] = match self.current(store) {
             Some(HomeRow::Run(path)) if goes_on(store, &path) => {
                 &[A::ResumeRun, A::ChatWith, A::CompareRuns]
@@ -376,7 +410,7 @@ impl Pane for HomePane {
             _ => &[],
         };
         let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
-        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::CompareEvals);
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals);
         let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         let mut own = vec![(A::Accept, accept)];
         own.extend(titles(&all.collect::<Vec<A>>()));
@@ -407,6 +441,7 @@ impl Pane for HomePane {
             Action::EditPreset => self.edit(store),
             Action::Refresh => look_again(),
             Action::MarkRun => self.mark(store),
+            Action::MarkSweep => self.mark_sweep(store, context.keymap),
             Action::CompareRuns => self.compare(store, context.keymap),
             Action::CompareEvals => self.evals(store, context.keymap),
             Action::ChatWith => self.chat(store),

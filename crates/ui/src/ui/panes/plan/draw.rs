@@ -1,14 +1,13 @@
 //! The plan on the screen: the form on the left, memory and work on the right, what fits below.
 
+use super::below::{Below, draw_below};
+use super::facts::{Fact, facts};
 use super::{Field, Kind, PlanPane, Shown, stack};
-use crate::base::finding::Status;
-use crate::base::human::{self, grouped, short};
-use crate::base::text::{cut, one_line};
+use crate::base::human;
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::capacity;
-use crate::plan::request::{RowLengths, Said};
-use crate::plan::{Estimator, Plan, Verdict};
+use crate::plan::{Plan, Verdict};
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{rule, scroll_to, split_bottom, split_top};
@@ -16,12 +15,10 @@ use crate::ui::panes::PaneContext;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
-use crate::ui::widgets::{bar, finding};
+use crate::ui::widgets::bar;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::path::PathBuf;
-use unicode_width::UnicodeWidthStr;
 
 /// Columns of the form's labels.
 const LABELS: usize = 15;
@@ -64,7 +61,11 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
 
 /// Rows of what fits, of the changes and, where there is room, of the advice: what is left by the plan itself.
 fn below_rows(lines: &Below, area: Rect, needed: usize) -> u16 {
-    let advice = if area.height > 30 { lines.advice.len() } else { 1 };
+    let advice = if area.height > 30 {
+        lines.advice.len()
+    } else {
+        1
+    };
     let wanted = 2 + lines.fits.len().max(2) + advice;
     let left = usize::from(area.height).saturating_sub(needed);
     let least = 4.min(area.height);
@@ -88,9 +89,14 @@ fn form_width(width: u16) -> u16 {
     (width * 3 / 8).clamp(28, 46).min(width)
 }
 
-fn all_facts(shown: &Shown) -> Vec<(&'static str, String)> {
+fn all_facts(shown: &Shown) -> Vec<Fact> {
     let mut facts = facts(&shown.plan);
-    facts.extend(shown.engine.as_ref().map(|choice| ("engine", engine_words(choice))));
+    facts.extend(
+        shown
+            .engine
+            .as_ref()
+            .map(|choice| ("engine", engine_words(choice))),
+    );
     facts
 }
 
@@ -267,7 +273,7 @@ fn draw_right(
 }
 
 /// Facts with their labels, those that are longer than the width on several lines.
-fn fact_lines(facts: &[(&'static str, String)], width: usize, theme: &Theme) -> Vec<[Word; 2]> {
+fn fact_lines(facts: &[Fact], width: usize, theme: &Theme) -> Vec<[Word; 2]> {
     const LABEL: usize = 12;
     let columns = width.saturating_sub(LABEL + 1);
     let lines = facts.iter().flat_map(|(label, value)| {
@@ -284,9 +290,9 @@ fn fact_lines(facts: &[(&'static str, String)], width: usize, theme: &Theme) -> 
 }
 
 /// Rows from the top of an area.
-struct Cursor {
-    area: Rect,
-    y: u16,
+pub(super) struct Cursor {
+    pub area: Rect,
+    pub y: u16,
 }
 
 impl Cursor {
@@ -296,7 +302,7 @@ impl Cursor {
         (y < self.area.bottom()).then_some(y)
     }
 
-    fn line(&mut self, buffer: &mut Buffer, words: &[Word], theme: &Theme) {
+    pub(super) fn line(&mut self, buffer: &mut Buffer, words: &[Word], theme: &Theme) {
         let (x, width) = (self.area.x + 1, self.area.width.saturating_sub(1));
         if let Some(y) = self.next() {
             text::draw(buffer, x, y, width, words, theme);
@@ -427,84 +433,6 @@ fn how(formula: &str, width: u16) -> String {
     }
 }
 
-pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
-    let (r, work) = (&plan.request, &plan.work);
-    let params = grouped(plan.params.total());
-    let trained = match r.lora {
-        Some(_) => format!(", {} trained", short(plan.n_trainable as f64)),
-        None => String::new(),
-    };
-    let mut facts = vec![("parameters", format!("{params}{trained}"))];
-    let per = match r.is_from_scratch() {
-        true => format!("  {:.1} per parameter, best 20", plan.tokens_per_param),
-        false => String::new(),
-    };
-    // Two lines: one would be cut.
-    let length = r.rollout_length();
-    facts.extend(length.and_then(|length| Some(("cold start", length.cold_start()?))));
-    facts.extend(length.map(|length| ("steps", length.learned())));
-    if let (Some(length), Some(prompts)) = (length, r.prompts()) {
-        facts.push(("prompts", length.passes_words(prompts)));
-    }
-    // What a prompt and its answer may take; answers that end sooner are shorter.
-    let at_most = if r.method.rolls_out() { "at most " } else { "" };
-    facts.push((
-        "tokens",
-        format!("{at_most}{}{per}", short(r.tokens as f64)),
-    ));
-    match r.extras.rows {
-        RowLengths::Full => {}
-        RowLengths::Assumed => facts.push(("rows", "all full length: rows were not read".into())),
-        RowLengths::Read(rows) => facts.push((
-            "rows",
-            format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places),
-        )),
-    }
-    facts.push(("compute", work.compute_words()));
-    let basis = if r.mfu_said == Said::Assumed {
-        " assumed"
-    } else {
-        ""
-    };
-    facts.push((
-        "time",
-        match work.hours {
-            Some(hours) if r.mfu_said == Said::Learned => {
-                format!("{at_most}{}, at the speed of earlier runs here", human::hours(hours))
-            }
-            Some(hours) if r.mfu_said == Said::Probed => {
-                format!("{} {}, from a matmul benchmark", r.about(), human::hours(hours))
-            }
-            Some(hours) => format!(
-                "{} at {:.0} % MFU{basis}",
-                human::hours(hours),
-                100.0 * r.mfu
-            ),
-            None if r.estimator == Estimator::Engine => "unknown until a first run here".into(),
-            None => "choose a GPU".into(),
-        },
-    ));
-    if let Some(cost) = work.cost {
-        let words = match cost {
-            c if c < 100.0 => format!("${c:.2}"),
-            c => format!("${}", grouped(c.round() as u64)),
-        };
-        facts.push(("cost", words));
-    }
-    facts.push((
-        "disk",
-        format!(
-            "{} for {}",
-            human::bytes(plan.disk_bytes),
-            match plan.n_checkpoints() {
-                1 => "1 checkpoint".to_string(),
-                n => format!("{n} checkpoints"),
-            }
-        ),
-    ));
-    facts
-}
-
 /// `torch, 8 GPUs that share the model (fsdp2)`; why it is candle, or none.
 fn engine_words(choice: &EngineChoice) -> String {
     if choice.engine == "none" {
@@ -523,166 +451,4 @@ fn engine_words(choice: &EngineChoice) -> String {
         (n, Some("fsdp2")) => format!("torch, {n} GPUs, model sharded (fsdp2){again}"),
         (n, _) => format!("torch, {n} GPUs, data parallel (ddp){again}"),
     }
-}
-
-/// The lines below, none of them wider than the area.
-struct Below {
-    /// What fits, and the changes that would make it fit.
-    fits: Vec<Vec<Word>>,
-    /// What else is to be said.
-    advice: Vec<Vec<Word>>,
-    /// Says all of it.
-    command: String,
-}
-
-impl Below {
-    fn new(
-        (shown, run): (&Shown, &Option<PathBuf>),
-        width: u16,
-        context: &PaneContext,
-    ) -> Below {
-        let theme = context.theme;
-        let width = usize::from(width).saturating_sub(2);
-        let wrap = |text: &str, indent: usize| {
-            text::wrap(text, width.saturating_sub(indent), usize::MAX, theme.ascii)
-        };
-        let mut fits = match fit_words(shown).as_slice() {
-            [alone] => {
-                let lines = wrap(&alone.text, 0).into_iter();
-                lines.map(|line| vec![word(line, alone.meaning)]).collect()
-            }
-            words => in_lines(words, width),
-        };
-        let key = context.keymap.label(Action::PlanApply);
-        for (i, change) in shown.ladder.changes.iter().enumerate() {
-            let lead = if i == 0 {
-                format!("{key} applies ")
-            } else {
-                String::new()
-            };
-            let saved = format!("−{}", human::bytes(change.saves_bytes));
-            let words = vec![
-                word(format!("{lead:<LEAD$}"), Meaning::Key),
-                word(format!("{:<38}", change.what), Meaning::Text),
-                word(format!("{saved:>9}"), Meaning::Good),
-                word(format!("  {}", change.cost), Meaning::Muted),
-            ];
-            if columns(&words) <= width {
-                fits.push(words);
-                continue;
-            }
-            fits.push(words[..3].to_vec());
-            let cost = wrap(change.cost, LEAD).into_iter();
-            fits.extend(cost.map(|line| vec![word(" ".repeat(LEAD), Meaning::Muted), word(line, Meaning::Muted)]));
-        }
-        if !shown.ladder.fits {
-            let words = "even all of these together are not enough: use more or larger GPUs, or a smaller model";
-            let lines = wrap(words, 0).into_iter();
-            fits.extend(lines.map(|line| vec![word(line, Meaning::Warn)]));
-        }
-        // A run is another matter than the preset that it is named after.
-        let held = context.store.held.as_ref();
-        let held = held.filter(|held| run.is_some() && *run == held.identity());
-        let name = held.map_or(shown.request.name.as_str(), |held| held.name());
-        let said = shown.plan.advice.iter().filter(|a| a.id != "too_large");
-        let advice = said.flat_map(|advice| {
-            let quiet = advice.status > Status::Warn;
-            let mark = match quiet {
-                true => word(theme.glyphs().separator, Meaning::Muted),
-                false => finding::mark(advice.status, theme),
-            };
-            let meaning = if quiet { Meaning::Muted } else { Meaning::Text };
-            let indent = columns(std::slice::from_ref(&mark)) + 1;
-            let lines = wrap(&advice.evidence.to_string(), indent).into_iter().enumerate();
-            let line = move |(i, line): (usize, String)| match i {
-                0 => vec![mark.clone(), word(format!(" {line}"), meaning)],
-                _ => vec![word(format!("{}{line}", " ".repeat(indent)), meaning)],
-            };
-            lines.map(line).collect::<Vec<_>>()
-        });
-        Below {
-            advice: advice.collect(),
-            fits,
-            command: format!("llmtui plan {}", one_line(name)),
-        }
-    }
-}
-
-/// Columns in front of a change.
-const LEAD: usize = 10;
-
-fn columns(words: &[Word]) -> usize {
-    words.iter().map(|word| word.text.width()).sum()
-}
-
-/// Labels and their values in as many lines as they need; a value stays with its label.
-fn in_lines(words: &[Word], width: usize) -> Vec<Vec<Word>> {
-    let mut lines: Vec<Vec<Word>> = vec![Vec::new()];
-    // `at most`, then pairs.
-    let (first, pairs) = words.split_at(words.len() % 2);
-    lines[0].extend_from_slice(first);
-    for pair in pairs.chunks(2) {
-        let line = lines.last_mut();
-        match line.filter(|line| line.is_empty() || columns(line) + columns(pair) <= width + 2) {
-            Some(line) => line.extend_from_slice(pair),
-            None => lines.push(pair.to_vec()),
-        }
-    }
-    lines
-}
-
-/// What fits, the changes that would make it fit, and what else is to be said; where that is too much, the command that says all.
-fn draw_below(frame: &mut Frame, area: Rect, lines: &Below, theme: &Theme) {
-    let (head, area) = split_top(area, 1);
-    frame.render_widget(rule(theme, "what fits", head.width), head);
-    let mut at = Cursor { area, y: area.y };
-    let all: Vec<_> = lines.fits.iter().chain(&lines.advice).collect();
-    let rows = usize::from(area.height);
-    let shown = match all.len() > rows {
-        true => rows.saturating_sub(1),
-        false => all.len(),
-    };
-    for words in &all[..shown] {
-        at.line(frame.buffer_mut(), words, theme);
-    }
-    if shown < all.len() {
-        let words = match all.len() - shown {
-            1 => format!("1 more line: enlarge the screen, or {}", lines.command),
-            n => format!("{n} more lines: enlarge the screen, or {}", lines.command),
-        };
-        let room = usize::from(area.width).saturating_sub(2);
-        let words = cut(&words, room, theme.glyphs().ellipsis);
-        at.line(frame.buffer_mut(), &[word(words, Meaning::Muted)], theme);
-    }
-}
-
-fn fit_words(shown: &Shown) -> Vec<Word> {
-    let Some(fits) = &shown.fits else {
-        return vec![word(
-            "set `memory` or choose a device to see the largest batch, length and model here",
-            Meaning::Muted,
-        )];
-    };
-    let mut words = vec![word("at most ", Meaning::Muted)];
-    let mut add = |label: &str, value: String| {
-        words.push(word(format!("{label} "), Meaning::Muted));
-        words.push(word(format!("{value}  "), Meaning::Title));
-    };
-    match fits.micro_batch {
-        Some(n) => add("micro-batch", grouped(n)),
-        None => add("micro-batch", "none".into()),
-    }
-    if let Some(n) = fits.seq_len {
-        add("or length", grouped(n));
-    }
-    if let Some(rank) = fits.lora_rank {
-        add("or rank", grouped(rank));
-    }
-    if let Some(model) = &fits.model {
-        add(
-            "or model",
-            format!("{} ({})", model.name, short(model.params as f64)),
-        );
-    }
-    words
 }

@@ -1,7 +1,9 @@
 //! Plan: what a run needs, takes and costs, with the few numbers that matter editable in place; what fits and what would
 //! make it fit. During a run the plan stands beside what is measured.
 
+mod below;
 mod draw;
+mod facts;
 mod fields;
 mod pane;
 mod stack;

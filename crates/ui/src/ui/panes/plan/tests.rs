@@ -116,7 +116,9 @@ fn keys_that_do_nothing_in_a_row_are_not_offered() {
         select(&mut pane, field);
         let hints = pane.hints(Around::new().context().store);
         let actions = hints.own.iter().map(|(action, _)| *action);
-        actions.filter(|a| [Action::Less, Action::More].contains(a)).count()
+        actions
+            .filter(|a| [Action::Less, Action::More].contains(a))
+            .count()
     };
     assert_eq!(offers(Field::Target), 0);
     assert_eq!(offers(Field::Device), 0);
@@ -129,14 +131,17 @@ fn a_run_on_its_own_answers_is_told_in_prompts_until_the_batch_changes() {
     let mut pane = PlanPane::default();
     let request = target::resolve("grpo-arithmetic", &[], &Default::default()).unwrap();
     pane.show(request, None);
-    let facts = |pane: &PlanPane| draw::facts(&pane.shown.as_ref().unwrap().plan);
+    let facts = |pane: &PlanPane| facts::facts(&pane.shown.as_ref().unwrap().plan);
     let said = |facts: &[(&str, String)], label: &str| {
         let found = facts.iter().find(|fact| fact.0 == label);
         found.map(|fact| fact.1.clone())
     };
     let before = facts(&pane);
     let steps = said(&before, "steps").unwrap();
-    assert!(steps.starts_with("550 steps of 16 prompts × 8 answers"), "{steps}");
+    assert!(
+        steps.starts_with("550 steps of 16 prompts × 8 answers"),
+        "{steps}"
+    );
     let cold = said(&before, "cold start").unwrap();
     assert!(cold.starts_with("350 supervised steps"), "{cold}");
     let prompts = said(&before, "prompts").unwrap();
@@ -147,7 +152,10 @@ fn a_run_on_its_own_answers_is_told_in_prompts_until_the_batch_changes() {
     write(&mut pane, "8");
     act(&mut pane, Action::Accept);
     let after = facts(&pane);
-    assert_eq!((said(&after, "steps"), said(&after, "prompts")), (None, None));
+    assert_eq!(
+        (said(&after, "steps"), said(&after, "prompts")),
+        (None, None)
+    );
     assert!(said(&after, "tokens").unwrap().starts_with("at most "));
 }
 
@@ -183,17 +191,24 @@ fn what_fits_and_the_advice_are_wrapped_and_not_cut() {
     let shown = pane.shown.as_ref().unwrap();
     let advice = shown.plan.advice.iter().filter(|a| a.id != "too_large");
     let advice: Vec<String> = advice.map(|a| a.evidence.to_string()).collect();
-    let costs: Vec<String> = shown.ladder.changes.iter().map(|c| c.cost.to_string()).collect();
+    let costs: Vec<String> = shown
+        .ladder
+        .changes
+        .iter()
+        .map(|c| c.cost.to_string())
+        .collect();
     assert!(!advice.is_empty() && !costs.is_empty());
     let area = ratatui::layout::Rect::new(0, 0, 80, 120);
-    let mut terminal =
-        ratatui::Terminal::new(ratatui::backend::TestBackend::new(80, 120)).unwrap();
+    let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(80, 120)).unwrap();
     let mut around = Around::new();
     terminal
         .draw(|frame| pane.draw(frame, area, &mut around.context()))
         .unwrap();
     let picture = terminal.backend().to_string();
-    let lines: Vec<&str> = picture.lines().map(|line| line.trim_matches(['"', ' '])).collect();
+    let lines: Vec<&str> = picture
+        .lines()
+        .map(|line| line.trim_matches(['"', ' ']))
+        .collect();
     let said = lines.join(" ");
     for words in advice.iter().chain(&costs) {
         assert!(said.contains(words.as_str()), "{words}:\n{picture}");

@@ -14,7 +14,8 @@ pub fn ask(held: &HeldRun) -> Request {
     let rescue = state.rescued.as_ref();
     match rescue.and_then(|rescue| rescue.undo_words(state.step)) {
         Some(words) => {
-            let question = Question::new("undo the rescue", words, "undo it", topic(ABOUT));
+            let answers = ["undo it", "keep the rescue"];
+            let question = Question::new("undo the rescue", words, answers, topic(ABOUT));
             Request::Open(Box::new(question))
         }
         None => {

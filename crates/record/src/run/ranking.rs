@@ -1,12 +1,12 @@
-//! What the runs of a sweep came to, which settings were best, and how far that can be trusted.
+//! Runs that differ in a few settings, as a sweep trains them: what each came to, which settings were best, and how far
+//! that can be trusted. No screens here, and no specs: a run comes with the words of its settings.
 
-use crate::diagnosis::Verdict;
-use crate::run::index::RunSummary;
+use super::index::{DIVERGED, RunStatus, RunSummary};
 use crate::wire::{Direction, id};
 use serde::Serialize;
 
 /// The setting whose values are repetitions: they tell differences from noise.
-const SEED: &str = "seed";
+pub const SEED: &str = "seed";
 
 /// A run's best evaluation, by the reading that its method names; the training loss where nothing is evaluated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,16 +48,13 @@ impl Score {
     }
 }
 
-/// One run of the grid.
-#[derive(Debug, Clone, Serialize)]
+/// One run among those ranked.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// `key=value` of each swept setting, in the order of `--over`.
+    /// `key=value` of each setting in which the runs differ, in the same order for all of them.
     pub set: Vec<String>,
     /// The run's id; absent before it has begun.
     pub run: Option<String>,
-    /// An earlier sweep, or an earlier command, trained it.
-    pub reused: bool,
-    pub planned_seconds: Option<f64>,
     pub seconds: Option<f64>,
     pub steps: u64,
     pub score: Option<Score>,
@@ -70,11 +67,40 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The score that counts: one from before a run diverged or failed says nothing for its settings.
+    /// One that has not begun.
+    pub fn new(set: Vec<String>, steps: u64) -> Trial {
+        Trial {
+            set,
+            run: None,
+            seconds: None,
+            steps,
+            score: None,
+            verdict: None,
+            message: None,
+            over: false,
+        }
+    }
+
+    /// Takes what its run came to.
+    pub fn take(&mut self, run: &RunSummary) {
+        self.run = Some(run.id.clone());
+        self.seconds = Some(run.seconds);
+        self.steps = run.step;
+        self.score = Score::of(run);
+        self.verdict = run.verdict.clone();
+        let failed = run.status == RunStatus::Failed;
+        self.message = failed.then(|| run.message.clone());
+        self.over = matches!(run.status, RunStatus::Finished | RunStatus::Failed);
+    }
+
+    pub fn diverged(&self) -> bool {
+        self.verdict.as_deref() == Some(DIVERGED)
+    }
+
+    /// The score that counts: one from before a run diverged or failed, or on its way, says nothing for its settings.
     pub fn sound(&self) -> Option<&Score> {
-        let diverged = self.verdict.as_deref() == Some(Verdict::Diverged.word());
-        let score = self.score.as_ref();
-        score.filter(|_| !diverged && self.message.is_none())
+        let counts = self.over && !self.diverged() && self.message.is_none();
+        self.score.as_ref().filter(|_| counts)
     }
 
     /// Not trained yet, or stopped on the way.
@@ -94,6 +120,9 @@ pub struct Group {
     /// Runs with a score that counts, and those without: diverged or failed.
     pub runs: usize,
     pub without: usize,
+    /// Where its runs are in the list, best first; those without a score that counts are last.
+    #[serde(skip)]
+    pub members: Vec<usize>,
 }
 
 /// The groups by their mean, best first; groups with a run that diverged or failed come last, since one seed in three that diverges is not
@@ -109,26 +138,7 @@ pub fn ranked(trials: &[Trial]) -> Vec<Group> {
             sets.push(set);
         }
     }
-    let group = |set: Vec<String>| {
-        let own: Vec<&Trial> = trials
-            .iter()
-            .filter(|trial| without_seed(&trial.set) == set)
-            .collect();
-        let same = own.iter().filter_map(|trial| trial.sound());
-        let values: Vec<f64> = same
-            .filter(|score| score.metric == first.metric)
-            .map(|score| score.value)
-            .collect();
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (!values.is_empty()).then(|| Group {
-            mean,
-            deviation: (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt()),
-            runs: values.len(),
-            without: own.len() - values.len(),
-            set,
-        })
-    };
+    let group = |set| group(set, trials, first);
     let mut groups: Vec<Group> = sets.into_iter().filter_map(group).collect();
     let sign = if first.higher { -1.0 } else { 1.0 };
     groups.sort_by(|a, b| {
@@ -138,6 +148,32 @@ pub fn ranked(trials: &[Trial]) -> Vec<Group> {
             .then((sign * a.mean).total_cmp(&(sign * b.mean)))
     });
     groups
+}
+
+/// The runs of these settings; `None` where no score of theirs counts.
+fn group(set: Vec<String>, trials: &[Trial], first: &Score) -> Option<Group> {
+    let value_of = |at: &usize| {
+        let score = trials[*at].sound();
+        score
+            .filter(|score| score.metric == first.metric)
+            .map(|score| score.value)
+    };
+    let is_own = |at: &usize| without_seed(&trials[*at].set) == set;
+    let mut members: Vec<usize> = (0..trials.len()).filter(is_own).collect();
+    let sign = if first.higher { -1.0 } else { 1.0 };
+    let rank = |at: &usize| value_of(at).map_or(f64::INFINITY, |value| sign * value);
+    members.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let values: Vec<f64> = members.iter().filter_map(value_of).collect();
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (!values.is_empty()).then(|| Group {
+        mean,
+        deviation: (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt()),
+        runs: values.len(),
+        without: members.len() - values.len(),
+        set,
+        members,
+    })
 }
 
 fn without_seed(set: &[String]) -> Vec<String> {
@@ -177,7 +213,7 @@ pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
             }
         }
         (Some(_), None) if !seeds => told.push(
-            "one seed each: small differences may be noise; --over seed=1,2,3 repeats every run"
+            "one seed each: small differences may be noise; llmtui sweep --over seed=1,2,3 repeats every run"
                 .into(),
         ),
         _ => {}
@@ -212,21 +248,16 @@ mod tests {
 
     fn trial(set: &[&str], loss: Option<f64>) -> Trial {
         Trial {
-            set: set.iter().map(|word| word.to_string()).collect(),
             run: Some("r".into()),
-            reused: false,
-            planned_seconds: None,
             seconds: Some(1.0),
-            steps: 10,
+            over: true,
             score: loss.map(|value| Score {
                 metric: id::VAL_LOSS.into(),
                 higher: false,
                 value,
                 step: 10,
             }),
-            verdict: None,
-            message: None,
-            over: true,
+            ..Trial::new(set.iter().map(ToString::to_string).collect(), 10)
         }
     }
 
@@ -261,6 +292,7 @@ mod tests {
         let groups = ranked(&trials);
         assert_eq!(groups[0].set, ["lr=1"]);
         assert_eq!((groups[1].runs, groups[1].without), (1, 1));
+        assert_eq!(groups[1].members, [2, 3]);
     }
 
     #[test]
@@ -274,6 +306,15 @@ mod tests {
         );
         let told = caveats(&trials, &groups);
         assert!(told[0].contains("lowest"), "{told:?}");
+    }
+
+    /// Half-way a high rate often leads.
+    #[test]
+    fn a_run_on_its_way_is_not_ranked() {
+        let mut trials = [trial(&["lr=1"], Some(2.0)), trial(&["lr=2"], Some(1.5))];
+        trials[1].over = false;
+        let groups = ranked(&trials);
+        assert_eq!((groups.len(), &groups[0].members[..]), (1, &[0][..]));
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! How well the rows of a list fit what was typed.
+
+use super::Item;
+use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+
+/// How well a row fits what was typed: the better kind, then the higher score.
+pub(super) type Rank = (Fit, u32);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// Each word's letters stand in order in a word of the title: `qs` for quickstart.
+    Letters,
+    /// Title and details have each word.
+    Details,
+    Title,
+}
+
+/// What was typed. Letters that are strewn over a whole sentence are no hit: almost any word is found in one, and Enter does
+/// what the first row says.
+pub(super) struct Search {
+    matcher: Matcher,
+    buffer: Vec<char>,
+    words: Pattern,
+    letters: Pattern,
+}
+
+impl Search {
+    pub(super) fn new(query: &str) -> Search {
+        let (case, norm) = (CaseMatching::Ignore, Normalization::Smart);
+        Search {
+            matcher: Matcher::new(Config::DEFAULT),
+            buffer: Vec::new(),
+            words: Pattern::new(query, case, norm, AtomKind::Substring),
+            letters: Pattern::new(query, case, norm, AtomKind::Fuzzy),
+        }
+    }
+
+    pub(super) fn rank(&mut self, item: &Item) -> Option<Rank> {
+        if let Some(score) = self.score_words(&item.title) {
+            return Some((Fit::Title, score));
+        }
+        if let Some(score) = self.score_words(&format!("{} {}", item.title, item.detail)) {
+            return Some((Fit::Details, score));
+        }
+        Some((Fit::Letters, self.score_letters(&item.title)?))
+    }
+
+    fn score_words(&mut self, text: &str) -> Option<u32> {
+        let text = Utf32Str::new(text, &mut self.buffer);
+        self.words.score(text, &mut self.matcher)
+    }
+
+    fn score_letters(&mut self, title: &str) -> Option<u32> {
+        let mut sum = 0;
+        for atom in &self.letters.atoms {
+            let scores = title.split_whitespace().filter_map(|word| {
+                let word = Utf32Str::new(word, &mut self.buffer);
+                atom.score(word, &mut self.matcher)
+            });
+            sum += u32::from(scores.max()?);
+        }
+        Some(sum)
+    }
+}

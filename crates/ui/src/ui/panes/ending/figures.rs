@@ -1,0 +1,112 @@
+//! The figures of a run that has ended: its best evaluation, its time and pace, what is kept.
+
+use super::{Ending, Top};
+use crate::base::human;
+use crate::ui::theme::Meaning;
+use crate::ui::widgets::text::{Word, word};
+
+/// Columns of a figure's label.
+const LABEL: usize = 13;
+
+/// A label, its value, and what belongs to it.
+fn row(label: &str, value: String, meaning: Meaning, rest: String) -> Vec<Word> {
+    vec![
+        word(format!("{label:<LABEL$}"), Meaning::Muted),
+        word(value, meaning),
+        word(rest, Meaning::Muted),
+    ]
+}
+
+impl Ending<'_> {
+    pub(super) fn figures(&self) -> Vec<Vec<Word>> {
+        let mut rows = self.top().map_or_else(Vec::new, |top| self.best(&top));
+        rows.extend(self.pace());
+        rows.extend(self.kept());
+        rows
+    }
+
+    /// The best evaluation, and the other readings of its step.
+    fn best(&self, top: &Top) -> Vec<Vec<Word>> {
+        let state = self.state();
+        let last = top.step == self.finish.step;
+        let mut rows = vec![
+            row(
+                "best",
+                human::number(top.value),
+                Meaning::Validation,
+                format!(" {}", self.title(&top.metric)),
+            ),
+            row(
+                "at step",
+                human::grouped(top.step),
+                Meaning::Text,
+                if last { ", the last" } else { "" }.into(),
+            ),
+        ];
+        let then = state.evaluations.iter().rev().find(|e| e.step == top.step);
+        let others = state.metrics.iter().filter(|info| info.id != top.metric);
+        for info in others {
+            let value = then.and_then(|e| e.values.get(&info.id).copied());
+            let Some(value) = value.filter(|x| x.is_finite()) else {
+                continue;
+            };
+            let (value, title) = (human::number(value), self.title(&info.id));
+            let title = title
+                .trim_start_matches("validation")
+                .trim_start_matches(':');
+            let title = format!(" {}", title.trim_start());
+            rows.push(row("", value, Meaning::Validation, title));
+        }
+        rows
+    }
+
+    /// Time, tokens and their pace.
+    fn pace(&self) -> Vec<Vec<Word>> {
+        let state = self.state();
+        // Over the whole time, as both stand here: pauses, evaluations and checkpoints are part of it.
+        let speed = state.tokens as f64 / state.seconds;
+        let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
+        let per_second = |x: f64| format!("{} tokens/s", human::short(x));
+        let speed = speed.map(per_second);
+        let mut rows = vec![row(
+            "total time",
+            human::seconds(state.seconds),
+            Meaning::Text,
+            speed.iter().map(|speed| format!(", {speed}")).collect(),
+        )];
+        // As the report says it.
+        let of_steps = state.mean_tok_per_sec().map(per_second);
+        if let Some(of_steps) = of_steps.filter(|of_steps| speed.as_ref() != Some(of_steps)) {
+            rows.push(row("steps alone", of_steps, Meaning::Text, String::new()));
+        }
+        if state.tokens > 0 {
+            let epochs = state.epochs();
+            let epochs = epochs.map(|x| format!(", {} epochs", human::epochs(x)));
+            let tokens = human::short(state.tokens as f64);
+            rows.push(row(
+                "tokens",
+                tokens,
+                Meaning::Text,
+                epochs.unwrap_or_default(),
+            ));
+        }
+        rows
+    }
+
+    /// The checkpoint to take, and how many warnings there were.
+    fn kept(&self) -> Vec<Vec<Word>> {
+        let state = self.state();
+        let mut rows = Vec::new();
+        let best = state.checkpoints.iter().rev().find(|c| c.best);
+        if let Some(kept) = best.or(state.checkpoints.last()) {
+            let name = kept.path.rsplit('/').next().unwrap_or(&kept.path);
+            let size = format!(", {}", human::bytes(kept.bytes));
+            rows.push(row("checkpoint", name.to_string(), Meaning::Text, size));
+        }
+        if state.n_warnings > 0 {
+            let n = human::grouped(state.n_warnings);
+            rows.push(row("warnings", n, Meaning::Warn, ", in the log".into()));
+        }
+        rows
+    }
+}

@@ -1,0 +1,234 @@
+//! What can be done with a run that has ended, each with its key and its command.
+
+use super::{Ending, lost};
+use crate::base::finding::Status;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::ui::action::Action;
+use crate::ui::layout::wrap;
+use crate::ui::msg::{Holder, StageOf};
+use crate::ui::panes::batch::starts;
+use crate::ui::panes::{chat, examples, health, samples};
+use crate::ui::theme::Meaning;
+use crate::ui::widgets::text::{Word, word};
+use crate::wire::Outcome;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Columns of a step's key and of its words.
+const KEY: usize = 5;
+const WHAT: usize = 26;
+
+/// Something that can be done now.
+pub(super) struct Next {
+    /// Empty where only the command does it.
+    key: String,
+    what: String,
+    /// Empty where only the key does it.
+    command: String,
+}
+
+impl Ending<'_> {
+    /// What can be done next, most useful first.
+    pub(super) fn next(&self) -> Vec<Next> {
+        let mut next = self.mended();
+        next.extend(self.looked_at());
+        if self.is_useful() {
+            next.extend(self.used());
+        }
+        next.push(self.by_key(Action::SavePicture, "save this as a picture"));
+        next.push(self.by_key(Action::Ending, "all charts"));
+        next
+    }
+
+    /// What a key does, and a command.
+    fn both(&self, action: Action, what: &str, command: String) -> Next {
+        Next {
+            key: self.keymap.label(action),
+            ..self.by_command(what, command)
+        }
+    }
+
+    fn by_key(&self, action: Action, what: &str) -> Next {
+        Next {
+            key: self.keymap.label(action),
+            what: what.into(),
+            command: String::new(),
+        }
+    }
+
+    fn by_command(&self, what: &str, command: String) -> Next {
+        Next {
+            key: String::new(),
+            what: what.into(),
+            command: command + &self.place,
+        }
+    }
+
+    fn name(&self) -> String {
+        one_line(self.held.name())
+    }
+
+    fn has_checkpoint(&self) -> bool {
+        !self.state().checkpoints.is_empty()
+    }
+
+    /// What learned nothing is of no use to anyone.
+    fn is_useful(&self) -> bool {
+        self.has_checkpoint() && self.diagnosis.verdict.status() > Status::Fail
+    }
+
+    /// Going on, with other settings where these failed.
+    fn mended(&self) -> Vec<Next> {
+        let (name, outcome) = (self.name(), self.finish.outcome);
+        let mut next = Vec::new();
+        let go_on = self.held.resumable().map(|_| self.resume());
+        // Other settings help against a training that failed, not against a disk.
+        let settings_help = !lost(outcome) || outcome == Outcome::Failed;
+        let (first, later) = match settings_help {
+            true => (None, go_on),
+            false => (go_on, None),
+        };
+        next.extend(first);
+        if let Some((step, settings)) = self.advised() {
+            let command = format!("llmtui train --branch {name}@{step} {settings}");
+            let what = match step {
+                0 => "again, as advised",
+                _ => "branch as advised",
+            };
+            next.push(self.both(Action::FollowAdvice, what, command));
+        }
+        if lost(outcome) || self.diagnosis.verdict.status() <= Status::Warn {
+            let command = format!("llmtui diagnose {name}");
+            next.push(self.both(Action::Open(&health::ENTRY), "what went wrong", command));
+        }
+        if self.held.resumable().is_some() && !self.has_checkpoint() {
+            next.push(self.by_key(Action::Evaluate, "edit the spec"));
+        }
+        next.extend(later);
+        let stage = self.held.stage.as_ref();
+        if let Some(resume) = stage.and_then(StageOf::resume) {
+            next.push(self.by_command("continue the pipeline", resume.into()));
+        }
+        next
+    }
+
+    fn resume(&self) -> Next {
+        let what = match self.state().checkpoints.last() {
+            Some(newest) => format!("resume from step {}", human::grouped(newest.step)),
+            None => "try again".into(),
+        };
+        let command = format!("llmtui resume {}", self.name());
+        self.both(Action::Pause, &what, command)
+    }
+
+    /// Reading what it writes.
+    fn looked_at(&self) -> Vec<Next> {
+        let (state, mut next) = (self.state(), Vec::new());
+        if self.is_useful() && !state.judges() {
+            let command = format!("llmtui chat {}", self.name());
+            next.push(self.both(Action::Open(&chat::ENTRY), "chat with it", command));
+        }
+        if !state.samples.is_empty() {
+            let pane = Action::Open(&samples::ENTRY);
+            next.push(self.by_key(pane, "samples from training"));
+        }
+        if !state.examined.is_empty() {
+            let pane = Action::Open(&examples::ENTRY);
+            next.push(self.by_key(pane, "held-out examples"));
+        }
+        next
+    }
+
+    /// Scoring, exporting and training on.
+    fn used(&self) -> Vec<Next> {
+        let name = self.name();
+        let score = format!("llmtui score {name} FILE");
+        let mut next = vec![self.by_command("score it on a text", score)];
+        let head = self.state().head.as_ref();
+        let export = format!("llmtui export {name} --to DIR");
+        match head.is_some_and(|head| !head.spec["adapter"].is_null()) {
+            false => next.push(self.by_command("export it", export)),
+            true => {
+                let alone = format!("llmtui export {name} --format peft --to DIR");
+                next.push(self.by_command("export only the adapter", alone));
+                next.push(self.by_command("export it merged", export));
+            }
+        }
+        match self.longer() {
+            // More steps are for what did all of its own; this one goes on first.
+            Some(_) if self.held.resumable().is_some() => {}
+            None => {
+                let command = format!("llmtui train sft -s train.from={name} -s data.path=FILE");
+                next.push(self.by_command("fine-tune it", command));
+            }
+            Some(steps) => {
+                let command = format!("llmtui train --resume {name} -s max_steps={steps}");
+                next.push(self.by_command("train longer", command));
+            }
+        }
+        next
+    }
+
+    /// The first advice that names settings, after `-s`, what failed before what is only doubtful; and the step to branch
+    /// from, 0 for the start.
+    fn advised(&self) -> Option<(u64, String)> {
+        if self.held.holder == Holder::Foreign {
+            return None;
+        }
+        let finding = self.diagnosis.advised()?;
+        let (_, step) = starts(self.held, finding).into_iter().next()?;
+        Some((step, format!("-s {}", finding.changes().join(" -s "))))
+    }
+
+    /// Twice the steps, for a run that no conversations can be taught: a reward model writes none; a vocabulary of characters has
+    /// no marks for a template, and not all letters.
+    fn longer(&self) -> Option<u64> {
+        /// A subword vocabulary begins with every byte.
+        const BYTES: u64 = 256;
+        let head = self.state().head.as_ref()?;
+        let tokenizer = &head.spec["data"]["tokenizer"];
+        let characters = *tokenizer == "char" || !tokenizer["char"].is_null();
+        let small = (1..BYTES).contains(&head.vocab_size);
+        let judges = self.state().judges();
+        (judges || characters || small).then_some(2 * head.max_steps)
+    }
+
+    /// A row for each step, more where its command is long and there is room; half a command helps nobody.
+    pub(super) fn rows(&self, next: &[Next], room: Rect) -> Vec<Vec<Word>> {
+        let width = usize::from(room.width).saturating_sub(2);
+        let own = |command: &str| vec![word(format!("{:<KEY$}{command}", ""), Meaning::Muted)];
+        let mut left = usize::from(room.height).saturating_sub(next.len());
+        let mut rows = Vec::new();
+        for step in next {
+            let mut words = vec![
+                word(format!("{:<KEY$}", step.key), Meaning::Key),
+                word(format!("{:<WHAT$}", step.what), Meaning::Text),
+            ];
+            let command = &step.command;
+            let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
+            let parts = wrap(command, room);
+            match KEY + WHAT + command.len() <= width {
+                true => words.push(word(command.clone(), Meaning::Muted)),
+                false if parts.len() <= left => {
+                    rows.push(words);
+                    left -= parts.len();
+                    rows.extend(parts.iter().map(|part| own(part)));
+                    continue;
+                }
+                // Out of its column, but with its words.
+                false
+                    if step.key.is_empty()
+                        && KEY + step.what.width() + 2 + command.len() <= width =>
+                {
+                    words[1] = word(format!("{}  ", step.what), Meaning::Text);
+                    words.push(word(command.clone(), Meaning::Muted));
+                }
+                false if step.key.is_empty() && parts.len() == 1 => words = own(command),
+                false => {}
+            }
+            rows.push(words);
+        }
+        rows
+    }
+}

@@ -1,0 +1,90 @@
+//! The work of a plan in words: parameters, steps, tokens, rows, compute, time, cost, disk.
+
+use crate::base::human::{self, grouped, short};
+use crate::plan::request::{RowLengths, Said};
+use crate::plan::{Estimator, Plan, Request};
+
+/// A label and what stands behind it.
+pub(super) type Fact = (&'static str, String);
+
+/// Everything but memory.
+pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
+    let r = &plan.request;
+    let params = grouped(plan.params.total());
+    let trained = match r.lora {
+        Some(_) => format!(", {} trained", short(plan.n_trainable as f64)),
+        None => String::new(),
+    };
+    let mut facts = vec![("parameters", format!("{params}{trained}"))];
+    facts.extend(length(r));
+    let per = match r.is_from_scratch() {
+        true => format!("  {:.1} per parameter, best 20", plan.tokens_per_param),
+        false => String::new(),
+    };
+    let tokens = short(r.tokens as f64);
+    facts.push(("tokens", format!("{}{tokens}{per}", at_most(r))));
+    facts.extend(rows(r));
+    facts.push(("compute", plan.work.compute_words()));
+    facts.push(("time", time(plan)));
+    facts.extend(plan.work.cost.map(|cost| ("cost", price(cost))));
+    let kept = match plan.n_checkpoints() {
+        1 => "1 checkpoint".to_string(),
+        n => format!("{n} checkpoints"),
+    };
+    let disk = human::bytes(plan.disk_bytes);
+    facts.push(("disk", format!("{disk} for {kept}")));
+    facts
+}
+
+/// What a prompt and its answer may take; answers that end sooner are shorter.
+fn at_most(r: &Request) -> &'static str {
+    if r.method.rolls_out() { "at most " } else { "" }
+}
+
+/// Steps and prompts of a training on answers of its own.
+fn length(r: &Request) -> Vec<Fact> {
+    let Some(length) = r.rollout_length() else {
+        return Vec::new();
+    };
+    // Two lines: one would be cut.
+    let start = length.cold_start().map(|words| ("cold start", words));
+    let prompts = r.prompts().map(|n| ("prompts", length.passes_words(n)));
+    let steps = ("steps", length.learned());
+    start.into_iter().chain([steps]).chain(prompts).collect()
+}
+
+fn rows(r: &Request) -> Option<Fact> {
+    let words = match r.extras.rows {
+        RowLengths::Full => return None,
+        RowLengths::Assumed => "all full length: rows were not read".into(),
+        RowLengths::Read(rows) => {
+            format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places)
+        }
+    };
+    Some(("rows", words))
+}
+
+/// How long it takes, and how that is known.
+fn time(plan: &Plan) -> String {
+    let r = &plan.request;
+    let Some(hours) = plan.work.hours.map(human::hours) else {
+        return match r.estimator {
+            Estimator::Engine => "unknown until a first run here".into(),
+            _ => "choose a GPU".into(),
+        };
+    };
+    let mfu = 100.0 * r.mfu;
+    match r.mfu_said {
+        Said::Learned => format!("{}{hours}, at the speed of earlier runs here", at_most(r)),
+        Said::Probed => format!("{} {hours}, from a matmul benchmark", r.about()),
+        Said::Assumed => format!("{hours} at {mfu:.0} % MFU assumed"),
+        _ => format!("{hours} at {mfu:.0} % MFU"),
+    }
+}
+
+fn price(cost: f64) -> String {
+    match cost {
+        c if c < 100.0 => format!("${c:.2}"),
+        c => format!("${}", grouped(c.round() as u64)),
+    }
+}
