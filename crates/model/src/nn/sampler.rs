@@ -230,7 +230,7 @@ impl<'a> Sampler<'a> {
 
     /// From all of `logits`, whose softmax lies in `weights`.
     fn draw_of_all(&self, logits: &[f32], index: u64) -> u32 {
-        let place = distribution::place(&self.weights, self.uniform(index));
+        let place = distribution::sample(&self.weights, self.uniform(index));
         place.map_or_else(|| greedy(logits), |at| at as u32)
     }
 
