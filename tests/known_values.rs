@@ -56,7 +56,7 @@ const TABLE: &[Row] = &[
         ("crates/record/src/metrics/estimators/spectrum.rs", "known_diagonals"),
         ("crates/record/src/metrics/estimators/spectrum.rs", "a_random_square_matrix_is_far_from_even"), NUMPY]),
     ("spectral norm", &["spectral_norm/layer", "spectral_scale/layer"], &[
-        ("crates/kernels/src/spectrum.rs", "power_iteration_takes_the_known_way_to_three"),
+        ("crates/kernels/src/spectrum.rs", "power_iteration_converges_to_three_as_computed_by_hand"),
         ("crates/kernels/src/spectrum.rs", "power_iteration_and_the_whole_spectrum_agree_on_a_random_matrix"), NUMPY]),
     ("token entropy", &["entropy"], &[("tests/oracle.rs", "every_option_computes_what_pytorch_and_transformers_do")]),
     ("update-to-weight ratio", &["update_ratio", "update_ratio/layer"], &[("crates/kernels/src/update.rs", "the_update_ratio_is_change_over_size")]),
