@@ -1,5 +1,5 @@
-//! Faults that a user's machine has: full disks, vanished sockets, closed outputs, hostile names. `docs/reliability.md`
-//! lists them with what is expected.
+//! Faults of a user's machine: full disks, vanished sockets, closed outputs, hostile names. `docs/reliability.md`
+//! lists them with the expected behavior.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A model that takes a millisecond a step.
 const SMALL: &str = "-s n_layer=1 -s n_head=1 -s d_model=8 -s seq_len=8 -s micro_batch_size=1 -s threads=1 \
     -s eval_every=0 -s sample_every=0 -s preflight.enabled=false";
@@ -43,7 +43,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// `$P` is the program and `$SMALL` the words of a small model.
+    /// `$P` is the program and `$SMALL` the arguments of a small model.
     fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -108,9 +108,9 @@ fn outcome(run: &RunDir) -> Option<Outcome> {
 }
 
 #[test]
-fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
+fn a_headless_run_on_a_full_disk_ends_on_request() {
     let place = Place::new();
-    // Files of at most 64 blocks: the log's first words fit, steps fill them, and no checkpoint fits.
+    // Files of at most 64 blocks: the log's first lines fit, steps fill them, and no checkpoint fits.
     let mut child = place
         .shell("ulimit -f 64; exec $P train quickstart $SMALL -s d_model=64 -s max_steps=1000000 -s save_every=0 -s health.enabled=false --headless")
         .stdout(Stdio::null())
@@ -127,7 +127,10 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
         llmtui::base::clock::pause(Duration::from_millis(1500));
         before > 24_000 && size() == before
     });
-    assert!(child.try_wait().unwrap().is_none(), "it waits for room");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for free space"
+    );
     term(&child);
     until("its end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
@@ -140,7 +143,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_run_whose_socket_vanished_is_reached_again() {
+fn a_run_whose_socket_vanished_becomes_reachable_again() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -151,7 +154,7 @@ fn a_run_whose_socket_vanished_is_reached_again() {
     let sockets = place.path().join("llmtui");
     let bound = || std::fs::read_dir(&sockets).is_ok_and(|dir| dir.count() > 0);
     assert!(bound());
-    // A logout takes the folder, and a file in its place keeps it from being made again.
+    // A logout removes the folder, and a file in its place prevents its creation.
     std::fs::remove_dir_all(&sockets).unwrap();
     std::fs::write(&sockets, "").unwrap();
     let in_run = place.run().path().join("engine.sock");
@@ -165,7 +168,7 @@ fn a_run_whose_socket_vanished_is_reached_again() {
 }
 
 #[test]
-fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
+fn an_unreachable_live_run_is_watched_through_its_log() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -174,7 +177,7 @@ fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
         .unwrap();
     place.await_step(5);
     let id = place.run().id().to_string();
-    // From a place where the engine's socket is not: as after a move to another machine's login.
+    // With a runtime folder that lacks the engine's socket, as after a login on another machine.
     let script = format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P attach {id} --headless");
     let watcher = place
         .shell(&script)
@@ -197,7 +200,7 @@ fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
 }
 
 #[test]
-fn a_copied_run_has_a_life_of_its_own() {
+fn a_copied_run_is_independent() {
     let place = Place::new();
     let first =
         place.go("$P train quickstart $SMALL -s max_steps=10000000 --stop-after 3 --headless");
@@ -219,7 +222,7 @@ fn a_copied_run_has_a_life_of_its_own() {
         summarize(&run).is_ok_and(|s| s.status == RunStatus::Live && s.step > 50)
     };
     until("both", || live("runs") && live("copies"));
-    // Each hears its own.
+    // Each receives only its own commands.
     assert_eq!(
         code(&place.go(&format!("$P stop {id} --runs-dir copies"))),
         0
@@ -231,7 +234,7 @@ fn a_copied_run_has_a_life_of_its_own() {
 }
 
 #[test]
-fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
+fn a_removed_lock_admits_no_second_engine_and_a_deleted_run_ends() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -246,7 +249,7 @@ fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
     let second = place.go(&format!("exec $P train --resume {} --headless", run.id()));
     assert_ne!(code(&second), 0);
     until("a lock", || run.is_alive());
-    // The engine writes meanwhile: a file may come into a folder just emptied.
+    // The engine writes meanwhile: a file may appear in a folder just emptied.
     until("an empty place", || {
         std::fs::remove_dir_all(run.path()).is_ok() || !run.path().exists()
     });
@@ -254,11 +257,11 @@ fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", said(&output));
     assert!(said(&output).contains("was deleted"), "{}", said(&output));
-    assert!(!run.path().exists(), "nothing makes it anew");
+    assert!(!run.path().exists(), "nothing recreates it");
 }
 
 #[test]
-fn a_runtime_folder_that_cannot_be_made_keeps_nobody_from_training() {
+fn training_works_without_a_runtime_folder() {
     for planted in ["file", "link", "open"] {
         let place = Place::new();
         let folder = place.path().join("llmtui");
@@ -278,7 +281,7 @@ fn a_runtime_folder_that_cannot_be_made_keeps_nobody_from_training() {
 }
 
 #[test]
-fn closed_and_full_outputs_are_no_bugs() {
+fn closed_and_full_outputs_are_not_reported_as_bugs() {
     let place = Place::new();
     let train = "$P train quickstart $SMALL -s max_steps=3 --headless";
     for closed in ["2>&-", "2>/dev/full"] {
@@ -305,7 +308,7 @@ fn closed_and_full_outputs_are_no_bugs() {
 }
 
 #[test]
-fn too_few_open_files_are_told_before_anything_starts() {
+fn a_low_open_file_limit_is_reported_before_anything_starts() {
     let place = Place::new();
     for limit in [12, 20, 40] {
         let output = place.go(&format!(
@@ -315,14 +318,14 @@ fn too_few_open_files_are_told_before_anything_starts() {
         assert!(said(&output).contains("ulimit -n"), "{}", said(&output));
     }
     assert!(place.try_run().is_none(), "a run was begun");
-    // A soft limit is no wall: the program raises its own.
+    // A soft limit is not a problem: the program raises its own.
     let output = place
         .go("ulimit -S -n 20; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground");
     assert_eq!(code(&output), 0, "{}", said(&output));
 }
 
 #[test]
-fn bf16_on_a_processor_without_it_is_planned_and_not_trained() {
+fn bf16_on_a_cpu_without_it_can_be_planned_but_not_trained() {
     let place = Place::new();
     let train = "LLMTUI_SIMD=avx2 exec $P train smoke $SMALL -s precision=bf16 --headless";
     for start in [train.to_string(), format!("{train} --dry-run")] {
@@ -337,7 +340,7 @@ fn bf16_on_a_processor_without_it_is_planned_and_not_trained() {
 }
 
 #[test]
-fn no_message_steers_the_terminal() {
+fn messages_contain_no_control_sequences() {
     let place = Place::new();
     let evil = "\u{1b}]52;c;cHduZWQ=\u{7}\u{9b}2J\u{202e}";
     let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
@@ -385,7 +388,7 @@ fn no_message_steers_the_terminal() {
 }
 
 #[test]
-fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
+fn many_signals_are_one_request_with_one_checkpoint() {
     let storms: [&[Signal]; 4] = [
         &[Signal::TERM, Signal::TERM],
         &[Signal::TERM, Signal::INT, Signal::HUP, Signal::TERM],
@@ -412,9 +415,9 @@ fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
 }
 
 #[test]
-fn a_run_that_still_reads_its_data_hears_a_stop() {
+fn a_run_that_still_reads_its_data_can_be_stopped() {
     let place = Place::new();
-    // A vocabulary of 20 MB of words that never repeat: many seconds of work.
+    // A vocabulary of 20 MB of distinct words: many seconds of work.
     let words: String = (0u64..2_500_000)
         .map(|i| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36))
         .collect();
@@ -424,25 +427,25 @@ fn a_run_that_still_reads_its_data_hears_a_stop() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let told = |what: fn(&Event) -> bool| {
+    let reported = |what: fn(&Event) -> bool| {
         let events = place.try_run().map(|run| read_all(&run.events_path()));
         matches!(events, Some(Ok(events)) if events.iter().any(|e| what(&e.event)))
     };
     until("preparing", || {
-        told(|e| matches!(e, Event::PhaseChanged { .. }))
+        reported(|e| matches!(e, Event::PhaseChanged { .. }))
     });
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert!(status.success(), "{status}");
     assert!(
-        !told(|e| matches!(e, Event::Started { .. })),
+        !reported(|e| matches!(e, Event::Started { .. })),
         "it was still reading"
     );
     assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
 }
 
 #[test]
-fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
+fn an_interrupted_evaluation_reports_what_is_kept_and_continues_there() {
     let place = Place::new();
     let trained = place
         .shell(
@@ -450,7 +453,7 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
         )
         .output()
         .unwrap();
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let letter = |n: u32| char::from(b'a' + (n % 16) as u8);
     let row = |n: u32| {
         let word: String = [n / 256, n / 16, n].map(letter).iter().collect();
@@ -481,12 +484,15 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let stopped = child.wait_with_output().unwrap();
     let told = said(&stopped);
-    assert_eq!(code(&stopped), 130, "{told}");
+    assert_eq!(code(&stopped), 130, "{reported}");
     assert!(
         told.contains("of 4,000 items of many are answered and saved in evals/"),
-        "{told}"
+        "{reported}"
     );
-    assert!(told.contains("run the same command to continue"), "{told}");
+    assert!(
+        told.contains("run the same command to continue"),
+        "{reported}"
+    );
     let before = kept().unwrap();
     let whole = place
         .shell("exec $P eval small --tasks ./many.yaml")
@@ -497,7 +503,7 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
 }
 
 #[test]
-fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
+fn a_model_that_cannot_fit_is_rejected_before_anything_is_created() {
     let place = Place::new();
     let huge = "quickstart -s d_model=8192 -s n_layer=400 -s n_head=64";
     for verb in [
@@ -510,23 +516,23 @@ fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
         let told = said(&output);
         assert!(
             told.contains("TiB of memory") && told.contains("no change is enough"),
-            "{told}"
+            "{reported}"
         );
     }
     assert!(place.try_run().is_none(), "no run is made");
-    // The address space that a scheduler leaves counts as well.
+    // The address space left by a scheduler counts as well.
     let output =
         place.go("ulimit -v 1000000; exec $P train quickstart -s micro_batch_size=2000 --headless");
     assert_eq!(code(&output), 2, "{}", said(&output));
     let told = said(&output);
     assert!(
         told.contains("ulimit -v") && told.contains("train.micro_batch_size="),
-        "{told}"
+        "{reported}"
     );
 }
 
 #[test]
-fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
+fn a_damaged_checkpoint_is_rejected_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
     assert_eq!(code(&trained), 0, "{}", said(&trained));
@@ -562,16 +568,16 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
             said(&output),
             String::from_utf8_lossy(&output.stdout)
         );
-        assert!(told.contains("SHA-256"), "{verb}: {told}");
+        assert!(told.contains("SHA-256"), "{verb}: {reported}");
     }
-    // Whoever changed it on purpose says so by taking the manifest away.
+    // An intentional change is declared by removing the manifest.
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let output = place.go(&format!("exec $P export {model} --to out"));
     assert_eq!(code(&output), 0, "{}", said(&output));
 }
 
 #[test]
-fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
+fn pipes_devices_and_deep_brackets_never_block() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
     assert_eq!(code(&trained), 0, "{}", said(&trained));
@@ -608,14 +614,14 @@ fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
     assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
 }
 
-/// What one verb called out of memory, another called a model that is not here.
+/// Previously one verb reported out of memory, and another a missing model.
 #[test]
-fn a_model_that_memory_cannot_hold_is_told_so_by_every_verb_that_reads_it() {
+fn a_model_beyond_memory_is_reported_as_such_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
     assert_eq!(code(&trained), 0, "{}", said(&trained));
     let folder = place.run().checkpoints().last().unwrap().path.clone();
-    // Bytes behind the tensors are nobody's, and are mapped all the same.
+    // Trailing bytes after the tensors belong to no tensor, but are mapped all the same.
     let made = place.go(&format!(
         "$P quantize {} --dtype q8_0 --to m.gguf && truncate -s 4G m.gguf && echo a text > text.txt",
         folder.display()
@@ -624,12 +630,12 @@ fn a_model_that_memory_cannot_hold_is_told_so_by_every_verb_that_reads_it() {
     for verb in ["score m.gguf text.txt", "chat m.gguf --prompt a"] {
         let output = place.go(&format!("ulimit -v 1000000; exec $P {verb}"));
         let told = said(&output);
-        assert_eq!(code(&output), 3, "{verb}: {told}");
+        assert_eq!(code(&output), 3, "{verb}: {reported}");
         let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             told.contains("out of memory: an allocation of 4 GiB failed; address space mapped")
                 && !told.contains("micro_batch_size"),
-            "{verb}: {told}"
+            "{verb}: {reported}"
         );
     }
 }

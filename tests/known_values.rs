@@ -1,5 +1,5 @@
-//! Which test holds each health metric to its known values, and the statistical ones of them that need many draws. Most known values
-//! stand beside their estimators; `health_oracle` compares with brute force in PyTorch and numpy.
+//! Which test compares each health metric with known values, and the statistical ones that need many draws. Most known values
+//! are next to their estimators; `health_oracle` compares with brute force in PyTorch and numpy.
 
 use llmtui::base::rng::{Rng, Stream};
 use llmtui::kernels::spectrum::eigenvalues;
@@ -96,7 +96,7 @@ fn every_health_metric_has_a_test_of_its_known_values() {
             );
         }
     }
-    // What a probe measures is in the table, but for a ratio of two of its rows.
+    // Readings of a probe are in the table, except a ratio of two of its rows.
     let derived = ["grad_consistency/expected"];
     for metric in PROBES.iter().flat_map(|probe| probe.metrics) {
         let listed = TABLE.iter().any(|(_, ids, _)| ids.contains(&metric.id));
@@ -109,7 +109,7 @@ fn every_health_metric_has_a_test_of_its_known_values() {
 }
 
 #[test]
-fn a_band_stands_beside_the_estimator_that_it_holds_for() {
+fn normal_bands_are_defined_next_to_their_estimator() {
     for metric in all() {
         let probed = PROBES
             .iter()
@@ -124,7 +124,7 @@ fn a_band_stands_beside_the_estimator_that_it_holds_for() {
     }
 }
 
-/// At or above 1 with a density of x^−α.
+/// A draw ≥ 1 with a density of x^−α.
 fn pareto(rng: &mut Rng, alpha: f64) -> f64 {
     (1.0 - rng.uniform_f64()).powf(-1.0 / (alpha - 1.0))
 }
@@ -134,13 +134,13 @@ fn exponents_of_pareto_draws_and_of_noise() {
     let mut rng = Rng::new(5, Stream::Test, 0, 0);
     let mut draws: Vec<f64> = (0..20_000).map(|_| pareto(&mut rng, 3.0)).collect();
     draws.sort_by(f64::total_cmp);
-    // Of a power law every tail is the law: the median begins one of 10,000.
+    // For a power law every tail follows it: the median starts a tail of 10,000.
     let fit = alpha::hill_mid(&draws).unwrap();
     assert!(
         (fit.alpha - 3.0).abs() < 4.0 * 2.0 / 10_000f64.sqrt(),
         "{fit:?}"
     );
-    // Noise alone lies inside 2 to 3 by this estimator: it has no absolute band.
+    // Noise alone is within 2 to 3 by this estimator: it has no absolute band.
     for (cols, range) in [(512, 2.05..2.20), (2048, 3.3..3.65)] {
         let w: Vec<f32> = (0..512 * cols).map(|_| rng.normal()).collect();
         let found = alpha::hill_mid(&eigenvalues(&w, 512, cols)).unwrap().alpha;
