@@ -270,7 +270,7 @@ pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut 
 pub struct Balance<'a> {
     /// Gradient with respect to each expert's probability, (n_expert).
     pub by_probability: &'a [f32],
-    /// Half the gradient with respect to log-sum-exp²: the factor of the log-sum-exp.
+    /// Gradient with respect to each squared log-sum-exp.
     pub by_lse: f32,
     pub counted: Counted<'a>,
 }

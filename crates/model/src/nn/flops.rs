@@ -1,17 +1,18 @@
-//! FLOPs per token, for a run's share of the machine's peak (MFU).
+//! FLOPs per token, for a run's model FLOPs utilization (MFU).
 
 use super::{Model, ModelShape, ParamInfo, Role};
 
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
-/// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
-/// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not.
+/// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` minus
+/// embedding tables that are only looked up, and experts that a token is not routed to. The attention term counts the full
+/// square, as in PaLM, causal or not.
 pub fn flops_per_token(shape: &ModelShape, n_matmul_params: usize) -> f64 {
     let attention = 12 * shape.n_layer * shape.n_head * shape.head_dim * shape.seq_len;
     6.0 * n_matmul_params as f64 + attention as f64
 }
 
 impl Model {
-    /// Operations of one training token of this model. A matrix that is frozen needs no gradient of its own: 4 N instead of
+    /// FLOPs of one training token of this model. A frozen matrix needs no weight gradient: 4 N instead of
     /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
@@ -24,7 +25,7 @@ impl Model {
                 Role::Embedding => !self.config().ties_head(),
                 _ => false,
             };
-            // Of all experts a token passes as many as it is sent to.
+            // Only the experts that a token is routed to.
             let passes = match (info.expert, &self.config().moe) {
                 (Some(_), Some(moe)) => moe.top_k as f64 / moe.n_expert.max(1) as f64,
                 _ => 1.0,
@@ -54,7 +55,7 @@ mod tests {
             let model = Model::new(config, 65, &Device::Cpu).unwrap();
             model.flops_per_token()
         };
-        // 804,096 parameters less 64 × 128 positions; 4 layers × 128 features × 64 tokens of attention.
+        // 804,096 parameters minus 64 × 128 positions; 4 layers × 128 features × 64 tokens of attention.
         let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
         assert_eq!(flops(&tied), expected);
         assert_eq!(flops(&free), expected);
