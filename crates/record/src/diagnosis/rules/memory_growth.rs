@@ -21,7 +21,7 @@ pub const RULE: Rule = Rule {
 const PARTS: usize = 5;
 const EACH: f64 = 1.03;
 const ALL: f64 = 1.4;
-/// Fewer steps say nothing: buffers fill at the beginning.
+/// Fewer steps are not judged: buffers fill at the beginning.
 const YOUNG: u64 = 160;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -68,7 +68,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// Mean main memory in each fifth of the steps: the training process and those that it started (ranks, reward programs).
+/// Mean main memory in each fifth of the steps: the training process and its descendants (ranks, reward programs).
 fn fifths(view: &View<'_>, from: u64, last: u64) -> Option<Vec<f64>> {
     let means = |id: &str| {
         let series = view.state.series.get(id)?;
@@ -76,7 +76,7 @@ fn fifths(view: &View<'_>, from: u64, last: u64) -> Option<Vec<f64>> {
         Some(buckets.into_iter().map(|bucket| bucket?.mean()))
     };
     let own: Vec<f64> = means(metric::machine::RSS)?.collect::<Option<_>>()?;
-    // A run that starts no processes has no such series; a gap in it is a gap in the sum.
+    // A run without child processes has no such series; a gap in it is a gap in the sum.
     match means(metric::machine::STARTED) {
         Some(started) => own
             .into_iter()
