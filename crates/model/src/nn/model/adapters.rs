@@ -66,8 +66,8 @@ impl Model {
     /// Initializes the adapters, and a value head after them: the model then computes the same as without
     /// them. The base stays.
     ///
+    /// # Errors
     /// Quantized weights.
-    /// Weights that are quantized.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)
     }
