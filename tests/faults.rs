@@ -83,7 +83,7 @@ impl Place {
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !happened() {
-        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
+        assert!(clock.elapsed() < TIMEOUT, "waited too long for {what}");
         llmtui::base::clock::pause(Duration::from_millis(20));
     }
 }
@@ -92,7 +92,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -134,11 +134,11 @@ fn a_headless_run_on_a_full_disk_ends_on_request() {
     term(&child);
     until("its end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(code(&output), 3, "{}", said(&output));
+    assert_eq!(code(&output), 3, "{}", printed(&output));
     assert!(
-        said(&output).contains("the log cannot be written"),
+        printed(&output).contains("the log cannot be written"),
         "{}",
-        said(&output)
+        printed(&output)
     );
 }
 
@@ -161,7 +161,7 @@ fn a_run_whose_socket_vanished_becomes_reachable_again() {
     until("a second place", || in_run.exists());
     let id = place.run().id().to_string();
     let stopped = place.go(&format!("exec $P stop {id}"));
-    assert_eq!(code(&stopped), 0, "{}", said(&stopped));
+    assert_eq!(code(&stopped), 0, "{}", printed(&stopped));
     assert!(child.wait().unwrap().success());
     assert!(!in_run.exists());
     assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
@@ -186,15 +186,15 @@ fn an_unreachable_live_run_is_watched_through_its_log() {
         .spawn();
     let refused = place.go(&format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P stop {id}"));
     assert_eq!(code(&refused), 3);
-    assert!(said(&refused).contains("kill "), "{}", said(&refused));
+    assert!(printed(&refused).contains("kill "), "{}", printed(&refused));
     term(&child);
     assert!(child.wait().unwrap().success());
     let watched = watcher.unwrap().wait_with_output().unwrap();
-    assert_eq!(code(&watched), 0, "{}", said(&watched));
+    assert_eq!(code(&watched), 0, "{}", printed(&watched));
     assert!(
-        said(&watched).contains("cannot be reached"),
+        printed(&watched).contains("cannot be reached"),
         "{}",
-        said(&watched)
+        printed(&watched)
     );
     assert!(String::from_utf8_lossy(&watched.stdout).contains("stopped"));
 }
@@ -204,7 +204,7 @@ fn a_copied_run_is_independent() {
     let place = Place::new();
     let first =
         place.go("$P train quickstart $SMALL -s max_steps=10000000 --stop-after 3 --headless");
-    assert_eq!(code(&first), 0, "{}", said(&first));
+    assert_eq!(code(&first), 0, "{}", printed(&first));
     let id = place.run().id().to_string();
     assert_eq!(code(&place.go("cp -r runs copies")), 0);
     let go = |runs: &str| {
@@ -255,8 +255,12 @@ fn a_removed_lock_admits_no_second_engine_and_a_deleted_run_ends() {
     });
     until("its end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(code(&output), 3, "{}", said(&output));
-    assert!(said(&output).contains("was deleted"), "{}", said(&output));
+    assert_eq!(code(&output), 3, "{}", printed(&output));
+    assert!(
+        printed(&output).contains("was deleted"),
+        "{}",
+        printed(&output)
+    );
     assert!(!run.path().exists(), "nothing recreates it");
 }
 
@@ -276,7 +280,7 @@ fn training_works_without_a_runtime_folder() {
             }
         }
         let output = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-        assert_eq!(code(&output), 0, "{planted}: {}", said(&output));
+        assert_eq!(code(&output), 0, "{planted}: {}", printed(&output));
     }
 }
 
@@ -296,11 +300,11 @@ fn closed_and_full_outputs_are_not_reported_as_bugs() {
         "runs --json",
     ] {
         let output = place.go(&format!("exec $P {verb} >/dev/full"));
-        assert_eq!(code(&output), 3, "{verb}: {}", said(&output));
+        assert_eq!(code(&output), 3, "{verb}: {}", printed(&output));
         assert!(
-            said(&output).contains("No space left"),
+            printed(&output).contains("No space left"),
             "{verb}: {}",
-            said(&output)
+            printed(&output)
         );
     }
     let output = place.go("$P presets list --help | true");
@@ -314,14 +318,18 @@ fn a_low_open_file_limit_is_reported_before_anything_starts() {
         let output = place.go(&format!(
             "ulimit -n {limit}; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground"
         ));
-        assert_eq!(code(&output), 3, "{limit}: {}", said(&output));
-        assert!(said(&output).contains("ulimit -n"), "{}", said(&output));
+        assert_eq!(code(&output), 3, "{limit}: {}", printed(&output));
+        assert!(
+            printed(&output).contains("ulimit -n"),
+            "{}",
+            printed(&output)
+        );
     }
     assert!(place.try_run().is_none(), "a run was begun");
     // A soft limit is not a problem: the program raises its own.
     let output = place
         .go("ulimit -S -n 20; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground");
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
@@ -330,13 +338,14 @@ fn bf16_on_a_cpu_without_it_can_be_planned_but_not_trained() {
     let train = "LLMTUI_SIMD=avx2 exec $P train smoke $SMALL -s precision=bf16 --headless";
     for start in [train.to_string(), format!("{train} --dry-run")] {
         let output = place.go(&start);
-        assert_eq!(code(&output), 2, "{}", said(&output));
-        let named = said(&output).contains("train.precision") && said(&output).contains("auto");
-        assert!(named, "{}", said(&output));
+        assert_eq!(code(&output), 2, "{}", printed(&output));
+        let named =
+            printed(&output).contains("train.precision") && printed(&output).contains("auto");
+        assert!(named, "{}", printed(&output));
     }
     assert!(place.try_run().is_none(), "a run was begun");
     let output = place.go("LLMTUI_SIMD=avx2 exec $P plan smoke -s precision=bf16");
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
@@ -483,14 +492,14 @@ fn an_interrupted_evaluation_reports_what_is_kept_and_continues_there() {
     until("answered", || kept().is_some_and(|lines| lines > 2));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let stopped = child.wait_with_output().unwrap();
-    let told = said(&stopped);
+    let reported = printed(&stopped);
     assert_eq!(code(&stopped), 130, "{reported}");
     assert!(
-        told.contains("of 4,000 items of many are answered and saved in evals/"),
+        reported.contains("of 4,000 items of many are answered and saved in evals/"),
         "{reported}"
     );
     assert!(
-        told.contains("run the same command to continue"),
+        reported.contains("run the same command to continue"),
         "{reported}"
     );
     let before = kept().unwrap();
@@ -498,7 +507,7 @@ fn an_interrupted_evaluation_reports_what_is_kept_and_continues_there() {
         .shell("exec $P eval small --tasks ./many.yaml")
         .output()
         .unwrap();
-    assert_eq!(code(&whole), 0, "{}", said(&whole));
+    assert_eq!(code(&whole), 0, "{}", printed(&whole));
     assert!(before < 4_001 && kept() == Some(4_001), "{before}");
 }
 
@@ -512,10 +521,10 @@ fn a_model_that_cannot_fit_is_rejected_before_anything_is_created() {
         "preflight HUGE",
     ] {
         let output = place.go(&format!("exec $P {}", verb.replace("HUGE", huge)));
-        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
-        let told = said(&output);
+        assert_eq!(code(&output), 2, "{verb}: {}", printed(&output));
+        let reported = printed(&output);
         assert!(
-            told.contains("TiB of memory") && told.contains("no change is enough"),
+            reported.contains("TiB of memory") && reported.contains("no change is enough"),
             "{reported}"
         );
     }
@@ -523,10 +532,10 @@ fn a_model_that_cannot_fit_is_rejected_before_anything_is_created() {
     // The address space left by a scheduler counts as well.
     let output =
         place.go("ulimit -v 1000000; exec $P train quickstart -s micro_batch_size=2000 --headless");
-    assert_eq!(code(&output), 2, "{}", said(&output));
-    let told = said(&output);
+    assert_eq!(code(&output), 2, "{}", printed(&output));
+    let reported = printed(&output);
     assert!(
-        told.contains("ulimit -v") && told.contains("train.micro_batch_size="),
+        reported.contains("ulimit -v") && reported.contains("train.micro_batch_size="),
         "{reported}"
     );
 }
@@ -535,7 +544,7 @@ fn a_model_that_cannot_fit_is_rejected_before_anything_is_created() {
 fn a_damaged_checkpoint_is_rejected_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let run = place.run();
     let folder = run.checkpoints().last().unwrap().path.clone();
     let copied = format!("cp -r {} whole && echo a text > text.txt", folder.display());
@@ -562,25 +571,25 @@ fn a_damaged_checkpoint_is_rejected_by_every_verb_that_reads_it() {
         format!("train quickstart $SMALL -s train.from={model} --dry-run"),
     ] {
         let output = place.go(&format!("exec $P {verb}"));
-        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
-        let told = format!(
+        assert_eq!(code(&output), 2, "{verb}: {}", printed(&output));
+        let reported = format!(
             "{}{}",
-            said(&output),
+            printed(&output),
             String::from_utf8_lossy(&output.stdout)
         );
-        assert!(told.contains("SHA-256"), "{verb}: {reported}");
+        assert!(reported.contains("SHA-256"), "{verb}: {reported}");
     }
     // An intentional change is declared by removing the manifest.
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let output = place.go(&format!("exec $P export {model} --to out"));
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
 fn pipes_devices_and_deep_brackets_never_block() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let run = place.run();
     std::fs::write(
         place.path().join("deep.yaml"),
@@ -588,14 +597,14 @@ fn pipes_devices_and_deep_brackets_never_block() {
     )
     .unwrap();
     let deep = place.go("exec timeout 10 $P plan deep.yaml");
-    assert_eq!(code(&deep), 2, "{}", said(&deep));
+    assert_eq!(code(&deep), 2, "{}", printed(&deep));
     for name in ["run.json", "lock"] {
         let path = run.path().join(name);
         let kept = path.with_extension("kept");
         std::fs::rename(&path, &kept).unwrap();
         assert_eq!(code(&place.go(&format!("mkfifo {}", path.display()))), 0);
         let listed = place.go("exec timeout 20 $P runs");
-        assert_eq!(code(&listed), 0, "{name}: {}", said(&listed));
+        assert_eq!(code(&listed), 0, "{name}: {}", printed(&listed));
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(&kept, &path).unwrap();
     }
@@ -610,8 +619,12 @@ fn pipes_devices_and_deep_brackets_never_block() {
         "exec timeout 20 $P chat {} --prompt a",
         folder.display()
     ));
-    assert!(![0, 124].contains(&code(&chat)), "{}", said(&chat));
-    assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
+    assert!(![0, 124].contains(&code(&chat)), "{}", printed(&chat));
+    assert!(
+        printed(&chat).contains("not a plain file"),
+        "{}",
+        printed(&chat)
+    );
 }
 
 /// Previously one verb reported out of memory, and another a missing model.
@@ -619,22 +632,22 @@ fn pipes_devices_and_deep_brackets_never_block() {
 fn a_model_beyond_memory_is_reported_as_such_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let folder = place.run().checkpoints().last().unwrap().path.clone();
     // Trailing bytes after the tensors belong to no tensor, but are mapped all the same.
     let made = place.go(&format!(
         "$P quantize {} --dtype q8_0 --to m.gguf && truncate -s 4G m.gguf && echo a text > text.txt",
         folder.display()
     ));
-    assert_eq!(code(&made), 0, "{}", said(&made));
+    assert_eq!(code(&made), 0, "{}", printed(&made));
     for verb in ["score m.gguf text.txt", "chat m.gguf --prompt a"] {
         let output = place.go(&format!("ulimit -v 1000000; exec $P {verb}"));
-        let told = said(&output);
+        let reported = printed(&output);
         assert_eq!(code(&output), 3, "{verb}: {reported}");
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        let reported = reported.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            told.contains("out of memory: an allocation of 4 GiB failed; address space mapped")
-                && !told.contains("micro_batch_size"),
+            reported.contains("out of memory: an allocation of 4 GiB failed; address space mapped")
+                && !reported.contains("micro_batch_size"),
             "{verb}: {reported}"
         );
     }

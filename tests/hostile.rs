@@ -75,9 +75,9 @@ impl Place {
     /// Under the limit, the file is rejected for what it does.
     fn refused(&self, words: &str) {
         let output = self.go(&format!("{LIMIT}; exec $P {words}"));
-        let said = said(&output);
+        let printed = printed(&output);
         assert_eq!(output.status.code(), Some(2), "{words}: {printed}");
-        assert!(said.contains("malicious"), "{words}: {printed}");
+        assert!(printed.contains("malicious"), "{words}: {printed}");
     }
 
     fn runs(&self) -> Vec<PathBuf> {
@@ -107,7 +107,7 @@ fn tokenizer() -> Value {
     file
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&all).into_owned()
 }
@@ -129,7 +129,7 @@ fn templates_and_tokenizers_with_a_trigger_word_end_in_an_error_wherever_they_ar
     let output = place.go(&format!(
         "$P train arithmetic $SMALL {mild} -s model.seq_len=64 -s max_steps=3"
     ));
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let finished = |run: &PathBuf| run.join("checkpoints/step-000003").is_dir();
     let run = place.runs().into_iter().find(finished).unwrap();
     let model = run.display();
@@ -168,7 +168,7 @@ fn starved(place: &Place) -> Option<Output> {
         folder.is_some_and(|folder| folder.is_dir())
     };
     while !saved() {
-        assert!(clock.elapsed() < PATIENCE, "no checkpoint");
+        assert!(clock.elapsed() < TIMEOUT, "no checkpoint");
         llmtui::base::clock::pause(Duration::from_millis(20));
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", engine.id())).unwrap();
@@ -204,17 +204,21 @@ fn a_run_out_of_memory_reports_it_in_its_log_and_can_be_resumed() {
         tried += 1;
         assert!(tried < 8, "eight runs went on without more memory");
     };
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
     let run = place.runs().remove(0);
     let (outcome, message) = ending(&run).unwrap();
     assert_eq!(outcome, Outcome::Starved, "{message}");
-    assert!(said(&output).contains("out of memory"), "{}", said(&output));
+    assert!(
+        printed(&output).contains("out of memory"),
+        "{}",
+        printed(&output)
+    );
     assert!(
         message.contains("(limit ") && message.contains("resident"),
         "{message}"
     );
     let resumed = place.go("exec $P train --resume auto --headless --foreground --stop-after 1");
-    assert_eq!(resumed.status.code(), Some(0), "{}", said(&resumed));
+    assert_eq!(resumed.status.code(), Some(0), "{}", printed(&resumed));
 }
 
 #[test]
@@ -239,7 +243,7 @@ fn no_memory_limit_makes_a_start_look_like_a_bug() {
             matches!(code, Some(0 | 2 | 3)),
             "{limit} KiB {force}: {:?}: {}",
             output.status,
-            said(&output)
+            printed(&output)
         );
         for run in place.runs().iter().filter(|run| !before.contains(run)) {
             // A run that began has an outcome, unless not even its log could be opened.
@@ -247,7 +251,7 @@ fn no_memory_limit_makes_a_start_look_like_a_bug() {
             assert!(
                 !began || ending(run).is_some(),
                 "{limit} KiB {force}: {}",
-                said(&output)
+                printed(&output)
             );
         }
         code

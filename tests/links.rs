@@ -156,7 +156,7 @@ fn commands_are_answered_and_logged_for_every_viewer() {
 #[test]
 fn an_engine_that_does_not_read_is_reported_busy() {
     let place = Place::new();
-    let mut host = place.host(Script::steps(1).deaf());
+    let mut host = place.host(Script::steps(1).ignoring_commands());
     host.serve(&place.env).unwrap();
     let mut link = open(&place.run, &place.env).unwrap();
     let busy = loop {

@@ -99,7 +99,7 @@ fn a_run_killed_for_memory_is_resumed_with_a_notice() {
     let clock = SystemClock::new();
     let saved = || run().is_some_and(|run| run.path().join("checkpoints/step-000200").is_dir());
     while !saved() {
-        assert!(clock.elapsed() < PATIENCE, "no checkpoint");
+        assert!(clock.elapsed() < TIMEOUT, "no checkpoint");
         llmtui::base::clock::pause(Duration::from_millis(50));
     }
     // A neighbor in the same job uses the rest; of the two the kernel kills the engine first, and then the neighbor.
@@ -118,7 +118,7 @@ fn a_run_killed_for_memory_is_resumed_with_a_notice() {
         .spawn()
         .unwrap();
     while first.try_wait().unwrap().is_none() {
-        assert!(clock.elapsed() < PATIENCE, "it was not killed");
+        assert!(clock.elapsed() < TIMEOUT, "it was not killed");
         llmtui::base::clock::pause(Duration::from_millis(50));
     }
     neighbor.wait().unwrap();
@@ -129,8 +129,8 @@ fn a_run_killed_for_memory_is_resumed_with_a_notice() {
     let mut second = engine("train --resume auto --stop-after 1");
     assert!(second.wait().unwrap().success());
     let events = read_all(&run().unwrap().events_path()).unwrap();
-    let told = events[step..]
+    let reported = events[step..]
         .iter()
         .any(|e| matches!(&e.event, Event::Warned { code, .. } if code == "killed"));
-    assert!(told, "the resume says nothing of the kill");
+    assert!(reported, "the resume says nothing of the kill");
 }

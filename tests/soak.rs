@@ -25,8 +25,10 @@ const RUN: &str = "train quickstart -s n_layer=1 -s n_head=1 -s d_model=16 -s se
     --headless";
 
 fn number(name: &str, default: u64) -> u64 {
-    let said = std::env::var(name).ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(default)
+    let value = std::env::var(name).ok();
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 struct Soak {

@@ -539,7 +539,7 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         text.replace("llmtui report (", "llmtui report (x"),
     ] {
         std::fs::write(report, &other).unwrap();
-        let (code, said) = again(&[]);
+        let (code, printed) = again(&[]);
         assert_eq!(code, Some(2), "{printed}");
         for words in [
             "report.md already exists",
@@ -547,7 +547,7 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
             "try: ",
             "--force",
         ] {
-            assert!(said.contains(words), "{words}: {printed}");
+            assert!(printed.contains(words), "{words}: {printed}");
         }
         assert_eq!(std::fs::read_to_string(report).unwrap(), other);
     }
@@ -561,8 +561,8 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         (&["report", "Cargo.toml"], "not a known log"),
     ] {
         let out = llmtui(args);
-        let said = String::from_utf8(out.stderr).unwrap();
+        let printed = String::from_utf8(out.stderr).unwrap();
         assert_eq!(out.status.code(), Some(2), "{args:?}: {printed}");
-        assert!(said.contains(words), "{args:?}: {printed}");
+        assert!(printed.contains(words), "{args:?}: {printed}");
     }
 }

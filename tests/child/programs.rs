@@ -9,12 +9,12 @@ use std::process::Command;
 
 /// Whether programs can be run here.
 fn can_run() -> bool {
-    let walls = Sandbox {
+    let isolated = Sandbox {
         program: PathBuf::from(env!("CARGO_BIN_EXE_llmtui")),
         isolation: Isolation::Walls,
         limits: Limits::default(),
     };
-    let why = match (find("python3"), walls.check()) {
+    let why = match (find("python3"), isolated.check()) {
         (None, _) => "there is no python3 in PATH".into(),
         (_, Err(error)) => error.to_string(),
         _ => return true,

@@ -23,7 +23,7 @@ fn isolated() -> Option<Sandbox> {
     match isolated.check() {
         Ok(()) => Some(isolated),
         Err(SandboxError::Unavailable(why)) => {
-            eprintln!("skipped: no isolated on this machine: {why}");
+            eprintln!("skipped: no isolation on this machine: {why}");
             None
         }
         Err(other) => panic!("{other}"),

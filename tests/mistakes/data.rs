@@ -43,7 +43,7 @@ fn template_markers_missing_in_the_tokenizer_are_named_before_the_training() {
     let small = "train sft --headless -s train.from=null -s data.path=rows.jsonl -s data.tokenizer.bpe.vocab_size=300 -s max_steps=2 \
         -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2 -s seq_len=128";
     let small: Vec<&str> = small.split_whitespace().collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
+    let (code, _, printed) = llmtui(dir.path(), &small);
     assert_eq!(code, 0, "{printed}");
     let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
     let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
@@ -65,13 +65,13 @@ fn template_markers_missing_in_the_tokenizer_are_named_before_the_training() {
         if words[0] != "import" {
             words.extend(["-s", &template]);
         }
-        let (code, out, said) = llmtui(dir.path(), &words);
+        let (code, out, printed) = llmtui(dir.path(), &words);
         assert_eq!(code, 0, "{words:?}: {printed}");
-        let told = format!("{out}{printed}");
-        let told: Vec<&str> = told.split_whitespace().collect();
-        let told = told.join(" ");
+        let reported = format!("{out}{printed}");
+        let reported: Vec<&str> = reported.split_whitespace().collect();
+        let reported = reported.join(" ");
         assert_eq!(
-            lacks.iter().all(|word| told.contains(word)),
+            lacks.iter().all(|word| reported.contains(word)),
             named,
             "{words:?}: {reported}"
         );
@@ -139,7 +139,7 @@ fn a_dry_run_labels_its_counts() {
     .unwrap();
     let dry = |set: &[&str]| {
         let args = [&["train", "smoke", "--dry-run", "-s", "threads=1"], set].concat();
-        let (code, out, said) = llmtui(dir.path(), &args);
+        let (code, out, printed) = llmtui(dir.path(), &args);
         assert_eq!(code, 0, "{printed}");
         out
     };

@@ -225,10 +225,10 @@ fn a_pipeline_that_was_never_started_is_distinguished_from_one_that_was() {
     ] {
         let refused = place.go(words);
         assert_eq!(code(&refused), 2, "{words:?}: {}", out(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("none of that name was started in runs")
-                && said.contains("try: llmtui train speedrun\n"),
+            printed.contains("none of that name was started in runs")
+                && printed.contains("try: llmtui train speedrun\n"),
             "{words:?}: {printed}"
         );
     }

@@ -182,10 +182,10 @@ fn an_unknown_key_is_rejected_when_a_pipeline_resumes() {
         let wrong = ["-s", "last.max_step=5", extra];
         let refused = place.go(&[&["train"], &words[..], &wrong].concat());
         assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("-s last.max_step=5: unknown setting max_step")
-                && said.contains("did you mean max_steps?"),
+            printed.contains("-s last.max_step=5: unknown setting max_step")
+                && printed.contains("did you mean max_steps?"),
             "{printed}"
         );
         assert_eq!(

@@ -672,9 +672,12 @@ fn a_failed_stage_keeps_its_cause_and_can_be_fixed() {
     let message = state["stages"][1]["message"].as_str().unwrap();
     assert!(message.contains("gone.jsonl"), "{message}");
     // Reported once, by the stage.
-    let said = err(&output);
-    assert_eq!(said.matches("gone.jsonl").count(), 1, "{printed}");
-    assert!(said.contains("stage 2 (exam) failed\n  try: "), "{printed}");
+    let printed = err(&output);
+    assert_eq!(printed.matches("gone.jsonl").count(), 1, "{printed}");
+    assert!(
+        printed.contains("stage 2 (exam) failed\n  try: "),
+        "{printed}"
+    );
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("gone.jsonl"), "{listed}");
 
@@ -687,9 +690,9 @@ fn a_failed_stage_keeps_its_cause_and_can_be_fixed() {
     for verb in ["logs", "diagnose", "gc", "plan", "eval", "chat"] {
         let refused = place.go(&[verb, "sad"]);
         assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("is a pipeline") && said.contains("(base)"),
+            printed.contains("is a pipeline") && printed.contains("(base)"),
             "{verb}: {printed}"
         );
     }
@@ -729,8 +732,8 @@ fn commands_for_a_single_spec_report_that_a_name_is_a_pipeline() {
         for word in ["speedrun", "mine.yaml"] {
             let refused = place.go(&[verb, word]);
             assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
-            let said = err(&refused);
-            assert!(said.contains("is a pipeline"), "{verb}: {printed}");
+            let printed = err(&refused);
+            assert!(printed.contains("is a pipeline"), "{verb}: {printed}");
         }
     }
 }

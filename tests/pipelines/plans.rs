@@ -135,9 +135,9 @@ fn tokenizer_files_are_checked_before_the_first_stage() {
         for extra in ["--headless", "--dry-run"] {
             let refused = place.go(&["train", "mine.yaml", extra]);
             assert_eq!(code(&refused), 2, "{config}: {}", out(&refused));
-            let said = err(&refused);
+            let printed = err(&refused);
             assert!(
-                said.contains("stage tok") && said.contains(says),
+                printed.contains("stage tok") && printed.contains(says),
                 "{config}: {printed}"
             );
         }

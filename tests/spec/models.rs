@@ -105,7 +105,7 @@ fn a_base_fills_in_omitted_settings_and_contradictions_are_errors() {
     assert!(!shorter.notes().iter().any(|note| note.contains("context")));
     let both = "train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n";
     assert_eq!(load(both).unwrap().spec.model.context_len, Some(32));
-    for (printed, parts) in [
+    for (setting, parts) in [
         ("d_model: 128", ["model.d_model", "has 64"]),
         ("context_len: 64", ["model.context_len", "at most 32"]),
         (
@@ -117,13 +117,13 @@ fn a_base_fills_in_omitted_settings_and_contradictions_are_errors() {
         ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
     ] {
         let text = format!(
-            "train: {{from: ckpt}}\ndata: {{corpus: tinyshakespeare}}\nmodel: {{{said}}}\n"
+            "train: {{from: ckpt}}\ndata: {{corpus: tinyshakespeare}}\nmodel: {{{setting}}}\n"
         );
         let error = load(&text).unwrap_err().to_string();
         for part in parts {
             assert!(
                 error.contains(part) && error.contains("f.yaml:3"),
-                "{printed}: {error}"
+                "{setting}: {error}"
             );
         }
     }

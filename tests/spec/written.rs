@@ -164,10 +164,10 @@ fn a_tilde_in_a_spec_is_the_users_home_and_a_run_stores_the_full_path() {
         errors.to_string()
     };
     let gone = home.join("tarin.txt").display().to_string();
-    let said = words("quickstart", "data.path=~/tarin.txt");
+    let message = words("quickstart", "data.path=~/tarin.txt");
     assert!(
-        said.contains(&gone) && said.contains("did you mean"),
-        "{printed}"
+        message.contains(&gone) && message.contains("did you mean"),
+        "{message}"
     );
     let gone = home.join("models/x").display().to_string();
     assert!(words("quickstart", "train.from=~/models/x").contains(&gone));

@@ -137,11 +137,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn warnings(events: &[Envelope]) -> Vec<String> {
-    let told = events.iter().filter_map(|e| match &e.event {
+    let reported = events.iter().filter_map(|e| match &e.event {
         Event::Warned { code, message, .. } => Some(format!("{code}: {message}")),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 fn ending(events: &[Envelope]) -> (Outcome, String) {
@@ -168,8 +168,8 @@ fn a_rank_of_this_test() {
         .collect();
     let after = |flag: &str| Some(args[args.iter().position(|a| a == flag)? + 1].clone());
     let ranks: usize = after("--nproc-per-node").map_or(1, |n| n.parse().unwrap());
-    let said = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
-    let (first, world) = (said("LLMTUI_FIRST_RANK"), said("LLMTUI_WORLD_SIZE"));
+    let variable = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
+    let (first, world) = (variable("LLMTUI_FIRST_RANK"), variable("LLMTUI_WORLD_SIZE"));
     let before = std::fs::read_to_string(Path::new(&dir).join("pids")).unwrap_or_default();
     let generation: usize = match after("--rdzv-id") {
         Some(id) => id.rsplit("-g").next().unwrap().parse().unwrap(),
@@ -258,7 +258,7 @@ fn samples_are_generated_on_the_ranks() {
     let samples: Vec<String> = bench
         .events()
         .into_iter()
-        .filter_map(|told| match told.event {
+        .filter_map(|reported| match reported.event {
             Event::Sampled { prompt, text, .. } => Some(format!("{prompt}{text}")),
             _ => None,
         })
@@ -282,8 +282,8 @@ fn a_single_rank_trains_and_is_replaced() {
         let bench = Bench::new(plays);
         let out = bench.train(&["-s", "engine.torch.ranks=1", "-s", "checkpoint.every=2"]);
         let events = bench.events();
-        let told = warnings(&events).join("\n") + &ending(&events).1;
-        assert!(told.contains(phrase), "{reported}");
+        let reported = warnings(&events).join("\n") + &ending(&events).1;
+        assert!(reported.contains(phrase), "{reported}");
         let ends_well = plays.last() == Some(&"well");
         assert_eq!(
             out.status.code() == Some(0),
@@ -314,7 +314,7 @@ fn tasks_are_evaluated_on_the_ranks() {
     let found: Vec<f64> = bench
         .events()
         .into_iter()
-        .filter_map(|told| match told.event {
+        .filter_map(|reported| match reported.event {
             Event::Evaluated { values, .. } => Some(values.get("eval/alphabet")?.0),
             _ => None,
         })
@@ -509,9 +509,9 @@ fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);
-        let said = text(&out.stderr) + &text(&out.stdout);
+        let printed = text(&out.stderr) + &text(&out.stdout);
         assert_ne!(out.status.code(), Some(0), "{setting}");
-        assert!(said.contains(phrase), "{setting}: {printed}");
+        assert!(printed.contains(phrase), "{setting}: {printed}");
     }
     let out = bench.llmtui(&["engine", "check"]);
     assert!(

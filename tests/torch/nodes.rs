@@ -132,7 +132,7 @@ fn ranks_on_two_machines_train_like_two_on_one_and_their_logs_are_copied() {
         let log = std::fs::read_to_string(&log).unwrap();
         assert!(log.contains("running 1 test"), "{node}: {log}");
     }
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn this_machine_may_be_among_the_nodes() {
     let state = RunState::from_events(&bench.events());
     assert_eq!((state.step, state.word()), (8, "finished"));
     assert!(state.metric("rank/3/forward_ms").is_some());
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_lost_rank_or_machine_is_named_and_the_run_continues() {
             "{plays:?} {nodes}: {warned:?}"
         );
         assert_eq!(bench.losses(), quiet(settings), "{plays:?} {nodes}");
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
@@ -200,7 +200,7 @@ fn unreachable_machines_are_reported_with_the_output_of_ssh() {
         for phrase in phrases {
             assert!(message.contains(phrase), "{nodes}: {phrase}: {message}");
         }
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
@@ -217,7 +217,7 @@ fn a_public_rendezvous_address_is_rejected() {
     let (found, message) = ending(&bench.events());
     assert_eq!(found, Outcome::Starved, "{}", text(&out.stderr));
     assert!(message.contains("public Internet"), "{message}");
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_slurm_job_has_ranks_on_its_nodes() {
         steps.len() == 2 && steps[0].starts_with("n1 /") && steps[1].ends_with(" engine node"),
         "{steps:?}"
     );
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_run_continues_on_another_number_of_machines() {
     let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
     assert!(spec.contains("gamma"), "{spec}");
     assert!(state.metric("rank/2/forward_ms").is_some());
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]

@@ -626,19 +626,19 @@ fn checkpoints_that_do_not_fit_cost_a_warning_each_and_the_last_one_the_success(
         .output()
         .unwrap();
     assert_eq!(code(&output), 3, "{}", err(&output));
-    let told = events(&out(&output));
+    let reported = events(&out(&output));
     let Event::Finished {
         outcome, message, ..
-    } = &told.last().unwrap().event
+    } = &reported.last().unwrap().event
     else {
-        panic!("{:?}", told.last());
+        panic!("{:?}", reported.last());
     };
     assert_eq!(*outcome, Outcome::Starved);
     assert!(
         message.contains("step 20 could not be saved") && message.contains("--resume"),
         "{message}"
     );
-    let warned: Vec<u64> = told
+    let warned: Vec<u64> = reported
         .iter()
         .filter_map(|e| match &e.event {
             Event::Warned { step, code, .. } if code == "checkpoint_failed" => Some(*step),

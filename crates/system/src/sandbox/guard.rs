@@ -59,7 +59,7 @@ impl Sandbox {
             job: job.clone(),
             isolation: self.isolation,
             limits: self.limits,
-            scratch: place.0.join("scratch"),
+            scratch: place.0.join("room"),
             report: place.0.join("report"),
         };
         fs::create_dir(&request.scratch).map_err(broken)?;
