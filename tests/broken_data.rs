@@ -1,4 +1,4 @@
-//! Broken inputs, each through the whole way from a path to examples: every one ends in a message with the place, the
+//! Broken inputs, each read end to end from a path to examples: every one ends in a message with the location, the
 //! cause and what to do, in bounded time and memory, and never in a panic.
 
 #![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
@@ -16,34 +16,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Far below what any of the large inputs holds; the largest row and its copies fit.
+/// Far below the size of any of the large inputs; the largest row and its copies fit.
 const MAX_RESIDENT: u64 = 400 << 20;
 
 struct Outcome {
     read: Vec<Example>,
-    /// The message and what to do.
+    /// The message and the hint.
     error: Option<(String, String)>,
     skipped: Vec<String>,
     notes: Vec<String>,
 }
 
-struct Room(TempDir);
+struct ScratchDir(TempDir);
 
-impl Room {
-    fn new() -> Room {
-        // Foreign binaries are parsed by a child of the program, as in earnest.
+impl ScratchDir {
+    fn new() -> ScratchDir {
+        // Untrusted binary formats are parsed by a child of the program, as in production.
         llmtui::base::child::this_program_is(PathBuf::from(env!("CARGO_BIN_EXE_llmtui")));
-        Room(tempfile::tempdir().unwrap())
+        ScratchDir(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn with(name: &str, bytes: impl AsRef<[u8]>) -> Room {
-        let room = Room::new();
-        fs::write(room.path(name), bytes).unwrap();
-        room
+    fn with(name: &str, bytes: impl AsRef<[u8]>) -> ScratchDir {
+        let dir = ScratchDir::new();
+        fs::write(dir.path(name), bytes).unwrap();
+        dir
     }
 
     fn read(&self, source: &str, on_bad_row: OnBadRow) -> Outcome {
@@ -81,7 +81,7 @@ impl Room {
     }
 }
 
-/// The most memory that this process ever had, if the system tells.
+/// Asserts a bound on the peak memory of this process, if the system reports it.
 fn bounded_memory() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -91,16 +91,16 @@ fn bounded_memory() {
     }
 }
 
-/// Reads one file and wants an error with all of `parts` in its message, and `fix` in what to do.
+/// Reads one file and expects an error with all of `parts` in its message, and `fix` in its hint.
 #[track_caller]
 fn fails(name: &str, bytes: impl AsRef<[u8]>, parts: &[&str], fix: &str) {
-    let room = Room::with(name, bytes);
-    expect(&room, name, parts, fix);
+    let dir = ScratchDir::with(name, bytes);
+    expect(&dir, name, parts, fix);
 }
 
 #[track_caller]
-fn expect(room: &Room, source: &str, parts: &[&str], fix: &str) {
-    let (message, hint) = room.read(source, OnBadRow::Error).error.expect(source);
+fn expect(dir: &ScratchDir, source: &str, parts: &[&str], fix: &str) {
+    let (message, hint) = dir.read(source, OnBadRow::Error).error.expect(source);
     for part in parts {
         assert!(message.contains(part), "no `{part}` in: {message}");
     }
@@ -135,7 +135,7 @@ fn parquet(path: &Path, rows: usize) {
 }
 
 #[test]
-fn bad_utf8_has_its_line_and_byte() {
+fn invalid_utf8_is_reported_with_line_and_byte() {
     fails(
         "a.jsonl",
         b"{\"text\":\"a\"}\n{\"text\":\"\xff\"}\n",
@@ -164,7 +164,7 @@ fn bad_utf8_has_its_line_and_byte() {
 }
 
 #[test]
-fn nul_bytes_and_wide_characters_are_named() {
+fn nul_bytes_and_utf16_are_reported() {
     fails(
         "a.txt",
         b"one\ntw\0o",
@@ -187,7 +187,7 @@ fn nul_bytes_and_wide_characters_are_named() {
 }
 
 #[test]
-fn marks_and_cr_lf_are_read_and_noted() {
+fn byte_order_marks_and_cr_lf_are_accepted_with_a_note() {
     for (name, text) in [
         ("a.txt", "\u{feff}one\r\ntwo\r\n"),
         (
@@ -200,7 +200,7 @@ fn marks_and_cr_lf_are_read_and_noted() {
         ),
         ("a.csv", "\u{feff}text\r\none\r\ntwo\r\n"),
     ] {
-        let outcome = Room::with(name, text).read(name, OnBadRow::Error);
+        let outcome = ScratchDir::with(name, text).read(name, OnBadRow::Error);
         assert_eq!(outcome.error, None, "{name}");
         let Content::Text(first) = &outcome.read[0].content else {
             panic!("{name}")
@@ -214,7 +214,7 @@ fn marks_and_cr_lf_are_read_and_noted() {
 }
 
 #[test]
-fn half_written_files_say_so() {
+fn half_written_files_are_reported_as_such() {
     let half = b"{\"text\":\"a\"}\n{\"text\":\"b";
     fails(
         "a.jsonl",
@@ -222,7 +222,7 @@ fn half_written_files_say_so() {
         &["a.jsonl:2", "incomplete JSON"],
         "delete it",
     );
-    let outcome = Room::with("a.jsonl", half).read("a.jsonl", OnBadRow::Skip);
+    let outcome = ScratchDir::with("a.jsonl", half).read("a.jsonl", OnBadRow::Skip);
     assert_eq!((outcome.read.len(), outcome.skipped.len()), (1, 1));
     fails(
         "a.json",
@@ -253,29 +253,29 @@ fn half_written_files_say_so() {
 }
 
 #[test]
-fn truncated_and_crafted_parquet_end_in_a_message() {
-    let room = Room::new();
-    let path = room.path("a.parquet");
+fn truncated_and_crafted_parquet_files_end_in_an_error() {
+    let dir = ScratchDir::new();
+    let path = dir.path("a.parquet");
     parquet(&path, 1000);
-    let outcome = room.read("a.parquet", OnBadRow::Error);
+    let outcome = dir.read("a.parquet", OnBadRow::Error);
     assert_eq!((outcome.read.len(), outcome.error), (1000, None));
     let whole = fs::read(&path).unwrap();
     for length in [0, 3, 4, 11, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
-        let (message, hint) = room.read("a.parquet", OnBadRow::Skip).error.unwrap();
+        let (message, hint) = dir.read("a.parquet", OnBadRow::Skip).error.unwrap();
         assert!(
             message.contains("a.parquet") && !hint.is_empty(),
             "{length}: {message}"
         );
     }
-    // One byte after the other is another one: most break the footer, some the pages, some nothing.
+    // One byte after the other is changed: most changes break the footer, some the pages, some nothing.
     for round in 0..40u64 {
         let mut bytes = whole.clone();
         let back = (round * 17) as usize % 600 + 9;
         let at = bytes.len().saturating_sub(back);
         bytes[at] ^= 1 << (round % 8);
         fs::write(&path, &bytes).unwrap();
-        if let Some((message, hint)) = room.read("a.parquet", OnBadRow::Error).error {
+        if let Some((message, hint)) = dir.read("a.parquet", OnBadRow::Error).error {
             assert!(
                 message.contains("a.parquet") && !hint.is_empty(),
                 "{round}: {message}"
@@ -283,10 +283,10 @@ fn truncated_and_crafted_parquet_end_in_a_message() {
         }
     }
     fs::write(&path, b"PAR1 this is no table PAR1").unwrap();
-    expect(&room, "a.parquet", &["a.parquet"], "again");
-    fs::write(room.path("b.parquet.gz"), gz(&whole)).unwrap();
+    expect(&dir, "a.parquet", &["a.parquet"], "again");
+    fs::write(dir.path("b.parquet.gz"), gz(&whole)).unwrap();
     expect(
-        &room,
+        &dir,
         "b.parquet.gz",
         &["inside another compression"],
         "decompress",
@@ -294,7 +294,7 @@ fn truncated_and_crafted_parquet_end_in_a_message() {
 }
 
 #[test]
-fn a_line_of_a_gigabyte_is_a_fault_and_not_a_gigabyte_of_memory() {
+fn a_line_of_a_gigabyte_is_an_error_and_does_not_use_a_gigabyte() {
     for (name, start, parts) in [
         (
             "a.jsonl",
@@ -309,27 +309,27 @@ fn a_line_of_a_gigabyte_is_a_fault_and_not_a_gigabyte_of_memory() {
         ),
         ("a.csv", "text,n\nok,1\n\"", ["a.csv:3", "16 MiB"]),
     ] {
-        let room = Room::new();
-        let mut file = File::create(room.path(name)).unwrap();
+        let dir = ScratchDir::new();
+        let mut file = File::create(dir.path(name)).unwrap();
         file.write_all(start.as_bytes()).unwrap();
-        // A hole: a gigabyte to read, nothing on the disk.
+        // A sparse file: a gigabyte to read, nothing on the disk.
         file.set_len(1 << 30).unwrap();
-        expect(&room, name, &parts, "");
+        expect(&dir, name, &parts, "");
     }
-    // Passed over, the rest of the file is read.
-    let room = Room::new();
-    let mut file = File::create(room.path("a.jsonl")).unwrap();
+    // If it is skipped, the rest of the file is read.
+    let dir = ScratchDir::new();
+    let mut file = File::create(dir.path("a.jsonl")).unwrap();
     file.write_all(b"{\"text\":\"one\"}\n").unwrap();
     std::io::copy(&mut std::io::repeat(b'x').take(100 << 20), &mut file).unwrap();
     file.write_all(b"\n{\"text\":\"two\"}\n").unwrap();
-    let outcome = room.read("a.jsonl", OnBadRow::Skip);
+    let outcome = dir.read("a.jsonl", OnBadRow::Skip);
     assert_eq!((outcome.read.len(), outcome.error), (2, None));
     assert!(outcome.skipped[0].starts_with("a.jsonl:2"));
 }
 
 #[test]
-fn bombs_are_refused() {
-    // Blank lines of a megabyte: nothing to parse, much to unpack.
+fn decompression_bombs_are_rejected() {
+    // Blank lines of a megabyte: nothing to parse, much to decompress.
     let blank = [vec![b' '; 1 << 20], vec![b'\n']].concat();
     let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
     encoder.write_all(b"{\"text\":\"a\"}\n").unwrap();
@@ -350,7 +350,7 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn deep_json_is_refused_before_anything_recurses() {
+fn deeply_nested_json_is_rejected_before_recursion() {
     let deep = format!(
         "{{\"text\":{}{}}}",
         "[".repeat(200_000),
@@ -368,27 +368,27 @@ fn deep_json_is_refused_before_anything_recurses() {
 }
 
 #[test]
-fn nothing_to_read_is_an_error_of_its_own() {
+fn empty_inputs_have_their_own_error() {
     for name in ["a.txt", "a.jsonl", "a.json", "a.csv"] {
         fails(name, b"", &[name], "");
     }
     fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "with text");
     fails("a.json", b"[]", &["a.json", "no text"], "with text");
     fails("a.csv", b"text,n\n", &["a.csv", "no rows"], "header");
-    let room = Room::new();
-    fs::create_dir(room.path("empty.jsonl")).unwrap();
-    expect(&room, "empty.jsonl", &["holds no data files"], "glob");
+    let dir = ScratchDir::new();
+    fs::create_dir(dir.path("empty.jsonl")).unwrap();
+    expect(&dir, "empty.jsonl", &["holds no data files"], "glob");
     expect(
-        &room,
+        &dir,
         "absent.jsonl",
         &["absent.jsonl", "does not exist"],
         "",
     );
-    expect(&room, "*.jsonl.gz", &["matches no files"], "`*`");
+    expect(&dir, "*.jsonl.gz", &["matches no files"], "`*`");
 }
 
 #[test]
-fn wrong_columns_get_the_mapping_that_would_fix_them() {
+fn wrong_columns_get_a_mapping_that_fixes_them() {
     fails(
         "a.jsonl",
         r#"{"id":1,"dialog":[{"role":"user","content":"a"}]}"#,
@@ -426,7 +426,7 @@ fn wrong_columns_get_the_mapping_that_would_fix_them() {
 }
 
 #[test]
-fn what_is_no_data_is_recognised() {
+fn files_that_are_not_data_are_recognized() {
     fails("a.jsonl", b"PK\x03\x04rest", &["zip archive"], "unzip");
     fails("a.txt", b"%PDF-1.7", &["PDF"], "pdftotext");
     fails(
@@ -454,29 +454,29 @@ fn what_is_no_data_is_recognised() {
 }
 
 #[test]
-fn names_cannot_lead_out_of_a_data_set() {
-    let room = Room::new();
-    fs::create_dir_all(room.path("set/en")).unwrap();
-    fs::write(room.path("secret.jsonl"), "{\"text\":\"x\"}").unwrap();
-    fs::write(room.path("set/en/train.jsonl"), "{\"text\":\"a\"}").unwrap();
-    assert_eq!(room.read("set | en", OnBadRow::Error).read.len(), 1);
+fn names_cannot_point_outside_a_data_set() {
+    let dir = ScratchDir::new();
+    fs::create_dir_all(dir.path("set/en")).unwrap();
+    fs::write(dir.path("secret.jsonl"), "{\"text\":\"x\"}").unwrap();
+    fs::write(dir.path("set/en/train.jsonl"), "{\"text\":\"a\"}").unwrap();
+    assert_eq!(dir.read("set | en", OnBadRow::Error).read.len(), 1);
     for evil in ["..", "../..", "../secret.jsonl", "/", "en/../.."] {
-        expect(&room, &format!("set | {evil}"), &["no subset"], "en");
+        expect(&dir, &format!("set | {evil}"), &["no subset"], "en");
     }
-    // A README of a data set may name patterns, and those stay inside too.
+    // A data set's README may contain patterns, and those stay inside too.
     let card = "---\nconfigs:\n- config_name: x\n  data_files:\n  - split: train\n    path: ../secret.jsonl\n---\n";
-    fs::write(room.path("set/README.md"), card).unwrap();
-    expect(&room, "set | x", &["not there"], "pattern");
+    fs::write(dir.path("set/README.md"), card).unwrap();
+    expect(&dir, "set | x", &["not there"], "pattern");
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink("loop.jsonl", room.path("loop.jsonl")).unwrap();
-        expect(&room, "loop.jsonl", &["does not exist"], "");
+        std::os::unix::fs::symlink("loop.jsonl", dir.path("loop.jsonl")).unwrap();
+        expect(&dir, "loop.jsonl", &["does not exist"], "");
     }
 }
 
 #[test]
-fn several_kinds_in_a_folder_must_be_told_apart() {
-    let room = Room::with("a.jsonl", "{\"text\":\"a\"}");
-    fs::write(room.path("README.txt"), "about the data").unwrap();
-    expect(&room, ".", &["several kinds"], "*.");
+fn several_file_types_in_a_folder_need_a_choice() {
+    let dir = ScratchDir::with("a.jsonl", "{\"text\":\"a\"}");
+    fs::write(dir.path("README.txt"), "about the data").unwrap();
+    expect(&dir, ".", &["several kinds"], "*.");
 }

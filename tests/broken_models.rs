@@ -1,6 +1,6 @@
-//! Broken model files, each through the whole way from a folder to a model: every one ends in a message with the file and
-//! the cause, within a second and in bounded memory, and never in a panic. Most are made by taking a sound folder and
-//! changing one thing; nothing here is random from run to run.
+//! Broken model files, each read end to end from a folder to a model: every one ends in a message with the file and
+//! the cause, within a second and in bounded memory, and never in a panic. Most are made by changing one thing in a valid
+//! folder; nothing here differs from run to run.
 
 #![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
 
@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Far below what the crafted files ask for.
+/// Far below what the crafted files request.
 const MAX_RESIDENT: u64 = 600 << 20;
-/// The promise is one second; a machine that does other things besides gets some more.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// The target is one second; a busy machine gets more.
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 fn families() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/families")
 }
 
-/// A copy of a sound folder.
+/// A copy of a valid folder.
 fn sound(name: &str) -> TempDir {
-    // Tokenizers are tried out by a child of the program, as in earnest.
+    // Tokenizers are tested in a child of the program, as in production.
     llmtui::base::child::this_program_is(PathBuf::from(env!("CARGO_BIN_EXE_llmtui")));
     let dir = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(families().join(name)).unwrap() {
@@ -38,7 +38,7 @@ fn sound(name: &str) -> TempDir {
     dir
 }
 
-/// The most memory that this process ever had, if the system tells.
+/// Asserts a bound on the peak memory of this process, if the system reports it.
 fn bounded_memory(what: &str) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -48,12 +48,12 @@ fn bounded_memory(what: &str) {
     }
 }
 
-/// What `work` says; it must not take long, and its message must be fit for a screen.
-fn told<T>(what: &str, work: impl FnOnce() -> Result<T, String>) -> Option<String> {
+/// The error of `work`, which must be quick; the message must be fit for a screen.
+fn reported<T>(what: &str, work: impl FnOnce() -> Result<T, String>) -> Option<String> {
     let clock = SystemClock::new();
     let error = work().err();
     let spent = clock.elapsed();
-    assert!(spent < PATIENCE, "{what}: {spent:?}");
+    assert!(spent < TIMEOUT, "{what}: {spent:?}");
     bounded_memory(what);
     if let Some(message) = &error {
         let clean = !message.chars().any(char::is_control);
@@ -68,13 +68,13 @@ fn load(folder: &Path) -> Result<(), String> {
 
 #[track_caller]
 fn refused(folder: &Path, what: &str, file: &str) -> String {
-    let error = told(what, || load(folder));
+    let error = reported(what, || load(folder));
     let error = error.expect(what);
     assert!(error.contains(file), "{what}: no `{file}` in: {error}");
     error
 }
 
-/// A safetensors file with this header and `data` zeros behind it.
+/// A safetensors file with this header, followed by `data` zeros.
 fn with_header(folder: &Path, header: &[u8], data: usize) {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
@@ -82,21 +82,21 @@ fn with_header(folder: &Path, header: &[u8], data: usize) {
     fs::write(folder.join(hf::WEIGHTS), bytes).unwrap();
 }
 
-/// Numbers that are the same in every run.
-struct Dice(u64);
+/// Pseudo-random numbers, the same in every run.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % below
+        ((self.0 >> 33) as usize) % bound
     }
 }
 
 #[test]
-fn a_cut_file_of_weights_never_loads() {
+fn truncated_weight_files_never_load() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::WEIGHTS);
     let whole = fs::read(&path).unwrap();
@@ -113,7 +113,7 @@ fn a_cut_file_of_weights_never_loads() {
 }
 
 #[test]
-fn a_lying_length_of_the_header_takes_no_memory() {
+fn a_wrong_header_length_allocates_no_memory() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::WEIGHTS);
     let whole = fs::read(&path).unwrap();
@@ -126,7 +126,7 @@ fn a_lying_length_of_the_header_takes_no_memory() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn inconsistent_headers_are_rejected() {
     let dir = sound("llama_yarn");
     let tensor = |dtype: &str, shape: Value, from: u64, to: u64| json!({"w": {"dtype": dtype, "shape": shape, "data_offsets": [from, to]}});
     let huge = u64::MAX;
@@ -176,7 +176,7 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn a_header_of_a_hundred_thousand_tensors_is_read_in_time_and_refused() {
+fn a_header_of_a_hundred_thousand_tensors_is_read_quickly_and_rejected() {
     let dir = sound("llama_yarn");
     let tensors: Vec<String> = (0..100_000)
         .map(|i| format!("\"t{i}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}"))
@@ -211,9 +211,9 @@ fn wrong_types_and_shapes_name_the_tensor() {
     }
 }
 
-/// The table of positions alone may have more rows than the model: it must have rows at all.
+/// Only the position table may have more rows than the model, but it must have rows at all.
 #[test]
-fn a_scalar_in_place_of_a_table_is_refused_by_name() {
+fn a_scalar_in_place_of_a_table_is_rejected_by_name() {
     let dir = sound("gpt2");
     let whole = fs::read(dir.path().join(hf::WEIGHTS)).unwrap();
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
@@ -238,26 +238,26 @@ fn a_scalar_in_place_of_a_table_is_refused_by_name() {
 }
 
 #[test]
-fn flipped_bits_of_a_header_load_or_are_refused() {
+fn headers_with_flipped_bits_load_or_are_rejected() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::WEIGHTS);
     let whole = fs::read(&path).unwrap();
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
-    let mut dice = Dice(7);
+    let mut random = Random(7);
     let mut refusals = 0;
     for _ in 0..600 {
         let mut bytes = whole.clone();
-        for _ in 0..=dice.roll(3) {
-            bytes[dice.roll(8 + length)] ^= 1 << dice.roll(8);
+        for _ in 0..=random.below(3) {
+            bytes[random.below(8 + length)] ^= 1 << random.below(8);
         }
         fs::write(&path, bytes).unwrap();
-        refusals += usize::from(told("flipped bits", || load(dir.path())).is_some());
+        refusals += usize::from(reported("flipped bits", || load(dir.path())).is_some());
     }
     assert!(refusals > 500, "{refusals} of 600");
 }
 
 #[test]
-fn every_value_of_a_config_may_be_nonsense() {
+fn invalid_config_values_never_panic() {
     let nonsense = [
         json!(null),
         json!(true),
@@ -283,18 +283,18 @@ fn every_value_of_a_config_may_be_nonsense() {
                 let mut changed = whole.clone();
                 changed[key] = value.clone();
                 fs::write(&path, changed.to_string()).unwrap();
-                told(&format!("{family}: {key} = {value}"), || load(dir.path()));
+                reported(&format!("{family}: {key} = {value}"), || load(dir.path()));
             }
             let mut without = whole.clone();
             without.as_object_mut().unwrap().remove(key);
             fs::write(&path, without.to_string()).unwrap();
-            told(&format!("{family} without {key}"), || load(dir.path()));
+            reported(&format!("{family} without {key}"), || load(dir.path()));
         }
     }
 }
 
 #[test]
-fn sizes_that_would_fill_the_memory_are_refused_before_it_is_taken() {
+fn sizes_beyond_memory_are_rejected_before_allocation() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::CONFIG);
     let whole: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -316,7 +316,7 @@ fn sizes_that_would_fill_the_memory_are_refused_before_it_is_taken() {
 }
 
 #[test]
-fn texts_that_are_no_config_are_refused() {
+fn texts_that_are_not_a_config_are_rejected() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::CONFIG);
     let whole = fs::read(&path).unwrap();
@@ -340,17 +340,17 @@ fn texts_that_are_no_config_are_refused() {
         fs::write(&path, &whole[..cut]).unwrap();
         refused(dir.path(), "a cut config", hf::CONFIG);
     }
-    let mut dice = Dice(11);
+    let mut random = Random(11);
     for _ in 0..400 {
         let mut bytes = whole.clone();
-        bytes[dice.roll(whole.len())] ^= 1 << dice.roll(8);
+        bytes[random.below(whole.len())] ^= 1 << random.below(8);
         fs::write(&path, bytes).unwrap();
-        told("a flipped bit", || load(dir.path()));
+        reported("a flipped bit", || load(dir.path()));
     }
 }
 
 #[test]
-fn an_index_of_shards_is_no_way_out_of_the_folder() {
+fn an_index_of_shards_cannot_point_outside_the_folder() {
     let dir = sound("llama");
     let path = dir.path().join(hf::INDEX);
     let whole: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -393,7 +393,7 @@ fn an_index_of_shards_is_no_way_out_of_the_folder() {
 }
 
 #[test]
-fn pickles_are_refused_with_the_way_to_convert_them() {
+fn pickles_are_rejected_with_conversion_instructions() {
     for name in [
         "pytorch_model.bin",
         "pytorch_model-00001-of-00002.bin",
@@ -411,7 +411,7 @@ fn pickles_are_refused_with_the_way_to_convert_them() {
     }
 }
 
-/// A tokenizer.json whose library is known to panic, abort or eat memory.
+/// Files for which the tokenizer library is known to panic, abort or exhaust memory.
 fn tokenizers() -> Vec<(&'static str, Value)> {
     let model = json!({"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"});
     let with = |key: &str, value: Value| {
@@ -485,11 +485,11 @@ fn tokenizers() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn broken_tokenizers_end_in_a_child_and_not_here() {
+fn broken_tokenizers_crash_a_child_and_not_this_process() {
     let dir = sound("llama_yarn");
     let path = dir.path().join(hf::TOKENIZER);
     let try_it = |what: &str| {
-        told(what, || {
+        reported(what, || {
             HeldModel::load(dir.path())
                 .map(|_| ())
                 .map_err(|e| e.to_string())
@@ -515,7 +515,7 @@ fn broken_tokenizers_end_in_a_child_and_not_here() {
 }
 
 #[test]
-fn heads_of_gguf_files_are_refused_in_time() {
+fn broken_gguf_headers_are_rejected_quickly() {
     let read = |bytes: &[u8]| {
         Gguf::read(bytes, bytes.len() as u64)
             .map(|_| ())
@@ -532,7 +532,7 @@ fn heads_of_gguf_files_are_refused_in_time() {
         for keys in [0, 1, 1 << 40, u64::MAX] {
             let bytes = head(3, tensors, keys);
             assert!(
-                told("counts that lie", || read(&bytes)).is_some(),
+                reported("counts that lie", || read(&bytes)).is_some(),
                 "{tensors}, {keys}"
             );
         }
@@ -541,7 +541,7 @@ fn heads_of_gguf_files_are_refused_in_time() {
         bytes.extend((text.len() as u64).to_le_bytes());
         bytes.extend(text.as_bytes());
     };
-    // One tensor of two dimensions whose product wraps to nothing.
+    // One tensor of two dimensions whose product wraps to zero.
     for dims in [[1u64 << 32, 1 << 32], [u64::MAX, 2], [1 << 62, 4]] {
         let mut bytes = head(3, 1, 0);
         string(&mut bytes, "w");
@@ -551,7 +551,7 @@ fn heads_of_gguf_files_are_refused_in_time() {
         bytes.extend(0u64.to_le_bytes());
         bytes.resize(4096, 0);
         assert!(
-            told("dimensions that wrap", || read(&bytes)).is_some(),
+            reported("dimensions that wrap", || read(&bytes)).is_some(),
             "{dims:?}"
         );
     }
@@ -559,14 +559,14 @@ fn heads_of_gguf_files_are_refused_in_time() {
     string(&mut sound, "general.alignment");
     sound.extend(4u32.to_le_bytes());
     sound.extend(0u32.to_le_bytes());
-    assert!(told("an alignment of nothing", || read(&sound)).is_some());
-    let mut dice = Dice(5);
+    assert!(reported("an alignment of nothing", || read(&sound)).is_some());
+    let mut random = Random(5);
     for _ in 0..2000 {
         let mut bytes = sound.clone();
-        bytes.extend((0..dice.roll(64)).map(|i| i as u8));
-        let at = dice.roll(bytes.len());
-        bytes[at] ^= 1 << dice.roll(8);
-        bytes.truncate(4 + dice.roll(bytes.len()));
-        told("noise", || read(&bytes));
+        bytes.extend((0..random.below(64)).map(|i| i as u8));
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
+        bytes.truncate(4 + random.below(bytes.len()));
+        reported("noise", || read(&bytes));
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations rendered as transformers renders them: what our templates print beside what the models' own print.
+//! Conversations rendered as in transformers: the output of our templates compared with that of the models' own.
 //! `tests/oracle/chat_oracle.py` made the fixtures.
 
 #![expect(
@@ -21,7 +21,7 @@ fn fixture(name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What differs between our rendering of a row and transformers'; `None` when nothing does.
+/// The difference between our rendering of a row and transformers'; `None` if there is none.
 fn difference(template: &Template, row: &Value) -> Option<String> {
     let messages: Vec<Message> = serde_json::from_value(row["messages"].clone()).unwrap();
     let prompt = match row["add_generation_prompt"] == true {
@@ -36,7 +36,7 @@ fn difference(template: &Template, row: &Value) -> Option<String> {
         (Ok(ours), Some(theirs)) if ours == theirs => None,
         (Err(_), None) => None,
         (Ok(ours), Some(theirs)) => Some(format!("ours   {ours:?}\ntheirs {theirs:?}")),
-        // Where Python itself stumbles (it does not iterate over `none`), our engine may go on.
+        // Where Python itself fails (it does not iterate over `none`), our engine may continue.
         (Ok(_), None)
             if row["error"]
                 .as_str()
@@ -50,7 +50,7 @@ fn difference(template: &Template, row: &Value) -> Option<String> {
 }
 
 #[test]
-fn built_in_templates_print_what_the_models_own_print() {
+fn built_in_templates_render_like_the_models_own() {
     let golden = fixture("builtin.json");
     let mut compared = 0;
     for builtin in BUILTIN {
@@ -64,7 +64,7 @@ fn built_in_templates_print_what_the_models_own_print() {
     assert_eq!(compared, 15 * BUILTIN.len());
 }
 
-/// The files that the script wrote of templates which are not ours to store, each with its name and template.
+/// The files that the script wrote for templates that may not be stored here, each with its name and template.
 #[expect(
     clippy::disallowed_methods,
     reason = "where a developer keeps what he fetched"
@@ -93,16 +93,16 @@ fn compiled(name: &str, entry: &Value) -> Template {
     variables.iter().fold(template, tell)
 }
 
-/// Over every official template that the script found.
+/// All official templates that the script found.
 #[test]
 #[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
-fn foreign_templates_print_what_transformers_prints() {
+fn foreign_templates_render_as_in_transformers() {
     let (mut same, mut total, mut report) = (0, 0, String::new());
     for (name, entry) in foreign() {
         let template = compiled(&name, &entry);
         for row in entry["rows"].as_array().unwrap() {
             total += 1;
-            // `'…'|safe + x` escapes x as HTML there; what a model supervised from such text is anyone's guess.
+            // `'…'|safe + x` escapes x as HTML there; training on such text is hardly intended.
             let known = name.contains("functionary-medium-v3.1") && row.get("tools").is_some();
             match difference(&template, row) {
                 Some(found) if !known => {
@@ -115,10 +115,10 @@ fn foreign_templates_print_what_transformers_prints() {
     assert!(same == total, "{same} of {total} are the same\n{report}");
 }
 
-/// A mask is right or refused: the supervised text is the two answers, with whatever of the template ends them.
+/// A mask is correct or rejected: the supervised text is the two answers, with the template's text that ends them.
 #[test]
 #[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
-fn masks_of_foreign_templates_are_right_or_refused() {
+fn masks_of_foreign_templates_are_correct_or_rejected() {
     let json = include_str!("fixtures/chat/tokenizer.json");
     let tokenizer = Arc::new(Tokenizer::from_json(json).unwrap());
     let place = Place {
@@ -137,7 +137,7 @@ fn masks_of_foreign_templates_are_right_or_refused() {
         let template = compiled(&name, &entry);
         let text = template.render(&turns, None, GenerationPrompt::Without);
         if !text.is_ok_and(|text| text.contains("FIRST")) {
-            // Made for pictures: it prints no turn that is plain text, with transformers neither.
+            // Made for images: it renders no plain-text turn, in transformers neither.
             continue;
         }
         let renderer = Renderer::new(tokenizer.clone(), Some(template), TrainOn::Assistant);
@@ -154,12 +154,16 @@ fn masks_of_foreign_templates_are_right_or_refused() {
             .filter(|(_, supervised)| **supervised)
             .map(|(id, _)| *id)
             .collect();
-        let said = tokenizer.decode(&ids);
-        let (first, second) = (said.find("FIRST"), said.find("SECOND"));
-        if first.is_some() && first < second && !said.contains("ASKS") && !said.contains("AGAIN") {
+        let printed = tokenizer.decode(&ids);
+        let (first, second) = (printed.find("FIRST"), printed.find("SECOND"));
+        if first.is_some()
+            && first < second
+            && !printed.contains("ASKS")
+            && !printed.contains("AGAIN")
+        {
             right += 1;
         } else {
-            wrong.push_str(&format!("{name}: {said:?}\n"));
+            wrong.push_str(&format!("{name}: {printed:?}\n"));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

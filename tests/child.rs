@@ -1,4 +1,4 @@
-//! Foreign bytes in the child process: limits that hold, crafted tokenizers that end in a sentence.
+//! Untrusted bytes in the child process: limits that hold, and crafted tokenizers that end in an error message.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -18,7 +18,7 @@ fn child() -> Child {
     }
 }
 
-/// Only the name crosses over; the child has its own list.
+/// Only the name is passed; the child has its own list of parsers.
 fn named(id: &'static str) -> Parser {
     Parser {
         id,
@@ -42,7 +42,7 @@ fn probe(what: &str, limits: Limits) -> Result<Vec<String>, ChildError> {
 }
 
 #[test]
-fn bytes_go_in_and_lines_come_out() {
+fn bytes_are_parsed_into_lines() {
     assert_eq!(probe("echo", limits()), Ok(vec!["hello".into()]));
     assert_eq!(
         probe("nonsense", limits()),
@@ -51,7 +51,7 @@ fn bytes_go_in_and_lines_come_out() {
 }
 
 #[test]
-fn every_limit_holds_and_is_named() {
+fn every_limit_holds_and_is_reported() {
     assert_eq!(probe("memory", limits()), Err(ChildError::Memory(1 << 30)));
     assert_eq!(probe("processor", limits()), Err(ChildError::Processor(1)));
     assert_eq!(probe("flood", limits()), Err(ChildError::Output(1 << 20)));
@@ -69,7 +69,7 @@ fn every_limit_holds_and_is_named() {
 }
 
 #[test]
-fn a_child_writes_no_file_and_sees_no_secret() {
+fn a_child_cannot_write_files_or_see_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x");
     let request = Request::file(&path).with(json!("write"));
@@ -98,7 +98,7 @@ fn dropped_lines_end_the_child() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn a_missing_program_is_named_in_the_error() {
     let child = Child {
         program: Some("/no/such/program".into()),
     };
@@ -127,12 +127,12 @@ fn tokenizer(parts: serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn crafted_tokenizers_end_in_a_sentence() {
+fn crafted_tokenizers_end_in_an_error_message() {
     assert_eq!(
         vet(&tokenizer(json!({}))),
         Ok(vec![r#"{"vocab_size":2}"#.into()])
     );
-    // The library panics on these; their bytes: a trie of garbage, a trie that points outside, an empty one.
+    // The library panics on these bytes: a trie of garbage, a trie that points outside, an empty one.
     let charsmaps = [
         "AAAA",
         "BAAAAP////8=",
@@ -169,7 +169,7 @@ fn crafted_tokenizers_end_in_a_sentence() {
 }
 
 #[test]
-fn crafted_truncation_and_padding_do_nothing() {
+fn crafted_truncation_and_padding_have_no_effect() {
     let crafted = tokenizer(json!({
         "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 9},
         "padding": {"strategy": {"Fixed": 50_000_000}, "direction": "Right", "pad_to_multiple_of": null,
@@ -178,9 +178,9 @@ fn crafted_truncation_and_padding_do_nothing() {
     assert!(vet(&crafted).is_ok());
 }
 
-/// What fuel does not bound: thirty doublings are a few hundred instructions and gigabytes.
+/// Not bounded by fuel: thirty doublings are a few hundred instructions, but gigabytes.
 #[test]
-fn a_chat_template_that_asks_for_gigabytes_is_stopped_by_the_child() {
+fn a_chat_template_that_allocates_gigabytes_is_stopped_by_the_child() {
     use llmtui::data::Tokenizer;
     use llmtui::data::chat::Template;
     let tokenizer = Tokenizer::from_json(include_str!("fixtures/chat/tokenizer.json")).unwrap();

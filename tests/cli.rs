@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn help_is_complete_and_steady() {
+fn help_is_complete_and_stable() {
     let dir = tempfile::tempdir().unwrap();
     let help = llmtui(dir.path(), &["--help"]);
     assert_eq!(help.status.code(), Some(0));
@@ -33,11 +33,11 @@ fn help_is_complete_and_steady() {
 }
 
 #[test]
-fn a_job_asks_for_its_kind_and_a_place_that_is_wrong_is_named_with_its_fix() {
+fn a_job_needs_its_kind_and_a_wrong_path_is_named_with_its_fix() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "text,label\n").unwrap();
     std::fs::write(dir.path().join("h.csv"), "text,label\n").unwrap();
-    for (words, said) in [
+    for (words, printed) in [
         ("engine script quickstart", ["--slurm", "--skypilot"]),
         (
             "engine script quickstart --slurm --to no/job.sh",
@@ -83,7 +83,7 @@ fn a_job_asks_for_its_kind_and_a_place_that_is_wrong_is_named_with_its_fix() {
         let words: Vec<&str> = words.split(' ').collect();
         let output = llmtui(dir.path(), &words);
         let errors = text(&output.stderr);
-        let fits = said.iter().all(|word| errors.contains(word));
+        let fits = printed.iter().all(|word| errors.contains(word));
         assert!(fits && !errors.contains("os error"), "{words:?}: {errors}");
         let code = output.status.code();
         assert!(matches!(code, Some(2 | 3)), "{words:?}: {code:?}");
@@ -91,7 +91,7 @@ fn a_job_asks_for_its_kind_and_a_place_that_is_wrong_is_named_with_its_fix() {
 }
 
 #[test]
-fn every_verb_and_every_argument_has_a_sentence() {
+fn every_verb_and_every_argument_has_help_text() {
     fn visit(command: &clap::Command, path: &str) {
         let path = format!("{path} {}", command.get_name());
         assert!(command.get_about().is_some(), "{path} has no help");
@@ -282,7 +282,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         2,
         &["this is a config of axolotl", "llmtui import axolotl.yml"],
     ),
-    // No folder of a like name: `runz` would be two letters away.
+    // No folder of a similar name: `runz` would be two letters away.
     (&["presets", "show", "runz"], 2, &["presets: "]),
     (
         &["eval", "chats.jsonl", "--tasks", ","],
@@ -303,7 +303,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
 ];
 
 #[test]
-fn every_ending_has_its_code_and_its_words() {
+fn every_exit_has_its_code_and_its_message() {
     let dir = tempfile::tempdir().unwrap();
     let row = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n";
     std::fs::write(dir.path().join("chats.jsonl"), row.repeat(2)).unwrap();
@@ -329,7 +329,7 @@ fn every_ending_has_its_code_and_its_words() {
 }
 
 #[test]
-fn eject_writes_what_can_be_loaded_and_never_overwrites() {
+fn eject_writes_loadable_files_and_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     assert!(
         llmtui(dir.path(), &["presets", "eject", "shakespeare-bpe"])
@@ -349,7 +349,7 @@ fn eject_writes_what_can_be_loaded_and_never_overwrites() {
 }
 
 #[test]
-fn presets_are_listed_for_programs_too() {
+fn presets_are_listed_as_json_too() {
     let dir = tempfile::tempdir().unwrap();
     let listed = |args: &[&str]| text(&llmtui(dir.path(), args).stdout);
     let all = listed(&["presets", "--json"]);
@@ -358,7 +358,7 @@ fn presets_are_listed_for_programs_too() {
     let of = |name: &str| all.iter().find(|preset| preset["name"] == name).unwrap();
     assert_eq!(of("quickstart")["files"][0], "presets/quickstart.yaml");
     assert_eq!(of("speedrun")["group"], "pipelines");
-    // The word of a spec.
+    // The name in a spec.
     assert_eq!(of("quickstart")["group"], "demo");
     let spec = listed(&["presets", "show", "quickstart"]);
     assert!(spec.contains("group: demo"), "{spec}");
@@ -396,7 +396,7 @@ fn tasks_are_listed_as_json() {
 #[test]
 fn a_template_without_a_start_model_says_that_its_weights_are_random() {
     let dir = tempfile::tempdir().unwrap();
-    let said =
+    let printed =
         "sft is a template: without a start model it trains a new small model on synthetic rows";
     for args in [
         &["init", "sft", "--to", "start"][..],
@@ -406,12 +406,12 @@ fn a_template_without_a_start_model_says_that_its_weights_are_random() {
         let output = llmtui(dir.path(), args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         let errors = text(&output.stderr);
-        assert!(errors.contains(said), "{args:?}: {errors}");
+        assert!(errors.contains(printed), "{args:?}: {errors}");
     }
 }
 
 #[test]
-fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
+fn a_dry_run_states_how_many_of_a_few_rows_are_held_out() {
     let dir = tempfile::tempdir().unwrap();
     let row =
         |i: usize| format!("{{\"prompt\": \"what is {i}\", \"completion\": \"number {i}\"}}\n");
@@ -424,9 +424,9 @@ fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
     for (rows, held) in [(2, "1 of 2"), (5, "1 of 5"), (19, "1 of 19")] {
         let rows: String = (0..rows).map(row).collect();
         std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
-        let said = plan("rows.jsonl");
+        let printed = plan("rows.jsonl");
         let note = format!("{held} rows held out for validation, whole");
-        assert!(said.contains(&note), "{note}: {said}");
+        assert!(printed.contains(&note), "{note}: {printed}");
     }
     std::fs::write(
         dir.path().join("one.jsonl"),
@@ -436,12 +436,15 @@ fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
         ),
     )
     .unwrap();
-    let said = plan("one.jsonl");
-    assert!(said.contains("one document; its end is held out"), "{said}");
+    let printed = plan("one.jsonl");
+    assert!(
+        printed.contains("one document; its end is held out"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_refused_evaluation_leaves_nothing_behind() {
+fn a_rejected_evaluation_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let made = llmtui(dir.path(), &["init", "smoke", "--to", "model"]);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
@@ -452,11 +455,11 @@ fn a_refused_evaluation_leaves_nothing_behind() {
         let from = dir.path().join("model").join(name);
         std::fs::copy(from, dir.path().join("bare").join(name)).unwrap();
     }
-    let refused = |args: &[&str], said: &str| {
+    let refused = |args: &[&str], printed: &str| {
         let output = llmtui(dir.path(), &[&["eval"][..], args].concat());
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
-        assert!(errors.contains(said), "{args:?}: {errors}");
+        assert!(errors.contains(printed), "{args:?}: {errors}");
         let left = dir.path().join("evals");
         assert!(!left.exists(), "{args:?}: {:?}", left.read_dir());
     };
@@ -477,7 +480,7 @@ fn a_refused_evaluation_leaves_nothing_behind() {
     .unwrap();
     let task = "name: mine\nversion: 1\nsummary: My own.\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n";
     std::fs::write(dir.path().join("mine.yaml"), task).unwrap();
-    // The second model is refused before the first is asked.
+    // The second model is rejected before the first is evaluated.
     let mine = ["model", "bare", "--tasks", "mine.yaml"];
     refused(&mine, "model config but no weights");
     let asked = llmtui(dir.path(), &["eval", "model", "--tasks", "mine.yaml"]);
@@ -486,7 +489,7 @@ fn a_refused_evaluation_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reader_who_has_had_enough_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
         &["completions", "zsh"][..],
@@ -508,7 +511,7 @@ fn a_reader_who_has_had_enough_is_no_error() {
 }
 
 #[test]
-fn an_older_processor_can_be_tried_and_is_named() {
+fn an_older_instruction_set_can_be_selected_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let bench = |level: &str| {
         let out = Command::new(env!("CARGO_BIN_EXE_llmtui"))
@@ -534,9 +537,9 @@ fn an_older_processor_can_be_tried_and_is_named() {
     assert!(["AVX2", "baseline instructions"].contains(&bench("avx2").as_str()));
 }
 
-/// File names may hold what steers a terminal; what is printed of them does not.
+/// File names may contain terminal control sequences; printed names do not.
 #[test]
-fn paths_that_are_printed_steer_no_terminal() {
+fn printed_paths_contain_no_control_sequences() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(
         dir.path().join("text.txt"),
@@ -578,9 +581,9 @@ fn paths_that_are_printed_steer_no_terminal() {
         vec!["data", "clean", "rows.jsonl", "--out", &clean],
     ] {
         let output = llmtui(dir.path(), &arguments);
-        let (said, told) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
-        for printed in [said, told] {
+        let (printed, reported) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {reported}");
+        for printed in [printed, reported] {
             assert!(
                 !printed.contains(['\x1b', '\u{202e}']),
                 "{arguments:?}: {printed:?}"
@@ -589,9 +592,9 @@ fn paths_that_are_printed_steer_no_terminal() {
     }
 }
 
-/// A lock that cannot be opened is the machine's fault at a resume as at a start, not the user's.
+/// A lock that cannot be opened is the machine's fault, at a resume as at a start, not the user's.
 #[test]
-fn a_run_that_cannot_be_locked_is_a_fault_of_the_machine() {
+fn a_run_that_cannot_be_locked_is_a_machine_error() {
     let dir = tempfile::tempdir().unwrap();
     let small = ["-s", "max_steps=2", "-s", "preflight.enabled=false"];
     let stopped = ["train", "quickstart", "--stop-after", "1"];
@@ -601,19 +604,20 @@ fn a_run_that_cannot_be_locked_is_a_fault_of_the_machine() {
     let run = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
     let lock = run.path().join("lock");
     std::fs::remove_file(&lock).unwrap();
-    // Even root cannot follow a link to itself.
+    // Even root cannot follow a symlink to itself.
     std::os::unix::fs::symlink("lock", &lock).unwrap();
     let name = run.file_name().into_string().unwrap();
     let resumed = llmtui(dir.path(), &["train", "--resume", &name]);
-    let said = text(&resumed.stderr);
-    assert_eq!(resumed.status.code(), Some(3), "{said}");
-    let told = said.contains("lock cannot be written") && said.contains("check the disk of");
-    assert!(told && !said.contains("os error"), "{said}");
+    let printed = text(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(3), "{printed}");
+    let reported =
+        printed.contains("lock cannot be written") && printed.contains("check the disk of");
+    assert!(reported && !printed.contains("os error"), "{printed}");
 }
 
-/// What a template trains without a model is said wherever it is named.
+/// What a template trains without a model is stated wherever it is named.
 #[test]
-fn templates_are_told_of_by_jobs_ladders_and_batches() {
+fn jobs_ladders_and_batches_warn_about_templates() {
     let dir = tempfile::tempdir().unwrap();
     for (words, code) in [
         (&["engine", "script", "sft-lora", "--slurm"][..], 0),
@@ -621,15 +625,18 @@ fn templates_are_told_of_by_jobs_ladders_and_batches() {
         // It has too few steps for a ladder.
         (&["ladder", "sft-lora"], 2),
     ] {
-        let told = llmtui(dir.path(), words);
-        let said = text(&told.stderr);
-        assert_eq!(told.status.code(), Some(code), "{words:?}: {said}");
-        assert!(said.contains("sft-lora is a template"), "{words:?}: {said}");
+        let reported = llmtui(dir.path(), words);
+        let printed = text(&reported.stderr);
+        assert_eq!(reported.status.code(), Some(code), "{words:?}: {printed}");
+        assert!(
+            printed.contains("sft-lora is a template"),
+            "{words:?}: {printed}"
+        );
     }
 }
 
 #[test]
-fn an_adapter_that_counts_nothing_is_told_of() {
+fn an_adapter_with_weight_zero_gets_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("style")).unwrap();
     let words = [
@@ -641,6 +648,6 @@ fn an_adapter_that_counts_nothing_is_told_of() {
         "--to",
         "out",
     ];
-    let said = text(&llmtui(dir.path(), &words).stderr);
-    assert!(said.contains("a weight of 0 leaves it out"), "{said}");
+    let printed = text(&llmtui(dir.path(), &words).stderr);
+    assert!(printed.contains("a weight of 0 leaves it out"), "{printed}");
 }

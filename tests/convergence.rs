@@ -1,4 +1,4 @@
-//! bf16 products train as well as f32 ones: whole runs of a preset in both, seed by seed. The real program, long.
+//! bf16 matmuls train as well as f32 ones: whole runs of a preset in both, seed by seed, by the real program. Takes long.
 //!
 //! ```text
 //! cargo test --release --test convergence -- --ignored --nocapture
@@ -25,7 +25,7 @@ const DEFAULT: &str = "shakespeare:1000:3";
 const TOLERANCE: f64 = 0.01;
 const FIRST_SEED: u64 = 1337;
 
-struct Asked {
+struct Options {
     preset: String,
     steps: u64,
     seeds: u64,
@@ -36,14 +36,14 @@ struct Asked {
     clippy::disallowed_methods,
     reason = "a switch for people who run this test"
 )]
-fn asked() -> Asked {
+fn options() -> Options {
     let words = std::env::var("LLMTUI_CONVERGENCE").unwrap_or(DEFAULT.into());
     let parts: Vec<&str> = words.splitn(4, ':').collect();
     let [preset, steps, seeds, ref settings @ ..] = parts[..] else {
         panic!("LLMTUI_CONVERGENCE=preset:steps:seeds[:key=value,…], not {words}")
     };
     let settings = settings.iter().flat_map(|words| words.split(','));
-    Asked {
+    Options {
         preset: preset.into(),
         steps: steps.parse().unwrap(),
         seeds: seeds.parse().unwrap(),
@@ -52,12 +52,12 @@ fn asked() -> Asked {
 }
 
 /// Loss over the whole validation split at the end of a run.
-fn final_loss(asked: &Asked, precision: &str, seed: u64) -> f64 {
+fn final_loss(options: &Options, precision: &str, seed: u64) -> f64 {
     let dir = tempfile::tempdir().unwrap();
     let words = [
         format!("precision={precision}"),
         format!("seed={seed}"),
-        format!("max_steps={}", asked.steps),
+        format!("max_steps={}", options.steps),
         "eval_every=0".into(),
         "sample_every=0".into(),
         "save_every=0".into(),
@@ -66,12 +66,18 @@ fn final_loss(asked: &Asked, precision: &str, seed: u64) -> f64 {
     ];
     let runs = dir.path().join("runs");
     let status = Command::new(env!("CARGO_BIN_EXE_llmtui"))
-        .args(["train", &asked.preset, "--headless", "--json", "--runs-dir"])
+        .args([
+            "train",
+            &options.preset,
+            "--headless",
+            "--json",
+            "--runs-dir",
+        ])
         .arg(&runs)
         .args(
             words
                 .iter()
-                .chain(&asked.settings)
+                .chain(&options.settings)
                 .flat_map(|word| ["-s", word.as_str()]),
         )
         .env("XDG_RUNTIME_DIR", dir.path())
@@ -99,17 +105,17 @@ fn val_loss(runs: &Path) -> f64 {
 
 #[test]
 #[ignore = "six runs of a preset: minutes to hours"]
-fn bf16_ends_where_f32_does() {
+fn bf16_ends_at_the_loss_of_f32() {
     if Precision::Bf16.resolve().is_err() {
         println!("this processor has no bf16: nothing to compare");
         return;
     }
-    let asked = asked();
-    println!("{}, {} steps", asked.preset, asked.steps);
+    let options = options();
+    println!("{}, {} steps", options.preset, options.steps);
     println!("| seed | f32 | bf16 | difference |\n|---|---|---|---|");
     let mut differences = Vec::new();
-    for seed in FIRST_SEED..FIRST_SEED + asked.seeds {
-        let [f32, bf16] = ["f32", "bf16"].map(|p| final_loss(&asked, p, seed));
+    for seed in FIRST_SEED..FIRST_SEED + options.seeds {
+        let [f32, bf16] = ["f32", "bf16"].map(|p| final_loss(&options, p, seed));
         println!("| {seed} | {f32:.4} | {bf16:.4} | {:+.4} |", bf16 - f32);
         differences.push(bf16 - f32);
     }

@@ -1,4 +1,4 @@
-//! `llmtui data` as a shell sees it: inspect, clean, split, convert on files of the shapes that people have.
+//! `llmtui data` as a shell sees it: inspect, clean, split, convert on files of common shapes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -52,7 +52,7 @@ fn question(i: usize) -> String {
     )
 }
 
-/// One file of each shape that LLaMA-Factory's demonstration sets have.
+/// One file of each shape in LLaMA-Factory's demo data sets.
 fn demos(dir: &Path) -> [(&'static str, &'static str, &'static str); 4] {
     let rows = |row: &dyn Fn(usize) -> Value| -> Value { (0..12).map(row).collect() };
     write(
@@ -132,7 +132,7 @@ fn every_shape_of_the_demonstration_sets_loads_renders_and_shows() {
             "{file}"
         );
     }
-    // A template without a place for tools is told of.
+    // A template without support for tools is reported.
     let page = ok(
         dir.path(),
         &["inspect", "tools.json", "--template", "chatml"],
@@ -146,7 +146,7 @@ fn every_shape_of_the_demonstration_sets_loads_renders_and_shows() {
 }
 
 #[test]
-fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
+fn a_clean_copy_loses_only_what_was_requested() {
     let dir = tempfile::tempdir().unwrap();
     let row = |text: &str| json!({"prompt": text, "completion": "fine", "id": 7}).to_string();
     let near: Vec<String> = (1..5).map(question).collect();
@@ -163,11 +163,11 @@ fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
     ];
     std::fs::write(dir.path().join("raw.jsonl"), raw.join("\n")).unwrap();
     let drop = "empty,duplicates,near-duplicates,control,mojibake";
-    let said = ok(
+    let printed = ok(
         dir.path(),
         &["clean", "raw.jsonl", "--drop", drop, "--out", "clean.jsonl"],
     );
-    assert!(said.contains("2 of 8 rows kept"), "{said}");
+    assert!(printed.contains("2 of 8 rows kept"), "{printed}");
     let kept = lines(&dir.path().join("clean.jsonl"));
     assert_eq!(kept.len(), 2);
     assert_eq!(
@@ -222,7 +222,7 @@ fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
 }
 
 #[test]
-fn a_split_is_steady_and_keeps_equal_rows_together() {
+fn a_split_is_stable_and_keeps_equal_rows_together() {
     let dir = tempfile::tempdir().unwrap();
     let mut rows: Vec<String> = (0..300)
         .map(|i| json!({"text": format!("row {}", i % 200)}).to_string())
@@ -241,7 +241,7 @@ fn a_split_is_steady_and_keeps_equal_rows_together() {
     let (train, val) = (side("a.train.jsonl"), side("a.val.jsonl"));
     assert!(train.is_disjoint(&val) && train.len() + val.len() == 200);
     assert!((15..70).contains(&val.len()), "{}", val.len());
-    // More rows move no others.
+    // Additional rows do not move others.
     rows.insert(0, json!({"text": "new"}).to_string());
     std::fs::write(dir.path().join("a.jsonl"), rows.join("\n")).unwrap();
     ok(
@@ -254,7 +254,7 @@ fn a_split_is_steady_and_keeps_equal_rows_together() {
     assert_eq!((train, val), (more, held));
 }
 
-/// Of twenty rows a fifth came to one to seven, and for some seeds to an error without a way out.
+/// A fifth of twenty rows came out as one to seven, and for some seeds as an error without a remedy.
 #[test]
 fn a_split_of_few_rows_names_a_seed_that_keeps_the_share() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn a_split_of_few_rows_names_a_seed_that_keeps_the_share() {
         ];
         llmtui(dir.path(), &words)
     };
-    let told = |output: &std::process::Output| {
+    let reported = |output: &std::process::Output| {
         let text = String::from_utf8(output.stderr.clone()).unwrap();
         let after = text.split_once("--seed ").map(|(_, rest)| rest.to_string());
         after.map(|rest| {
@@ -278,22 +278,22 @@ fn a_split_of_few_rows_names_a_seed_that_keeps_the_share() {
         })
     };
     let named: Vec<String> = (0..40)
-        .filter_map(|seed| told(&split(&seed.to_string())))
+        .filter_map(|seed| reported(&split(&seed.to_string())))
         .collect();
     assert!(!named.is_empty());
     let output = split(&named[0]);
-    assert_eq!((output.status.code(), told(&output)), (Some(0), None));
+    assert_eq!((output.status.code(), reported(&output)), (Some(0), None));
     assert_eq!(lines(&dir.path().join("a.val.jsonl")).len(), 4);
     let gone = llmtui(dir.path(), &["split", "a.jsonl", "--out", "no/such"]);
-    let said = String::from_utf8(gone.stderr).unwrap();
+    let printed = String::from_utf8(gone.stderr).unwrap();
     assert!(
-        gone.status.code() == Some(2) && said.contains("mkdir -p no/such"),
-        "{said}"
+        gone.status.code() == Some(2) && printed.contains("mkdir -p no/such"),
+        "{printed}"
     );
 }
 
 #[test]
-fn rows_go_from_format_to_format_and_back() {
+fn rows_convert_between_formats_and_back() {
     let dir = tempfile::tempdir().unwrap();
     demos(dir.path());
     ok(
@@ -331,7 +331,7 @@ fn rows_go_from_format_to_format_and_back() {
         csv.starts_with("instruction,input,chosen,rejected\n"),
         "{csv}"
     );
-    // Turns keep their roles, so that they come back as turns.
+    // Turns keep their roles, so that they convert back to turns.
     ok(
         dir.path(),
         &[
@@ -365,16 +365,16 @@ fn rows_go_from_format_to_format_and_back() {
         "{lost}"
     );
     assert!(!dir.path().join("tools.alpaca.json").exists());
-    let said = ok(
+    let printed = ok(
         dir.path(),
         &["convert", "tools.json", "--to", "alpaca", "--skip-bad-rows"],
     );
-    assert!(said.contains("12 rows were skipped"), "{said}");
+    assert!(printed.contains("12 rows were skipped"), "{printed}");
     assert!(refused(dir.path(), &["convert", "dpo.json", "--to", "xml"]).contains("`xml`"));
 }
 
 #[test]
-fn quoted_evaluation_text_is_found_and_plain_text_goes_by_paragraph() {
+fn quoted_evaluation_text_is_found_and_plain_text_is_checked_by_paragraph() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "{}\n\nSomething of its own, never asked.\n\n{} And more.\n",
@@ -426,7 +426,7 @@ fn quoted_evaluation_text_is_found_and_plain_text_goes_by_paragraph() {
 }
 
 #[test]
-fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from_there() {
+fn the_batch_of_a_step_has_the_loss_in_the_log_and_a_branch_is_made_from_there() {
     let dir = tempfile::tempdir().unwrap();
     let outcome = |args: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_llmtui"))
@@ -459,16 +459,16 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
             .collect::<Vec<_>>(),
     );
     let logged = |wanted: u64| -> f64 {
-        let told = events
+        let reported = events
             .lines()
             .filter_map(|line| llmtui::wire::decode_envelope(line).ok());
-        let mut losses = told.filter_map(|envelope| match envelope.event {
+        let mut losses = reported.filter_map(|envelope| match envelope.event {
             Event::Stepped { step, values, .. } if step == wanted => Some(values["train/loss"].0),
             _ => None,
         });
         losses.next().unwrap()
     };
-    // Step 1 begins with the weights before the first step, step 6 with the checkpoint of step 5.
+    // Step 1 uses the weights before the first step, step 6 those of the checkpoint at step 5.
     for (step, weights_of) in [(1, 0), (6, 5)] {
         let number = step.to_string();
         let args = ["--run", "smoke", "--step", &number, "--loss", "--json"];
@@ -484,10 +484,10 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
             sum += losses.iter().map(|x| x.as_f64().unwrap()).sum::<f64>();
             n += losses.len() as f64;
         }
-        let (found, told) = (sum / n, logged(step));
+        let (found, reported) = (sum / n, logged(step));
         assert!(
-            (found - told).abs() < 1e-5,
-            "step {step}: {found}, {told} in the log"
+            (found - reported).abs() < 1e-5,
+            "step {step}: {found}, {reported} in the log"
         );
     }
     let gone = refused(
@@ -499,7 +499,7 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
         "{gone}"
     );
 
-    // A model is named the same way, and what is not kept is told with what is.
+    // A model is named the same way, and if a checkpoint is missing, the available ones are listed.
     let shown = program(&["model", "show", "smoke@5"]);
     assert!(shown.contains("step-000005"), "{shown}");
     let checked = outcome(&["tokenizer", "check", "smoke"]).stdout;
@@ -519,6 +519,6 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
     ]);
     let folder = dir.path().join(made.trim());
     assert!(folder.join("checkpoints/step-000005").is_dir(), "{made}");
-    let told = std::fs::read_to_string(folder.join("events.jsonl")).unwrap_or_default();
-    assert_eq!(told, "", "nothing was started");
+    let reported = std::fs::read_to_string(folder.join("events.jsonl")).unwrap_or_default();
+    assert_eq!(reported, "", "nothing was started");
 }

@@ -1,6 +1,6 @@
-//! Rules held to recorded runs of the quickstart: one with lr 3 and no clipping, one with lr 1e-9, one as it is, and one on
+//! Rules tested on recorded runs of the quickstart: one with lr 3 and no clipping, one with lr 1e-9, one unchanged, and one on
 //! 8 kB of text. The tapes hold the metrics that rules read, of every step or of every few. `docs/diagnosis.md` has the list
-//! of rules (`LLMTUI_UPDATE_DOCS=1 cargo test --test diagnosis` renews it).
+//! of rules (`LLMTUI_UPDATE_DOCS=1 cargo test --test diagnosis` regenerates it).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use llmtui::base::finding::{Finding, Status};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Of the characters of the embedded corpus, nats.
+/// Entropy of the characters of the embedded corpus, in nats.
 const ENTROPY: f64 = 3.313;
 
 fn root() -> PathBuf {
@@ -24,7 +24,7 @@ fn events(name: &str) -> Vec<Envelope> {
         .lines()
         .map(|line| decode_envelope(line).unwrap())
         .collect();
-    // The tapes are older than this fact of the corpus.
+    // The tapes are older than this fact about the corpus.
     for envelope in &mut events {
         if let Event::Started {
             unigram_entropy, ..
@@ -64,7 +64,7 @@ fn a_learning_rate_of_3_diverges_and_the_fix_names_the_key() {
 }
 
 #[test]
-fn a_learning_rate_of_nothing_does_not_learn() {
+fn a_tiny_learning_rate_does_not_learn() {
     let diagnosis = judged("not_learning");
     assert_eq!(diagnosis.verdict, Verdict::NotLearning);
     let finding = found(&diagnosis, "not_learning");
@@ -73,7 +73,7 @@ fn a_learning_rate_of_nothing_does_not_learn() {
 }
 
 #[test]
-fn the_healthy_quickstart_never_warns_on_its_way_and_ends_learning() {
+fn the_healthy_quickstart_never_warns_and_ends_learning() {
     let mut state = RunState::new();
     let mut verdicts = Vec::new();
     for envelope in events("healthy") {
@@ -130,7 +130,7 @@ fn json_has_the_promised_keys() {
     );
 }
 
-/// A rate far too low on a text that stands in the data twice: curves of twenty steps say nothing yet, tests do.
+/// A learning rate far too low on a text that occurs twice in the data: curves of twenty steps show nothing yet, tests do.
 #[test]
 fn probes_test_causes_on_the_run_s_data_and_weights() {
     let dir = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn probes_test_causes_on_the_run_s_data_and_weights() {
     assert_eq!(probed.status.code(), Some(4), "a finding fails");
 }
 
-/// Every rule that stands behind a verdict is in its row of docs/diagnosis.md.
+/// Every rule behind a verdict is in its row of docs/diagnosis.md.
 #[test]
 fn the_verdicts_of_the_documentation_name_their_rules() {
     let text = std::fs::read_to_string(root().join("docs/diagnosis.md")).unwrap();

@@ -1,4 +1,4 @@
-//! `docs/parameters.md` is made from the types. This test fails when it is stale; make it new with
+//! `docs/parameters.md` is generated from the types. This test fails if it is out of date; regenerate it with
 //! `LLMTUI_UPDATE_DOCS=1 cargo test --test docs`.
 
 use llmtui::engine::rollouts::{OF_ANSWERS, of_reward, pass_at_k};
@@ -48,9 +48,9 @@ fn the_list_of_metrics_is_up_to_date() {
     );
 }
 
-/// A reader of an id that no run has never finds a value: its rule never speaks, its column stays empty.
+/// A reader of an id that no run has never finds a value: its rule never fires, its column stays empty.
 #[test]
-fn every_id_of_the_wire_is_of_a_metric_that_runs_have() {
+fn every_metric_id_of_the_wire_is_declared_by_runs() {
     let listed = metrics();
     let known = |id: &str| {
         let id = id.replace("gpu/0/", "gpu/N/");
@@ -93,7 +93,7 @@ fn metrics() -> String {
         .iter()
         .for_each(|metric| described(&mut text, metric));
     for entry in MethodConfig::ENTRIES {
-        // With a reference, where it is a setting: what is read of it is listed.
+        // With a reference model, if that is optional: readings of it are listed.
         let of = |settings| serde_json::from_value(serde_json::json!({ entry.id: settings }));
         let config: MethodConfig = of(serde_json::json!({"beta": 0.1}))
             .or_else(|_| of(serde_json::json!({})))
@@ -220,7 +220,7 @@ fn declared(text: &mut String, metric: &MetricInfo) {
     text.push('\n');
 }
 
-/// A sentence begins with a capital, a formula with the letter that it has.
+/// A sentence begins with a capital, a formula keeps its first letter.
 fn upper(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     let formula = !first.is_ascii() || first.contains(['(', '_']) || ["ln", "log"].contains(&first);

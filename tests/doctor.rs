@@ -1,5 +1,5 @@
-//! Every recorded machine gives exactly the findings that it should, and no false alarm; `docs/doctor.md` is made from the
-//! list of checks (`LLMTUI_UPDATE_DOCS=1 cargo test --test doctor` renews it).
+//! Every recorded machine yields exactly the expected findings, and no false alarm; `docs/doctor.md` is generated from the
+//! list of checks (`LLMTUI_UPDATE_DOCS=1 cargo test --test doctor` regenerates it).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use llmtui::hardware::doctor::{CHECKS, Finding, Status, examine};
@@ -16,7 +16,7 @@ fn findings(name: &str) -> Vec<Finding> {
     examine(&Recorded::new(recording).machine())
 }
 
-/// Machine, and what should not pass on it, in the order of the table.
+/// Machine, and the checks that should not pass on it, in the order of the table.
 const WANTED: &[(&str, &[&str])] = &[
     ("healthy", &[]),
     ("eight", &["unknown collectives"]),
@@ -40,7 +40,7 @@ const WANTED: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_recorded_machine_has_its_findings_and_no_others() {
+fn every_recorded_machine_has_exactly_its_findings() {
     for (name, wanted) in WANTED {
         let found: Vec<String> = findings(name)
             .iter()
@@ -50,11 +50,15 @@ fn every_recorded_machine_has_its_findings_and_no_others() {
         assert_eq!(found, *wanted, "{name}");
     }
     let files = std::fs::read_dir(folder()).unwrap().count();
-    assert_eq!(files, WANTED.len(), "a recorded machine that nobody judges");
+    assert_eq!(
+        files,
+        WANTED.len(),
+        "a recorded machine without expected findings"
+    );
 }
 
 #[test]
-fn whatever_is_wrong_has_evidence_a_cause_and_a_fix() {
+fn every_problem_has_evidence_a_cause_and_a_fix() {
     for finding in WANTED.iter().flat_map(|(name, _)| findings(name)) {
         assert!(!finding.evidence.is_empty(), "{}", finding.id);
         if finding.status <= Status::Warn {
@@ -67,7 +71,7 @@ fn whatever_is_wrong_has_evidence_a_cause_and_a_fix() {
 }
 
 #[test]
-fn evidence_names_the_thing() {
+fn evidence_names_the_subject() {
     let evidence = |name: &str, id: &str| {
         let found = findings(name).into_iter().find(|f| f.id == id).unwrap();
         format!("{}; {}", found.evidence, found.fix)

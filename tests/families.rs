@@ -1,5 +1,5 @@
-//! Tiny random models of every family as transformers writes them: their logits are ours, and what goes in comes out
-//! again, tensor for tensor. tests/oracle/families_oracle.py made them.
+//! Tiny random models of every family as transformers writes them: their logits match ours, and they are written back
+//! tensor for tensor. tests/oracle/families_oracle.py made them.
 
 #![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// The type of the weights, and the family.
+/// Folder, dtype of the weights, and family.
 const FOLDERS: [(&str, Dtype, &str); 16] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("llama", Dtype::F32, "llama"),
@@ -26,7 +26,7 @@ const FOLDERS: [(&str, Dtype, &str); 16] = [
     ("gemma2", Dtype::F32, "gemma2"),
     ("gemma3", Dtype::F32, "gemma3_text"),
     ("phi3", Dtype::F32, "phi3"),
-    // Mistral computes the same, and is written first.
+    // Mistral computes the same, and takes precedence when written.
     ("phi3_whole", Dtype::F32, "mistral"),
     ("phi3_long", Dtype::F32, "phi3"),
     ("mixtral", Dtype::F32, "mixtral"),
@@ -117,7 +117,7 @@ fn write(model: &Model, folder: &Path, naming: Naming, dtype: Dtype, max_bytes: 
 }
 
 #[test]
-fn what_comes_in_goes_out_tensor_for_tensor_in_one_file_and_in_shards() {
+fn models_round_trip_tensor_for_tensor_in_one_file_and_in_shards() {
     for (name, dtype, family) in FOLDERS {
         let from = folder(name);
         let model = hf::load(&from).unwrap();
@@ -155,7 +155,7 @@ fn our_own_format_and_their_keys_alone_describe_the_same_model() {
         let back = hf::load(own.path()).unwrap();
         assert_eq!(back.config(), model.config(), "{name}");
         assert!(bits(&back) == bits(&model), "{name}");
-        // As another program would keep the config: without our entry.
+        // As another program would write the config: without our entry.
         let theirs = tempfile::tempdir().unwrap();
         write(&model, theirs.path(), Naming::Family, Dtype::F32, u64::MAX);
         let path = theirs.path().join(hf::CONFIG);
@@ -170,7 +170,7 @@ fn our_own_format_and_their_keys_alone_describe_the_same_model() {
 }
 
 #[test]
-fn a_model_of_another_family_is_told_by_file_and_tensor() {
+fn a_model_of_another_family_is_reported_with_file_and_tensor() {
     let fault = |config: &str, weights: &str| {
         let dir = tempfile::tempdir().unwrap();
         let copy = |from: &str, name: &str| {

@@ -1,5 +1,5 @@
-//! Faults that a user's machine has: full disks, vanished sockets, closed outputs, hostile names. `docs/reliability.md`
-//! lists them with what is expected.
+//! Faults of a user's machine: full disks, vanished sockets, closed outputs, hostile names. `docs/reliability.md`
+//! lists them with the expected behavior.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A model that takes a millisecond a step.
 const SMALL: &str = "-s n_layer=1 -s n_head=1 -s d_model=8 -s seq_len=8 -s micro_batch_size=1 -s threads=1 \
     -s eval_every=0 -s sample_every=0 -s preflight.enabled=false";
@@ -43,7 +43,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// `$P` is the program and `$SMALL` the words of a small model.
+    /// `$P` is the program and `$SMALL` the arguments of a small model.
     fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -83,7 +83,7 @@ impl Place {
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !happened() {
-        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
+        assert!(clock.elapsed() < TIMEOUT, "waited too long for {what}");
         llmtui::base::clock::pause(Duration::from_millis(20));
     }
 }
@@ -92,7 +92,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -108,9 +108,9 @@ fn outcome(run: &RunDir) -> Option<Outcome> {
 }
 
 #[test]
-fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
+fn a_headless_run_on_a_full_disk_ends_on_request() {
     let place = Place::new();
-    // Files of at most 64 blocks: the log's first words fit, steps fill them, and no checkpoint fits.
+    // Files of at most 64 blocks: the log's first lines fit, steps fill them, and no checkpoint fits.
     let mut child = place
         .shell("ulimit -f 64; exec $P train quickstart $SMALL -s d_model=64 -s max_steps=1000000 -s save_every=0 -s health.enabled=false --headless")
         .stdout(Stdio::null())
@@ -127,20 +127,23 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
         llmtui::base::clock::pause(Duration::from_millis(1500));
         before > 24_000 && size() == before
     });
-    assert!(child.try_wait().unwrap().is_none(), "it waits for room");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for free space"
+    );
     term(&child);
     until("its end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(code(&output), 3, "{}", said(&output));
+    assert_eq!(code(&output), 3, "{}", printed(&output));
     assert!(
-        said(&output).contains("the log cannot be written"),
+        printed(&output).contains("the log cannot be written"),
         "{}",
-        said(&output)
+        printed(&output)
     );
 }
 
 #[test]
-fn a_run_whose_socket_vanished_is_reached_again() {
+fn a_run_whose_socket_vanished_becomes_reachable_again() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -151,21 +154,21 @@ fn a_run_whose_socket_vanished_is_reached_again() {
     let sockets = place.path().join("llmtui");
     let bound = || std::fs::read_dir(&sockets).is_ok_and(|dir| dir.count() > 0);
     assert!(bound());
-    // A logout takes the folder, and a file in its place keeps it from being made again.
+    // A logout removes the folder, and a file in its place prevents its creation.
     std::fs::remove_dir_all(&sockets).unwrap();
     std::fs::write(&sockets, "").unwrap();
     let in_run = place.run().path().join("engine.sock");
     until("a second place", || in_run.exists());
     let id = place.run().id().to_string();
     let stopped = place.go(&format!("exec $P stop {id}"));
-    assert_eq!(code(&stopped), 0, "{}", said(&stopped));
+    assert_eq!(code(&stopped), 0, "{}", printed(&stopped));
     assert!(child.wait().unwrap().success());
     assert!(!in_run.exists());
     assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
 }
 
 #[test]
-fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
+fn an_unreachable_live_run_is_watched_through_its_log() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -174,7 +177,7 @@ fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
         .unwrap();
     place.await_step(5);
     let id = place.run().id().to_string();
-    // From a place where the engine's socket is not: as after a move to another machine's login.
+    // With a runtime folder that lacks the engine's socket, as after a login on another machine.
     let script = format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P attach {id} --headless");
     let watcher = place
         .shell(&script)
@@ -183,25 +186,25 @@ fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
         .spawn();
     let refused = place.go(&format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P stop {id}"));
     assert_eq!(code(&refused), 3);
-    assert!(said(&refused).contains("kill "), "{}", said(&refused));
+    assert!(printed(&refused).contains("kill "), "{}", printed(&refused));
     term(&child);
     assert!(child.wait().unwrap().success());
     let watched = watcher.unwrap().wait_with_output().unwrap();
-    assert_eq!(code(&watched), 0, "{}", said(&watched));
+    assert_eq!(code(&watched), 0, "{}", printed(&watched));
     assert!(
-        said(&watched).contains("cannot be reached"),
+        printed(&watched).contains("cannot be reached"),
         "{}",
-        said(&watched)
+        printed(&watched)
     );
     assert!(String::from_utf8_lossy(&watched.stdout).contains("stopped"));
 }
 
 #[test]
-fn a_copied_run_has_a_life_of_its_own() {
+fn a_copied_run_is_independent() {
     let place = Place::new();
     let first =
         place.go("$P train quickstart $SMALL -s max_steps=10000000 --stop-after 3 --headless");
-    assert_eq!(code(&first), 0, "{}", said(&first));
+    assert_eq!(code(&first), 0, "{}", printed(&first));
     let id = place.run().id().to_string();
     assert_eq!(code(&place.go("cp -r runs copies")), 0);
     let go = |runs: &str| {
@@ -219,7 +222,7 @@ fn a_copied_run_has_a_life_of_its_own() {
         summarize(&run).is_ok_and(|s| s.status == RunStatus::Live && s.step > 50)
     };
     until("both", || live("runs") && live("copies"));
-    // Each hears its own.
+    // Each receives only its own commands.
     assert_eq!(
         code(&place.go(&format!("$P stop {id} --runs-dir copies"))),
         0
@@ -231,7 +234,7 @@ fn a_copied_run_has_a_life_of_its_own() {
 }
 
 #[test]
-fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
+fn a_removed_lock_admits_no_second_engine_and_a_deleted_run_ends() {
     let place = Place::new();
     let mut child = place
         .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
@@ -246,19 +249,23 @@ fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
     let second = place.go(&format!("exec $P train --resume {} --headless", run.id()));
     assert_ne!(code(&second), 0);
     until("a lock", || run.is_alive());
-    // The engine writes meanwhile: a file may come into a folder just emptied.
+    // The engine writes meanwhile: a file may appear in a folder just emptied.
     until("an empty place", || {
         std::fs::remove_dir_all(run.path()).is_ok() || !run.path().exists()
     });
     until("its end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(code(&output), 3, "{}", said(&output));
-    assert!(said(&output).contains("was deleted"), "{}", said(&output));
-    assert!(!run.path().exists(), "nothing makes it anew");
+    assert_eq!(code(&output), 3, "{}", printed(&output));
+    assert!(
+        printed(&output).contains("was deleted"),
+        "{}",
+        printed(&output)
+    );
+    assert!(!run.path().exists(), "nothing recreates it");
 }
 
 #[test]
-fn a_runtime_folder_that_cannot_be_made_keeps_nobody_from_training() {
+fn training_works_without_a_runtime_folder() {
     for planted in ["file", "link", "open"] {
         let place = Place::new();
         let folder = place.path().join("llmtui");
@@ -273,12 +280,12 @@ fn a_runtime_folder_that_cannot_be_made_keeps_nobody_from_training() {
             }
         }
         let output = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-        assert_eq!(code(&output), 0, "{planted}: {}", said(&output));
+        assert_eq!(code(&output), 0, "{planted}: {}", printed(&output));
     }
 }
 
 #[test]
-fn closed_and_full_outputs_are_no_bugs() {
+fn closed_and_full_outputs_are_not_reported_as_bugs() {
     let place = Place::new();
     let train = "$P train quickstart $SMALL -s max_steps=3 --headless";
     for closed in ["2>&-", "2>/dev/full"] {
@@ -293,11 +300,11 @@ fn closed_and_full_outputs_are_no_bugs() {
         "runs --json",
     ] {
         let output = place.go(&format!("exec $P {verb} >/dev/full"));
-        assert_eq!(code(&output), 3, "{verb}: {}", said(&output));
+        assert_eq!(code(&output), 3, "{verb}: {}", printed(&output));
         assert!(
-            said(&output).contains("No space left"),
+            printed(&output).contains("No space left"),
             "{verb}: {}",
-            said(&output)
+            printed(&output)
         );
     }
     let output = place.go("$P presets list --help | true");
@@ -305,39 +312,44 @@ fn closed_and_full_outputs_are_no_bugs() {
 }
 
 #[test]
-fn too_few_open_files_are_told_before_anything_starts() {
+fn a_low_open_file_limit_is_reported_before_anything_starts() {
     let place = Place::new();
     for limit in [12, 20, 40] {
         let output = place.go(&format!(
             "ulimit -n {limit}; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground"
         ));
-        assert_eq!(code(&output), 3, "{limit}: {}", said(&output));
-        assert!(said(&output).contains("ulimit -n"), "{}", said(&output));
+        assert_eq!(code(&output), 3, "{limit}: {}", printed(&output));
+        assert!(
+            printed(&output).contains("ulimit -n"),
+            "{}",
+            printed(&output)
+        );
     }
     assert!(place.try_run().is_none(), "a run was begun");
-    // A soft limit is no wall: the program raises its own.
+    // A soft limit is not a problem: the program raises its own.
     let output = place
         .go("ulimit -S -n 20; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground");
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
-fn bf16_on_a_processor_without_it_is_planned_and_not_trained() {
+fn bf16_on_a_cpu_without_it_can_be_planned_but_not_trained() {
     let place = Place::new();
     let train = "LLMTUI_SIMD=avx2 exec $P train smoke $SMALL -s precision=bf16 --headless";
     for start in [train.to_string(), format!("{train} --dry-run")] {
         let output = place.go(&start);
-        assert_eq!(code(&output), 2, "{}", said(&output));
-        let named = said(&output).contains("train.precision") && said(&output).contains("auto");
-        assert!(named, "{}", said(&output));
+        assert_eq!(code(&output), 2, "{}", printed(&output));
+        let named =
+            printed(&output).contains("train.precision") && printed(&output).contains("auto");
+        assert!(named, "{}", printed(&output));
     }
     assert!(place.try_run().is_none(), "a run was begun");
     let output = place.go("LLMTUI_SIMD=avx2 exec $P plan smoke -s precision=bf16");
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
-fn no_message_steers_the_terminal() {
+fn messages_contain_no_control_sequences() {
     let place = Place::new();
     let evil = "\u{1b}]52;c;cHduZWQ=\u{7}\u{9b}2J\u{202e}";
     let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
@@ -385,7 +397,7 @@ fn no_message_steers_the_terminal() {
 }
 
 #[test]
-fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
+fn many_signals_are_one_request_with_one_checkpoint() {
     let storms: [&[Signal]; 4] = [
         &[Signal::TERM, Signal::TERM],
         &[Signal::TERM, Signal::INT, Signal::HUP, Signal::TERM],
@@ -412,9 +424,9 @@ fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
 }
 
 #[test]
-fn a_run_that_still_reads_its_data_hears_a_stop() {
+fn a_run_that_still_reads_its_data_can_be_stopped() {
     let place = Place::new();
-    // A vocabulary of 20 MB of words that never repeat: many seconds of work.
+    // A vocabulary of 20 MB of distinct words: many seconds of work.
     let words: String = (0u64..2_500_000)
         .map(|i| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36))
         .collect();
@@ -424,25 +436,25 @@ fn a_run_that_still_reads_its_data_hears_a_stop() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let told = |what: fn(&Event) -> bool| {
+    let reported = |what: fn(&Event) -> bool| {
         let events = place.try_run().map(|run| read_all(&run.events_path()));
         matches!(events, Some(Ok(events)) if events.iter().any(|e| what(&e.event)))
     };
     until("preparing", || {
-        told(|e| matches!(e, Event::PhaseChanged { .. }))
+        reported(|e| matches!(e, Event::PhaseChanged { .. }))
     });
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert!(status.success(), "{status}");
     assert!(
-        !told(|e| matches!(e, Event::Started { .. })),
+        !reported(|e| matches!(e, Event::Started { .. })),
         "it was still reading"
     );
     assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
 }
 
 #[test]
-fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
+fn an_interrupted_evaluation_reports_what_is_kept_and_continues_there() {
     let place = Place::new();
     let trained = place
         .shell(
@@ -450,7 +462,7 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
         )
         .output()
         .unwrap();
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let letter = |n: u32| char::from(b'a' + (n % 16) as u8);
     let row = |n: u32| {
         let word: String = [n / 256, n / 16, n].map(letter).iter().collect();
@@ -480,24 +492,27 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
     until("answered", || kept().is_some_and(|lines| lines > 2));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let stopped = child.wait_with_output().unwrap();
-    let told = said(&stopped);
-    assert_eq!(code(&stopped), 130, "{told}");
+    let reported = printed(&stopped);
+    assert_eq!(code(&stopped), 130, "{reported}");
     assert!(
-        told.contains("of 4,000 items of many are answered and saved in evals/"),
-        "{told}"
+        reported.contains("of 4,000 items of many are answered and saved in evals/"),
+        "{reported}"
     );
-    assert!(told.contains("run the same command to continue"), "{told}");
+    assert!(
+        reported.contains("run the same command to continue"),
+        "{reported}"
+    );
     let before = kept().unwrap();
     let whole = place
         .shell("exec $P eval small --tasks ./many.yaml")
         .output()
         .unwrap();
-    assert_eq!(code(&whole), 0, "{}", said(&whole));
+    assert_eq!(code(&whole), 0, "{}", printed(&whole));
     assert!(before < 4_001 && kept() == Some(4_001), "{before}");
 }
 
 #[test]
-fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
+fn a_model_that_cannot_fit_is_rejected_before_anything_is_created() {
     let place = Place::new();
     let huge = "quickstart -s d_model=8192 -s n_layer=400 -s n_head=64";
     for verb in [
@@ -506,30 +521,30 @@ fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
         "preflight HUGE",
     ] {
         let output = place.go(&format!("exec $P {}", verb.replace("HUGE", huge)));
-        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
-        let told = said(&output);
+        assert_eq!(code(&output), 2, "{verb}: {}", printed(&output));
+        let reported = printed(&output);
         assert!(
-            told.contains("TiB of memory") && told.contains("no change is enough"),
-            "{told}"
+            reported.contains("TiB of memory") && reported.contains("no change is enough"),
+            "{reported}"
         );
     }
     assert!(place.try_run().is_none(), "no run is made");
-    // The address space that a scheduler leaves counts as well.
+    // The address space left by a scheduler counts as well.
     let output =
         place.go("ulimit -v 1000000; exec $P train quickstart -s micro_batch_size=2000 --headless");
-    assert_eq!(code(&output), 2, "{}", said(&output));
-    let told = said(&output);
+    assert_eq!(code(&output), 2, "{}", printed(&output));
+    let reported = printed(&output);
     assert!(
-        told.contains("ulimit -v") && told.contains("train.micro_batch_size="),
-        "{told}"
+        reported.contains("ulimit -v") && reported.contains("train.micro_batch_size="),
+        "{reported}"
     );
 }
 
 #[test]
-fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
+fn a_damaged_checkpoint_is_rejected_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let run = place.run();
     let folder = run.checkpoints().last().unwrap().path.clone();
     let copied = format!("cp -r {} whole && echo a text > text.txt", folder.display());
@@ -556,25 +571,25 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
         format!("train quickstart $SMALL -s train.from={model} --dry-run"),
     ] {
         let output = place.go(&format!("exec $P {verb}"));
-        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
-        let told = format!(
+        assert_eq!(code(&output), 2, "{verb}: {}", printed(&output));
+        let reported = format!(
             "{}{}",
-            said(&output),
+            printed(&output),
             String::from_utf8_lossy(&output.stdout)
         );
-        assert!(told.contains("SHA-256"), "{verb}: {told}");
+        assert!(reported.contains("SHA-256"), "{verb}: {reported}");
     }
-    // Whoever changed it on purpose says so by taking the manifest away.
+    // An intentional change is declared by removing the manifest.
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let output = place.go(&format!("exec $P export {model} --to out"));
-    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert_eq!(code(&output), 0, "{}", printed(&output));
 }
 
 #[test]
-fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
+fn pipes_devices_and_deep_brackets_never_block() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let run = place.run();
     std::fs::write(
         place.path().join("deep.yaml"),
@@ -582,14 +597,14 @@ fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
     )
     .unwrap();
     let deep = place.go("exec timeout 10 $P plan deep.yaml");
-    assert_eq!(code(&deep), 2, "{}", said(&deep));
+    assert_eq!(code(&deep), 2, "{}", printed(&deep));
     for name in ["run.json", "lock"] {
         let path = run.path().join(name);
         let kept = path.with_extension("kept");
         std::fs::rename(&path, &kept).unwrap();
         assert_eq!(code(&place.go(&format!("mkfifo {}", path.display()))), 0);
         let listed = place.go("exec timeout 20 $P runs");
-        assert_eq!(code(&listed), 0, "{name}: {}", said(&listed));
+        assert_eq!(code(&listed), 0, "{name}: {}", printed(&listed));
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(&kept, &path).unwrap();
     }
@@ -604,32 +619,36 @@ fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
         "exec timeout 20 $P chat {} --prompt a",
         folder.display()
     ));
-    assert!(![0, 124].contains(&code(&chat)), "{}", said(&chat));
-    assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
+    assert!(![0, 124].contains(&code(&chat)), "{}", printed(&chat));
+    assert!(
+        printed(&chat).contains("not a plain file"),
+        "{}",
+        printed(&chat)
+    );
 }
 
-/// What one verb called out of memory, another called a model that is not here.
+/// Previously one verb reported out of memory, and another a missing model.
 #[test]
-fn a_model_that_memory_cannot_hold_is_told_so_by_every_verb_that_reads_it() {
+fn a_model_beyond_memory_is_reported_as_such_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
-    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    assert_eq!(code(&trained), 0, "{}", printed(&trained));
     let folder = place.run().checkpoints().last().unwrap().path.clone();
-    // Bytes behind the tensors are nobody's, and are mapped all the same.
+    // Trailing bytes after the tensors belong to no tensor, but are mapped all the same.
     let made = place.go(&format!(
         "$P quantize {} --dtype q8_0 --to m.gguf && truncate -s 4G m.gguf && echo a text > text.txt",
         folder.display()
     ));
-    assert_eq!(code(&made), 0, "{}", said(&made));
+    assert_eq!(code(&made), 0, "{}", printed(&made));
     for verb in ["score m.gguf text.txt", "chat m.gguf --prompt a"] {
         let output = place.go(&format!("ulimit -v 1000000; exec $P {verb}"));
-        let told = said(&output);
-        assert_eq!(code(&output), 3, "{verb}: {told}");
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        let reported = printed(&output);
+        assert_eq!(code(&output), 3, "{verb}: {reported}");
+        let reported = reported.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            told.contains("out of memory: an allocation of 4 GiB failed; address space mapped")
-                && !told.contains("micro_batch_size"),
-            "{verb}: {told}"
+            reported.contains("out of memory: an allocation of 4 GiB failed; address space mapped")
+                && !reported.contains("micro_batch_size"),
+            "{verb}: {reported}"
         );
     }
 }

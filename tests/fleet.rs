@@ -1,4 +1,5 @@
-//! `llmtui fleet` against "machines" behind a fake `ssh`: a script that drops its options and runs the command here, in another home.
+//! `llmtui fleet` against "machines" behind a fake `ssh`: a script that drops its options and runs the command locally, with
+//! another home.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
 
-/// `lab` is another home, `rude` talks of something else, `down` refuses.
+/// `lab` is another home, `rude` prints something else, `down` refuses.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 host=$2
@@ -28,7 +29,7 @@ case $host in
 esac
 "#;
 
-/// A home with hosts, and another machine beside it.
+/// A home with hosts, and another machine next to it.
 fn world() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for folder in ["bin", "here/.config/llmtui", "lab"] {
@@ -73,7 +74,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn runs_of_all_machines_are_listed_and_those_that_cannot_be_asked_are_named() {
+fn runs_of_all_machines_are_listed_and_unreachable_ones_are_named() {
     let root = world();
     for home in ["here", "lab"] {
         let made = go(
@@ -131,7 +132,7 @@ fn runs_of_all_machines_are_listed_and_those_that_cannot_be_asked_are_named() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_is_wrong_is_shown_how_to_write() {
+fn a_missing_or_invalid_file_gets_instructions() {
     let root = world();
     let absent = go(root.path(), "lab", &["fleet"]);
     assert_eq!(absent.status.code(), Some(2));
@@ -155,7 +156,7 @@ fn a_file_that_is_not_there_or_is_wrong_is_shown_how_to_write() {
 }
 
 #[test]
-fn what_changes_is_told_line_by_line_until_nobody_reads() {
+fn changes_are_printed_line_by_line_until_the_reader_leaves() {
     let root = world();
     let mut child = command(root.path(), "lab", &["runs", "--json", "--follow"])
         .stdout(Stdio::piped())
@@ -187,7 +188,7 @@ fn what_changes_is_told_line_by_line_until_nobody_reads() {
             other => panic!("{other:?}"),
         }
     }
-    // The next beat finds that nobody reads.
+    // The next beat detects that the reader is gone.
     drop(lines);
     assert!(child.wait().unwrap().success(), "a closed pipe is no error");
 }

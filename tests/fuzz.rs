@@ -1,5 +1,5 @@
-//! The targets of `fuzz/` on stable: every parser on damaged seeds, the same ones in every run. `cargo test` takes some of each;
-//! `LLMTUI_FUZZ_SECONDS=300 cargo long --test fuzz` drives each target so long. A failing input is written to a file.
+//! The targets of `fuzz/` on stable: every parser on mutated seeds, the same in every run. `cargo test` takes some of each;
+//! `LLMTUI_FUZZ_SECONDS=300 cargo long --test fuzz` runs each target this long. A failing input is written to a file.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use targets::{TARGETS, Target, seeds};
 
-/// As in the program: budgets of memory are the allocator's.
+/// As in the program: memory budgets need this allocator.
 #[global_allocator]
 static ALLOCATOR: llmtui::kernels::allocations::Counting = llmtui::kernels::allocations::Counting;
 
-/// Far more than any input of 64 KiB is worth.
+/// Far more than any input of 64 KiB should need.
 const MAX_RESIDENT: u64 = 1200 << 20;
 /// Longest mutated input.
 const MAX_INPUT: usize = 128 << 10;
-/// Bytes and words that parsers treat in ways of their own.
+/// Bytes and words with a special meaning for parsers.
 const WORDS: [&[u8]; 20] = [
     b"\xff\xff\xff\xff\xff\xff\xff\x7f",
     b"\x00\x00\x00\x00\x00\x00\x00\x80",
@@ -51,53 +51,53 @@ const WORDS: [&[u8]; 20] = [
     b"../../../../etc/passwd",
 ];
 
-/// Numbers that are the same in every run.
-struct Dice(u64);
+/// Pseudo-random numbers, the same in every run.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % below.max(1)
+        ((self.0 >> 33) as usize) % bound.max(1)
     }
 }
 
-/// One of the seeds with a few damages, or bytes of nobody's.
-fn mutated(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
-    let pick = |dice: &mut Dice| {
+/// One of the seeds with a few mutations, or random bytes.
+fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let pick = |random: &mut Random| {
         seeds
-            .get(dice.roll(seeds.len()))
+            .get(random.below(seeds.len()))
             .cloned()
             .unwrap_or_default()
     };
-    let mut bytes = pick(dice);
-    for _ in 0..=dice.roll(6) {
-        let at = dice.roll(bytes.len() + 1);
-        let end = (at + 1 + dice.roll(64)).min(bytes.len());
-        match dice.roll(9) {
-            0 | 1 if at < bytes.len() => bytes[at] ^= 1 << dice.roll(8),
-            2 if at < bytes.len() => bytes[at] = dice.roll(256) as u8,
+    let mut bytes = pick(random);
+    for _ in 0..=random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + 1 + random.below(64)).min(bytes.len());
+        match random.below(9) {
+            0 | 1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            2 if at < bytes.len() => bytes[at] = random.below(256) as u8,
             3 => drop(bytes.drain(at.min(end)..end)),
             4 => bytes.truncate(at),
             5 => {
-                let word = WORDS[dice.roll(WORDS.len())];
+                let word = WORDS[random.below(WORDS.len())];
                 bytes.splice(at..at, word.iter().copied());
             }
             6 => {
                 let again: Vec<u8> = bytes[at.min(end)..end].to_vec();
-                for _ in 0..dice.roll(200) {
+                for _ in 0..random.below(200) {
                     bytes.splice(at..at, again.iter().copied());
                 }
             }
             7 => {
-                let other = pick(dice);
-                let from = dice.roll(other.len() + 1);
+                let other = pick(random);
+                let from = random.below(other.len() + 1);
                 bytes.splice(at.., other[from..].iter().copied());
             }
             _ => {
-                let word = WORDS[dice.roll(WORDS.len())];
+                let word = WORDS[random.below(WORDS.len())];
                 let to = (at + word.len()).min(bytes.len());
                 bytes.splice(at..to, word.iter().copied());
             }
@@ -107,7 +107,7 @@ fn mutated(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Memory that this process has now, and has had at most.
+/// Current and peak memory of this process.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -115,17 +115,17 @@ fn memory() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// Runs a target on its seeds and then on damaged ones until `enough` says so. Returns how many, and the slowest.
+/// Runs a target on its seeds and then on mutated ones until `enough` returns true. Returns how many, and the slowest.
 fn drive(target: &Target, seed: u64, enough: impl Fn(usize) -> bool) -> (usize, Duration) {
     let seeds = seeds(Path::new(env!("CARGO_MANIFEST_DIR")), target);
     assert!(!seeds.is_empty(), "{} has no seeds", target.name);
     let folder = tempfile::tempdir().unwrap();
-    let mut dice = Dice(seed);
+    let mut random = Random(seed);
     let (mut n, mut slowest) = (0, Duration::ZERO);
     while !enough(n) {
         let input = match seeds.get(n) {
             Some(seed) => seed.clone(),
-            None => mutated(&seeds, &mut dice),
+            None => mutated(&seeds, &mut random),
         };
         let clock = SystemClock::new();
         let ending = catch_unwind(AssertUnwindSafe(|| (target.run)(&input, folder.path())));
@@ -147,10 +147,10 @@ fn drive(target: &Target, seed: u64, enough: impl Fn(usize) -> bool) -> (usize, 
 }
 
 #[test]
-fn every_parser_survives_its_damaged_seeds() {
+fn every_parser_survives_mutated_seeds() {
     llmtui::base::child::this_program_is(PathBuf::from(env!("CARGO_BIN_EXE_llmtui")));
     for target in TARGETS {
-        // A tokenizer costs a process each.
+        // Each tokenizer costs a process.
         let n = if target.name == "tokenizer_json" {
             12
         } else {
@@ -178,7 +178,11 @@ fn every_target_has_its_file_for_cargo_fuzz() {
 #[ignore = "LLMTUI_FUZZ_SECONDS for each target"]
 fn long() {
     llmtui::base::child::this_program_is(PathBuf::from(env!("CARGO_BIN_EXE_llmtui")));
-    let number = |name: &str| std::env::var(name).ok().and_then(|said| said.parse().ok());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|printed| printed.parse().ok())
+    };
     let seconds = number("LLMTUI_FUZZ_SECONDS").unwrap_or(60);
     let seed = number("LLMTUI_FUZZ_SEED").unwrap_or(2);
     let only = std::env::var("LLMTUI_FUZZ_TARGET").ok();

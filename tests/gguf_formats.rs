@@ -1,4 +1,4 @@
-//! Number formats of weights against the `gguf` package of llama.cpp: what it reads from blocks, and the blocks that it
+//! Number formats of weights against the `gguf` package of llama.cpp: the values it reads from blocks, and the blocks that it
 //! writes. `tests/oracle/gguf_formats_oracle.py` made the fixture.
 
 #![expect(
@@ -25,7 +25,7 @@ fn fixture(part: &str) -> Vec<(Kind, Vec<u8>, Vec<f32>)> {
 }
 
 #[test]
-fn blocks_are_read_to_the_bit() {
+fn blocks_decode_bit_exactly() {
     let rows = fixture("read");
     assert_eq!(rows.len(), Kind::ALL.len() - 1, "all but f32");
     for (kind, bytes, expected) in rows {
@@ -47,12 +47,12 @@ fn packed_matrices_hold_the_same_values() {
 }
 
 #[test]
-fn plain_formats_are_written_to_the_byte() {
+fn plain_formats_are_written_byte_for_byte() {
     for (kind, expected, values) in fixture("written") {
         let mut bytes = vec![0; expected.len()];
         assert!(kind.encode(&values, &mut bytes));
         let differing = bytes.iter().zip(&expected).filter(|(a, b)| a != b).count();
-        // Where a value lies on the border between two codes, the order of operations may decide.
+        // For a value on the border between two codes, the order of operations may decide.
         assert!(differing <= 1, "{}: {differing} bytes", kind.name());
     }
 }

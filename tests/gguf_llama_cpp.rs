@@ -48,7 +48,7 @@ const FAMILIES: [&str; 14] = [
     "qwen3_moe",
 ];
 
-/// A file that is written, and how far llama.cpp may be from what we compute from it.
+/// A file to write, and the tolerance between llama.cpp's logits and ours.
 struct Case {
     name: String,
     model: Model,
@@ -57,17 +57,17 @@ struct Case {
     limit: Limit,
 }
 
-/// How far two tables of logits may be from each other.
+/// The tolerance between two tables of logits.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
     /// The largest difference.
     Most(f32),
-    /// The root of the mean square of differences, over that of the logits.
+    /// The RMS of differences, over that of the logits.
     Mean(f32),
 }
 
 impl Limit {
-    /// llama.cpp adds in another order, and takes GELU from a table of f16 values (GPT-2, Gemma).
+    /// llama.cpp adds in another order, and looks up GELU in a table of f16 values (GPT-2, Gemma).
     fn f32(name: &str) -> Limit {
         match name.contains("gemma") || name.contains("gpt2") {
             true => Limit::Most(1e-2),
@@ -75,7 +75,7 @@ impl Limit {
         }
     }
 
-    /// How far off, and whether that is within the limit.
+    /// The deviation, and whether it is within the limit.
     fn check(self, ours: &[f32], theirs: &[f32]) -> (f32, bool) {
         assert_eq!(ours.len(), theirs.len());
         let differences = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
@@ -111,7 +111,7 @@ fn transformers(name: &str) -> (Vec<u32>, Vec<f32>) {
 fn family(name: &str) -> Case {
     let model = hf::load(&oracle("families").join(name)).unwrap();
     let mut ids = transformers(name).0;
-    // Within the window alone llama.cpp computes these.
+    // llama.cpp computes these only within the window.
     if let (Some(window), None) = (model.config().sliding_window, model.config().global_every) {
         ids.truncate(window);
     }
@@ -141,7 +141,7 @@ fn without_window(name: &str) -> Case {
     }
 }
 
-/// Rows of 256 values, which every number format can hold.
+/// Rows of 256 values, which every number format supports.
 fn wide(moe: Option<MoeConfig>) -> ModelConfig {
     ModelConfig {
         n_layer: 2,
@@ -199,9 +199,9 @@ const CONVERTED: [&str; 10] = [
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = FAMILIES.into_iter().map(family).collect();
     cases.extend(["mistral", "phi3"].map(without_window));
-    // llama.cpp rounds the other factor of a product too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K).
-    // So do we, for eight bits; but a value between two codes falls to either side by its last bit, and after some products the
-    // two are as far from each other as either is from what it rounds.
+    // llama.cpp rounds the other input of a matmul too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K).
+    // So do we, for eight bits; but a value between two codes is rounded either way depending on its last bit, and after a few
+    // matmuls the two are as far from each other as either is from what it rounds.
     for (kind, limit) in [
         (Kind::F16, 0.004),
         (Kind::Bf16, 0.03),
@@ -214,7 +214,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Tells llama.cpp that there is no tokenizer.
+/// Declares that there is no tokenizer.
 fn no_tokenizer() -> Vec<(String, Value)> {
     vec![(
         "tokenizer.ggml.model".into(),
@@ -270,7 +270,7 @@ fn greedy(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
         .tokens
 }
 
-/// What llama.cpp computed: a list of numbers by name.
+/// Values recorded from llama.cpp: a list of numbers by name.
 fn recorded(file: &TensorFile, case: &str, what: &str) -> Vec<f32> {
     let name = format!("{case}.{what}");
     let shape = file
@@ -281,7 +281,7 @@ fn recorded(file: &TensorFile, case: &str, what: &str) -> Vec<f32> {
 }
 
 #[test]
-fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
+fn our_files_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
     let file = TensorFile::open(&oracle("gguf_llama_cpp.safetensors")).unwrap();
     let mut faults = Vec::new();
     for case in cases() {
@@ -293,7 +293,7 @@ fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
             .iter()
             .map(|b| f32::from(*b))
             .collect();
-        // How numbers are rounded into blocks may differ in a bit between processors.
+        // Rounding into blocks may differ by a bit between processors.
         if case.kind == Kind::F32 && recorded(&file, &case.name, "sha256") != digest {
             faults.push(format!(
                 "{}: llama.cpp read another file than this one: run tests/oracle/gguf_llama_cpp.py",
@@ -330,7 +330,7 @@ fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
 }
 
 #[test]
-fn what_transformers_computes_survives_a_file_of_ours() {
+fn logits_of_transformers_survive_our_files() {
     for name in FAMILIES {
         let case = family(name);
         let dir = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ fn what_transformers_computes_survives_a_file_of_ours() {
 }
 
 #[test]
-fn files_of_llama_cpps_script_are_read_as_llama_cpp_reads_them() {
+fn files_of_llama_cpps_script_give_llama_cpps_logits() {
     let file = TensorFile::open(&oracle("gguf_llama_cpp.safetensors")).unwrap();
     for name in CONVERTED {
         let path = oracle("gguf").join(format!("{name}.gguf"));
@@ -353,7 +353,7 @@ fn files_of_llama_cpps_script_are_read_as_llama_cpp_reads_them() {
         let mut model = gguf.dequantized().unwrap();
         let (ids, original) = transformers(name);
         let ours = logits(&mut model, &ids);
-        // The script drops Mistral's window and what scales Gemma's scores. llama.cpp does not compute Phi-3's window.
+        // The script drops Mistral's window and Gemma's score scaling. llama.cpp does not compute Phi-3's window.
         if !matches!(name, "mistral" | "gemma2" | "gemma3") {
             let (off, within) = Limit::Most(1e-4).check(&ours, &original);
             assert!(within, "{name}: off by {off} from transformers");

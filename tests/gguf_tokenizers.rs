@@ -1,5 +1,5 @@
-//! Tokenizers in GGUF files: what llama.cpp makes of texts with the keys that we write, and what we make of them when they are
-//! read back. tests/oracle/gguf_tokenizers.py recorded its ids (llama-cpp-python 0.3.36).
+//! Tokenizers in GGUF files: llama.cpp's ids of texts with the keys that we write, and ours when the keys are read
+//! back. tests/oracle/gguf_tokenizers.py recorded its ids (llama-cpp-python 0.3.36).
 
 #![expect(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn texts() -> Vec<String> {
     serde_json::from_value(expected["texts"].clone()).unwrap()
 }
 
-/// Llama 2's kind, with another way of putting spaces in front.
+/// Llama 2's tokenizer, with another way of prepending spaces.
 fn changed(change: impl Fn(&mut Json)) -> Tokenizer {
     let made = load(&oracle("tokenizers/llama2.model"));
     let mut json: Json = serde_json::from_str(made.to_json()).unwrap();
@@ -48,7 +48,7 @@ fn supervised(config: Json) -> Tokenizer {
     config.build(&all.repeat(3), &all).unwrap()
 }
 
-/// Tokenizers by name, with the texts that llama.cpp is asked about.
+/// Tokenizers by name, with the texts whose ids were recorded from llama.cpp.
 fn cases() -> Vec<(&'static str, Tokenizer, Vec<String>)> {
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
     let gemma = changed(|json| {
@@ -60,7 +60,7 @@ fn cases() -> Vec<(&'static str, Tokenizer, Vec<String>)> {
         json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
     });
     let all = texts();
-    // Behind special tokens and in front of spaces llama.cpp puts a space, this one does not: that is told.
+    // After special tokens and before spaces llama.cpp inserts a space and this program does not, which is reported.
     let same = |text: &&String| !text.contains("<s>") && !text.starts_with(' ');
     let plain = all.iter().filter(same).cloned();
     // llama.cpp does not compose characters (NFC).
@@ -85,7 +85,7 @@ fn cases() -> Vec<(&'static str, Tokenizer, Vec<String>)> {
     ]
 }
 
-/// A file of keys alone, which llama.cpp opens for its vocabulary.
+/// A file of keys only, which llama.cpp opens for its vocabulary.
 fn file(tokenizer: &Tokenizer) -> Vec<u8> {
     let architecture = Value::String("llama".into());
     let mut keys = vec![("general.architecture".to_string(), architecture)];
@@ -114,7 +114,7 @@ fn write_files() {
 }
 
 #[test]
-fn llama_cpp_reads_texts_as_we_do_before_and_after_a_file() {
+fn llama_cpp_tokenizes_as_we_do_before_and_after_writing_a_file() {
     let recorded = std::fs::read_to_string(oracle("gguf_tokenizers.json")).unwrap();
     let recorded: Json = serde_json::from_str(&recorded).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn llama_cpp_reads_texts_as_we_do_before_and_after_a_file() {
                     "{name} {text:?}\n  ours   {ours:?}\n  theirs {theirs:?}"
                 ));
             }
-            // A file has one word for a space in front: behind special tokens too.
+            // A file has a single flag for a prepended space: after special tokens too.
             let again = back.encode(text).unwrap();
             if again != ours {
                 faults.push(format!(

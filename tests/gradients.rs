@@ -17,7 +17,7 @@ fn configs() -> Vec<ModelConfig> {
     for position in members::<PositionConfig>(PositionConfig::ENTRIES) {
         for norm in members::<NormConfig>(NormConfig::ENTRIES) {
             for mlp in mlps() {
-                // Each combination of members has a quarter of the others.
+                // Each combination of members is tested with a quarter of the other options.
                 for at in 0..3 {
                     let at = configs.len() + 5 * at;
                     let n_kv_head = [4, 2, 1][at % 3];
@@ -45,13 +45,13 @@ fn configs() -> Vec<ModelConfig> {
     configs
 }
 
-/// Each member of a registry with its default settings, made from its word: a new member is tested without a change here.
+/// Each member of a registry with its default settings, created from its name: a new member is tested without a change here.
 fn members<T: serde::de::DeserializeOwned>(entries: &[llmtui::base::registry::Entry]) -> Vec<T> {
     let make = |word: &str| serde_json::from_value(serde_json::json!({ word: {} }));
     entries.iter().map(|e| make(e.id).unwrap()).collect()
 }
 
-/// The members and GPT-2's form of GELU.
+/// The members, and GPT-2's form of GELU.
 fn mlps() -> Vec<MlpConfig> {
     let tanh = serde_json::json!({ "gelu": { "approximate": "tanh" } });
     let mut mlps = members::<MlpConfig>(MlpConfig::ENTRIES);
@@ -59,7 +59,7 @@ fn mlps() -> Vec<MlpConfig> {
     mlps
 }
 
-/// A model whose gains and biases are no ones and zeros.
+/// A model whose gains and biases are not ones and zeros.
 fn model(config: &ModelConfig, vocab: usize, backend: Backend) -> Model {
     let mut model = Model::with_backend(config, vocab, &Device::Cpu, backend).unwrap();
     let mut rng = Rng::new(1, Stream::Test, 0, 0);
@@ -80,8 +80,8 @@ fn model(config: &ModelConfig, vocab: usize, backend: Backend) -> Model {
     model
 }
 
-/// Errors are measured by the part's largest element, or by `floor`: some gradients are zero in theory (a bias of all keys
-/// changes no softmax) and rounding errors of the parts they come from in practice.
+/// Errors are relative to the part's largest element, or to `floor`: some gradients are zero in theory (a bias of all keys
+/// does not change a softmax) but rounding errors in practice.
 fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64, tolerance: f64) {
     let scale = exact.iter().fold(floor, |max, x| max.max(x.abs()));
     for (i, (&x, e)) in values.iter().zip(exact).enumerate() {
@@ -188,7 +188,7 @@ fn sequences_of_several_attention_blocks_have_exact_gradients() {
     }
 }
 
-/// One layer as wide as GPT-2's and one as a small Llama's: blocks, threads and chunks that small shapes never reach.
+/// One layer as wide as GPT-2's and one like a small Llama's: blocks, threads and chunks that small shapes never reach.
 #[test]
 fn layers_of_real_width_and_vocabulary_have_exact_gradients() {
     let gpt2 = ModelConfig {
@@ -199,7 +199,7 @@ fn layers_of_real_width_and_vocabulary_have_exact_gradients() {
         bias: true,
         ..Default::default()
     };
-    // Sums over thousands of terms: rounding alone reaches 1e-5 in one of 38 million places.
+    // Sums over thousands of terms: rounding alone reaches 1e-5 at one of 38 million positions.
     check_vocabulary(&gpt2, 50_257, Backend::Fused, 64, 3e-5);
     let llama = ModelConfig {
         n_layer: 1,
@@ -217,7 +217,7 @@ fn layers_of_real_width_and_vocabulary_have_exact_gradients() {
 }
 
 #[test]
-fn the_composite_door_has_exact_gradients() {
+fn the_composite_backend_has_exact_gradients() {
     for config in configs().iter().step_by(5) {
         check(config, Backend::Composite, 9);
     }
@@ -258,7 +258,7 @@ fn train(config: &ModelConfig, backend: Backend, steps: u64) -> (Vec<f32>, Vec<f
 }
 
 #[test]
-fn both_backends_train_alike() {
+fn both_backends_train_the_same() {
     for config in [&configs()[0], &configs()[70]] {
         let (fused, _) = train(config, Backend::Fused, 60);
         let (composite, _) = train(config, Backend::Composite, 60);
@@ -289,13 +289,13 @@ fn the_number_of_threads_does_not_change_a_bit() {
     }
 }
 
-/// Documents laid side by side in rows of `seq_len`; what is left of a row is padding, each token of it alone.
+/// Documents packed into rows of `seq_len`; the rest of a row is padding, in which each token stands alone.
 struct Packed {
     inputs: Vec<u32>,
     targets: Vec<u32>,
     weights: Vec<f32>,
     first: Vec<u32>,
-    /// Row-major place and length of each document.
+    /// Row-major position and length of each document.
     documents: Vec<(usize, usize)>,
 }
 
@@ -315,7 +315,7 @@ fn packed(lengths: &[&[usize]], seq_len: usize) -> Packed {
         for &len in *lengths {
             let place = row * seq_len + at;
             packed.first[place..place + len].fill(at as u32);
-            // Every third token is a prompt's.
+            // Every third token belongs to a prompt.
             for i in 0..len {
                 let supervised = !(place + i).is_multiple_of(3);
                 packed.weights[place + i] = f32::from(u8::from(supervised));
@@ -353,7 +353,7 @@ fn supervised(model: &mut Model, batches: &[(TokenBatch, &[f32])]) -> (Vec<f32>,
     (logps, grads.into_iter().map(f64::from).collect())
 }
 
-/// What documents share is a row, nothing else: loss and gradient are those of the documents one by one.
+/// Documents in a row share nothing else: loss and gradient are those of the documents one by one.
 fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], seq_len: usize) {
     let packed = packed(lengths, seq_len);
     let whole = TokenBatch {
@@ -391,7 +391,7 @@ fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], se
         largest,
         1e-5,
     );
-    // And the other way round: without boundaries the numbers are others.
+    // Conversely, without boundaries the numbers differ.
     let leaking = supervised(
         &mut model,
         &[(
@@ -428,9 +428,9 @@ fn packed_rows_of_several_attention_blocks_are_the_sum_of_their_documents() {
     }
 }
 
-/// Evaluation keeps documents apart, too, and tells which targets were top-1.
+/// Evaluation separates documents too, and reports which targets were top-1.
 #[test]
-fn evaluation_sees_what_training_sees() {
+fn evaluation_agrees_with_training() {
     for backend in [Backend::Fused, Backend::Composite] {
         let config = &configs()[0];
         let packed = packed(&[&[4, 1, 3], &[2, 7]], 9);
@@ -443,7 +443,7 @@ fn evaluation_sees_what_training_sees() {
         let train = model.forward(&batch).unwrap();
         let score = model.score(&batch).unwrap();
         assert_eq!(values(&train.logp), values(&score.logp));
-        // Only a certain target is surely top-1: any is when it holds more than half.
+        // Only a target with more than half of the probability is certain to be top-1.
         let sure = values(&score.logp).into_iter().zip(values(&score.top1));
         for (logp, top1) in sure {
             assert!(top1 == 1.0 || logp < 0.5_f32.ln());

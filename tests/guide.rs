@@ -1,4 +1,4 @@
-//! The guide's pages: what they name exists. Links lead somewhere, verbs and settings are those of the program, and `llmtui guide`
+//! The guide's pages refer only to what exists. Links resolve, verbs and settings are those of the program, and `llmtui guide`
 //! answers in a terminal and as JSON.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -7,12 +7,12 @@ use llmtui::spec::{SpecSources, load};
 use std::path::Path;
 use std::process::Command;
 
-/// What stands between backticks.
+/// The text between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Addresses of links.
+/// Targets of links.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
@@ -32,7 +32,7 @@ fn llmtui(args: &[&str], dir: &Path) -> (bool, String) {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for page in pages() {
         for link in links(page.body) {
@@ -52,7 +52,7 @@ fn links_lead_somewhere() {
                 .any(|site| link.starts_with(site));
             assert!(paper || local || other, "{}: {link}", page.id);
         }
-        // A paper's number in the words is the number in the link.
+        // A paper's number in the text is the number in the link.
         for part in page.body.split('[').skip(1) {
             if let Some((words, rest)) = part.split_once("](")
                 && let Some((_, number)) = words.split_once("arXiv ")
@@ -65,7 +65,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn verbs_and_settings_are_the_programs() {
+fn verbs_and_settings_exist_in_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let (_, help) = llmtui(&["--help"], dir.path());
     let lists = |help: &str, verb: &str| help.contains(&format!("\n  {verb} "));
@@ -74,7 +74,7 @@ fn verbs_and_settings_are_the_programs() {
             if let Some(words) = code.strip_prefix("llmtui ") {
                 let words: Vec<&str> = words.split(' ').collect();
                 assert!(lists(&help, words[0]), "{}: {code}", page.id);
-                // Of `data inspect FILE` both words are verbs.
+                // In `data inspect FILE` both words are verbs.
                 let (_, of_verb) = llmtui(&[words[0], "--help"], dir.path());
                 if let Some(second) = words.get(1).filter(|_| of_verb.contains("\nCommands:\n")) {
                     assert!(lists(&of_verb, second), "{}: {code}", page.id);

@@ -1,5 +1,5 @@
-//! Untrusted input and missing memory: templates and tokenizers that behave until their trigger comes, and memory that is
-//! not to be had. `docs/reliability.md` lists these with what is expected.
+//! Untrusted input and missing memory: templates and tokenizers that behave until they are triggered, and allocations that
+//! fail. `docs/reliability.md` lists these with the expected behavior.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,14 +17,14 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// A model that takes a millisecond a step.
 const SMALL: &str = "-s n_layer=1 -s n_head=1 -s d_model=8 -s threads=1 -s micro_batch_size=1 -s eval_every=0 \
     -s sample_every=0 -s preflight.enabled=false --headless --foreground";
-/// Far more than these runs take, and far less than a hostile file asks for: nobody's machine suffers from a failing test.
+/// Far more than these runs need, and far less than a hostile file requests: a failing test does no harm.
 const LIMIT: &str = "ulimit -v 4000000";
-/// Doubles a string forty times where a turn speaks of zebras; the try-out has none.
+/// Doubles a string forty times if a turn mentions zebras; the test conversation does not.
 const TEMPLATE: &str = "{% set ns = namespace(a='xxxxxxxx') %}{% for m in messages %}{% if 'Zebra' in m.content %}\
     {% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}{% endif %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
 
@@ -72,12 +72,12 @@ impl Place {
         self.shell(script).output().unwrap()
     }
 
-    /// Under the limit, what is refused for what the file does.
+    /// Under the limit, the file is rejected for what it does.
     fn refused(&self, words: &str) {
         let output = self.go(&format!("{LIMIT}; exec $P {words}"));
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-        assert!(said.contains("malicious"), "{words}: {said}");
+        let printed = printed(&output);
+        assert_eq!(output.status.code(), Some(2), "{words}: {printed}");
+        assert!(printed.contains("malicious"), "{words}: {printed}");
     }
 
     fn runs(&self) -> Vec<PathBuf> {
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Sixty rows, one of which says `word`.
+/// Sixty rows, one of which contains `word`.
 fn rows(word: &str) -> String {
     let row = |n: usize| {
         let question = if n == 40 { word } else { "hi" };
@@ -98,7 +98,7 @@ fn rows(word: &str) -> String {
     (0..60).map(row).collect()
 }
 
-/// Makes twenty of each Q, eight times over.
+/// Expands each Q to twenty, eight times over.
 fn tokenizer() -> Value {
     let mut file: Value =
         serde_json::from_str(include_str!("fixtures/chat/tokenizer.json")).unwrap();
@@ -107,13 +107,13 @@ fn tokenizer() -> Value {
     file
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&all).into_owned()
 }
 
 #[test]
-fn templates_and_tokenizers_that_turn_on_a_word_end_in_an_error_wherever_they_are_used() {
+fn templates_and_tokenizers_with_a_trigger_word_end_in_an_error_wherever_they_are_used() {
     let place = Place::new();
     let data = "-s data.path=zebra.jsonl -s data.template=hostile.jinja -s model.seq_len=64 -s max_steps=5";
     place.refused(&format!("train arithmetic $SMALL {data}"));
@@ -124,12 +124,12 @@ fn templates_and_tokenizers_that_turn_on_a_word_end_in_an_error_wherever_they_ar
     ));
     place.refused("data inspect zebra.jsonl --strict --template hostile.jinja");
     place.refused("data inspect q.jsonl --strict --tokenizer tokenizer.json --template chatml");
-    // A model that carries both.
+    // A model that contains both.
     let mild = "-s data.path=mild.jsonl -s data.tokenizer.file.path=tokenizer.json -s data.template=hostile.jinja";
     let output = place.go(&format!(
         "$P train arithmetic $SMALL {mild} -s model.seq_len=64 -s max_steps=3"
     ));
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let finished = |run: &PathBuf| run.join("checkpoints/step-000003").is_dir();
     let run = place.runs().into_iter().find(finished).unwrap();
     let model = run.display();
@@ -139,7 +139,7 @@ fn templates_and_tokenizers_that_turn_on_a_word_end_in_an_error_wherever_they_ar
     place.refused(&format!("score {model} q.jsonl --template chatml"));
 }
 
-/// The end that a run's log tells, if it was begun.
+/// The outcome in a run's log, if it was started.
 fn ending(run: &Path) -> Option<(Outcome, String)> {
     let run = RunDir::open(run).ok()?;
     let events = read_all(&run.events_path()).ok()?;
@@ -151,7 +151,7 @@ fn ending(run: &Path) -> Option<(Outcome, String)> {
     })
 }
 
-/// A run that gets no more address space than it has: its end, or none where it got on without more.
+/// A run whose address space is limited to its current size: its end, or `None` if it needed no more.
 fn starved(place: &Place) -> Option<Output> {
     let mut engine = place
         .shell(
@@ -168,7 +168,7 @@ fn starved(place: &Place) -> Option<Output> {
         folder.is_some_and(|folder| folder.is_dir())
     };
     while !saved() {
-        assert!(clock.elapsed() < PATIENCE, "no checkpoint");
+        assert!(clock.elapsed() < TIMEOUT, "no checkpoint");
         llmtui::base::clock::pause(Duration::from_millis(20));
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", engine.id())).unwrap();
@@ -180,7 +180,7 @@ fn starved(place: &Place) -> Option<Output> {
         maximum: Some(bytes),
     };
     prlimit(Some(Pid::from_child(&engine)), Resource::As, none).unwrap();
-    // Its series of readings grow until they need some more, unless saves find room again and again by freeing theirs.
+    // Its series of readings grow until they need more, unless saves repeatedly find space by freeing theirs.
     let limited = clock.elapsed();
     while engine.try_wait().unwrap().is_none() {
         if clock.elapsed() - limited > Duration::from_secs(15) {
@@ -194,7 +194,7 @@ fn starved(place: &Place) -> Option<Output> {
 }
 
 #[test]
-fn a_run_that_gets_no_more_memory_says_so_in_its_log_and_is_taken_up() {
+fn a_run_out_of_memory_reports_it_in_its_log_and_can_be_resumed() {
     let mut tried = 0;
     let (place, output) = loop {
         let place = Place::new();
@@ -204,21 +204,25 @@ fn a_run_that_gets_no_more_memory_says_so_in_its_log_and_is_taken_up() {
         tried += 1;
         assert!(tried < 8, "eight runs went on without more memory");
     };
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
     let run = place.runs().remove(0);
     let (outcome, message) = ending(&run).unwrap();
     assert_eq!(outcome, Outcome::Starved, "{message}");
-    assert!(said(&output).contains("out of memory"), "{}", said(&output));
+    assert!(
+        printed(&output).contains("out of memory"),
+        "{}",
+        printed(&output)
+    );
     assert!(
         message.contains("(limit ") && message.contains("resident"),
         "{message}"
     );
     let resumed = place.go("exec $P train --resume auto --headless --foreground --stop-after 1");
-    assert_eq!(resumed.status.code(), Some(0), "{}", said(&resumed));
+    assert_eq!(resumed.status.code(), Some(0), "{}", printed(&resumed));
 }
 
 #[test]
-fn no_limit_on_memory_makes_a_bug_of_a_start() {
+fn no_memory_limit_makes_a_start_look_like_a_bug() {
     let place = Place::new();
     let needed = |kib: u64| {
         let output = place.go(&format!("ulimit -v {kib}; exec $P --version"));
@@ -239,15 +243,15 @@ fn no_limit_on_memory_makes_a_bug_of_a_start() {
             matches!(code, Some(0 | 2 | 3)),
             "{limit} KiB {force}: {:?}: {}",
             output.status,
-            said(&output)
+            printed(&output)
         );
         for run in place.runs().iter().filter(|run| !before.contains(run)) {
-            // A run that began has an end, unless not even its log could be opened.
+            // A run that began has an outcome, unless not even its log could be opened.
             let began = std::fs::metadata(run.join("events.jsonl")).is_ok_and(|log| log.len() > 0);
             assert!(
                 !began || ending(run).is_some(),
                 "{limit} KiB {force}: {}",
-                said(&output)
+                printed(&output)
             );
         }
         code

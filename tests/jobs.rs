@@ -1,5 +1,5 @@
-//! Files for SLURM and SkyPilot: as they were written before (`tests/jobs`, `LLMTUI_UPDATE_DOCS=1` writes them anew), and from end to end
-//! with a SLURM of our own making: begun, warned, requeued, gone on with and completed.
+//! Files for SLURM and SkyPilot: equal to the stored ones (`tests/jobs`, `LLMTUI_UPDATE_DOCS=1` rewrites them), and end to end
+//! with a fake SLURM: started, warned, requeued, resumed and completed.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,8 +18,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -55,7 +55,7 @@ fn slurm() -> Slurm {
 }
 
 #[test]
-fn other_options_of_sbatch_and_the_memory_of_the_plan_are_asked_for() {
+fn other_sbatch_options_and_the_planned_memory_are_requested() {
     let with = |options: &[&str]| {
         let options = options.iter().map(ToString::to_string).collect();
         let slurm = Slurm {
@@ -82,7 +82,7 @@ fn spec() -> Goal {
 }
 
 #[test]
-fn scripts_and_tasks_are_as_they_were() {
+fn scripts_and_tasks_match_the_stored_ones() {
     golden("spec.sh", &script(&job(spec(), 4), &slurm()));
     let plain = Slurm {
         time: Some("10".into()),
@@ -107,7 +107,7 @@ fn scripts_and_tasks_are_as_they_were() {
 }
 
 #[test]
-fn bash_reads_every_script() {
+fn bash_parses_every_script() {
     let goals = [spec(), Goal::Run("/a b/it's".into())];
     for goal in goals {
         let text = script(&job(goal, 2), &slurm());
@@ -210,7 +210,7 @@ impl Bench {
     fn until(&self, what: &str, holds: impl Fn(&Bench) -> bool) {
         let begun = Instant::now();
         while !holds(self) {
-            assert!(begun.elapsed() < PATIENCE, "{what}: {}", self.log());
+            assert!(begun.elapsed() < TIMEOUT, "{what}: {}", self.log());
             llmtui::base::clock::pause(Duration::from_millis(10));
         }
     }
@@ -240,7 +240,7 @@ fn steps(events: &[Envelope]) -> usize {
 }
 
 #[test]
-fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
+fn a_job_is_warned_requeued_and_continues_to_its_last_step() {
     let bench = Bench::new();
     let asked = [
         "engine",
@@ -259,7 +259,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
         "{}",
         text(&out.stderr)
     );
-    // It is not written over.
+    // It is not overwritten.
     let again = bench.llmtui(&asked);
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
     let Some(mut slurm) = bench.submit("job.sh") else {
@@ -278,12 +278,12 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
     );
     let state = RunState::from_events(&events);
     assert_eq!((state.step, state.word()), (3000, "finished"));
-    // One run, begun twice, and it went on from where it stopped: no step was done again.
+    // One run, started twice, that continued where it stopped: no step was repeated.
     assert_eq!(bench.runs().len(), 1);
     let begun = std::fs::read_to_string(bench.path("play/begun")).unwrap();
     assert_eq!(begun, "0\n1\n");
     assert!(steps(&events) <= 3000, "{}", steps(&events));
-    // A run that was only made begins at step 0; the second allocation goes on from where the first saved.
+    // A run that was only created begins at step 0; the second allocation continues from the first one's save.
     let back = events.iter().filter_map(|e| match e.event {
         Event::RolledBack { step } => Some(step),
         _ => None,
@@ -301,7 +301,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
     assert_eq!(notes.count(), 0);
     let state = bench.llmtui(&["engine", "state", "tiny"]);
     assert_eq!(text(&state.stdout), "finished\n");
-    // A run that is complete has nothing to go on with.
+    // A completed run has nothing left to do.
     let out = bench.llmtui(&["engine", "script", "tiny", "--slurm"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(
@@ -312,7 +312,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_saves_and_is_not_requeued_and_its_run_can_go_on() {
+fn a_cancelled_job_saves_and_is_not_requeued_and_its_run_can_go_on() {
     let bench = Bench::new();
     let out = bench.llmtui(&[
         "engine",
@@ -374,7 +374,7 @@ fn a_run_that_fails_ends_its_job_with_its_status() {
 }
 
 #[test]
-fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
+fn impossible_jobs_are_rejected_before_they_are_queued() {
     let bench = Bench::new();
     for (words, phrase) in [
         (
@@ -461,10 +461,10 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
     ] {
         std::fs::write(bench.path("x.yaml"), SPEC).unwrap();
         let out = bench.llmtui(&[&["engine", "script"], words].concat());
-        let said = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
-        assert!(said.contains(phrase), "{words:?}: {said}");
-        assert!(!said.contains("secret@"), "{said}");
+        let printed = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {printed}");
+        assert!(printed.contains(phrase), "{words:?}: {printed}");
+        assert!(!printed.contains("secret@"), "{printed}");
         assert!(out.stdout.is_empty(), "{words:?}");
     }
     let words = [
@@ -480,30 +480,33 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
         &["-s", "engine.torch.ranks=4", "-s", "micro_batch_size=4"],
     ]
     .concat();
-    let said = text(&bench.llmtui(&four).stdout);
+    let printed = text(&bench.llmtui(&four).stdout);
     assert!(
-        said.contains("#SBATCH --gpus-per-node=4\n")
-            && said.contains("#SBATCH --cpus-per-task=16\n"),
-        "{said}"
+        printed.contains("#SBATCH --gpus-per-node=4\n")
+            && printed.contains("#SBATCH --cpus-per-task=16\n"),
+        "{printed}"
     );
     assert!(
-        said.contains("-s engine=torch -s engine.torch.ranks=4"),
-        "{said}"
+        printed.contains("-s engine=torch -s engine.torch.ranks=4"),
+        "{printed}"
     );
     let named = [&four[..], &["--gpu", "h100"]].concat();
-    let said = text(&bench.llmtui(&named).stdout);
-    assert!(said.contains("#SBATCH --gpus-per-node=h100:4\n"), "{said}");
-    // SkyPilot sends the working directory alone.
+    let printed = text(&bench.llmtui(&named).stdout);
+    assert!(
+        printed.contains("#SBATCH --gpus-per-node=h100:4\n"),
+        "{printed}"
+    );
+    // SkyPilot uploads only the working directory.
     let elsewhere = tempfile::tempdir().unwrap();
     let text_of_mine = elsewhere.path().join("mine.txt");
     std::fs::write(&text_of_mine, "To be, or not to be.").unwrap();
     let path = format!("data.path={}", text_of_mine.display());
     let sky = ["engine", "script", "shakespeare", "--skypilot", "-s", &path];
     let out = bench.llmtui(&sky);
-    let said = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{said}");
-    assert!(said.contains("mine.txt is outside"), "{said}");
-    // What SLURM would not heed is refused, not passed over.
+    let printed = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("mine.txt is outside"), "{printed}");
+    // Options that SLURM would ignore are rejected, not skipped.
     for extra in [
         &["--bucket", "s3://a/b"][..],
         &["-s", "engine=candle", "--gpu", "h100"],

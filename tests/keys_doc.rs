@@ -1,4 +1,4 @@
-//! docs/keys.md is made from the table of actions; `LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc` renews it.
+//! docs/keys.md is generated from the table of actions; `LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc` regenerates it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use llmtui::ui::action::{Context, actions};

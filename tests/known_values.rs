@@ -1,5 +1,5 @@
-//! Which test holds each health metric to its known values, and the statistical ones of them that need many draws. Most known values
-//! stand beside their estimators; `health_oracle` compares with brute force in PyTorch and numpy.
+//! Which test compares each health metric with known values, and the statistical ones that need many draws. Most known values
+//! are next to their estimators; `health_oracle` compares with brute force in PyTorch and numpy.
 
 use llmtui::base::rng::{Rng, Stream};
 use llmtui::kernels::spectrum::eigenvalues;
@@ -30,9 +30,9 @@ const TABLE: &[Row] = &[
         ("tests/known_values.rs", "exponents_of_pareto_draws_and_of_noise"), NUMPY]),
     ("attention head entropy", &["attn_entropy/layer", "attn_entropy_std/layer", "attn_logit_max/layer", "attn_sink/layer"], &[
         ("crates/record/src/metrics/estimators/entropy.rs", "known_rows"),
-        ("crates/record/src/metrics/estimators/entropy.rs", "a_constant_on_all_scores_changes_nothing"), ORACLE]),
+        ("crates/record/src/metrics/estimators/entropy.rs", "adding_a_constant_to_all_scores_changes_nothing"), ORACLE]),
     ("CoDeC", &["codec"], &[
-        ("crates/record/src/metrics/estimators/memory.rs", "signs_are_counted_and_ties_are_no_falls"),
+        ("crates/record/src/metrics/estimators/memory.rs", "falls_are_counted_without_ties"),
         ("crates/engine/src/engine/memorization.rs", "sequences_known_by_heart_are_told_from_others")]),
     ("gradient direction consistency", &["grad_consistency", "grad_cosine"], &[
         ("crates/record/src/metrics/estimators/noise.rs", "two_gradients_by_hand"), ORACLE]),
@@ -45,24 +45,24 @@ const TABLE: &[Row] = &[
         ORACLE]),
     ("spike score", &["grad_spike", "spike_score/grad", "spike_score/loss", "spike_score/element/layer", "spiking_elements"], &[
         ("crates/record/src/metrics/estimators/spikes.rs", "nine_ones_and_a_ten"),
-        ("crates/record/src/metrics/estimators/spikes.rs", "one_of_a_thousand_and_one_stands_out"),
+        ("crates/record/src/metrics/estimators/spikes.rs", "one_of_a_thousand_and_one_is_an_outlier"),
         ("crates/record/src/metrics/estimators/spikes.rs", "spam_clips_at_seventy_times_the_root")]),
     ("layer-wise weight std", &["weight_std/layer"], &[
-        ("crates/record/src/metrics/estimators/dispersion.rs", "parts_give_what_the_whole_gives"),
+        ("crates/record/src/metrics/estimators/dispersion.rs", "parts_give_the_result_of_the_whole"),
         ("tests/known_values.rs", "a_million_normal_weights_have_their_spread"), ORACLE]),
     ("loss dispersion", &["loss_dispersion"], &[
-        ("crates/record/src/metrics/estimators/dispersion.rs", "it_is_the_populations_and_not_the_samples"), ORACLE]),
+        ("crates/record/src/metrics/estimators/dispersion.rs", "std_is_the_populations_and_not_the_samples"), ORACLE]),
     ("singular entropy", &["singular_entropy/layer"], &[
         ("crates/record/src/metrics/estimators/spectrum.rs", "known_diagonals"),
         ("crates/record/src/metrics/estimators/spectrum.rs", "a_random_square_matrix_is_far_from_even"), NUMPY]),
     ("spectral norm", &["spectral_norm/layer", "spectral_scale/layer"], &[
-        ("crates/kernels/src/spectrum.rs", "power_iteration_takes_the_known_way_to_three"),
+        ("crates/kernels/src/spectrum.rs", "power_iteration_converges_to_three_as_computed_by_hand"),
         ("crates/kernels/src/spectrum.rs", "power_iteration_and_the_whole_spectrum_agree_on_a_random_matrix"), NUMPY]),
     ("token entropy", &["entropy"], &[("tests/oracle.rs", "every_option_computes_what_pytorch_and_transformers_do")]),
     ("update-to-weight ratio", &["update_ratio", "update_ratio/layer"], &[("crates/kernels/src/update.rs", "the_update_ratio_is_change_over_size")]),
     ("zlib ratio", &["zlib_ratio"], &[
         ("crates/record/src/metrics/estimators/memory.rs", "lengths_under_zlib"),
-        ("crates/record/src/metrics/estimators/memory.rs", "the_ratio_is_one_where_both_need_the_same_bits")]),
+        ("crates/record/src/metrics/estimators/memory.rs", "the_ratio_is_one_if_both_need_the_same_bits")]),
     ("Min-K %", &["min_k_prob"], &[("crates/record/src/metrics/estimators/memory.rs", "the_least_fifth_is_averaged")]),
     ("stable rank", &["stable_rank/layer"], &[("crates/record/src/metrics/estimators/spectrum.rs", "known_diagonals"), NUMPY]),
     ("activations", &["act_rms/layer", "act_max/layer"], &[("crates/engine/src/probes/activations.rs", "sizes_of_known_values"), ORACLE]),
@@ -96,7 +96,7 @@ fn every_health_metric_has_a_test_of_its_known_values() {
             );
         }
     }
-    // What a probe measures is in the table, but for a ratio of two of its rows.
+    // Readings of a probe are in the table, except a ratio of two of its rows.
     let derived = ["grad_consistency/expected"];
     for metric in PROBES.iter().flat_map(|probe| probe.metrics) {
         let listed = TABLE.iter().any(|(_, ids, _)| ids.contains(&metric.id));
@@ -109,7 +109,7 @@ fn every_health_metric_has_a_test_of_its_known_values() {
 }
 
 #[test]
-fn a_band_stands_beside_the_estimator_that_it_holds_for() {
+fn normal_bands_are_defined_next_to_their_estimator() {
     for metric in all() {
         let probed = PROBES
             .iter()
@@ -124,7 +124,7 @@ fn a_band_stands_beside_the_estimator_that_it_holds_for() {
     }
 }
 
-/// At or above 1 with a density of x^−α.
+/// A draw ≥ 1 with a density of x^−α.
 fn pareto(rng: &mut Rng, alpha: f64) -> f64 {
     (1.0 - rng.uniform_f64()).powf(-1.0 / (alpha - 1.0))
 }
@@ -134,13 +134,13 @@ fn exponents_of_pareto_draws_and_of_noise() {
     let mut rng = Rng::new(5, Stream::Test, 0, 0);
     let mut draws: Vec<f64> = (0..20_000).map(|_| pareto(&mut rng, 3.0)).collect();
     draws.sort_by(f64::total_cmp);
-    // Of a power law every tail is the law: the median begins one of 10,000.
+    // For a power law every tail follows it: the median starts a tail of 10,000.
     let fit = alpha::hill_mid(&draws).unwrap();
     assert!(
         (fit.alpha - 3.0).abs() < 4.0 * 2.0 / 10_000f64.sqrt(),
         "{fit:?}"
     );
-    // Noise alone lies inside 2 to 3 by this estimator: it has no absolute band.
+    // Noise alone is within 2 to 3 by this estimator: it has no absolute band.
     for (cols, range) in [(512, 2.05..2.20), (2048, 3.3..3.65)] {
         let w: Vec<f32> = (0..512 * cols).map(|_| rng.normal()).collect();
         let found = alpha::hill_mid(&eigenvalues(&w, 512, cols)).unwrap().alpha;

@@ -1,5 +1,5 @@
 //! Links under real conditions: many viewers, slow viewers, killed processes, wrong backends. The engine here is a script of
-//! events: what it says does not matter, that every viewer hears all of it does.
+//! events: their content does not matter, only that every viewer receives all of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Everything until the link closes: (sequence numbers, place of `CaughtUp` among them, why it closed).
+/// Everything until the link closes: (sequence numbers, position of `CaughtUp` among them, reason for closing).
 fn drain(mut link: Link) -> (Vec<u64>, Option<usize>, Option<String>) {
     let mut seqs = Vec::new();
     let mut caught_up = None;
@@ -54,9 +54,9 @@ fn whole(n: usize) -> Vec<u64> {
 }
 
 #[test]
-fn every_viewer_hears_every_event_once_whatever_its_link() {
+fn every_viewer_receives_every_event_once_on_any_link() {
     let place = Place::new();
-    // Held at its end too: the run stays free to join until all have joined, however fast it goes.
+    // Held at its end too: the run stays open to join until all have joined, however fast it is.
     let script = Script::steps(3_000).release_after(500).hold_at_end();
     let mut host = place.host(script);
     host.serve(&place.env).unwrap();
@@ -88,7 +88,7 @@ fn drain_later(link: Link) -> std::thread::JoinHandle<(Vec<u64>, Option<usize>, 
 }
 
 #[test]
-fn a_viewer_that_does_not_read_holds_up_nobody_and_misses_nothing() {
+fn a_viewer_that_does_not_read_blocks_no_other_and_misses_nothing() {
     let place = Place::new();
     let steps = 60_000;
     let mut host = place.host(Script::steps(steps).hold_at_end());
@@ -96,7 +96,7 @@ fn a_viewer_that_does_not_read_holds_up_nobody_and_misses_nothing() {
     let go = host.commands();
     let asleep = open(&place.run, &place.env).unwrap();
     let mut awake = open(&place.run, &place.env).unwrap();
-    // The other viewer gets to the last step although the first has read nothing.
+    // The other viewer reaches the last step although the first has read nothing.
     await_event(&mut awake, |event| {
         matches!(event, Event::Stepped { step, .. } if *step == steps).then_some(())
     });
@@ -105,7 +105,7 @@ fn a_viewer_that_does_not_read_holds_up_nobody_and_misses_nothing() {
     host.wait().unwrap();
     let (seqs, _, why) = lazy.join().unwrap();
     let total = read_all(&place.run.events_path()).unwrap().len();
-    // What the lazy viewer had not read when the engine closed its backend is in the log, and it was told why.
+    // What the slow viewer had not read when the engine closed its connection is in the log, and it got the reason.
     assert_eq!(seqs, whole(seqs.len()));
     assert!(
         seqs.len() == total || why.is_some(),
@@ -115,7 +115,7 @@ fn a_viewer_that_does_not_read_holds_up_nobody_and_misses_nothing() {
 }
 
 #[test]
-fn commands_are_answered_and_marked_in_the_log_of_every_viewer() {
+fn commands_are_answered_and_logged_for_every_viewer() {
     let place = Place::new();
     let mut host = place.host(Script::steps(5).hold_at_end());
     host.serve(&place.env).unwrap();
@@ -141,7 +141,7 @@ fn commands_are_answered_and_marked_in_the_log_of_every_viewer() {
     let ping = commander.send(Command::Ping).unwrap();
     await_event(&mut commander, accepted(ping));
     let theirs = watcher.send(Command::Ping).unwrap();
-    assert_ne!(theirs, ping, "ids of two viewers must not meet");
+    assert_ne!(theirs, ping, "ids of two viewers must not collide");
     drop(commander);
     watcher
         .send(Command::Stop {
@@ -154,9 +154,9 @@ fn commands_are_answered_and_marked_in_the_log_of_every_viewer() {
 }
 
 #[test]
-fn an_engine_that_does_not_listen_is_reported_busy() {
+fn an_engine_that_does_not_read_is_reported_busy() {
     let place = Place::new();
-    let mut host = place.host(Script::steps(1).deaf());
+    let mut host = place.host(Script::steps(1).ignoring_commands());
     host.serve(&place.env).unwrap();
     let mut link = open(&place.run, &place.env).unwrap();
     let busy = loop {
@@ -164,14 +164,14 @@ fn an_engine_that_does_not_listen_is_reported_busy() {
         if let Ok(id) = link.send(Command::Pause)
             && id % 2 == 0
         {
-            let mut told = None;
+            let mut reported = None;
             while let Some(Incoming::Event(envelope)) = link.try_recv() {
                 if let Event::Rejected { why, .. } = envelope.event {
                     assert_eq!(envelope.seq, 0);
-                    told = Some(why);
+                    reported = Some(why);
                 }
             }
-            if let Some(why) = told {
+            if let Some(why) = reported {
                 break why;
             }
         }
@@ -200,7 +200,7 @@ fn a_hundred_thousand_events_arrive_in_seconds() {
     host.wait().unwrap();
 }
 
-/// Speaks to the socket without the client: (first line, the rest up to `n` lines).
+/// Writes to the socket without the client: (first line, the rest up to `n` lines).
 fn raw(place: &Place, say: &[u8], n: usize) -> Vec<String> {
     let path = llmtui::link::socket_path(&place.env, &place.run).unwrap();
     let mut stream = UnixStream::connect(path).unwrap();
@@ -220,7 +220,7 @@ fn raw(place: &Place, say: &[u8], n: usize) -> Vec<String> {
 }
 
 #[test]
-fn strange_lines_are_answered_and_a_later_subscription_starts_where_it_says() {
+fn invalid_lines_are_answered_and_a_later_subscription_starts_where_it_says() {
     let place = Place::new();
     let mut host = place.host(Script::steps(50).hold_at_end());
     host.serve(&place.env).unwrap();
@@ -236,7 +236,7 @@ fn strange_lines_are_answered_and_a_later_subscription_starts_where_it_says() {
     let first = loop {
         match link.blocking_recv() {
             Incoming::Event(first) => break first,
-            // The script may not have come that far yet.
+            // The script may not have reached that point yet.
             Incoming::CaughtUp => {}
             Incoming::Closed(why) => panic!("{why:?}"),
         }
@@ -256,7 +256,7 @@ fn a_socket_directory_open_to_others_is_used_by_neither_side() {
     std::fs::create_dir_all(&place.env.runtime_dir).unwrap();
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(&place.env.runtime_dir, mode(0o755)).unwrap();
-    // The run's own folder serves instead.
+    // The run's own folder is used instead.
     host.serve(&place.env).unwrap();
     let socket = llmtui::link::socket_path(&place.env, &place.run).unwrap();
     assert!(!socket.exists());
@@ -273,7 +273,7 @@ fn a_socket_directory_open_to_others_is_used_by_neither_side() {
     host.serve(&place.env).unwrap();
     let permissions = std::fs::metadata(&socket).unwrap().permissions();
     assert_eq!(permissions.mode() & 0o777, 0o600);
-    // Opened to others meanwhile: the viewer does not trust it, and watches the log.
+    // Opened to others meanwhile: the viewer does not trust it, and follows the log.
     std::fs::set_permissions(&place.env.runtime_dir, mode(0o711)).unwrap();
     let mut watching = open(&place.run, &place.env).unwrap();
     assert!(watching.is_read_only() && !watching.live());
@@ -307,12 +307,12 @@ fn runs_below_long_paths_have_sockets_too() {
 }
 
 #[test]
-fn a_second_engine_takes_over_right_after_the_first() {
+fn a_second_engine_can_start_right_after_the_first() {
     let place = Place::new();
     for round in 1..=3 {
         let mut host = place.host(Script::steps(20));
         host.serve(&place.env).unwrap();
-        // Never reads: must not keep the run from being freed.
+        // Never reads: must not prevent the run from being released.
         let _silent = connect(&place.env, &place.run, 1);
         host.wait().unwrap();
         let n = read_all(&place.run.events_path()).unwrap().len();
@@ -321,7 +321,7 @@ fn a_second_engine_takes_over_right_after_the_first() {
 }
 
 #[test]
-fn a_panicking_engine_is_an_error_and_frees_the_run() {
+fn a_panicking_engine_is_an_error_and_releases_the_run() {
     let place = Place::new();
     let claim = place.run.claim().unwrap();
     let door = llmtui::link::Door::open(&place.env, &place.run).unwrap();
@@ -339,8 +339,8 @@ fn a_panicking_engine_is_an_error_and_frees_the_run() {
 }
 
 #[test]
-fn a_played_script_answers_what_it_is_asked() {
-    // The script itself: what the tests above lean on.
+fn a_scripted_engine_answers_commands() {
+    // Tests the script itself, which the tests above rely on.
     let place = Place::new();
     let host = place.host(Script::steps(2).hold_at_end());
     let request = Request {

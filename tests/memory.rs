@@ -1,4 +1,4 @@
-//! Memory as planned beside memory as taken: real runs in processes of their own, whose peak the kernel tells.
+//! Planned memory compared with measured memory: real runs in their own processes, whose peak the kernel reports.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
 const MIB: f64 = 1_048_576.0;
-/// Pages of the program's own file in memory, in an optimized build: what a plan counts. An unoptimized program has twice as
-/// many, which says nothing of a run.
+/// Resident pages of the program's own file in an optimized build, which a plan includes. An unoptimized program has twice as
+/// many, which is not the run's.
 const CODE: f64 = 27.0 * MIB;
-/// What a plan may be off.
+/// The relative error allowed for a plan.
 const TOLERANCE: f64 = 0.10;
 
-/// One run: what it is called, the `-s` words on top of a preset, and its steps.
+/// One run: its name, the `-s` settings on top of a preset, and its steps.
 struct Case {
     name: &'static str,
     preset: &'static str,
@@ -43,10 +43,10 @@ const fn of(preset: &'static str, case: Case) -> Case {
     Case { preset, ..case }
 }
 
-/// Said of every run: little is evaluated, and only at the end.
+/// Settings of every run: a short evaluation, only at the end.
 const BRIEF: &[&str] = &["data.val_fraction=0.003", "eval.every=0"];
 
-/// Bytes planned and bytes taken.
+/// Planned and measured bytes.
 #[derive(Debug, Clone, Copy)]
 struct Peak {
     planned: f64,
@@ -76,7 +76,7 @@ fn words<'a>(case: &'a Case, folder: &Path) -> impl Fn(&[&str]) -> Command + use
     }
 }
 
-/// Plans a run and does it.
+/// Plans a run, and executes it.
 fn peak(case: &Case) -> Peak {
     let folder = tempfile::tempdir().unwrap();
     let command = words(case, folder.path());
@@ -94,8 +94,8 @@ fn peak(case: &Case) -> Peak {
     }
 }
 
-/// The most memory that a process ever had: the kernel's mark only rises, so the last reading before its end is the one.
-/// Code beyond [`CODE`] is taken off.
+/// The peak memory of a process: the kernel's mark only rises, so the last reading before the end is the one.
+/// Code beyond [`CODE`] is subtracted.
 fn watch(mut child: Child, name: &str) -> f64 {
     let status = format!("/proc/{}/status", child.id());
     let mut most: f64 = 0.0;
@@ -117,7 +117,7 @@ fn watch(mut child: Child, name: &str) -> f64 {
     }
 }
 
-/// A line of `/proc/PID/status` in bytes.
+/// A field of `/proc/PID/status` in bytes.
 fn bytes(status: &str, name: &str) -> Option<f64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = value.trim().trim_end_matches(" kB").parse().ok()?;
@@ -144,7 +144,7 @@ fn compare(cases: &[Case]) {
     assert!(off.is_empty(), "{off:#?}");
 }
 
-/// Each of the three moments that may need most: activations, half of them computed again, and the twin of the checks.
+/// Each of the three moments that may need most: activations, half of them recomputed, and the copy used by checks.
 /// Large in memory, small in arithmetic.
 const SMALL: &[Case] = &[
     case(
@@ -210,7 +210,7 @@ const LARGER: &[&str] = &[
 ];
 
 #[test]
-fn real_runs_take_the_memory_that_was_planned() {
+fn real_runs_use_the_planned_memory() {
     compare(SMALL);
 }
 
@@ -222,7 +222,7 @@ const M: &[&str] = &[
     "train.micro_batch_size=4",
 ];
 
-/// The sizes that training is measured on. `cargo long --test memory` prints the table; minutes.
+/// The sizes on which training is measured. `cargo long --test memory` prints the table; takes minutes.
 const TABLE: &[Case] = &[
     case("S 12 × 64, the quickstart", &[], 30),
     case(

@@ -1,4 +1,4 @@
-//! A real kill for memory: an engine in a cgroup of its own that is too small for it. Needs root and a writable memory
+//! A real OOM kill: an engine in its own cgroup that is too small for it. Needs root and a writable memory
 //! controller (v2, or v1); `cargo test --test oom_kill -- --ignored` where there is one.
 
 #![allow(
@@ -18,7 +18,7 @@ use std::time::Duration;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
 /// More than the engine alone needs.
 const LIMIT: u64 = 400 << 20;
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A cgroup that is removed with the test.
 struct Group {
@@ -28,7 +28,7 @@ struct Group {
 }
 
 impl Group {
-    /// Below the cgroup of this process, so that the limits around it hold for the group too.
+    /// Below the cgroup of this process, so that outer limits apply to the group too.
     fn make() -> Option<Group> {
         let name = format!("llmtui-test-{}", std::process::id());
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -50,7 +50,7 @@ impl Group {
         places.into_iter().find_map(|(parent, limit)| {
             let folder = parent?.join(&name);
             fs::create_dir(&folder).ok()?;
-            // Without the controller the folder goes again.
+            // Without the controller the folder is removed.
             let group = Group { folder, limit };
             group.folder.join(limit).exists().then_some(group)
         })
@@ -69,7 +69,7 @@ impl Drop for Group {
 
 #[test]
 #[ignore = "needs root and a memory cgroup"]
-fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
+fn a_run_killed_for_memory_is_resumed_with_a_notice() {
     let group = Group::make().expect("a memory cgroup");
     let dir = tempfile::tempdir().unwrap();
     let run = || {
@@ -99,10 +99,10 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
     let clock = SystemClock::new();
     let saved = || run().is_some_and(|run| run.path().join("checkpoints/step-000200").is_dir());
     while !saved() {
-        assert!(clock.elapsed() < PATIENCE, "no checkpoint");
+        assert!(clock.elapsed() < TIMEOUT, "no checkpoint");
         llmtui::base::clock::pause(Duration::from_millis(50));
     }
-    // A neighbor in the same job takes the rest; of the two the kernel prefers the engine, and then takes the neighbor.
+    // A neighbor in the same job uses the rest; of the two the kernel kills the engine first, and then the neighbor.
     let adjust = |process: u32, value: &str| {
         fs::write(format!("/proc/{process}/oom_score_adj"), value).unwrap();
     };
@@ -118,7 +118,7 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
         .spawn()
         .unwrap();
     while first.try_wait().unwrap().is_none() {
-        assert!(clock.elapsed() < PATIENCE, "it was not killed");
+        assert!(clock.elapsed() < TIMEOUT, "it was not killed");
         llmtui::base::clock::pause(Duration::from_millis(50));
     }
     neighbor.wait().unwrap();
@@ -129,8 +129,8 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
     let mut second = engine("train --resume auto --stop-after 1");
     assert!(second.wait().unwrap().success());
     let events = read_all(&run().unwrap().events_path()).unwrap();
-    let told = events[step..]
+    let reported = events[step..]
         .iter()
         .any(|e| matches!(&e.event, Event::Warned { code, .. } if code == "killed"));
-    assert!(told, "the resume says nothing of the kill");
+    assert!(reported, "the resume says nothing of the kill");
 }

@@ -1,7 +1,7 @@
 //! Training runs of PyTorch, repeated: step-0 logits and gradients, and the loss of each of 300 steps. Wrong variants must
-//! fail the same comparison, or it could not see.
+//! fail the same comparison, to prove that it detects them.
 //!
-//! `tests/oracle/train_oracle.py` made the fixtures and says how.
+//! `tests/oracle/train_oracle.py` made the fixtures and documents how.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "oracle/health.rs"]
@@ -77,7 +77,7 @@ impl Fixture {
         tensor.flatten_all().unwrap().to_vec1().unwrap()
     }
 
-    /// The model with the weights that PyTorch began with.
+    /// The model with PyTorch's initial weights.
     fn start(&self, backend: Backend) -> Model {
         let vocab_size = self.train.vocab_size;
         let mut model =
@@ -95,7 +95,7 @@ impl Fixture {
         model
     }
 
-    /// Inputs and targets of a step: windows of the stream, each `stride` after the one before.
+    /// Inputs and targets of a step: windows of the stream, each `stride` after the previous one.
     fn batch(&self, stream: &[u32], step: u64) -> (Vec<u32>, Vec<u32>) {
         let (rows, seq_len) = (self.train.batch_size, self.model.seq_len);
         let window = |row: usize, shift: usize| {
@@ -111,7 +111,7 @@ impl Fixture {
     }
 }
 
-/// What a run showed.
+/// Results of a run.
 #[derive(Debug, Default)]
 struct Record {
     losses: Vec<f64>,
@@ -119,7 +119,7 @@ struct Record {
     final_norm: f64,
 }
 
-/// Trains as the fixture says; `steps` of it.
+/// Trains as the fixture specifies, for `steps` steps.
 fn train(fixture: &Fixture, backend: Backend, steps: u64) -> Record {
     train_in(fixture, backend, ComputeDtype::F32, steps)
 }
@@ -177,7 +177,7 @@ fn mean_loss(logp: &Tensor) -> (f64, Tensor) {
     (-sum / n as f64, dlogp)
 }
 
-/// The largest difference to PyTorch's losses.
+/// The largest difference from PyTorch's losses.
 fn distance(fixture: &Fixture, record: &Record) -> f64 {
     let exact = fixture.values::<f64>("loss");
     let pairs = record.losses.iter().zip(&exact);
@@ -211,7 +211,7 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
     }
 }
 
-/// Rounding of a sum grows with its largest terms, so small values beside large ones are held to the scale of these: orders of
+/// The rounding of a sum grows with its largest terms, so small values next to large ones are compared at their scale: orders of
 /// summation differ between programs.
 fn compare(name: &str, values: &[f32], exact: &[f32]) {
     assert_eq!(values.len(), exact.len(), "{name}");
@@ -259,7 +259,7 @@ fn a_llama_style_model_trains_as_in_pytorch() {
     assert_run_agrees("llama");
 }
 
-/// Names what is wrong, and does it.
+/// The name of a mistake, and a function that makes it.
 type Mistake = (&'static str, fn(&mut Fixture));
 
 const MISTAKES: [Mistake; 7] = [
@@ -282,7 +282,7 @@ const MISTAKES: [Mistake; 7] = [
 ];
 
 #[test]
-fn every_mistake_is_seen() {
+fn every_mistake_is_detected() {
     for name in ["gpt2", "llama"] {
         for (what, make) in MISTAKES {
             let mut fixture = Fixture::load(name);
@@ -298,16 +298,16 @@ fn every_mistake_is_seen() {
     }
 }
 
-/// Largest difference of a loss to PyTorch's f32 losses when products are in bf16: two such roundings differ by 2⁻⁹ of a
-/// factor, and 300 steps of updates carry it on.
+/// Largest difference of a loss from PyTorch's f32 losses with bf16 matmuls: two such roundings differ by 2⁻⁹ of an
+/// input, and 300 steps of updates accumulate it.
 const BF16_LOSS: f64 = 2e-3;
-/// Mean of the same, and its size without a sign: errors must not lean to one side.
+/// Mean of the same differences, in absolute value: errors must not be biased.
 const BF16_MEAN_LOSS: f64 = 2e-4;
-/// Least cosine between the gradients of the first step in f32 and bf16, tensor by tensor and as a whole.
+/// Least cosine between the gradients of the first step in f32 and bf16, per tensor and in total.
 const BF16_COSINE: (f64, f64) = (0.999, 0.9999);
 
 #[test]
-fn products_in_bf16_stay_beside_pytorchs_f32() {
+fn bf16_matmuls_stay_close_to_pytorchs_f32() {
     for name in ["gpt2", "llama"] {
         let fixture = Fixture::load(name);
         let record = train_in(
@@ -333,7 +333,7 @@ fn products_in_bf16_stay_beside_pytorchs_f32() {
 }
 
 #[test]
-fn gradients_in_bf16_point_where_those_in_f32_do() {
+fn bf16_gradients_have_the_direction_of_f32_gradients() {
     for name in ["gpt2", "llama"] {
         let fixture = Fixture::load(name);
         let [exact, rounded] =
@@ -375,7 +375,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// One decoder for each option of a model, made by `tests/oracle/options_oracle.py`.
+/// One decoder per model option, made by `tests/oracle/options_oracle.py`.
 #[test]
 fn every_option_computes_what_pytorch_and_transformers_do() {
     let path = concat!(
@@ -445,7 +445,7 @@ struct Adapted {
 
 /// Frozen decoders with LoRA, made by `tests/oracle/lora_oracle.py`.
 #[test]
-fn adapters_have_the_gradients_that_pytorch_has() {
+fn adapters_have_pytorchs_gradients() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/lora.safetensors");
     let bytes = std::fs::read(path).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();

@@ -1,5 +1,5 @@
-//! The picture in the README: the workbench at 120×36 in the middle of the standard tape, drawn by the program itself. After
-//! a change of the screen: `cargo test --test picture -- --ignored` writes it again.
+//! The image in the README: the workbench at 120×36 in the middle of the standard tape, drawn by the program itself. After
+//! a change of the screen, `cargo test --test picture -- --ignored` rewrites it.
 
 use llmtui::{base, wire};
 
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 
 const WIDTH: u16 = 120;
 const HEIGHT: u16 = 36;
-/// Of the tape: past the changed learning rate, before the NaN.
+/// Step of the tape: after the changed learning rate, before the NaN.
 const STEP: u64 = 1_240;
 const RUN: &str = "runs/2026-11-21-1040-shakespeare-k3qf";
 
-/// The screen of somebody who watches the run of the tape.
+/// The screen while watching the run of the tape.
 fn frame() -> Buffer {
     let options = AppOptions {
         runs_dir: "runs".into(),
@@ -54,7 +54,7 @@ fn file() -> PathBuf {
 }
 
 #[test]
-fn the_picture_exists_and_is_whole() {
+fn the_image_exists_and_is_complete() {
     let svg = std::fs::read_to_string(file()).unwrap_or_default();
     assert!(
         svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),

@@ -1,5 +1,5 @@
-//! A bench of planted faults: small models trained with one thing wrong each, and healthy ones beside them. The rules must name
-//! what is wrong soon after it shows, and say nothing of healthy runs. `cargo long --test planted` runs it;
+//! A benchmark of planted faults: small models trained with one thing wrong each, and healthy ones for comparison. The rules must
+//! name what is wrong soon after it shows, and must not fire on healthy runs. `cargo long --test planted` runs it;
 //! LLMTUI_UPDATE_DOCS=1 renews its table in docs/diagnosis.md.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -22,27 +22,27 @@ const ROWS: usize = 8;
 const MICRO: usize = 4;
 const LAYERS: usize = 4;
 const STEPS: u64 = 500;
-/// Of each healthy run: more than 10,000 together.
+/// Steps of each healthy run: more than 10,000 in total.
 const HEALTHY_STEPS: u64 = 1_100;
-/// A rule in time names its fault so soon after it shows.
+/// A rule is in time if it fires within this many steps after the fault shows.
 const SOON: u64 = 100;
-/// From this step on, where a fault comes late.
+/// The step at which late faults begin.
 const LATE: u64 = 200;
-/// Steps between two looks of the rules.
-const LOOK: u64 = 10;
+/// Steps between two evaluations of the rules.
+const CHECK_INTERVAL: u64 = 10;
 
-/// A run of the bench: its name, the rules of which one has to speak, and when each spoke first.
+/// A run of the benchmark: its name, the rules of which one has to fire, and when each fired first.
 struct Row {
     name: String,
     expected: Vec<&'static str>,
     found: BTreeMap<String, u64>,
-    /// The step from which the fault is there to be seen.
+    /// The step from which the fault is detectable.
     shows: u64,
 }
 
 /// Trains all of them, two at a time.
 fn trained() -> Vec<Row> {
-    // PLANTED="dropout 0.7|six batches repeated" trains these alone and tells what rules see, for work on a rule.
+    // PLANTED="dropout 0.7|six batches repeated" trains only these and prints what rules see, for work on a rule.
     let wanted = std::env::var_os("PLANTED")
         .unwrap_or_default()
         .into_string()
@@ -78,7 +78,7 @@ const BEGIN: &str = "<!-- faults -->\n";
 
 #[test]
 #[ignore = "trains fifty small models: cargo long --test planted"]
-fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
+fn planted_faults_are_named_without_false_alarms() {
     let mut table = String::from(
         "| planted | expected | shows from | named | at step | others that spoke |\n|---|---|---|---|---|---|\n",
     );
@@ -150,9 +150,9 @@ fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
     assert!(10 * named >= 9 * faults, "{named} of {faults}");
 }
 
-/// The short ones are held to at every test.
+/// The short histories are checked in every test run.
 #[test]
-fn made_up_histories_are_named_and_healthy_ones_are_left_alone() {
+fn made_up_histories_are_named_without_false_alarms() {
     for row in histories::rows() {
         let hit = row.expected.iter().any(|id| row.found.contains_key(*id));
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The real program in real processes: engines that outlive their viewers, logs that survive whatever kills them, downloads
-//! that go on where they were stopped.
+//! The real program in real processes: engines that outlive their viewers, logs that survive kills, downloads
+//! that resume where they were stopped.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,14 +27,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Every number once, in order, over all engine processes.
+/// Every sequence number once, in order, over all engine processes.
 fn assert_gapless(log: &Path) {
     let events = read_all(log).unwrap();
     let numbers: Vec<u64> = events.iter().map(|e| e.seq).collect();
     let expected: Vec<u64> = (1..=events.len() as u64).collect();
     assert_eq!(numbers, expected);
     let lines = std::fs::read_to_string(log).unwrap().lines().count();
-    assert_eq!(lines, events.len(), "a line that is no event");
+    assert_eq!(lines, events.len(), "a line that is not an event");
 }
 
 fn outcome(log: &Path) -> Option<Outcome> {
@@ -45,7 +45,7 @@ fn outcome(log: &Path) -> Option<Outcome> {
 }
 
 #[test]
-fn a_killed_viewer_and_a_hang_up_leave_the_run_alone() {
+fn a_killed_viewer_and_a_hang_up_do_not_affect_the_run() {
     let place = Place::new(&[]);
     place.start(EngineOptions::default());
     let mut relay = place
@@ -85,7 +85,7 @@ fn a_killed_viewer_and_a_hang_up_leave_the_run_alone() {
 }
 
 #[test]
-fn a_request_to_end_saves_and_stops_however_often_it_comes() {
+fn repeated_requests_to_end_save_and_stop_once() {
     let place = Place::new(&["save_every=0"]);
     place.start(EngineOptions::default());
     place.await_step(3);
@@ -98,7 +98,7 @@ fn a_request_to_end_saves_and_stops_however_often_it_comes() {
 }
 
 #[test]
-fn kills_in_the_middle_of_writing_leave_no_gap_and_no_torn_line() {
+fn kills_during_writing_leave_no_gap_and_no_torn_line() {
     let place = Place::new(&["save_every=20"]);
     place.start(EngineOptions::default());
     place.await_step(25);
@@ -120,7 +120,7 @@ fn kills_in_the_middle_of_writing_leave_no_gap_and_no_torn_line() {
 }
 
 #[test]
-fn a_second_engine_is_refused() {
+fn a_second_engine_is_rejected() {
     let place = Place::new(&[]);
     place.start(EngineOptions::default());
     let refused = place
@@ -136,9 +136,9 @@ fn a_second_engine_is_refused() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     let pid = place.run.header().unwrap().pid.to_string();
-    assert!(said.contains(&pid), "{said}");
+    assert!(printed.contains(&pid), "{printed}");
     assert!(place.run.is_alive());
 }
 
@@ -209,7 +209,7 @@ fn a_full_disk_makes_the_run_wait_and_a_request_to_end_still_ends_it() {
 }
 
 #[test]
-fn a_run_that_is_over_while_it_is_joined_has_ended_as_it_did() {
+fn a_run_that_ends_while_it_is_joined_keeps_its_outcome() {
     for _ in 0..5 {
         let place = Place::new(&["max_steps=1", "save_every=1"]);
         place.start(EngineOptions::default());
@@ -232,22 +232,22 @@ fn a_run_that_is_over_while_it_is_joined_has_ended_as_it_did() {
 }
 
 #[test]
-fn a_broken_run_is_told_in_the_words_of_its_engine() {
+fn a_broken_run_is_reported_with_its_engines_message() {
     let place = Place::new(&[]);
     std::fs::write(place.run.spec_path(), "seed: [no\n").unwrap();
-    let said = place
+    let printed = place
         .launcher
         .start_detached(&place.run, &EngineOptions::default())
         .unwrap_err()
         .to_string();
-    assert!(said.contains("spec.yaml"), "{said}");
+    assert!(printed.contains("spec.yaml"), "{printed}");
 }
 
-/// The files of a small model as the hub serves them. While `stalls`, of a file with weights half is sent, and no more.
+/// The files of a small model, served like the hub. While `stalls`, only half of a weights file is sent.
 struct HubServer {
     endpoint: String,
     stalls: Arc<AtomicBool>,
-    /// Paths and ranges that were asked for.
+    /// Requested paths and ranges.
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -335,14 +335,14 @@ impl HubServer {
         );
         if stalls.load(Ordering::Relaxed) && name.ends_with(".safetensors") {
             let _ = stream.write_all(&rest[..rest.len() / 2]);
-            // Until the other side hangs up.
+            // Until the other side disconnects.
             let _ = stream.read(&mut [0]);
         } else {
             let _ = stream.write_all(rest);
         }
     }
 
-    /// An engine that is to hold a model of this hub.
+    /// An engine that loads a model from this hub.
     fn infer(&self, home: &Path) -> Child {
         Command::new(PROGRAM)
             .args(["engine", "--infer", "org/tiny"])
@@ -360,7 +360,7 @@ impl HubServer {
 }
 
 #[test]
-fn a_download_for_the_chat_is_told_and_goes_on_after_it_was_stopped() {
+fn a_download_for_the_chat_reports_progress_and_resumes_after_a_stop() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/families/llama");
     let (server, home) = (HubServer::start(&folder), tempfile::tempdir().unwrap());
     let mut child = server.infer(home.path());
@@ -378,7 +378,7 @@ fn a_download_for_the_chat_is_told_and_goes_on_after_it_was_stopped() {
         file.starts_with("org/tiny/") && bytes < total && bytes > 0,
         "{file} {bytes} {total}"
     );
-    // As the chat pane does it: the input closes, and what does not heed that is killed.
+    // As in the chat pane: the input is closed, and a process that ignores that is killed.
     drop(child.stdin.take());
     child.kill().unwrap();
     child.wait().unwrap();

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes a second on an idle machine; a loaded one may take much longer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a file.
-const LOOK: Duration = Duration::from_millis(20);
+/// Everything takes less than a second on an idle machine; a loaded one may take much longer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Poll interval of files.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A model that learns in milliseconds, under the quickstart's name.
+/// A model that trains in milliseconds, under the quickstart's name.
 const TINY: &str = "name: tiny
 about: A tiny one.
 model: {n_layer: 1, n_head: 2, d_model: 32, seq_len: 32}
@@ -29,7 +29,7 @@ sample: {every: 200}
 checkpoint: {every: 200}
 ";
 
-/// A folder with the tiny preset; nobody's home is touched.
+/// A folder with the tiny preset; the real home is not touched.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -46,7 +46,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// The only run there is.
+    /// The only run.
     fn run(&self) -> PathBuf {
         let runs = std::fs::read_dir(self.path().join("runs")).unwrap();
         runs.map(|entry| entry.unwrap().path()).next().unwrap()
@@ -73,7 +73,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// A test that fails must not leave an engine behind.
+    /// A failing test must not leave an engine behind.
     fn drop(&mut self) {
         let Ok(runs) = std::fs::read_dir(self.path().join("runs")) else {
             return;
@@ -101,7 +101,7 @@ fn signal(pid: u64, signal: rustix::process::Signal) {
     }
 }
 
-/// A terminal with the program in it.
+/// A terminal running the program.
 struct Term {
     parser: vt100::Parser,
     bytes: Receiver<Vec<u8>>,
@@ -156,7 +156,7 @@ impl Term {
         self.parser.screen().contents()
     }
 
-    /// Takes in what the program writes within `time`; false when it wrote nothing.
+    /// Reads the program's output for at most `time`; false if there was none.
     fn read(&mut self, time: Duration) -> bool {
         match self.bytes.recv_timeout(time) {
             Ok(bytes) => {
@@ -174,11 +174,11 @@ impl Term {
         let begin = Instant::now();
         while !done(self) {
             assert!(
-                begin.elapsed() < PATIENCE,
+                begin.elapsed() < TIMEOUT,
                 "{what} did not come; the screen:\n{}",
                 self.text()
             );
-            self.read(LOOK);
+            self.read(POLL_INTERVAL);
         }
     }
 
@@ -210,29 +210,29 @@ impl Term {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                while self.read(LOOK) {}
+                while self.read(POLL_INTERVAL) {}
                 return status.exit_code();
             }
             assert!(
-                begin.elapsed() < PATIENCE,
+                begin.elapsed() < TIMEOUT,
                 "the program does not end:\n{}",
                 self.text()
             );
-            self.read(LOOK);
+            self.read(POLL_INTERVAL);
         }
     }
 
     /// Cooked mode, the first screen, a visible cursor.
     #[track_caller]
     fn assert_restored(&mut self) {
-        // The last bytes may still be on their way when the program has ended.
+        // The last bytes may still be in transit after the program has ended.
         self.wait("the first screen", |term| {
             !term.parser.screen().alternate_screen()
         });
         self.wait("the old mode", |term| {
             termios(&*term.master) == term.termios
         });
-        while self.read(LOOK) {}
+        while self.read(POLL_INTERVAL) {}
         assert!(!self.parser.screen().hide_cursor());
         assert!(!self.parser.screen().bracketed_paste());
         assert_eq!(
@@ -254,13 +254,13 @@ fn termios(master: &dyn MasterPty) -> String {
 fn expect_growth(what: &str, grows: impl Fn() -> usize) {
     let (begin, before) = (Instant::now(), grows());
     while grows() <= before {
-        assert!(begin.elapsed() < PATIENCE, "{what} does not grow");
-        llmtui::base::clock::pause(LOOK);
+        assert!(begin.elapsed() < TIMEOUT, "{what} does not grow");
+        llmtui::base::clock::pause(POLL_INTERVAL);
     }
 }
 
 #[test]
-fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
+fn a_run_outlives_its_viewer_and_can_be_chatted_with_and_stopped() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
@@ -290,8 +290,8 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
             .any(|entry| entry.path().join("manifest.json").exists())
     };
     while !saved() {
-        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
-        llmtui::base::clock::pause(LOOK);
+        assert!(begin.elapsed() < TIMEOUT, "no checkpoint");
+        llmtui::base::clock::pause(POLL_INTERVAL);
     }
 
     let mut term = Term::llmtui(&place, &["attach"], (80, 24));
@@ -308,7 +308,7 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     term.press("\x1b");
     term.wait_text("enter type");
     term.press("q");
-    // First the answer that no file has, then the run.
+    // First the answer that exists in no file, then the run.
     term.wait_text("is not saved");
     term.press("\x1b[A");
     term.wait_text("▸ leave without saving");
@@ -325,7 +325,7 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
 }
 
 #[test]
-fn a_run_that_is_left_says_how_to_come_back_and_a_name_is_enough() {
+fn leaving_a_run_prints_how_to_return_and_its_name_is_enough() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
@@ -346,7 +346,7 @@ fn a_run_that_is_left_says_how_to_come_back_and_a_name_is_enough() {
 }
 
 #[test]
-fn a_signal_ends_the_workbench_and_gives_the_terminal_back() {
+fn a_signal_ends_the_workbench_and_restores_the_terminal() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
@@ -361,7 +361,7 @@ fn a_signal_ends_the_workbench_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn ctrl_z_goes_to_the_shell_and_fg_comes_back() {
+fn ctrl_z_suspends_to_the_shell_and_fg_resumes() {
     let place = Place::new();
     let program = env!("CARGO_BIN_EXE_llmtui");
     let mut term = Term::open(
@@ -411,7 +411,7 @@ fn a_signal_that_comes_while_the_workbench_is_suspended_ends_it() {
 }
 
 #[test]
-fn the_size_may_change_at_any_moment() {
+fn the_terminal_may_be_resized_at_any_time() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
@@ -426,7 +426,7 @@ fn the_size_may_change_at_any_moment() {
         term.master.resize(size).unwrap();
         term.read(Duration::from_millis(200));
     }
-    // A frame of an earlier size may still have been on its way to this screen: begin from a whole one.
+    // A frame of an earlier size may still have been in transit: start from a complete one.
     term.press("\x0c");
     term.wait_text("▸ quickstart");
     term.press("?");
@@ -450,7 +450,7 @@ fn no_color_and_a_plain_locale_are_respected() {
     term.wait_text("> quickstart");
     term.press("?");
     term.wait_text("Sort runs by age");
-    // Escape and a letter in one go would be Alt and the letter.
+    // Escape and a letter in one write would be Alt and the letter.
     term.press("\x1b");
     term.wait("help to close", |term| {
         !term.text().contains("Sort runs by age")
@@ -458,7 +458,7 @@ fn no_color_and_a_plain_locale_are_respected() {
     term.press("q");
     assert_eq!(term.wait_exit(), 0);
     assert!(term.raw.is_ascii());
-    // Colours are set by m-sequences with 30 and above; weights are below.
+    // Colors are m-sequences of 30 and above; weights are below.
     let text = String::from_utf8(term.raw.clone()).unwrap();
     for sequence in text.split("\x1b[").skip(1) {
         let (numbers, _) = sequence.split_at(
@@ -489,7 +489,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     assert!(!text.contains('\x1b'), "{text:?}");
 }
 
-/// Prints what the workbench writes; run with `cargo test --release --test pty -- --ignored --nocapture`.
+/// Prints the workbench's output rate; run with `cargo test --release --test pty -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement of about a minute"]
 fn bytes_a_second() {
@@ -503,7 +503,7 @@ fn bytes_a_second() {
         let rate = |term: &mut Term, seconds: u64| {
             let (begin, before) = (Instant::now(), term.n_bytes);
             while begin.elapsed() < Duration::from_secs(seconds) {
-                term.read(LOOK);
+                term.read(POLL_INTERVAL);
             }
             (term.n_bytes - before) as u64 / seconds
         };
@@ -526,9 +526,9 @@ fn bytes_a_second() {
     }
 }
 
-/// From nothing to a running quickstart with Enter alone.
+/// From an empty folder to a running quickstart with only the Enter key.
 #[test]
-fn the_wizard_leads_from_nothing_to_a_run() {
+fn the_wizard_starts_a_run_from_an_empty_folder() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
@@ -556,7 +556,7 @@ fn the_wizard_leads_from_nothing_to_a_run() {
     assert!(remembered.contains("pretrain"), "{remembered}");
 }
 
-/// A file is opened by its path, walked through and filtered.
+/// A file is opened by its path, scrolled and filtered.
 #[test]
 fn the_data_pane_reads_a_file_and_shows_its_rows() {
     let place = Place::new();
@@ -583,9 +583,9 @@ fn the_data_pane_reads_a_file_and_shows_its_rows() {
     term.assert_restored();
 }
 
-/// A method that is not in this build is advised and refused; two steps back the data changes, and with it the method.
+/// A method missing in this build is recommended and rejected; going back two steps changes the data, and with it the method.
 #[test]
-fn the_wizard_goes_back_twice_and_changes_the_method() {
+fn going_back_twice_in_the_wizard_changes_the_method() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (160, 48));
     term.wait_text("▸ quickstart");
@@ -595,7 +595,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.wait_text("▸ follow instructions");
     term.press("\r");
     term.wait_text("What data should it learn from?");
-    // This goal begins at a file of one's own. Arrows: on the row of a path, letters are text.
+    // This goal starts with the user's own file. Arrow keys, because letters are text in the row of a path.
     term.wait_text("▸ my own file or folder");
     term.press("\x1b[B");
     term.wait_text("▸ prompts with good answers");

@@ -1,10 +1,10 @@
-//! The lists of interchangeable members, tested as lists: words, titles and sources of all of them.
+//! The registries, tested as lists: ids, titles and sources of all members.
 
 use llmtui::base::registry::Entry;
 use llmtui::spec::schema::{self, Kind};
 use std::collections::BTreeSet;
 
-/// Where each registry stands in a spec.
+/// Every registry, with its path in a spec.
 fn registries() -> Vec<(&'static str, &'static [Entry])> {
     vec![
         ("method", llmtui::methods::MethodConfig::ENTRIES),
@@ -33,7 +33,7 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
     ]
 }
 
-/// Plain choices of which a word takes a value: written like a registry's members, but nobody adds to them.
+/// Plain choices with a value in one variant: written like a registry's members, but not extensible.
 const CHOICES: [&str; 2] = ["train.activation_checkpointing", "model.moe.balancing"];
 
 #[test]
@@ -51,7 +51,7 @@ fn every_registry_of_a_spec_is_in_this_test() {
 }
 
 #[test]
-fn every_id_is_the_word_in_a_spec_and_stands_once() {
+fn every_id_is_the_name_in_a_spec_and_unique() {
     for (path, entries) in registries() {
         let node = schema::root().at(path).expect(path);
         let words: Vec<&str> = node.children().iter().map(|(n, _)| n.as_str()).collect();
@@ -66,7 +66,7 @@ fn every_id_is_the_word_in_a_spec_and_stands_once() {
 }
 
 #[test]
-fn every_entry_tells_what_it_is_for_and_where_it_comes_from() {
+fn every_entry_has_a_summary_and_a_source() {
     for (path, entries) in registries() {
         for entry in entries {
             let place = format!("{path}.{}", entry.id);

@@ -1,4 +1,5 @@
-//! `llmtui release` as a shell sees it: a model is made, refused without a card, laid out with one, and never sent unasked.
+//! `llmtui release` as a shell sees it: a model is created, rejected without a card, laid out with one, and never uploaded
+//! unasked.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Standard output, and the exit code with standard error.
+/// Standard output, exit code, and standard error.
 fn llmtui(dir: &Path, args: &[&str]) -> (String, i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
         .args(args)
@@ -16,7 +17,7 @@ fn llmtui(dir: &Path, args: &[&str]) -> (String, i32, String) {
         .env_clear()
         .env("HOME", dir)
         .env("XDG_RUNTIME_DIR", dir)
-        // A port where nobody answers: what would be sent there fails at once.
+        // A closed port: any upload there would fail at once.
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .stdin(Stdio::null())
         .output()
@@ -42,7 +43,7 @@ fn statuses(json: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_reader_that_closes_the_pipe_ends_no_upload() {
+fn a_closed_output_pipe_does_not_end_an_upload() {
     let dir = tempfile::tempdir().unwrap();
     let (_, code, errors) = llmtui(dir.path(), &["init", "smoke", "--to", "made"]);
     assert_eq!(code, 0, "{errors}");
@@ -63,18 +64,18 @@ fn a_reader_that_closes_the_pipe_ends_no_upload() {
         .stdout(writer)
         .output()
         .unwrap();
-    // Nobody answers at that port: nothing was sent, which is no success.
+    // The port is closed: nothing was uploaded, which is not a success.
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
 }
 
 #[test]
-fn a_model_is_checked_laid_out_and_not_sent_unasked() {
+fn a_model_is_checked_and_laid_out_but_not_uploaded_unasked() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let (_, code, errors) = llmtui(dir.path(), &["init", "smoke", "--to", "made"]);
     assert_eq!(code, 0, "{errors}");
-    // A checkpoint is exported with a card; without a license nobody may use it.
+    // A checkpoint is exported with a card; without a license the model may not be used.
     let (out, code, errors) = llmtui(dir.path(), &["release", "made"]);
     assert!(code == 2 && errors.contains("--to DIR"), "{out}{errors}");
     let (out, code, _) = llmtui(
@@ -86,7 +87,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         .filter(|(_, s)| s == "fail")
         .collect();
     assert_eq!((code, fails), (2, vec![("license".into(), "fail".into())]));
-    // What only a resume needs makes it one; a folder without that is taken as it is.
+    // Files needed only for a resume make it a checkpoint; a folder without them is used as it is.
     for name in ["manifest.json", "state.json"] {
         fs::remove_file(at("made").join(name)).unwrap();
     }
@@ -100,7 +101,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         assert!(found.contains(&(id.into(), "pass".into())), "{found:?}");
     }
     assert!(!at("out").exists(), "what fails is not laid out");
-    // With one, it goes into a folder of its own.
+    // With a license, it goes into its own folder.
     fs::write(at("made/README.md"), CARD).unwrap();
     let (out, code, errors) = llmtui(
         dir.path(),
@@ -129,7 +130,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         lines += 1;
     }
     assert_eq!(lines + 1, fs::read_dir(at("out")).unwrap().count());
-    // A file that changed, and one that runs.
+    // A changed file, and an executable one.
     fs::write(
         at("out/config.json"),
         fs::read_to_string(at("out/config.json")).unwrap() + "\n",
@@ -149,7 +150,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         out.contains("FAIL     Checksums") && out.contains("SHA256SUMS:"),
         "{out}"
     );
-    // Uploads need a token, and are the only thing that asks the network.
+    // Uploads need a token, and only they use the network.
     let (out, code, errors) = llmtui(
         dir.path(),
         &["release", "made", "--repo", "me/tiny", "--upload"],
@@ -163,7 +164,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
 }
 
 #[test]
-fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
+fn a_lora_run_is_released_as_an_adapter_or_merged() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let go = |words: &[&str]| {
@@ -195,7 +196,7 @@ fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
         "a folder of this machine: {out}"
     );
     assert!(!at("alone/model.safetensors").exists() && !at("alone/config.json").exists());
-    // Where the base is here, the adapter alone is a model.
+    // If the base is available locally, the adapter alone is a model.
     go(&["export", "alone", "--to", "again"]);
     let bytes = |name: &str| fs::read(at(name).join("model.safetensors")).unwrap();
     assert!(
@@ -260,7 +261,7 @@ fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
         whole.contains("library_name: transformers\n")
             && whole.contains("merged into these weights")
     );
-    // What has no adapter says so, and what is a folder is taken as it is.
+    // A model without an adapter is reported, and a folder is used as it is.
     let refused = |words: &[&str], says: &str| {
         let (out, code, errors) = llmtui(dir.path(), words);
         assert!(

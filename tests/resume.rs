@@ -1,4 +1,4 @@
-//! A run that is killed without warning, again and again, ends with the numbers of one that never was: the real program,
+//! A run that is repeatedly killed without warning ends with the numbers of one that never was: the real program,
 //! real signals, real files.
 
 #![allow(
@@ -18,22 +18,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a killer looks.
-const GLANCE: Duration = Duration::from_micros(200);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Poll interval of a killer.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Where the program runs: its runs and its sockets.
+/// The working directory of the program, with its runs and sockets.
 struct Place {
     dir: tempfile::TempDir,
-    /// A preset and what is said beside it.
+    /// A preset and its settings.
     spec: &'static [&'static str],
     max_steps: u64,
     save_every: u64,
 }
 
 const SMOKE: &[&str] = &["smoke", "-s", "data.val_fraction=0.01"];
-/// A few steps of supervised learning, then answers: most of a step's time goes into writing them.
+/// A few steps of supervised training, then rollouts: most of a step's time is generation.
 const ANSWERS: &[&str] = &[
     "rloo-sort",
     "-s",
@@ -48,7 +48,7 @@ const ANSWERS: &[&str] = &[
     "sample_every=0",
 ];
 
-/// PPO with two epochs of each rollout, and a reward program that says when it scores: a kill hits what it is meant to.
+/// PPO with two epochs of each rollout, and a reward program that reports when it scores: kills hit a chosen phase.
 macro_rules! ppo {
     ($critic:literal) => {
         &[
@@ -129,12 +129,12 @@ impl Place {
         self.run().unwrap().events_path()
     }
 
-    /// Whether the reward program has got an answer since this was last asked.
+    /// Whether the reward program has got an answer since the last call.
     fn scores(&self) -> bool {
         std::fs::remove_file(self.dir.path().join("scores")).is_ok()
     }
 
-    /// The folder in which a save that goes on is written.
+    /// The folder of a save in progress.
     fn save_goes_on(&self) -> bool {
         let Some(run) = self.run() else { return false };
         let entries = std::fs::read_dir(run.checkpoints_path());
@@ -143,23 +143,23 @@ impl Place {
     }
 }
 
-/// When the killer strikes.
+/// When the process is killed.
 #[derive(Debug, Clone, Copy)]
 enum StepPosition {
-    /// Once the log tells of this step.
+    /// Once this step is in the log.
     Step(u64),
-    /// While a checkpoint behind this step is being written.
+    /// While a checkpoint after this step is being written.
     Save(u64),
-    /// While the reward program has an answer in hand, behind this step.
+    /// While the reward program is scoring an answer, after this step.
     Scoring(u64),
 }
 
-/// Kills the process at its moment. False when it ended before.
+/// Kills the process at this moment. False if it ended before.
 fn kill_at(place: &Place, child: &mut Child, moment: StepPosition) -> bool {
     let clock = SystemClock::new();
     let mut log = None;
     let mut step = 0;
-    while clock.elapsed() < PATIENCE {
+    while clock.elapsed() < TIMEOUT {
         if child.try_wait().unwrap().is_some() {
             return false;
         }
@@ -184,12 +184,12 @@ fn kill_at(place: &Place, child: &mut Child, moment: StepPosition) -> bool {
             child.wait().unwrap();
             return true;
         }
-        llmtui::base::clock::pause(GLANCE);
+        llmtui::base::clock::pause(POLL_INTERVAL);
     }
     panic!("nothing happened")
 }
 
-/// One line of the loss log: step, kind, and the bits of each repeatable reading.
+/// One line of the loss log: step, kind, and the bits of each reproducible reading.
 type Line = (u64, &'static str, Vec<(String, u64)>);
 
 fn loss_log(events: &Path) -> Vec<Line> {
@@ -202,7 +202,7 @@ fn loss_log(events: &Path) -> Vec<Line> {
             _ => {}
         }
     }
-    // A run that was killed before its first checkpoint begins anew, and evaluates before the first step once more.
+    // A run that was killed before its first checkpoint starts again, and repeats the evaluation before the first step.
     log.dedup();
     log
 }
@@ -238,8 +238,8 @@ fn newest_checkpoint(place: &Place) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Kills `kills` times at random moments, every `save_share`th time inside a save, then lets the run end. Returns how
-/// many kills really hit a save.
+/// Kills `kills` times at random moments, every `save_share`th time during a save, then lets the run end. Returns how
+/// many kills actually hit a save.
 fn torture(place: &Place, kills: u64, save_share: u64) -> u64 {
     let mut rng = Rng::new(2026, Stream::Test, kills, 0);
     let (mut reached, mut inside) = (0, 0);
@@ -250,7 +250,7 @@ fn torture(place: &Place, kills: u64, save_share: u64) -> u64 {
             place.resumed()
         };
         let mut child = command.spawn().unwrap();
-        // Moments move forward, so that the run gets somewhere; the rest of the way is shared by the kills to come.
+        // Moments move forward, so that the run makes progress; the remaining steps are divided among the remaining kills.
         let stride = 2 * (place.max_steps - reached) / (kills - kill + 1);
         let at = (reached + 1 + rng.below(stride.max(1))).min(place.max_steps - 1);
         let moment = if kill % save_share == save_share - 1 {
@@ -281,11 +281,11 @@ fn compare(killed: &Place) {
 }
 
 #[test]
-fn three_kills_leave_no_trace_in_the_numbers() {
+fn three_kills_do_not_change_the_numbers() {
     let place = Place::new(SMOKE, 60, 5);
     torture(&place, 3, 3);
     compare(&place);
-    // Nothing is left of what the kills tore.
+    // Nothing is left of the interrupted writes.
     assert!(!place.save_goes_on());
     let numbers = read_all(&place.events()).unwrap();
     let gapless = numbers
@@ -302,7 +302,7 @@ fn three_kills_leave_no_trace_in_the_numbers() {
 }
 
 #[test]
-fn kills_while_answers_are_written_leave_no_trace_in_the_numbers() {
+fn kills_during_rollouts_do_not_change_the_numbers() {
     let place = Place::new(ANSWERS, 40, 5);
     torture(&place, 3, 3);
     compare(&place);
@@ -311,10 +311,10 @@ fn kills_while_answers_are_written_leave_no_trace_in_the_numbers() {
     assert_eq!(learned.count(), 30);
 }
 
-/// Once the log tells of a step, what follows is an update on the answers at hand or, after the second of a rollout, the
-/// writing of new ones: steps 4, 6, 8 … end in front of a rollout.
+/// Once a step is in the log, what follows is an update on the current answers or, after the second of a rollout, the
+/// generation of new ones: steps 4, 6, 8 … end before a rollout.
 #[test]
-fn kills_while_ppo_writes_scores_and_trains_leave_no_trace_in_the_numbers() {
+fn kills_while_ppo_generates_scores_and_trains_do_not_change_the_numbers() {
     for spec in PPO {
         let place = Place::new(spec, 14, 3);
         let (writing, training) = (StepPosition::Step(6), StepPosition::Step(7));
@@ -340,7 +340,7 @@ fn kills_while_ppo_writes_scores_and_trains_leave_no_trace_in_the_numbers() {
 /// `cargo test --release --test resume -- --ignored`
 #[test]
 #[ignore = "takes a quarter of a minute, longer in a debug build"]
-fn forty_kills_a_quarter_of_them_inside_a_save() {
+fn forty_kills_a_quarter_of_them_during_a_save() {
     let place = Place::new(SMOKE, 800, 5);
     let inside = torture(&place, 40, 3);
     assert!(inside >= 8, "only {inside} kills hit a save");

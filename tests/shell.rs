@@ -1,4 +1,4 @@
-//! Runs of the real program as they are told, steered and ended from the shell, one verb after the other.
+//! Runs of the real program, listed, controlled and ended from the shell, one verb after the other.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
             .unwrap();
         wait_output(child)
     };
-    let said = chat(&[
+    let printed = chat(&[
         "--prompt",
         "ROMEO:",
         "--max-new-tokens",
@@ -48,8 +48,8 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
         "--seed",
         "7",
     ]);
-    assert!(said.status.success(), "{said:?}");
-    let text = String::from_utf8(said.stdout.clone()).unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    let text = String::from_utf8(printed.stdout.clone()).unwrap();
     assert_eq!(
         text.chars().count(),
         41,
@@ -63,8 +63,8 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
         "--seed",
         "7",
     ]);
-    assert_eq!(said.stdout, again.stdout);
-    // Each line of a pipe is a prompt of its own for a model without a template.
+    assert_eq!(printed.stdout, again.stdout);
+    // For a model without a template, each line of a pipe is a separate prompt.
     let mut piped = place
         .program(&[
             "chat",
@@ -103,7 +103,7 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
 }
 
 #[test]
-fn runs_and_attach_tell_of_a_finished_run() {
+fn runs_and_attach_show_a_finished_run() {
     let place = Place::new(&["max_steps=30"]);
     place.start(EngineOptions::default());
     place.await_end();
@@ -182,12 +182,14 @@ fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
         {
         }
     };
-    let told = |wanted: fn(&Event) -> bool| {
+    let reported = |wanted: fn(&Event) -> bool| {
         let events = read_all(&place.run.events_path()).unwrap();
         events.iter().any(|envelope| wanted(&envelope.event))
     };
     adjust(10.0);
-    until("a rescue", || told(|e| matches!(e, Event::Rescued { .. })));
+    until("a rescue", || {
+        reported(|e| matches!(e, Event::Rescued { .. }))
+    });
     let asked = ask(&["undo", "small"]);
     let text = String::from_utf8(asked.stdout).unwrap();
     for words in [
@@ -199,16 +201,16 @@ fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert!(
-        !told(|e| matches!(e, Event::RescueUndone { .. })),
+        !reported(|e| matches!(e, Event::RescueUndone { .. })),
         "only shown"
     );
     let done = ask(&["undo", "--yes", "small"]);
     assert!(done.status.success(), "{done:?}");
-    assert!(told(|e| matches!(e, Event::RescueUndone { .. })));
+    assert!(reported(|e| matches!(e, Event::RescueUndone { .. })));
 }
 
 #[test]
-fn the_command_in_llmtui_notify_hears_how_a_run_ended() {
+fn the_command_in_llmtui_notify_gets_the_outcome_of_a_run() {
     let place = Place::new(&["max_steps=3", "save_every=0"]);
     let news = place.run.path().join("news");
     let child = place
@@ -226,14 +228,14 @@ fn the_command_in_llmtui_notify_hears_how_a_run_ended() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = wait_output(child);
-    assert!(said.status.success(), "{said:?}");
+    let printed = wait_output(child);
+    assert!(printed.status.success(), "{printed:?}");
     let heard = std::fs::read_to_string(news).unwrap();
     let begin = format!("completed {} ", place.run.id());
     assert!(heard.starts_with(&begin), "{heard}");
     assert!(heard.contains("finished at step 3"), "{heard}");
     assert_eq!(heard.lines().count(), 1, "{heard}");
-    let errors = String::from_utf8(said.stderr).unwrap();
+    let errors = String::from_utf8(printed.stderr).unwrap();
     assert!(
         errors.contains("the command in LLMTUI_NOTIFY failed: exit status: 7"),
         "{errors}"

@@ -17,7 +17,7 @@ use llmtui::nn::generate::{Continuing, WhenFull, generate};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Ids of a prompt, its five greatest logits, and what greedy decoding continues with.
+/// Ids of a prompt, its five largest logits, and the tokens of greedy decoding.
 struct Golden {
     ids: &'static [u32],
     top: [(f32, u32); 5],
@@ -62,7 +62,7 @@ fn file() -> Option<GgufModel> {
     Some(GgufModel::open(Path::new(path)).unwrap())
 }
 
-/// Logits behind the prompt and behind each golden token, (1 + greedy, V).
+/// Logits after the prompt and after each golden token, (1 + greedy, V).
 fn logits(model: &mut Model, golden: &Golden) -> Vec<Vec<f32>> {
     let text = [golden.ids, golden.greedy].concat();
     let logits = model.logits(&text, 1, text.len()).unwrap();
@@ -93,15 +93,15 @@ fn written(model: &mut Model, golden: &Golden) -> Vec<u32> {
     generated.unwrap().tokens
 }
 
-/// What eight bits of activations move logits by; llama.cpp rounds them too.
+/// How far eight-bit activations move logits; llama.cpp rounds them too.
 const EIGHT_BITS: f32 = 0.5;
-/// The one golden token that is not the likeliest here, " answer" behind "The": " United" is 0.12 ahead, and 0.19 where
-/// llama.cpp reads the text at once.
+/// The one golden token that is not the top-1 here, " answer" after "The": " United" is 0.12 ahead, and 0.19 if
+/// llama.cpp processes the text at once.
 const TIED: u32 = 2988;
 
 #[test]
 #[ignore = "needs the file of a real model"]
-fn quantized_weights_give_the_golden_logits_and_tokens_but_for_a_tie() {
+fn quantized_weights_give_the_golden_logits_and_tokens_except_for_a_tie() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };

@@ -1,8 +1,8 @@
-//! A soak: a run that is killed every minute and resumed, with viewers that come and go and a log of every step. Memory,
+//! A soak test: a run that is killed every minute and resumed, with viewers that come and go and a log of every step. Memory,
 //! descriptors, threads and disk are printed for each life and must not grow with them. `docs/reliability.md` has the figures.
 //!
-//! `cargo long --test soak`; `LLMTUI_SOAK_MINUTES` (120) says how long, `LLMTUI_SOAK_LIFE` (60) how many seconds a life lasts,
-//! `LLMTUI_SOAK_REST` (0) for how many of 100 ms the engine is held, where a machine is shared.
+//! `cargo long --test soak`; `LLMTUI_SOAK_MINUTES` (120) is its length, `LLMTUI_SOAK_LIFE` (60) the seconds between kills,
+//! `LLMTUI_SOAK_REST` (0) for how many of 100 ms the engine is paused, on a shared machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,8 +25,10 @@ const RUN: &str = "train quickstart -s n_layer=1 -s n_head=1 -s d_model=16 -s se
     --headless";
 
 fn number(name: &str, default: u64) -> u64 {
-    let said = std::env::var(name).ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(default)
+    let value = std::env::var(name).ok();
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 struct Soak {
@@ -35,7 +37,7 @@ struct Soak {
     clock: SystemClock,
 }
 
-/// What a process takes.
+/// Resources of a process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     rss_kib: u64,
@@ -66,7 +68,7 @@ impl Soak {
         RunDir::open(&runs.find_map(Result::ok)?.path()).ok()
     }
 
-    /// Lets the engine work for a part of each 100 ms, until `seconds` are over.
+    /// Runs the engine for a part of each 100 ms, until `seconds` have passed.
     fn live(&self, engine: &Child, seconds: f64, rest_ms: u64) {
         let pid = Pid::from_child(engine);
         let end = self.clock.elapsed() + Duration::from_secs_f64(seconds);
@@ -96,7 +98,7 @@ fn usage(process: &Child) -> Usage {
     }
 }
 
-/// Bytes below a folder, the log left out.
+/// Bytes below a folder, without the log.
 fn bytes_beside_the_log(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else {
         return 0;
@@ -109,7 +111,8 @@ fn bytes_beside_the_log(folder: &Path) -> u64 {
     entries.filter_map(Result::ok).map(size).sum()
 }
 
-/// Every line whole, numbered from 1 without a gap; returns how many, and the highest acknowledged checkpoint.
+/// Checks that every line is complete and numbered from 1 without a gap; returns how many, and the latest acknowledged
+/// checkpoint.
 fn check_log(path: &Path) -> (u64, u64) {
     let mut acknowledged = 0;
     let mut lines = 0;
@@ -126,7 +129,7 @@ fn check_log(path: &Path) -> (u64, u64) {
 
 #[test]
 #[ignore = "takes hours: LLMTUI_SOAK_MINUTES"]
-fn a_run_that_is_killed_every_minute_keeps_its_size() {
+fn a_run_that_is_killed_every_minute_does_not_grow() {
     let dir = tempfile::tempdir().unwrap();
     let soak = Soak {
         dir: dir.path().to_path_buf(),
@@ -146,7 +149,7 @@ fn a_run_that_is_killed_every_minute_keeps_its_size() {
     let id = run.id().to_string();
     println!("life  minute  log MiB  beside MiB  engine RSS MiB  fds  threads  viewer RSS MiB");
     while soak.clock.elapsed() < end {
-        // One viewer for the whole life, others that come and are killed.
+        // One viewer for the whole life, others that join and are killed.
         let mut guest = soak.start(&format!("attach {id} --headless --json"));
         for _ in 0..6 {
             let mut passer_by = soak.start(&format!("attach {id} --headless"));
@@ -171,7 +174,7 @@ fn a_run_that_is_killed_every_minute_keeps_its_size() {
         lives.push(now);
         engine.kill().unwrap();
         engine.wait().unwrap();
-        // A viewer outlives its engine only to say so.
+        // A viewer outlives its engine only to report it.
         let _ = guest.kill();
         let _ = guest.wait();
         engine = soak.start(&format!("train --resume {id} --headless"));
@@ -190,7 +193,7 @@ fn a_run_that_is_killed_every_minute_keeps_its_size() {
         .map(|name| name.strip_prefix("step-").unwrap().parse().unwrap())
         .collect();
     assert_eq!(steps.iter().max(), Some(&acknowledged));
-    // Series fill up to their bound within a few hundred thousand steps; descriptors and threads have one number from the start.
+    // Series reach their bound within a few hundred thousand steps; descriptors and threads are constant from the start.
     let settled = &lives[lives.len() / 2..];
     let most = |of: fn(&Usage) -> u64| settled.iter().map(of).max().unwrap();
     let least = |of: fn(&Usage) -> u64| settled.iter().map(of).min().unwrap();

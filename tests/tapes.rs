@@ -1,5 +1,5 @@
-//! The standard tape on disk is what its generator makes. After a change of the generator:
-//! `cargo test --test tapes -- --ignored` writes it anew.
+//! The standard tape on disk equals its generator's output. After a change of the generator,
+//! `cargo test --test tapes -- --ignored` rewrites it.
 
 use llmtui::{base, wire};
 
@@ -9,7 +9,7 @@ mod tape;
 use llmtui::run::RunState;
 use std::path::PathBuf;
 
-/// Of the tape on disk.
+/// Stride of the tape on disk.
 const STRIDE: u64 = 5;
 
 fn file() -> PathBuf {
@@ -31,7 +31,7 @@ fn the_tape_on_disk_is_the_generated_one() {
 }
 
 #[test]
-fn the_tape_reads_back_and_tells_the_whole_story() {
+fn the_tape_reads_back_and_contains_every_kind_of_event() {
     let text = std::fs::read_to_string(file()).unwrap_or_default();
     let events: Vec<wire::Envelope> = text
         .lines()
@@ -44,7 +44,7 @@ fn the_tape_reads_back_and_tells_the_whole_story() {
         (tape::MAX_STEPS, 0, 0)
     );
     assert_eq!(state.checkpoints.len(), 4);
-    // The second engine skipped preflight: what the first one found stands.
+    // The second engine skipped preflight: the first one's findings remain.
     assert_eq!(state.checks.len(), 8);
     assert_eq!(state.series["train/loss"].non_finite(), 1);
     assert!(

@@ -12,7 +12,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/tokenizers")
 }
 
-/// Loaded as the program does: tried out in a child first.
+/// Loaded as in the program: tested in a child first.
 fn load(path: &Path) -> Tokenizer {
     let child = Child {
         program: Some(env!("CARGO_BIN_EXE_llmtui").into()),
@@ -89,13 +89,13 @@ fn sentencepiece_models_give_sentencepieces_ids() {
 }
 
 #[test]
-fn gguf_files_give_the_ids_of_what_they_were_made_from() {
+fn gguf_files_give_the_ids_of_their_source_tokenizers() {
     assert_eq!(compare("gpt2.gguf", "gpt2"), 34);
     assert_eq!(compare("llama2.gguf", "llama2.model"), 33);
     assert_eq!(load(&folder().join("llama2.gguf")).eos(), Some(2));
 }
 
-/// llama.cpp ships vocabularies of real models with texts and the ids that their own tokenizers give
+/// llama.cpp ships vocabularies of real models with texts and the ids of their original tokenizers
 /// (`models/ggml-vocab-*.gguf` with `.inp` and `.out`; in the source package of llama-cpp-python too):
 /// `LLMTUI_VOCABS=FOLDER cargo test --test tokenizers -- --ignored`.
 #[test]
@@ -129,7 +129,7 @@ fn vocabularies_of_real_models_give_their_ids() {
                 .split_whitespace()
                 .map(|id| id.parse().unwrap())
                 .collect();
-            // llama.cpp composes no characters; Qwen's own tokenizer does (NFC).
+            // llama.cpp does not compose characters; Qwen's own tokenizer does (NFC).
             if name == "qwen35" && text.contains(['\u{300}', '\u{301}']) {
                 continue;
             }
@@ -139,7 +139,7 @@ fn vocabularies_of_real_models_give_their_ids() {
             }
         }
         println!("{name}: {} texts", texts.len().min(ids.len()));
-        // What we write of it is read back alike; tests/oracle/gguf_tokenizers.py lets llama.cpp read the files.
+        // Our files read back the same; tests/oracle/gguf_tokenizers.py lets llama.cpp read them.
         let written = written(&tokenizer, name, &texts);
         let back = load(&written);
         for text in &texts {
@@ -152,7 +152,7 @@ fn vocabularies_of_real_models_give_their_ids() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// A file of the tokenizer's keys alone, in target/tmp/gguf_vocabs.
+/// A file with only the tokenizer's keys, in target/tmp/gguf_vocabs.
 fn written(tokenizer: &Tokenizer, name: &str, texts: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gguf_vocabs");
     std::fs::create_dir_all(&folder).unwrap();
@@ -182,12 +182,12 @@ fn llmtui(dir: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn said(bytes: &[u8]) -> String {
+fn printed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
-fn a_vocabulary_is_learnt_checked_and_never_written_over() {
+fn a_vocabulary_is_trained_checked_and_never_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = llmtui::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
     std::fs::write(dir.path().join("c.txt"), &corpus[..200_000]).unwrap();
@@ -203,15 +203,15 @@ fn a_vocabulary_is_learnt_checked_and_never_written_over() {
         "c.txt",
     ];
     let first = llmtui(dir.path(), &train);
-    assert!(first.status.success(), "{}", said(&first.stderr));
-    let text = said(&first.stdout);
+    assert!(first.status.success(), "{}", printed(&first.stderr));
+    let text = printed(&first.stdout);
     assert!(
         text.contains("600 tokens") && text.contains("tokens/s"),
         "{text}"
     );
     let again = llmtui(dir.path(), &train);
     assert_eq!(again.status.code(), Some(2));
-    assert!(said(&again.stderr).contains("--force"));
+    assert!(printed(&again.stderr).contains("--force"));
     let forced: Vec<&str> = train.into_iter().chain(["--force"]).collect();
     assert!(llmtui(dir.path(), &forced).status.success());
 
@@ -228,8 +228,12 @@ fn a_vocabulary_is_learnt_checked_and_never_written_over() {
             "c.txt",
         ],
     );
-    let text = said(&checked.stdout);
-    assert!(checked.status.success(), "{text}{}", said(&checked.stderr));
+    let text = printed(&checked.stdout);
+    assert!(
+        checked.status.success(),
+        "{text}{}",
+        printed(&checked.stderr)
+    );
     assert!(
         text.contains("ok       Line ends and tabs are kept"),
         "{text}"
@@ -242,7 +246,7 @@ fn a_vocabulary_is_learnt_checked_and_never_written_over() {
 }
 
 #[test]
-fn what_a_vocabulary_loses_ends_with_code_2() {
+fn a_lossy_vocabulary_exits_with_code_2() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = llmtui::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
     std::fs::write(dir.path().join("c.txt"), &corpus[..50_000]).unwrap();
@@ -258,11 +262,11 @@ fn what_a_vocabulary_loses_ends_with_code_2() {
     assert!(llmtui(dir.path(), &train).status.success());
     let checked = llmtui(dir.path(), &["tokenizer", "check", "tokenizer"]);
     assert_eq!(checked.status.code(), Some(2));
-    assert!(said(&checked.stdout).contains("FAIL     Line ends and tabs are kept"));
+    assert!(printed(&checked.stdout).contains("FAIL     Line ends and tabs are kept"));
 }
 
 #[test]
-fn bad_files_end_in_a_sentence_with_their_place() {
+fn bad_files_end_in_an_error_with_their_location() {
     let dir = tempfile::tempdir().unwrap();
     let crafted = r#"{"version":"1.0","added_tokens":[],"normalizer":{"type":"Precompiled","precompiled_charsmap":"/////w=="},
         "model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}"#;
@@ -290,7 +294,7 @@ fn bad_files_end_in_a_sentence_with_their_place() {
     ];
     for (args, part) in cases {
         let output = llmtui(dir.path(), args);
-        let errors = said(&output.stderr);
+        let errors = printed(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(
             errors.contains(part) && !errors.contains("a bug"),

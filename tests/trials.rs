@@ -1,4 +1,4 @@
-//! Series of runs: `llmtui ladder` and `llmtui sweep`, with what they reuse, refuse and rank.
+//! Series of runs: `llmtui ladder` and `llmtui sweep`, with what they reuse, reject and rank.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
@@ -22,10 +22,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A text with no passage twice: a part of the training text in the validation split would be refused.
+/// A text without repeated passages: training text in the validation split would be rejected.
 fn write_poem(dir: &Path) {
     let mut state = 1_u32;
-    // Vowels and consonants in turn: something to learn.
+    // Vowels and consonants alternate: something to learn.
     let letter = |at: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let letters = [b"aeiouy", b"bcdfgh"][at % 2];
@@ -39,7 +39,7 @@ fn write_poem(dir: &Path) {
 const TINY: &str = "-s data.path=poem.txt -s d_model=16 -s n_layer=1 -s n_head=2 -s seq_len=8 -s micro_batch_size=1 -s grad_accum_steps=1";
 
 #[test]
-fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
+fn a_ladder_reuses_finished_runs_and_retrains_them_if_data_changed() {
     let dir = tempfile::tempdir().unwrap();
     write_poem(dir.path());
     let small = format!("quickstart {TINY} -s max_steps=1600");
@@ -51,22 +51,22 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
         (text(&output.stdout), text(&output.stderr))
     };
     let runs = || std::fs::read_dir(dir.path().join("runs")).unwrap().count();
-    let (first, told) = ladder("");
-    assert!(!first.contains("finished earlier"), "{first}{told}");
+    let (first, reported) = ladder("");
+    assert!(!first.contains("finished earlier"), "{first}{reported}");
     assert_eq!(runs(), 3);
-    let (second, told) = ladder("");
+    let (second, reported) = ladder("");
     assert!(
         second.contains("3 of 3 runs finished earlier"),
-        "{second}{told}"
+        "{second}{reported}"
     );
-    assert!(told.contains("--fresh trains it again"), "{told}");
+    assert!(reported.contains("--fresh trains it again"), "{reported}");
     let line = |text: &str| {
         text.lines()
             .find(|line| line.contains("predicted"))
             .map(String::from)
     };
     assert_eq!((line(&first), runs()), (line(&second), 3));
-    // Other data are other runs.
+    // Other data mean other runs.
     let poem = dir.path().join("poem.txt");
     let newer = std::fs::metadata(&poem).unwrap().modified().unwrap();
     let newer = newer + std::time::Duration::from_secs(3600);
@@ -76,9 +76,12 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     assert!(!third.contains("finished earlier"), "{third}");
     // A plan of one of them names the machine that it is for.
     let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
-    let told = text(&plan.stderr);
-    assert!(told.contains("note: planned for this machine ("), "{told}");
-    assert!(!told.contains("trained on"), "{told}");
+    let reported = text(&plan.stderr);
+    assert!(
+        reported.contains("note: planned for this machine ("),
+        "{reported}"
+    );
+    assert!(!reported.contains("trained on"), "{reported}");
 }
 
 fn sweep(dir: &Path, more: &str, code: i32) -> (String, String) {
@@ -87,12 +90,12 @@ fn sweep(dir: &Path, more: &str, code: i32) -> (String, String) {
     );
     let words: Vec<&str> = words.split_whitespace().collect();
     let output = llmtui(dir, &words);
-    let (out, told) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{told}");
-    (out, told)
+    let (out, reported) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{reported}");
+    (out, reported)
 }
 
-/// The newest step that the only run has logged; 0 before there is one.
+/// The newest step in the log of the only run; 0 before there is one.
 fn step(dir: &Path) -> u64 {
     let output = text(&llmtui(dir, &["runs", "--json"]).stdout);
     let run: Value = serde_json::from_str(output.lines().next().unwrap_or("null")).unwrap();
@@ -114,9 +117,12 @@ fn a_sweep_trains_every_combination_once_and_ranks_them_by_the_mean_over_seeds()
         plan.contains("nothing was run") && runs(dir.path()) == 0,
         "{plan}"
     );
-    let (first, told) = sweep(dir.path(), grid, 0);
-    assert_eq!(runs(dir.path()), 4, "{told}");
-    assert!(told.contains("run 4 of 4: lr=1e-2 seed=2"), "{told}");
+    let (first, reported) = sweep(dir.path(), grid, 0);
+    assert_eq!(runs(dir.path()), 4, "{reported}");
+    assert!(
+        reported.contains("run 4 of 4: lr=1e-2 seed=2"),
+        "{reported}"
+    );
     assert!(first.contains("best: lr=1e-2 ("), "{first}");
     assert!(first.contains("over 2 seeds"), "{first}");
     assert!(
@@ -130,14 +136,17 @@ fn a_sweep_trains_every_combination_once_and_ranks_them_by_the_mean_over_seeds()
         "{train}"
     );
     assert!(train.ends_with(" -s lr=1e-2"), "{train}");
-    // What is there is not trained again; what is new is.
-    let (json, told) = sweep(
+    // Existing runs are not trained again; new ones are.
+    let (json, reported) = sweep(
         dir.path(),
         "--over lr=1e-2,1e-5,1e-6 --over seed=2,1 --json",
         0,
     );
     assert_eq!(
-        (runs(dir.path()), told.matches("trained earlier").count()),
+        (
+            runs(dir.path()),
+            reported.matches("trained earlier").count()
+        ),
         (6, 4)
     );
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -165,15 +174,15 @@ fn a_run_that_diverges_is_a_result_and_is_not_ranked() {
     let dir = tempfile::tempdir().unwrap();
     write_poem(dir.path());
     let grid = "--over lr=1e-3,10 -s clip_norm=0 -s min_lr=0 -s max_steps=400";
-    let (ranked, told) = sweep(dir.path(), grid, 0);
+    let (ranked, reported) = sweep(dir.path(), grid, 0);
     assert!(
         ranked.contains("DIVERGED") && ranked.contains("best: lr=1e-3"),
-        "{ranked}{told}"
+        "{ranked}{reported}"
     );
     assert_eq!(
-        told.matches("gradients are not clipped").count(),
+        reported.matches("gradients are not clipped").count(),
         1,
-        "{told}"
+        "{reported}"
     );
 }
 
@@ -185,16 +194,16 @@ fn a_run_that_cannot_begin_ends_the_sweep_with_its_exit_code() {
     let words = "sweep quickstart -s max_steps=20 --over data.path=short.txt,poem.txt";
     let words: Vec<&str> = words.split(' ').collect();
     let output = llmtui(dir.path(), &words);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("data.path=short.txt: "), "{told}");
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{reported}");
+    assert!(reported.contains("data.path=short.txt: "), "{reported}");
 }
 
 #[test]
-fn combinations_that_cannot_be_meant_are_refused_before_anything_is_trained() {
+fn unintended_combinations_are_rejected_before_anything_is_trained() {
     let dir = tempfile::tempdir().unwrap();
     write_poem(dir.path());
-    for (more, said) in [
+    for (more, printed) in [
         ("--over lr=1e-3,0.001", "are the same run"),
         ("--over lrr=1,2", "lrr"),
         ("--over max_steps=100,200", "in --over and in -s"),
@@ -202,14 +211,14 @@ fn combinations_that_cannot_be_meant_are_refused_before_anything_is_trained() {
         ("--over optimizer=adamw,sgdm", "sgdm"),
         ("--over lr", "a setting and its values"),
     ] {
-        let (_, told) = sweep(dir.path(), more, 2);
-        assert!(told.contains(said), "{more}: {told}");
+        let (_, reported) = sweep(dir.path(), more, 2);
+        assert!(reported.contains(printed), "{more}: {reported}");
     }
     assert_eq!(runs(dir.path()), 0);
 }
 
 #[test]
-fn a_sweep_that_is_stopped_continues_with_the_run_that_it_left() {
+fn a_stopped_sweep_continues_with_its_unfinished_run() {
     let dir = tempfile::tempdir().unwrap();
     write_poem(dir.path());
     let words = format!("sweep quickstart {TINY} -s max_steps=200000 --over lr=1e-3,1e-2");
@@ -224,7 +233,7 @@ fn a_sweep_that_is_stopped_continues_with_the_run_that_it_left() {
     };
     let stop_in_training = |wanted: u64| {
         let child = begin();
-        // A checkpoint at the stop is what the next one goes on from.
+        // The next sweep resumes from a checkpoint at the stop.
         while step(dir.path()) <= wanted {
             llmtui::base::clock::pause(std::time::Duration::from_millis(50));
         }
@@ -234,15 +243,15 @@ fn a_sweep_that_is_stopped_continues_with_the_run_that_it_left() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stderr)
     };
-    let told = stop_in_training(0);
+    let reported = stop_in_training(0);
     assert!(
-        told.contains("the same command continues the sweep"),
-        "{told}"
+        reported.contains("the same command continues the sweep"),
+        "{reported}"
     );
     let reached = step(dir.path());
-    let told = stop_in_training(reached);
+    let reported = stop_in_training(reached);
     assert!(
-        told.contains("continues,") && runs(dir.path()) == 1,
-        "{told}"
+        reported.contains("continues,") && runs(dir.path()) == 1,
+        "{reported}"
     );
 }

@@ -1,4 +1,4 @@
-//! Logs of other programs, as `llmtui watch` reads them. The files of tests/watch/logs were written by those programs themselves
+//! Logs of other programs, as read by `llmtui watch`. The files of tests/watch/logs were written by those programs themselves
 //! (tests/watch/make.py): transformers 5.23, TRL 1.16, tensorboard 2.21 and wandb 0.31.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
@@ -18,7 +18,7 @@ fn logs(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The clock stands when the log was written: nothing is silent.
+/// The clock at the time when the log was written: no run counts as silent.
 fn now_at(path: &Path) -> u64 {
     let modified = std::fs::metadata(path).unwrap().modified().unwrap();
     modified
@@ -38,7 +38,7 @@ fn watched(path: &Path, format: Option<&str>, map: &[&str]) -> Watched {
     )
 }
 
-/// Everything there is now.
+/// All events available now.
 fn drain(watched: &mut Watched) -> Vec<Envelope> {
     let mut events = Vec::new();
     loop {
@@ -65,7 +65,7 @@ fn points(state: &RunState, id: &str) -> Vec<(u64, f64)> {
     series.recent().map(|p| (p.step, p.value)).collect()
 }
 
-/// What the trainer's own state says.
+/// Values of the trainer's own state.
 fn history(file: &str, key: &str) -> Vec<(u64, f64)> {
     let text = std::fs::read_to_string(logs(file)).unwrap();
     let state: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -77,7 +77,7 @@ fn history(file: &str, key: &str) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
+fn a_trainers_state_its_callback_and_its_tensorboard_agree() {
     let truth = [
         ("train/loss", "loss"),
         ("val/loss", "eval_loss"),
@@ -87,10 +87,10 @@ fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
     for (path, format) in [("hf", "trainer_state"), ("hf", "jsonl"), ("hf", "tfevents")] {
         let state = fold(&logs(path), Some(format), &[]);
         for (id, key) in truth {
-            let (read, told) = (points(&state, id), history("hf/trainer_state.json", key));
-            assert_eq!(read.len(), told.len(), "{format}: {id}");
-            for ((step, x), (at, y)) in read.into_iter().zip(told) {
-                // TensorBoard keeps single precision.
+            let (read, reported) = (points(&state, id), history("hf/trainer_state.json", key));
+            assert_eq!(read.len(), reported.len(), "{format}: {id}");
+            for ((step, x), (at, y)) in read.into_iter().zip(reported) {
+                // TensorBoard stores single precision.
                 assert!(
                     step == at && (x - y).abs() <= 1e-7 * y.abs(),
                     "{format}: {id} at {step}: {x} for {y}"
@@ -114,11 +114,11 @@ fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
         (60, 64, 14_432)
     );
     assert_eq!((state.settings["lr"], state.warmup_steps()), (5e-3, 6));
-    // The times are those of the callback: a pace can be told.
+    // The times are those of the callback, so a pace is known.
     assert!(state.pace.step_ms().is_some());
 }
 
-/// Between checkpoints a trainer's state is silent, for as long as they are apart.
+/// Between checkpoints a trainer's state is silent, for the whole interval.
 #[test]
 fn a_run_is_live_between_its_checkpoints() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ fn a_run_is_live_between_its_checkpoints() {
     assert!(is_live(5 * 60) && !is_live(7 * 60));
     save(200, 40);
     assert!(is_live(40 + 119) && !is_live(40 + 121));
-    // A checkpoint every minute, and a quarter of an hour at least.
+    // A checkpoint every minute, and at least a quarter of an hour.
     save(200, 1);
     assert!(is_live(1 + 14) && !is_live(1 + 16));
 }
@@ -199,7 +199,7 @@ fn an_offline_run_of_wandb_is_read_with_its_configuration() {
 }
 
 #[test]
-fn tables_and_lines_of_ones_own_are_read_with_a_mapping() {
+fn custom_tables_and_lines_are_read_with_a_mapping() {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("metrics.csv");
     std::fs::write(
@@ -247,7 +247,7 @@ fn a_damaged_line_does_not_reopen_a_run_that_has_ended() {
 }
 
 #[test]
-fn a_log_that_grows_is_followed_and_one_written_anew_begins_again() {
+fn a_growing_log_is_followed_and_a_rewritten_one_starts_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("train.log");
     let line = |step: u32| {
@@ -268,7 +268,7 @@ fn a_log_that_grows_is_followed_and_one_written_anew_begins_again() {
             .unwrap();
         file.write_all(text.as_bytes()).unwrap();
     };
-    // Half a line is none.
+    // Half a line is not read.
     add("step 00031/00100 (31.00%) | lo");
     events.extend(drain(&mut log));
     assert_eq!(RunState::from_events(&events).step, 30);
@@ -280,7 +280,7 @@ fn a_log_that_grows_is_followed_and_one_written_anew_begins_again() {
         (Some(1.5), Some(10.0))
     );
     assert_eq!(state.progress(), Some(0.31));
-    // Resumed from step 20 into the same file, then started anew.
+    // Resumed from step 20 into the same file, then started again.
     add(&line(21));
     events.extend(drain(&mut log));
     assert_eq!(
@@ -296,7 +296,7 @@ fn a_log_that_grows_is_followed_and_one_written_anew_begins_again() {
 }
 
 #[test]
-fn nothing_is_written_and_what_is_no_log_is_said_so() {
+fn nothing_is_written_and_other_files_are_reported_as_not_a_log() {
     let dir = tempfile::tempdir().unwrap();
     let missing = find(&dir.path().join("gone"), None)
         .unwrap_err()
@@ -307,7 +307,7 @@ fn nothing_is_written_and_what_is_no_log_is_said_so() {
         empty.contains("no log found in") && empty.contains("trainer_state"),
         "{empty}"
     );
-    // Documents are no log, and neither is a pickle.
+    // Documents are not logs, and neither is a pickle.
     std::fs::write(
         dir.path().join("train.jsonl"),
         "{\"text\": \"step 1 loss 2\"}\n",
@@ -331,7 +331,7 @@ fn nothing_is_written_and_what_is_no_log_is_said_so() {
 }
 
 #[test]
-fn damage_is_named_and_what_stands_before_it_is_kept() {
+fn damage_is_named_and_everything_before_it_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     for (folder, name) in [("tb", "x.tfevents.1"), ("wandb", "x.wandb")] {
         let from = find(&logs(folder), None).unwrap().path;
@@ -344,9 +344,9 @@ fn damage_is_named_and_what_stands_before_it_is_kept() {
         let state = fold(&path, None, &[]);
         let kept = state.series["train/loss"].len();
         assert!(kept > 0 && kept < whole, "{folder}: {kept} of {whole}");
-        let told = state.log.iter().any(|line| line.text.contains("checksum"));
-        assert!(told, "{folder}: {:?}", state.log);
-        // Cut short it is only not finished.
+        let reported = state.log.iter().any(|line| line.text.contains("checksum"));
+        assert!(reported, "{folder}: {:?}", state.log);
+        // If truncated, it is merely unfinished.
         bytes[at] ^= 0x20;
         bytes.truncate(at);
         std::fs::write(&path, &bytes).unwrap();
@@ -354,7 +354,7 @@ fn damage_is_named_and_what_stands_before_it_is_kept() {
     }
 }
 
-/// Reads a file in every format; whatever it holds, that ends and no event is lost.
+/// Reads a file in every format; whatever its contents, reading ends and no event is lost.
 fn survives(bytes: &[u8]) {
     let dir = tempfile::tempdir().unwrap();
     for (format, name) in [
@@ -412,7 +412,7 @@ fn llmtui(args: &[&str]) -> Output {
 }
 
 #[test]
-fn the_verb_sums_up_prints_events_and_the_callback() {
+fn the_verb_summarizes_prints_events_and_the_callback() {
     let path = logs("hf");
     let path = path.to_str().unwrap();
     let out = llmtui(&["watch", path]);
@@ -446,11 +446,11 @@ fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
     let log = path.to_str().unwrap();
     std::fs::write(&path, "Loading the model\n").unwrap();
     let out = llmtui(&["watch", log]);
-    let said = String::from_utf8(out.stderr).unwrap();
+    let printed = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(
-        said.contains("has no training step") && said.contains("--follow"),
-        "{said}"
+        printed.contains("has no training step") && printed.contains("--follow"),
+        "{printed}"
     );
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
         .args(["watch", log, "--follow"])
@@ -458,7 +458,7 @@ fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It says how the run stands once it has read all there is.
+    // The state of the run is printed once everything has been read.
     let mut out = std::io::BufReader::new(waiting.stdout.take().unwrap());
     let mut text = String::new();
     out.read_line(&mut text).unwrap();
@@ -484,7 +484,7 @@ fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
 }
 
 #[test]
-fn readings_that_are_not_finite_are_told_with_their_series_and_step() {
+fn non_finite_readings_are_reported_with_their_series_and_step() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.jsonl");
     let line = |step: u64| {
@@ -528,7 +528,7 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         !text.contains("vocabulary"),
         "a log does not tell it: {text}"
     );
-    // A report of the same is replaced; whatever else is there is not, unless that is said.
+    // A report of the same log is replaced; any other file is not, unless requested.
     let again = |more: &[&str]| {
         let out = llmtui(&[&["report", log, "--to", report][..], more].concat());
         (out.status.code(), String::from_utf8(out.stderr).unwrap())
@@ -539,21 +539,21 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         text.replace("llmtui report (", "llmtui report (x"),
     ] {
         std::fs::write(report, &other).unwrap();
-        let (code, said) = again(&[]);
-        assert_eq!(code, Some(2), "{said}");
+        let (code, printed) = again(&[]);
+        assert_eq!(code, Some(2), "{printed}");
         for words in [
             "report.md already exists",
             "is not a report of",
             "try: ",
             "--force",
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            assert!(printed.contains(words), "{words}: {printed}");
         }
         assert_eq!(std::fs::read_to_string(report).unwrap(), other);
     }
     assert_eq!(again(&["--force"]).0, Some(0));
     assert_eq!(std::fs::read_to_string(report).unwrap(), text);
-    // What needs a run says so; what is neither is told as of every verb.
+    // A verb that needs a run reports that; a file that is neither gets the usual error.
     for (args, words) in [
         (&["diagnose", log, "--probe"][..], "a log has neither"),
         (&["diagnose", log, "--map", "val/loss=nothing"], "nothing"),
@@ -561,8 +561,8 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         (&["report", "Cargo.toml"], "not a known log"),
     ] {
         let out = llmtui(args);
-        let said = String::from_utf8(out.stderr).unwrap();
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(words), "{args:?}: {said}");
+        let printed = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {printed}");
+        assert!(printed.contains(words), "{args:?}: {printed}");
     }
 }

@@ -29,7 +29,7 @@ fn main() -> std::io::Result<()> {
         .expect("writing to a string");
     }
     table.push(']');
-    // A new file, never the old one's bytes: build folders may be hard-linked copies of each other.
+    // Written to a new file, never in place: build folders may be hard-linked copies of each other.
     let embedded = out.join("embedded.rs");
     let _ = std::fs::remove_file(&embedded);
     std::fs::write(embedded, table)
@@ -38,7 +38,7 @@ fn main() -> std::io::Result<()> {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        // What Python left beside its sources.
+        // Leftovers of Python next to its sources.
         if path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("__pycache__"))

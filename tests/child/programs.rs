@@ -1,4 +1,4 @@
-//! HumanEval and MBPP on made-up rows of their formats: right solutions pass, wrong ones do not, whatever they try.
+//! HumanEval and MBPP on made-up rows of their formats: correct solutions pass, wrong ones do not, whatever they try.
 
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
@@ -9,12 +9,12 @@ use std::process::Command;
 
 /// Whether programs can be run here.
 fn can_run() -> bool {
-    let walls = Sandbox {
+    let isolated = Sandbox {
         program: PathBuf::from(env!("CARGO_BIN_EXE_llmtui")),
         isolation: Isolation::Walls,
         limits: Limits::default(),
     };
-    let why = match (find("python3"), walls.check()) {
+    let why = match (find("python3"), isolated.check()) {
         (None, _) => "there is no python3 in PATH".into(),
         (_, Err(error)) => error.to_string(),
         _ => return true,
@@ -28,7 +28,7 @@ fn write_lines(path: &Path, rows: &[Value]) {
     std::fs::write(path, lines.join("\n")).unwrap();
 }
 
-/// The shipped task with rows of this test in place of those of the hub; returns the scores of each answer.
+/// The shipped task with rows of this test in place of those from the hub; returns the scores of each answer.
 fn scores(dir: &Path, task: &str, rows: &[Value], answers: &[&str]) -> (Vec<f64>, Value) {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("assets/tasks/{task}.yaml"));
     let shipped = std::fs::read_to_string(shipped).unwrap();
@@ -55,8 +55,8 @@ fn scores(dir: &Path, task: &str, rows: &[Value], answers: &[&str]) -> (Vec<f64>
         .env("HOME", dir)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let readings = found["models"][0]["tasks"][0]["readings"]
         .as_array()
@@ -98,12 +98,12 @@ fn functions_of_humaneval_pass_by_their_tests() {
         .map(|r| r["canonical_solution"].as_str().unwrap())
         .collect();
     assert_eq!(scores(dir.path(), "humaneval", &rows, &right).0, [1.0]);
-    // What stands behind the end of a function does not count.
+    // Text after the end of a function does not count.
     let trailing = "    return max(xs)\n\ndef largest(xs):\n    return 0\n";
     let mixed = [right[0], trailing, "    return 1\n"];
     let (share, found) = scores(dir.path(), "humaneval", &rows, &mixed);
     assert!((share[0] - 2.0 / 3.0).abs() < 1e-9, "{found}");
-    // Chat models write the whole function in a fence, or the body alone.
+    // Chat models write the whole function in a fence, or only the body.
     let fenced = "So:\n```python\ndef total(xs):\n    return sum(xs)\n```\nDone.";
     let instruct = [fenced, "```\n    return max(xs)\n```", "I cannot."];
     let (share, found) = scores(dir.path(), "humaneval_instruct", &rows, &instruct);

@@ -1,5 +1,5 @@
-//! Programs that mean harm, in the sandbox: each is tried as a script of /bin/sh, so that no machine skips it. Where the
-//! kernel gives no namespaces the tests of walls say so and skip; the limits are tested everywhere.
+//! Malicious programs in the sandbox: each is a script for /bin/sh, so that no machine skips it. Where the
+//! kernel gives no namespaces, the tests of isolation print that and skip; the limits are tested everywhere.
 
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
@@ -17,13 +17,13 @@ fn sandbox(isolation: Isolation) -> Sandbox {
     }
 }
 
-/// Walls, where this machine gives them.
-fn walls() -> Option<Sandbox> {
-    let walls = sandbox(Isolation::Walls);
-    match walls.check() {
-        Ok(()) => Some(walls),
+/// Full isolation, if this machine supports it.
+fn isolated() -> Option<Sandbox> {
+    let isolated = sandbox(Isolation::Walls);
+    match isolated.check() {
+        Ok(()) => Some(isolated),
         Err(SandboxError::Unavailable(why)) => {
-            eprintln!("skipped: no walls on this machine: {why}");
+            eprintln!("skipped: no isolation on this machine: {why}");
             None
         }
         Err(other) => panic!("{other}"),
@@ -44,15 +44,15 @@ fn exited(outcome: &Outcome, words: &str) {
 }
 
 #[test]
-fn a_program_runs_to_its_end_with_its_words_and_status() {
-    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+fn a_program_runs_to_its_end_with_its_output_and_status() {
+    for isolation in [Some(sandbox(Isolation::Limits)), isolated()]
         .into_iter()
         .flatten()
     {
         exited(&script(&isolation, "echo one; echo two >&2"), "one\n");
         assert_eq!(script(&isolation, "echo two >&2; exit 3").stderr, "two\n");
         assert_eq!(script(&isolation, "exit 3").end, End::Exited(3));
-        // It begins in a folder of its own, with nothing of this process' environment.
+        // It starts in its own folder, without this process's environment.
         let own = script(
             &isolation,
             "echo x > new; cat new; echo $CARGO_MANIFEST_DIR; echo $HOME | grep -c sandbox",
@@ -62,12 +62,12 @@ fn a_program_runs_to_its_end_with_its_words_and_status() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error_with_its_name() {
+fn a_missing_program_is_an_error_with_its_name() {
     let job = Job {
         command: vec!["no-such-program".into()],
         ..Job::default()
     };
-    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+    for isolation in [Some(sandbox(Isolation::Limits)), isolated()]
         .into_iter()
         .flatten()
     {
@@ -90,8 +90,8 @@ fn a_program_that_is_not_there_is_an_error_with_its_name() {
 }
 
 #[test]
-fn an_endless_loop_ends_with_its_time() {
-    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+fn an_endless_loop_ends_at_its_deadline() {
+    for isolation in [Some(sandbox(Isolation::Limits)), isolated()]
         .into_iter()
         .flatten()
     {
@@ -103,8 +103,8 @@ fn an_endless_loop_ends_with_its_time() {
 }
 
 #[test]
-fn a_flood_of_words_ends_the_program_and_is_cut() {
-    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+fn excessive_output_ends_the_program_and_is_truncated() {
+    for isolation in [Some(sandbox(Isolation::Limits)), isolated()]
         .into_iter()
         .flatten()
     {
@@ -115,15 +115,15 @@ fn a_flood_of_words_ends_the_program_and_is_cut() {
 }
 
 #[test]
-fn memory_and_files_have_an_end() {
-    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+fn memory_and_files_are_limited() {
+    for isolation in [Some(sandbox(Isolation::Limits)), isolated()]
         .into_iter()
         .flatten()
     {
         let mut small = isolation;
         small.limits.memory = 64 << 20;
         small.limits.files = 1 << 20;
-        // A variable that doubles: 2^40 bytes if nobody stops it.
+        // A variable that doubles: 2^40 bytes if not stopped.
         let hoard = script(
             &small,
             "x=x; i=0; while [ $i -lt 40 ]; do x=$x$x; i=$((i+1)); done; echo all",
@@ -139,14 +139,14 @@ fn memory_and_files_have_an_end() {
     }
 }
 
-/// What a program started must be gone when it is: also what left its group and its session.
+/// All descendants must end with the program, including those that left its group and its session.
 #[test]
-fn nothing_that_it_started_outlives_it() {
-    let Some(walls) = walls() else { return };
-    // A number that no other process sleeps for.
+fn no_descendant_outlives_the_program() {
+    let Some(isolated) = isolated() else { return };
+    // A unique duration, to find the process by.
     let odd = 70_000 + std::process::id() % 10_000;
     let outcome = script(
-        &walls,
+        &isolated,
         &format!(
             "i=0; while [ $i -lt 12 ]; do (setsid sleep {odd} >/dev/null 2>&1 &) ; i=$((i+1)); done; echo started"
         ),
@@ -162,15 +162,15 @@ fn nothing_that_it_started_outlives_it() {
     }
 }
 
-/// It sees no processes, no network and no services; it can write nothing but its folder.
+/// It sees no processes, no network and no services, and can write only to its folder.
 #[test]
-fn walls_keep_it_from_the_machine() {
-    let Some(walls) = walls() else { return };
+fn isolation_hides_the_machine() {
+    let Some(isolated) = isolated() else { return };
     let outside = tempfile::tempdir().unwrap();
     let place = outside.path().display();
     std::fs::write(outside.path().join("kept"), "kept").unwrap();
     let outcome = script(
-        &walls,
+        &isolated,
         &format!(
             "echo x > {place}/new && echo wrote
              echo x > {place}/kept && echo changed
@@ -188,22 +188,22 @@ fn walls_keep_it_from_the_machine() {
     assert_eq!((names, kept.as_str()), (1, "kept"));
 
     let interfaces = script(
-        &walls,
+        &isolated,
         "tail -n +3 /proc/net/dev 2>/dev/null | grep -vc ' lo:'; exit 0",
     );
     exited(&interfaces, "0\n");
     let others = script(
-        &walls,
+        &isolated,
         &format!("kill -0 {} && echo seen; exit 0", std::process::id()),
     );
     exited(&others, "");
     let devices = script(
-        &walls,
+        &isolated,
         "for d in /dev/*; do [ -b $d ] && echo $d; done; echo fine > /dev/null; exit 0",
     );
     exited(&devices, "");
     let privileges = script(
-        &walls,
+        &isolated,
         "mount -t tmpfs none /mnt 2>/dev/null && echo mounted
          mount -o remount,rw / 2>/dev/null && echo writable
          echo 1 > /proc/sys/kernel/panic 2>/dev/null && echo set
@@ -212,10 +212,10 @@ fn walls_keep_it_from_the_machine() {
     exited(&privileges, "");
 }
 
-/// Python, where there is one: what the tests of an answer are run by.
+/// Python, if installed: the language of answers' tests.
 #[test]
-fn python_computes_and_reaches_nothing() {
-    let Some(walls) = walls() else { return };
+fn python_runs_in_isolation() {
+    let Some(isolated) = isolated() else { return };
     let Some(python) = llmtui::sandbox::find("python3") else {
         eprintln!("skipped: there is no python3 in PATH");
         return;
@@ -225,14 +225,14 @@ fn python_computes_and_reaches_nothing() {
             command: vec![python.display().to_string(), "-I".into(), "main.py".into()],
             files: vec![("main.py".into(), text.into())],
         };
-        walls.run(&job).unwrap()
+        isolated.run(&job).unwrap()
     };
     exited(&python("print(sum(range(10)))"), "45\n");
     let network = python(
         "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    print('reached')\nexcept OSError:\n    print('alone')",
     );
     exited(&network, "alone\n");
-    // A service of this user that listens at a path, as tmux does: a file system that is only read would let it in.
+    // A service of this user on a socket path, as tmux has: a read-only file system alone would permit connections.
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("service");
     let service = std::os::unix::net::UnixListener::bind(&place).unwrap();

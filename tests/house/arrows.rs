@@ -1,9 +1,9 @@
-//! Who may import whom: arrows between rooms, and between the verbs of the command line.
+//! Allowed imports: between rooms, and between the verbs of the command line.
 
 use crate::sources::{CRATES, room, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Room → rooms that it may name. `base` is free to all; a room may always name itself. ARCHITECTURE.md draws this table.
+/// Room → rooms that it may import. `base` is free to all; a room may always import itself. ARCHITECTURE.md draws this table.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("embed", &[]),
@@ -151,7 +151,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Rooms named as `crate::room` or inside `use crate::{…}`, or by the crate that a room is.
+/// Rooms imported as `crate::room` or inside `use crate::{…}`, or by the name of a crate that is a room.
 pub fn imported_rooms(code: &str) -> Vec<String> {
     let named = |room: &&str| code.contains(&format!("llmtui_{room}::"));
     let crates = CRATES.into_iter().filter(named);
@@ -197,7 +197,7 @@ fn identifier(text: &str) -> String {
 }
 
 #[test]
-fn arrows_point_down_only() {
+fn imports_point_down_only() {
     let mut faults = Vec::new();
     for source in sources() {
         let own = room(&source.path);
@@ -212,7 +212,7 @@ fn arrows_point_down_only() {
             continue;
         };
         for other in imported_rooms(&source.code) {
-            // Within a room that is a crate, `crate::` names its own files.
+            // Within a room that is a crate, `crate::` refers to its own files.
             let own_file = CRATES.contains(&own) && !CRATES.contains(&other.as_str());
             let known = !own_file && MAY_IMPORT.iter().any(|(name, _)| *name == other);
             if known && other != own && other != "base" && !allowed.contains(&other.as_str()) {
@@ -227,7 +227,7 @@ fn arrows_point_down_only() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Modules of the same room that a file names: `super::x`, as deep as the file lies, or `crate::room::x`.
+/// Modules of the same room that a file imports: `super::x`, as deep as the file is, or `crate::room::x`.
 fn siblings(path: &str, code: &str) -> Vec<String> {
     let depth = path.matches('/').count() - usize::from(path.ends_with("/mod.rs"));
     let prefixes = ["super::".repeat(depth), format!("crate::{}::", room(path))];
@@ -248,9 +248,9 @@ fn siblings(path: &str, code: &str) -> Vec<String> {
     names
 }
 
-/// A verb may use another one, never in a circle: what two of them share lies below both.
+/// A verb may use another one, never in a cycle: what two of them share is below both.
 #[test]
-fn the_verbs_of_the_command_line_have_no_circles() {
+fn the_verbs_of_the_command_line_have_no_cycles() {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for source in sources() {
         let Some(inner) = source.path.strip_prefix("cli/") else {
@@ -266,7 +266,7 @@ fn the_verbs_of_the_command_line_have_no_circles() {
         graph["train"].contains("run_ref"),
         "the reader reads nothing"
     );
-    // Leaves go first, until nothing is left or all that is left hangs on a circle.
+    // Leaves are removed first, until nothing is left or only a cycle.
     while let Some(leaf) = graph.iter().find_map(|(module, named)| {
         let free = named.iter().all(|n| n == module || !graph.contains_key(n));
         free.then(|| module.clone())
@@ -280,9 +280,9 @@ fn the_verbs_of_the_command_line_have_no_circles() {
     );
 }
 
-/// An arrow that nobody draws is a permission that nobody decided on.
+/// An import that is allowed but unused is a permission that nobody decided on.
 #[test]
-fn every_allowed_arrow_is_drawn() {
+fn every_allowed_import_is_used() {
     let sources = sources();
     let mut faults = Vec::new();
     for (own, allowed) in MAY_IMPORT {
@@ -301,7 +301,7 @@ fn every_allowed_arrow_is_drawn() {
 }
 
 #[test]
-fn the_reader_of_imports_sees_groups_and_paths() {
+fn imports_are_read_from_groups_and_paths() {
     let code = "use crate::base::rng;\nuse crate::{data::DataConfig, nn::{Model, x}, spec};\nlet x = crate::wire::VERSION;";
     assert_eq!(imported_rooms(code), ["base", "data", "nn", "spec", "wire"]);
     assert_eq!(imported_rooms("use llmtui_base::rng::Rng;"), ["base"]);

@@ -1,15 +1,15 @@
-//! Files: their size, their first line, the map that names them, and no marks of a conflict.
+//! Files: their size, their first line, the map that lists them, and no conflict markers.
 
 use crate::sources::{CRATES, room, sources};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Over this a file is a design fault: a wall is missing.
+/// A longer file is a design fault: it lacks a boundary.
 const MAX_LINES: usize = 700;
 const MAX_MEDIAN_LINES: usize = 200;
 
 #[test]
-fn files_stay_small_and_say_what_lives_in_them() {
+fn files_stay_small_and_begin_with_a_description() {
     let sources = sources();
     let mut faults: Vec<String> = Vec::new();
     for source in &sources {
@@ -37,9 +37,9 @@ fn files_stay_small_and_say_what_lives_in_them() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// A merge that nobody finished: the changelog once had one, and no compiler reads it.
+/// An unfinished merge: the changelog once had one, and no compiler reads it.
 #[test]
-fn no_text_holds_the_marks_of_a_conflict() {
+fn no_text_contains_conflict_markers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts = Vec::new();
     for folder in [
@@ -83,9 +83,9 @@ fn every_room_of_the_map_exists() {
     }
 }
 
-/// ARCHITECTURE.md says in which crate a room lives.
+/// ARCHITECTURE.md states which crate a room belongs to.
 #[test]
-fn the_table_of_crates_names_every_room_beside_its_crate() {
+fn the_table_of_crates_lists_every_room_with_its_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     for source in sources() {

@@ -1,16 +1,16 @@
-//! Ids of metrics are written once, in `wire/id.rs`: a second spelling of one is a reader that finds nothing after a change.
+//! Metric ids are written once, in `wire/id.rs`: with a second spelling, a reader would find nothing after a change.
 
 use crate::sources::sources;
 
 const TABLE: &str = "wire/id.rs";
 
-/// Whether the word can be nothing but an id: `lr` and `reward` are settings and methods too, `data_wait` a rule.
+/// Whether the word can only be an id: `lr` and `reward` are settings and methods too, `data_wait` a rule.
 fn is_distinct(id: &str) -> bool {
     id.contains(['/', '_']) && id != "data_wait"
 }
 
 #[test]
-fn ids_of_metrics_are_written_once() {
+fn metric_ids_are_written_once() {
     let sources = sources();
     let table = sources.iter().find(|source| source.path == TABLE).unwrap();
     let written = table.code.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! The rules of the house, checked: who may import whom, who owns which heavy crate, how large a file may grow.
+//! The house rules, checked: allowed imports, owners of heavy crates, file sizes.
 //! A rule that is only written down is a wish.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! Manifests: what a crate may depend on follows from the arrows between its rooms.
+//! Manifests: a crate's dependencies follow from the imports of its rooms.
 
 use crate::arrows::imported_rooms;
 use crate::owners::OWNERS;
@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What `[profile.dev]` says is for the crates of others: one of ours that it does not name would be optimized, without lines in backtraces.
+/// `[profile.dev]` is meant for third-party crates: one of ours that it does not list would be optimized, without lines in
+/// backtraces.
 #[test]
-fn every_crate_of_ours_is_named_in_the_profile_of_tests() {
+fn every_crate_of_ours_is_listed_in_the_dev_profile() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let (_, profile) = manifest.split_once("[profile.dev.package]").unwrap();
@@ -62,7 +63,7 @@ fn krate_of(source: &Source) -> &str {
     krate.filter(|k| k.starts_with("crates/")).unwrap_or(".")
 }
 
-/// What a crate depends on is what its rooms import, no more: a crate that it names without need is compiled before it for nothing.
+/// A crate depends exactly on what its rooms import: an unneeded dependency would be compiled before it for nothing.
 #[test]
 fn crates_depend_on_the_crates_of_the_rooms_that_they_import() {
     let sources = sources();
@@ -71,7 +72,7 @@ fn crates_depend_on_the_crates_of_the_rooms_that_they_import() {
         .map(|source| (room(&source.path), krate_of(source)))
         .collect();
     let mut faults = Vec::new();
-    // The root names all of them: it is where their rooms are one crate again.
+    // The root lists all of them: there their rooms are one crate again.
     for manifest in manifests().iter().filter(|manifest| manifest.krate != ".") {
         let of_crate = sources.iter().filter(|s| krate_of(s) == manifest.krate);
         let drawn: BTreeSet<String> = of_crate
@@ -140,9 +141,9 @@ fn every_dependency_is_used() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// A screen cannot name tensors by way of a helper if its crate cannot be linked with them.
+/// A screen cannot use tensors through a helper if its crate cannot be linked with them.
 #[test]
-fn heavy_crates_are_dependencies_of_their_owners_alone() {
+fn heavy_crates_are_dependencies_only_of_their_owners() {
     let sources = sources();
     let mut faults = Vec::new();
     for manifest in manifests() {

@@ -1,9 +1,9 @@
-//! Which rooms may name which heavy crate.
+//! Which rooms may use which heavy crate.
 
 use crate::arrows::group_heads;
 use crate::sources::sources;
 
-/// Heavy crate → where it may be named (path prefixes, from the room on).
+/// Heavy crate → where it may be used (path prefixes, from the room on).
 pub const OWNERS: &[(&str, &[&str])] = &[
     ("crossterm", &["ui/"]),
     ("ratatui", &["ui/"]),
@@ -36,7 +36,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
 ];
 
 fn names_crate(code: &str, name: &str) -> bool {
-    // A module of ours may bear a crate's name: `kernels::gemm`, alone or in a group.
+    // A module of ours may have a crate's name: `kernels::gemm`, alone or in a group.
     let own = code.match_indices("kernels::{").any(|(at, open)| {
         let heads = group_heads(&code[at + open.len()..]);
         heads.iter().any(|head| head == name)
@@ -74,6 +74,6 @@ fn heavy_crates_have_one_owner() {
 }
 
 #[test]
-fn a_crate_is_named_by_its_whole_word() {
+fn crate_names_match_as_whole_words() {
     assert!(names_crate("use tokio::sync;", "tokio") && !names_crate("my_tokio::x", "tokio"));
 }

@@ -1,4 +1,4 @@
-//! What the rules read: every source file of the workspace, by its room, up to its unit tests.
+//! Input of the rules: every source file of the workspace, by room, up to its unit tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 pub struct Source {
     /// From the room on, with `/`.
     pub path: String,
-    /// From the repository's root on.
+    /// From the repository root on.
     pub file: String,
-    /// The text up to its unit tests: tests may reach anywhere.
+    /// The text up to its unit tests, which may import anything.
     pub code: String,
     pub lines: usize,
     pub documented: bool,
 }
 
-/// Rooms that are crates of their own; every other crate under `crates/` holds rooms as modules.
+/// Rooms that are crates; every other crate under `crates/` has rooms as modules.
 pub const CRATES: [&str; 2] = ["base", "kernels"];
 
 pub fn sources() -> Vec<Source> {
@@ -61,7 +61,7 @@ fn read(root: &Path, folder: &Path, file: &Path) -> Source {
     }
 }
 
-/// The text up to `#[cfg(test)] mod … {`; a test module in a file of its own (`mod tests;`) ends nothing.
+/// The text up to `#[cfg(test)] mod … {`; a test module in its own file (`mod tests;`) ends nothing.
 fn before_inline_tests(text: &str) -> &str {
     const MARK: &str = "#[cfg(test)]\nmod ";
     let inline = |at: &usize| {

@@ -1,8 +1,8 @@
-//! Words that stand in some rooms alone, each with its reason, and doors by which alone something is printed.
+//! Words that are allowed only in some rooms, each with its reason, and the only functions that may print.
 
 use crate::sources::sources;
 
-/// Files of the kernel and of sandboxes, and a folder's descriptor: no user names them.
+/// Files of the kernel and of sandboxes, and a folder's descriptor: never named by a user.
 const READERS: &[&str] = &[
     "base/files.rs",
     "cli/bench/machine.rs",
@@ -13,7 +13,7 @@ const READERS: &[&str] = &[
 ];
 const READ_PLAIN: &str = "base::files opens plain files alone: a pipe would keep its reader waiting, a device never ends";
 
-/// Pattern → where it may stand, and why nowhere else.
+/// Pattern → where it is allowed, and why nowhere else.
 const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "println!(",
@@ -87,9 +87,9 @@ fn forbidden_words_stay_in_their_rooms() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// JSON on a terminal must not steer it, and `serde_json` escapes only the C0 controls.
+/// JSON on a terminal must not control it, and `serde_json` escapes only the C0 controls.
 #[test]
-fn the_command_line_prints_json_by_one_door() {
+fn the_command_line_prints_json_through_one_function() {
     let raw = [
         "serde_json::to_string",
         "serde_json::to_writer",
@@ -104,9 +104,9 @@ fn the_command_line_prints_json_by_one_door() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// A file's name may hold control sequences: what is printed goes by `base::text::shown`, what is data is a `String` first.
+/// A file's name may contain control sequences: printed names go through `base::text::shown`, data becomes a `String` first.
 #[test]
-fn paths_are_shown_by_one_door() {
+fn paths_are_shown_through_one_function() {
     let mut faults = Vec::new();
     for source in sources() {
         let printed = source.path.starts_with("cli/");

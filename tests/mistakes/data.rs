@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
+fn unreadable_rows_are_reported_with_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("latin1.txt"), b"hello w\xf6rld\n").unwrap();
     let clean = ["data", "clean", "latin1.txt", "--out", "out.jsonl"];
@@ -16,21 +16,21 @@ fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
 }
 
 #[test]
-fn a_column_that_the_log_does_not_have_is_told_with_those_that_it_has() {
+fn a_missing_column_of_a_log_is_reported_with_the_existing_ones() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("log.csv"), "it,nll,dev\n1,2.5,\n2,2.4,\n").unwrap();
     let map = |word: &str| ["watch", "log.csv", "--map", word, "--headless"].map(String::from);
     let wrong = map("step=nope");
     let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
     fails(dir.path(), &wrong, 2, &["no column nope", "dev, it, nll"]);
-    // A column whose cells are still empty is there.
+    // A column whose cells are still empty exists.
     let right = map("val/loss=dev");
     let right: Vec<&str> = right.iter().map(String::as_str).collect();
     assert_eq!(llmtui(dir.path(), &right).0, 0);
 }
 
 #[test]
-fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() {
+fn template_markers_missing_in_the_tokenizer_are_named_before_the_training() {
     let dir = tempfile::tempdir().unwrap();
     let row = |i: usize| {
         format!(
@@ -43,8 +43,8 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
     let small = "train sft --headless -s train.from=null -s data.path=rows.jsonl -s data.tokenizer.bpe.vocab_size=300 -s max_steps=2 \
         -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2 -s seq_len=128";
     let small: Vec<&str> = small.split_whitespace().collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{printed}");
     let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
     let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
     let model = run.checkpoints()[0].path.display().to_string();
@@ -65,15 +65,15 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
         if words[0] != "import" {
             words.extend(["-s", &template]);
         }
-        let (code, out, said) = llmtui(dir.path(), &words);
-        assert_eq!(code, 0, "{words:?}: {said}");
-        let told = format!("{out}{said}");
-        let told: Vec<&str> = told.split_whitespace().collect();
-        let told = told.join(" ");
+        let (code, out, printed) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {printed}");
+        let reported = format!("{out}{printed}");
+        let reported: Vec<&str> = reported.split_whitespace().collect();
+        let reported = reported.join(" ");
         assert_eq!(
-            lacks.iter().all(|word| told.contains(word)),
+            lacks.iter().all(|word| reported.contains(word)),
             named,
-            "{words:?}: {told}"
+            "{words:?}: {reported}"
         );
     }
     let lf = "stage: sft\nmodel_name_or_path: org/model\ntemplate: llama3\ndataset: gone\n";
@@ -85,9 +85,9 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
     );
 }
 
-/// `-s data.path=$FILE` with a variable that was not set: the whole working directory was the corpus.
+/// `-s data.path=$FILE` with an unset variable: the whole working directory used to be the corpus.
 #[test]
-fn an_empty_path_is_no_folder() {
+fn an_empty_path_is_not_a_folder() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
     for key in ["data.path", "data.val_path", "train.from"] {
@@ -103,7 +103,7 @@ fn an_empty_path_is_no_folder() {
 }
 
 #[test]
-fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
+fn a_data_file_in_place_of_a_spec_is_not_suggested_as_text() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("chats.jsonl"), "").unwrap();
     let phrases = [
@@ -115,7 +115,7 @@ fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
 }
 
 #[test]
-fn a_method_that_learns_from_rows_makes_no_run_of_the_built_in_text() {
+fn a_method_for_rows_does_not_train_on_the_built_in_text() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["train", "quickstart", "-s", "method=dpo", "--headless"];
     fails(
@@ -127,9 +127,9 @@ fn a_method_that_learns_from_rows_makes_no_run_of_the_built_in_text() {
     assert!(!dir.path().join("runs").exists());
 }
 
-/// Three numbers of tokens stood under one name.
+/// Three token counts had the same label.
 #[test]
-fn a_dry_run_names_what_it_counts() {
+fn a_dry_run_labels_its_counts() {
     let dir = tempfile::tempdir().unwrap();
     let row = r#"{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "It is said."}]}"#;
     std::fs::write(
@@ -139,8 +139,8 @@ fn a_dry_run_names_what_it_counts() {
     .unwrap();
     let dry = |set: &[&str]| {
         let args = [&["train", "smoke", "--dry-run", "-s", "threads=1"], set].concat();
-        let (code, out, said) = llmtui(dir.path(), &args);
-        assert_eq!(code, 0, "{said}");
+        let (code, out, printed) = llmtui(dir.path(), &args);
+        assert_eq!(code, 0, "{printed}");
         out
     };
     let plain = dry(&[]);
@@ -165,7 +165,7 @@ fn a_dry_run_names_what_it_counts() {
         chats.contains("tokens, padding included: up to 4"),
         "{chats}"
     );
-    // Answers alone are supervised: of the split's targets some are not in its loss.
+    // Only answers are supervised: some of the split's targets are not in the loss.
     let count = |words: &str| {
         let before = chats.split(words).next().unwrap();
         let number = before.rsplit(' ').next().unwrap();

@@ -1,16 +1,16 @@
-//! A run whose small files were lost or cut: nothing is trained by defaults, and what the log still holds is restored from it.
+//! A run whose small files were lost or truncated: nothing is trained with defaults, and what the log holds is restored from it.
 
 use super::*;
 
 const TRAIN: &str = "train smoke --runs-dir ra --headless -s max_steps=12 -s preflight.enabled=false -s lr=0.0123 -s checkpoint.every=2";
 
-/// A run of 12 steps that was stopped after the fourth.
+/// A run of 12 steps, stopped after the fourth.
 fn stopped() -> (tempfile::TempDir, RunDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut words: Vec<&str> = TRAIN.split(' ').collect();
     words.extend(["--stop-after", "4"]);
-    let (code, out, said) = llmtui(dir.path(), &words);
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &words);
+    assert_eq!(code, 0, "{out}{printed}");
     let runs = std::fs::read_dir(dir.path().join("ra")).unwrap();
     let mut runs = runs
         .flatten()
@@ -31,9 +31,9 @@ fn resume<'a>(more: &[&'a str]) -> Vec<&'a str> {
     words.iter().chain(more).copied().collect()
 }
 
-/// The missing part was filled in with defaults, and the run trained on by another learning rate.
+/// The missing part was filled in with defaults, and the run continued with another learning rate.
 #[test]
-fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
+fn an_empty_or_truncated_spec_is_rejected_and_restored_from_the_log() {
     let (dir, run) = stopped();
     let whole = std::fs::read_to_string(run.spec_path()).unwrap();
     let (cut, _) = whole.split_once("\noptimizer:").unwrap();
@@ -64,21 +64,21 @@ fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
         run.spec_path().with_extension("yaml.damaged"),
     )
     .unwrap();
-    let (code, out, said) = llmtui(dir.path(), &resume(&["--stop-after", "6"]));
-    assert_eq!(code, 0, "{out}{said}");
-    assert!(said.contains("restored from the last spec"), "{said}");
+    let (code, out, printed) = llmtui(dir.path(), &resume(&["--stop-after", "6"]));
+    assert_eq!(code, 0, "{out}{printed}");
+    assert!(printed.contains("restored from the last spec"), "{printed}");
     assert!(!out.contains("was changed"), "{out}");
     assert_eq!(std::fs::read_to_string(run.spec_path()).unwrap(), whole);
-    // Nothing of the log is left either.
+    // The log is empty too.
     std::fs::write(run.spec_path(), cut).unwrap();
     std::fs::write(run.events_path(), "").unwrap();
     let copy = "restore the file from a copy";
     fails(dir.path(), &resume(&[]), 2, &["it lacks optimizer", copy]);
 }
 
-/// It could not be resumed, and vanished from the list without a word.
+/// It could not be resumed, and vanished from the list without a message.
 #[test]
-fn a_run_without_its_header_is_listed_and_goes_on() {
+fn a_run_without_its_header_is_listed_and_can_be_resumed() {
     let (dir, run) = stopped();
     let header = run.header().unwrap();
     for damage in [None, Some("{\"format\""), Some("\u{1}\0")] {
@@ -86,16 +86,16 @@ fn a_run_without_its_header_is_listed_and_goes_on() {
             Some(text) => std::fs::write(run.header_path(), text).unwrap(),
             None => std::fs::remove_file(run.header_path()).unwrap(),
         }
-        let (code, out, said) = llmtui(dir.path(), &["runs", "--runs-dir", "ra"]);
-        assert_eq!(code, 0, "{said}");
-        assert!(out.contains(&run.folder()), "{out}{said}");
+        let (code, out, printed) = llmtui(dir.path(), &["runs", "--runs-dir", "ra"]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(out.contains(&run.folder()), "{out}{printed}");
         let dry = resume(&["--dry-run"]);
-        let (code, out, said) = llmtui(dir.path(), &dry);
-        assert_eq!(code, 0, "{out}{said}");
-        assert!(said.contains("run.json"), "{said}");
+        let (code, out, printed) = llmtui(dir.path(), &dry);
+        assert_eq!(code, 0, "{out}{printed}");
+        assert!(printed.contains("run.json"), "{printed}");
     }
-    let (code, out, said) = llmtui(dir.path(), &resume(&[]));
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &resume(&[]));
+    assert_eq!(code, 0, "{out}{printed}");
     let again = run.header().unwrap();
     assert!(!run.lost_its_header());
     assert_eq!(
@@ -105,29 +105,29 @@ fn a_run_without_its_header_is_listed_and_goes_on() {
 }
 
 #[test]
-fn a_log_that_is_lost_is_told_at_the_resume_once() {
+fn a_lost_log_is_reported_once_at_the_resume() {
     let (dir, run) = stopped();
     std::fs::write(run.events_path(), [7, 0, 255, 10, 1]).unwrap();
-    let (code, out, said) = llmtui(dir.path(), &resume(&["--stop-after", "6"]));
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &resume(&["--stop-after", "6"]));
+    assert_eq!(code, 0, "{out}{printed}");
     assert!(out.contains("the log of steps 1 to 4 is lost"), "{out}");
-    let (code, out, said) = llmtui(dir.path(), &resume(&["--stop-after", "3"]));
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &resume(&["--stop-after", "3"]));
+    assert_eq!(code, 0, "{out}{printed}");
     assert!(!out.contains("is lost"), "{out}");
     assert!(
         out.contains("nothing is trained: the run is at step 6 already"),
         "{out}"
     );
-    // A branch begins with an empty log, of which nothing is lost.
+    // A branch begins with an empty log, from which nothing is lost.
     let branch = "train --branch smoke@4 --runs-dir ra --headless --stop-after 5";
     let branch: Vec<&str> = branch.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &branch);
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &branch);
+    assert_eq!(code, 0, "{out}{printed}");
     assert!(!out.contains("is lost"), "{out}");
 }
 
 #[test]
-fn a_spec_beyond_its_checkpoint_and_other_data_are_refused_with_what_works() {
+fn a_spec_beyond_its_checkpoint_and_other_data_are_rejected_with_what_works() {
     let (dir, run) = stopped();
     let whole = std::fs::read_to_string(run.spec_path()).unwrap();
     std::fs::write(
@@ -135,30 +135,30 @@ fn a_spec_beyond_its_checkpoint_and_other_data_are_refused_with_what_works() {
         whole.replacen("n_layer: 2", "n_layer: 3", 1),
     )
     .unwrap();
-    let (code, out, said) = llmtui(dir.path(), &resume(&[]));
-    assert_eq!(code, 2, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &resume(&[]));
+    assert_eq!(code, 2, "{out}{printed}");
     let phrases = [
         "not resumed",
         "does not fit spec.yaml",
         "model.n_layer 2 -> 3",
     ];
-    // Arrows are ASCII where the locale is not UTF-8.
+    // Arrows are ASCII if the locale is not UTF-8.
     let plain = out.replace('→', "->");
     assert!(phrases.iter().all(|p| plain.contains(p)), "{out}");
-    // The hint is typed as it stands, and the run is not in ./runs.
+    // The hint can be typed as printed, and the run is not in ./runs.
     let corpus: String = (0..900).map(|i| format!("line {i}. ")).collect();
     std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
     let own = format!("{TRAIN} -s data.path=own.txt -s name=own --stop-after 2");
     let own: Vec<&str> = own.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &own);
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &own);
+    assert_eq!(code, 0, "{out}{printed}");
     std::fs::write(dir.path().join("own.txt"), corpus.replace("line", "nile")).unwrap();
     let again = "train --resume own --runs-dir ra --headless";
     let again: Vec<&str> = again.split(' ').collect();
     let (code, out, _) = llmtui(dir.path(), &again);
     assert_eq!(code, 2, "{out}");
     assert!(out.contains("llmtui train --resume ra/"), "{out}");
-    // A letter more, and no weights fit: --force is not offered.
+    // One more letter, and no weights fit: --force is not suggested.
     std::fs::write(dir.path().join("own.txt"), format!("{corpus}ß")).unwrap();
     let (code, out, _) = llmtui(dir.path(), &again);
     assert_eq!(code, 2, "{out}");
@@ -172,9 +172,9 @@ fn a_spec_beyond_its_checkpoint_and_other_data_are_refused_with_what_works() {
     assert!(!out.contains("continued because"), "{out}");
 }
 
-/// It was exit code 4, "the check itself broke", with --force as the way out.
+/// It was exit code 4, "the check itself broke", with --force as the suggestion.
 #[test]
-fn a_disk_that_takes_no_checkpoint_in_the_checks_is_the_machines_fault() {
+fn a_disk_without_space_for_a_checkpoint_in_preflight_is_a_machine_error() {
     let dir = tempfile::tempdir().unwrap();
     let words = "train smoke --headless -s d_model=128 -s max_steps=2";
     let script = format!(

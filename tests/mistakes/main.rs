@@ -1,4 +1,4 @@
-//! Mistakes on the command line, and runs and files that are damaged, as a shell sees them: what is wrong, where, and what helps.
+//! Mistakes on the command line, and damaged runs and files, as a shell sees them: what is wrong, where, and what helps.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -29,14 +29,14 @@ fn llmtui(dir: &Path, args: &[&str]) -> (i32, String, String) {
     (code, text(output.stdout), text(output.stderr))
 }
 
-/// Fails with the exit code, and says all of the phrases.
+/// Expects this exit code, and all of the phrases in the output.
 fn fails(dir: &Path, args: &[&str], code: i32, phrases: &[&str]) {
-    let (is, _, said) = llmtui(dir, args);
-    assert_eq!(is, code, "{args:?}: {said}");
+    let (is, _, printed) = llmtui(dir, args);
+    assert_eq!(is, code, "{args:?}: {printed}");
     for phrase in phrases {
         assert!(
-            said.contains(phrase),
-            "{args:?} does not say {phrase:?}: {said}"
+            printed.contains(phrase),
+            "{args:?} does not say {phrase:?}: {printed}"
         );
     }
 }
@@ -46,7 +46,7 @@ fn run_at(dir: &Path, name: &str, at: u64) -> RunDir {
 }
 
 #[test]
-fn a_log_that_is_missing_or_cannot_be_read_is_named() {
+fn a_missing_or_unreadable_log_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
     let verbs: [&[&str]; 5] = [
@@ -65,20 +65,20 @@ fn a_log_that_is_missing_or_cannot_be_read_is_named() {
         fails(dir.path(), verb, 3, &["events.jsonl", "try: check"]);
     }
     std::fs::write(run.header_path(), "{").unwrap();
-    let (code, out, said) = llmtui(dir.path(), &["runs"]);
+    let (code, out, printed) = llmtui(dir.path(), &["runs"]);
     assert_eq!(code, 0);
     assert!(
         out.contains("the only run in") && !out.contains("no runs"),
         "{out}"
     );
-    assert!(said.contains("run.json is damaged"), "{said}");
+    assert!(printed.contains("run.json is damaged"), "{printed}");
     for word in [run.id(), "mine"] {
         fails(dir.path(), &["logs", word], 2, &["run.json is damaged"]);
     }
 }
 
 #[test]
-fn rm_deletes_the_folder_that_was_named_and_no_other() {
+fn rm_deletes_only_the_named_folder() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
     let copy = run.path().with_file_name("my-backup");
@@ -93,7 +93,7 @@ fn rm_deletes_the_folder_that_was_named_and_no_other() {
 }
 
 #[test]
-fn a_spec_that_exists_is_refused_before_the_first_question() {
+fn an_existing_spec_is_rejected_before_the_first_question() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine.yaml"), "extends: quickstart\n").unwrap();
     let (_, questions, _) = llmtui(dir.path(), &["new", "mine.yaml"]);
@@ -101,9 +101,9 @@ fn a_spec_that_exists_is_refused_before_the_first_question() {
     fails(dir.path(), &["new", "mine.yaml"], 2, &["already exists"]);
 }
 
-/// A run with adapters is all that a merge needs: no option stands before it.
+/// A merge needs nothing but a run with adapters: no option is required.
 #[test]
-fn merge_takes_a_run_by_its_name_alone() {
+fn merge_needs_only_the_name_of_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let alone = ["merge", "nobody", "--to", "x"];
     fails(dir.path(), &alone, 2, &["named \"nobody\""]);
@@ -111,7 +111,7 @@ fn merge_takes_a_run_by_its_name_alone() {
 }
 
 #[test]
-fn a_run_in_the_place_of_a_spec_is_met_with_its_spec() {
+fn a_run_in_place_of_a_spec_gets_the_path_of_its_spec() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
     let folder = format!("runs/{}", run.id());
@@ -120,7 +120,7 @@ fn a_run_in_the_place_of_a_spec_is_met_with_its_spec() {
 }
 
 #[test]
-fn options_are_never_passed_over_in_silence() {
+fn options_are_never_ignored_silently() {
     let dir = tempfile::tempdir().unwrap();
     let json = ["presets", "--json", "show", "quickstart"];
     fails(dir.path(), &json, 2, &["cannot be used with"]);
@@ -132,8 +132,8 @@ fn options_are_never_passed_over_in_silence() {
         &["stage chat needs the model of base"],
     );
     let nodes = ["train", "quickstart", "--nodes", "a,b", "--dry-run"];
-    let (code, out, said) = llmtui(dir.path(), &[&nodes[..], &["-s", "engine=torch"]].concat());
-    assert_eq!(code, 0, "{said}");
+    let (code, out, printed) = llmtui(dir.path(), &[&nodes[..], &["-s", "engine=torch"]].concat());
+    assert_eq!(code, 0, "{printed}");
     assert!(out.contains("2 machines: a, b"), "{out}");
     let batches = [
         "data",
@@ -143,8 +143,8 @@ fn options_are_never_passed_over_in_silence() {
         "-s",
         "micro_batch_size=1",
     ];
-    let (code, out, said) = llmtui(dir.path(), &batches);
-    assert_eq!(code, 0, "{said}");
+    let (code, out, printed) = llmtui(dir.path(), &batches);
+    assert_eq!(code, 0, "{printed}");
     assert!(out.contains("with the weights of step 0"), "{out}");
     fails(
         dir.path(),
@@ -155,7 +155,7 @@ fn options_are_never_passed_over_in_silence() {
 }
 
 #[test]
-fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
+fn misspelt_settings_and_files_lead_to_the_right_command() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["six.jsonl", "corpus.txt"] {
         std::fs::write(dir.path().join(name), "{}").unwrap();
@@ -214,15 +214,15 @@ fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
     for (args, phrases) in cases {
         fails(dir.path(), args, 2, phrases);
     }
-    let (_, _, said) = llmtui(dir.path(), &["train", "quickstart", "--lr", "1e-3"]);
-    assert!(!said.contains("-- --lr"), "{said}");
+    let (_, _, printed) = llmtui(dir.path(), &["train", "quickstart", "--lr", "1e-3"]);
+    assert!(!printed.contains("-- --lr"), "{printed}");
 }
 
 #[test]
-fn presets_are_copied_by_the_word_that_the_help_uses() {
+fn presets_are_copied_with_the_verb_in_the_help() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, out, said) = llmtui(dir.path(), &["presets", "copy", "smoke"]);
-    assert_eq!((code, out.trim()), (0, "smoke.yaml"), "{said}");
+    let (code, out, printed) = llmtui(dir.path(), &["presets", "copy", "smoke"]);
+    assert_eq!((code, out.trim()), (0, "smoke.yaml"), "{printed}");
     let (_, help, _) = llmtui(dir.path(), &["presets", "--help"]);
     assert!(help.contains("copy"), "{help}");
     let (_, help, _) = llmtui(dir.path(), &["eval", "--help"]);
@@ -230,22 +230,22 @@ fn presets_are_copied_by_the_word_that_the_help_uses() {
 }
 
 #[test]
-fn a_run_is_planned_by_its_spec() {
+fn a_run_is_planned_from_its_spec() {
     let dir = tempfile::tempdir().unwrap();
     let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
     let clock = ManualClock::at(1);
     let run = RunDir::create(&dir.path().join("runs"), "mine", &spec, "", &clock).unwrap();
     let path = run.path().display().to_string();
     for word in ["mine", &path] {
-        let (code, out, said) = llmtui(dir.path(), &["plan", word, "--json"]);
-        assert_eq!(code, 0, "{word}: {said}");
+        let (code, out, printed) = llmtui(dir.path(), &["plan", word, "--json"]);
+        assert_eq!(code, 0, "{word}: {printed}");
         assert!(out.contains(run.id()), "{out}");
     }
     let typo = ["plan", "quickstrat"];
     fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
 }
 
-/// A run's log as an engine on another machine would have left it.
+/// A run's log as an engine on another machine would have written it.
 fn trained_elsewhere(run: &RunDir, precision: &str) {
     let clock = Arc::new(ManualClock::at(5_000));
     let (mut log, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
@@ -275,7 +275,7 @@ fn trained_elsewhere(run: &RunDir, precision: &str) {
 }
 
 #[test]
-fn a_run_of_another_machine_is_planned_for_this_one_in_its_own_precision() {
+fn a_run_from_another_machine_is_planned_for_this_one_in_its_own_precision() {
     let dir = tempfile::tempdir().unwrap();
     let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
     assert!(spec.contains("precision: auto"), "{spec}");
@@ -285,22 +285,25 @@ fn a_run_of_another_machine_is_planned_for_this_one_in_its_own_precision() {
         let run = RunDir::create(&runs, precision, &spec, "", &clock).unwrap();
         trained_elsewhere(&run, precision);
         let plan = |more: &[&str]| llmtui(dir.path(), &[&["plan", precision][..], more].concat());
-        let (code, out, said) = plan(&[]);
-        assert_eq!(code, 0, "{said}");
+        let (code, out, printed) = plan(&[]);
+        assert_eq!(code, 0, "{printed}");
         let note = "note: planned for this machine (";
-        assert!(said.contains(note), "{said}");
-        assert!(said.contains("and the run trained on far-away"), "{said}");
+        assert!(printed.contains(note), "{printed}");
         assert!(
-            !said.contains("laptop") && !said.contains('\u{1b}'),
-            "{said}"
+            printed.contains("and the run trained on far-away"),
+            "{printed}"
+        );
+        assert!(
+            !printed.contains("laptop") && !printed.contains('\u{1b}'),
+            "{printed}"
         );
         assert!(out.contains(&format!("matmuls in {precision}")), "{out}");
-        // On a GPU that is named no machine is spoken of; for a program only the plan is.
-        let (_, _, said) = plan(&["--gpu", "h100"]);
-        assert!(!said.contains("planned for this machine"), "{said}");
-        let (_, json, said) = plan(&["--json"]);
-        assert!(!said.contains("planned for this machine"), "{said}");
-        // What is asked for counts before what the run did.
+        // With a named GPU no machine is mentioned; for a program only the plan is printed.
+        let (_, _, printed) = plan(&["--gpu", "h100"]);
+        assert!(!printed.contains("planned for this machine"), "{printed}");
+        let (_, json, printed) = plan(&["--json"]);
+        assert!(!printed.contains("planned for this machine"), "{printed}");
+        // The requested precision takes precedence over the run's.
         let other = if precision == "f32" { "bf16" } else { "f32" };
         let set = format!("precision={other}");
         let (_, asked, _) = plan(&["-s", &set, "--json"]);
@@ -313,13 +316,13 @@ fn a_run_of_another_machine_is_planned_for_this_one_in_its_own_precision() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
+fn unreadable_and_unwritable_files_are_reported_with_cause_and_fix() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let small = "train quickstart --headless -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
     let small: Vec<&str> = small.split(' ').collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{printed}");
     std::fs::write(at("file"), "text").unwrap();
     std::fs::write(at("corpus.txt"), "one two three four ".repeat(99)).unwrap();
     std::fs::write(at("bytes.txt"), b"\xff\xfe").unwrap();
@@ -330,7 +333,7 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
     let in_file = ["file is a file, not a folder", "another folder"];
     let learn = "tokenizer train --vocab-size 300 corpus.txt --out";
     let cut = "quantize quickstart --dtype q8_0 --to";
-    for (words, said) in [
+    for (words, printed) in [
         ("card quickstart --to no/README.md".into(), missing),
         ("card quickstart --to file/README.md".into(), in_file),
         (
@@ -370,13 +373,13 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
         ),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
-        fails(dir.path(), &words, 2, &said);
-        let (_, _, told) = llmtui(dir.path(), &words);
-        assert!(!told.contains("os error"), "{words:?}: {told}");
+        fails(dir.path(), &words, 2, &printed);
+        let (_, _, reported) = llmtui(dir.path(), &words);
+        assert!(!reported.contains("os error"), "{words:?}: {reported}");
         // At once, not after the work.
-        assert!(!told.contains("words counted"), "{words:?}: {told}");
+        assert!(!reported.contains("words counted"), "{words:?}: {reported}");
     }
-    // A run whose own files are not as they were.
+    // A run whose own files were changed.
     let run = std::fs::read_dir(at("runs")).unwrap().next().unwrap();
     let run = RunDir::open(&run.unwrap().path()).unwrap();
     let spec = std::fs::read_to_string(run.spec_path()).unwrap();
@@ -393,7 +396,7 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
     std::fs::remove_dir(run.spec_path()).unwrap();
     std::fs::write(run.spec_path(), spec.replace("seed:", "sede:")).unwrap();
     fails(dir.path(), &card, 2, &["spec.yaml", "try: correct it"]);
-    // What stands in the way of a run that is deleted.
+    // What prevents the deletion of a run.
     let name = run.folder();
     std::fs::write(run.path().with_file_name(format!(".del-{name}")), "").unwrap();
     let delete = ["rm", "--yes", "quickstart"];
@@ -401,7 +404,7 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
 }
 
 #[test]
-fn specs_that_the_command_line_writes_are_remembered_for_home() {
+fn specs_written_by_the_command_line_are_listed_on_home() {
     let dir = tempfile::tempdir().unwrap();
     let config =
         "stage: sft\nmodel_name_or_path: org/name\nlearning_rate: 1e-4\ndataset: alpaca_en_demo\n";
@@ -413,13 +416,13 @@ fn specs_that_the_command_line_writes_are_remembered_for_home() {
         "new --defaults a/new.yaml",
         "import theirs.yaml --to b/imported.yaml",
         "presets eject smoke --to c/ejected.yaml",
-        // No spec of a run, and nothing that was written.
+        // Neither a run's spec nor anything that was not written.
         "presets eject speedrun --to c/pipeline.yaml",
         "import theirs.yaml",
     ] {
         let words: Vec<&str> = words.split(' ').collect();
-        let (code, _, said) = llmtui(dir.path(), &words);
-        assert_eq!(code, 0, "{words:?}: {said}");
+        let (code, _, printed) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {printed}");
     }
     let kept = dir.path().join(".local/state/llmtui/specs");
     let kept = std::fs::read_to_string(kept).unwrap();
@@ -433,9 +436,9 @@ fn specs_that_the_command_line_writes_are_remembered_for_home() {
 }
 
 #[test]
-fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
+fn an_unknown_name_is_reported_before_anything_is_fetched_or_compared() {
     let dir = tempfile::tempdir().unwrap();
-    // The rows of arc_easy would come from the hub.
+    // The rows of arc_easy would be downloaded from the hub.
     let eval = ["eval", "gone", "--tasks", "arc_easy"];
     fails(dir.path(), &eval, 2, &["\"gone\"", "llmtui runs"]);
     std::fs::write(dir.path().join("README.md"), "mine").unwrap();
@@ -450,7 +453,7 @@ fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
 }
 
 #[test]
-fn half_a_state_of_a_trainer_is_no_log_without_readings() {
+fn half_a_trainer_state_is_not_a_log_without_readings() {
     let dir = tempfile::tempdir().unwrap();
     let half = r#"{"global_step": 2, "log_history": [{"step": 1, "loss": 2.5}, {"st"#;
     std::fs::write(dir.path().join("trainer_state.json"), half).unwrap();
@@ -461,17 +464,17 @@ fn half_a_state_of_a_trainer_is_no_log_without_readings() {
     ] {
         fails(dir.path(), verb, 2, &phrases);
     }
-    // A format that was asked for is the one that is missed.
+    // A requested format is the one reported as missing.
     let csv = ["watch", ".", "--format", "csv"];
     fails(dir.path(), &csv, 2, &["5 folders deep (csv)"]);
 }
 
 #[test]
-fn a_dry_run_says_that_there_is_no_pytorch_here() {
+fn a_dry_run_reports_missing_pytorch() {
     let dir = tempfile::tempdir().unwrap();
     let dry = ["train", "smoke", "--dry-run", "-s", "engine=torch"];
-    let (code, out, said) = llmtui(dir.path(), &dry);
-    assert_eq!(code, 0, "{said}");
+    let (code, out, printed) = llmtui(dir.path(), &dry);
+    assert_eq!(code, 0, "{printed}");
     assert!(
         out.contains("PyTorch for llmtui is not installed")
             && out.contains("llmtui engine install torch"),
@@ -484,19 +487,26 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     );
 }
 
-/// The run was made, failed, and stayed; its message named the fix twice, and no line began with `try:`.
+/// The run was created, failed, and remained; its message named the fix twice, and no line began with `try:`.
 #[test]
-fn without_pytorch_no_run_is_made_that_could_not_begin() {
+fn without_pytorch_no_run_is_created() {
     let dir = tempfile::tempdir().unwrap();
     let train = ["train", "smoke", "--headless", "-s", "engine=torch"];
-    let (code, out, said) = llmtui(dir.path(), &train);
-    assert_eq!(code, 3, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &train);
+    assert_eq!(code, 3, "{out}{printed}");
     assert!(
-        said.contains("engine.torch: PyTorch for llmtui is not installed"),
-        "{said}"
+        printed.contains("engine.torch: PyTorch for llmtui is not installed"),
+        "{printed}"
     );
-    assert!(said.contains("try: llmtui engine install torch"), "{said}");
-    assert_eq!(said.matches("engine install torch").count(), 1, "{said}");
+    assert!(
+        printed.contains("try: llmtui engine install torch"),
+        "{printed}"
+    );
+    assert_eq!(
+        printed.matches("engine install torch").count(),
+        1,
+        "{printed}"
+    );
     assert!(!dir.path().join("runs").exists());
     std::fs::write(
         dir.path().join("mine.yaml"),

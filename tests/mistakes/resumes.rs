@@ -1,10 +1,10 @@
-//! Mistakes at a resume, and runs that cannot be resumed as they stand.
+//! Mistakes at a resume, and runs that cannot be resumed in their current state.
 
 use super::*;
 
-/// A run that the machine ended before its first step has nothing to go on from, and was taken ahead of one that has.
+/// A run that the machine ended before its first step has nothing to resume, but was preferred to one that has.
 #[test]
-fn a_resume_goes_on_with_the_run_that_got_somewhere() {
+fn a_resume_continues_the_run_that_made_progress() {
     let dir = tempfile::tempdir().unwrap();
     let train = [
         "train",
@@ -15,8 +15,8 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
         "--stop-after",
         "3",
     ];
-    let (code, out, said) = llmtui(dir.path(), &train);
-    assert_eq!(code, 0, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &train);
+    assert_eq!(code, 0, "{out}{printed}");
     let runs = std::fs::read_dir(dir.path().join("runs")).unwrap();
     let older = runs
         .flatten()
@@ -34,33 +34,34 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
     thread.finish().unwrap();
     let expected = format!("would resume {} from step 3", older.folder());
     for word in ["smoke", "auto"] {
-        let (code, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
-        assert_eq!(code, 0, "{said}");
+        let (code, out, printed) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
+        assert_eq!(code, 0, "{printed}");
         assert!(out.contains(&expected), "{word}: {out}");
         assert!(
-            said.contains("passed over") && said.contains("PyTorch for llmtui is not installed"),
-            "{word}: {said}"
+            printed.contains("passed over")
+                && printed.contains("PyTorch for llmtui is not installed"),
+            "{word}: {printed}"
         );
     }
-    // Who names it by its folder means it; without another one it is what there is.
+    // A run named by its folder is meant; if there is no other one, it is used.
     let named = ["train", "--resume", &newer.folder(), "--dry-run"];
-    let (_, out, said) = llmtui(dir.path(), &named);
+    let (_, out, printed) = llmtui(dir.path(), &named);
     assert!(
         out.contains(&format!("would resume {}", newer.folder())),
-        "{out}{said}"
+        "{out}{printed}"
     );
     std::fs::remove_dir_all(older.path()).unwrap();
     for word in ["smoke", "auto"] {
-        let (_, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
+        let (_, out, printed) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
         assert!(
             out.contains(&format!("would resume {}", newer.folder())),
-            "{word}: {out}{said}"
+            "{word}: {out}{printed}"
         );
     }
 }
 
 #[test]
-fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
+fn a_rejected_resume_leaves_the_run_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let corpus: String = (0..400)
         .map(|i| format!("line {i} of {}. ", i * 7))
@@ -68,8 +69,8 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
     let small = "train quickstart --headless -s data.path=own.txt -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
     let small: Vec<&str> = small.split(' ').collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{printed}");
     std::fs::write(dir.path().join("own.txt"), "too short").unwrap();
     let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
     let spec = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
@@ -77,18 +78,18 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     let before = spec();
     let longer = "train --resume quickstart --headless -s max_steps=9";
     let longer: Vec<&str> = longer.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &longer);
-    assert!(matches!(code, 2..=4), "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &longer);
+    assert!(matches!(code, 2..=4), "{out}{printed}");
     assert!(out.contains("not resumed: the train split"), "{out}");
-    assert!(said.contains("its spec are unchanged"), "{said}");
+    assert!(printed.contains("its spec are unchanged"), "{printed}");
     assert_eq!(spec(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && !out.contains("failed"), "{out}");
 }
 
-/// It trained nothing, ended well, and the run was said to have done 6 of 1 steps.
+/// It trained nothing, ended well, and the run was reported to have done 6 of 1 steps.
 #[test]
-fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
+fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let corpus: String = (0..400)
         .map(|i| format!("line {i} of {}. ", i * 7))
@@ -96,25 +97,25 @@ fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
     std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
     let small = "train quickstart --headless -s data.path=own.txt -s max_steps=6 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
     let small: Vec<&str> = small.split(' ').collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{printed}");
     let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
     let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
     let files = || [run.spec_path(), run.asked_path()].map(|p| std::fs::read_to_string(p).unwrap());
     let before = files();
     let fewer = "train --resume quickstart --headless -s epochs=0.001";
     let fewer: Vec<&str> = fewer.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &fewer);
-    assert_eq!(code, 2, "{out}{said}");
+    let (code, out, printed) = llmtui(dir.path(), &fewer);
+    assert_eq!(code, 2, "{out}{printed}");
     assert!(out.contains("nothing is left to train"), "{out}");
-    assert!(said.contains("its spec are unchanged"), "{said}");
+    assert!(printed.contains("its spec are unchanged"), "{printed}");
     assert_eq!(files(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && out.contains("6/6"), "{out}");
 }
 
 #[test]
-fn an_engine_that_died_is_told_by_diagnose_and_named_by_resume() {
+fn a_dead_engine_is_reported_by_diagnose_and_named_by_resume() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
     let clock = Arc::new(ManualClock::at(5_000));
@@ -154,7 +155,7 @@ fn an_engine_that_died_is_told_by_diagnose_and_named_by_resume() {
 }
 
 #[test]
-fn checkpoints_that_are_gone_are_told_from_those_that_never_were() {
+fn deleted_checkpoints_are_distinguished_from_missing_ones() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_at(dir.path(), "mine", 1);
     fails(

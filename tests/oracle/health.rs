@@ -21,7 +21,7 @@ enum Known {
     Layers(Vec<f64>),
 }
 
-/// Of f32 passes against f64 ones.
+/// Relative tolerance of f32 passes against f64 ones.
 const RELATIVE: f64 = 2e-4;
 
 fn close(name: &str, found: f64, known: f64, tolerance: f64) {
@@ -71,7 +71,7 @@ fn probes_see_what_pytorch_sees() {
     let mut rule = OptimizerConfig::AdamW(Default::default())
         .build(model.params())
         .unwrap();
-    // Nothing moves: the weights are those of the fixture.
+    // Nothing is updated: the weights are those of the fixture.
     let rates = Rates {
         lr: 0.0,
         clip_norm: 0.0,
@@ -81,7 +81,7 @@ fn probes_see_what_pytorch_sees() {
     probes.update(&model, &*rule).unwrap();
     let report = probes.report();
     for (id, known) in &known {
-        // Ten iterations from a cold start have not arrived.
+        // Ten iterations from a cold start have not converged.
         let tolerance = if id.starts_with("spectral") {
             0.05
         } else {

@@ -56,7 +56,7 @@ fn twenty_updates_are_those_of_the_reference() {
                 }
             };
             model.params_mut().write_grads(fill).unwrap();
-            // The reference of schedule-free warms up over four steps.
+            // The schedule-free reference warms up over four steps.
             let warm_up = match name.starts_with("schedule_free") {
                 true => ((step + 1) as f64 / 4.0).min(1.0),
                 false => 1.0,

@@ -1,4 +1,4 @@
-//! Adapters as PEFT saved them, against its logits, gradients and merged logits, and written back as they came.
+//! Adapters as PEFT saved them, against its logits, gradients and merged logits, and written back unchanged.
 //! `tests/oracle/peft_oracle.py` made the folders and the fixture.
 
 use super::{compare, mean_loss, tensors_of};
@@ -39,7 +39,7 @@ fn attached(case: &str, base: &str) -> Model {
 }
 
 #[test]
-fn adapters_of_peft_have_its_logits_and_gradients() {
+fn pefts_adapters_have_its_logits_and_gradients() {
     let (_, tensors) = tensors_of("peft/peft");
     let (inputs, targets): (Vec<u32>, Vec<u32>) =
         (flat(&tensors["tokens"]), flat(&tensors["targets"]));
@@ -76,7 +76,7 @@ fn adapters_of_peft_have_its_logits_and_gradients() {
 }
 
 #[test]
-fn merged_adapters_have_the_logits_that_peft_has_after_its_merge() {
+fn merged_adapters_have_pefts_merged_logits() {
     let (_, tensors) = tensors_of("peft/peft");
     let inputs: Vec<u32> = flat(&tensors["tokens"]);
     for (case, base) in CASES {
@@ -95,7 +95,7 @@ fn merged_adapters_have_the_logits_that_peft_has_after_its_merge() {
 }
 
 #[test]
-fn an_adapter_of_peft_is_written_as_it_came() {
+fn pefts_adapter_is_written_back_unchanged() {
     for (case, base) in CASES {
         let model = attached(case, base);
         let out = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn an_adapter_of_peft_is_written_as_it_came() {
 }
 
 #[test]
-fn adapters_of_another_model_and_wrong_shares_are_refused() {
+fn adapters_of_another_model_and_wrong_weights_are_rejected() {
     let mut gpt2 = hf::load(&folder("gpt2")).unwrap();
     let lora = Peft::find(&folder("lora")).unwrap();
     for error in [

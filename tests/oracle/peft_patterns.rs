@@ -1,5 +1,5 @@
-//! Adapters of PEFT with ranks and alphas of single modules, and those of Phi-3, which has several of our matrices in one:
-//! against PEFT's logits, gradients and merged logits, written back as they came, and joined for PEFT.
+//! PEFT adapters with ranks and alphas of single modules, and those of Phi-3, which fuses several of our matrices into one:
+//! against PEFT's logits, gradients and merged logits, written back unchanged, and joined for PEFT.
 //! `tests/oracle/peft_patterns_oracle.py` made the folders and the fixture, and loads joined adapters with PEFT.
 
 use super::{compare, mean_loss, tensors_of};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// Adapters as PEFT has them, with their bases.
+/// Adapters in PEFT's form, with their bases.
 const CASES: [(&str, &str); 6] = [
     ("patterns", "llama"),
     ("patterns_rslora", "llama"),
@@ -19,9 +19,9 @@ const CASES: [(&str, &str); 6] = [
     ("joined", "phi3"),
     ("joined_rsdora", "phi3"),
 ];
-/// Adapters as llmtui has them beside a Phi-3.
+/// Adapters in llmtui's form for a Phi-3.
 const SPLIT: [&str; 3] = ["split", "split_patterns", "split_rsdora"];
-/// Their matrices, and ours.
+/// PEFT's matrices, and ours.
 const JOINED: [(&str, &[&str]); 2] = [
     ("qkv_proj", &["q_proj", "k_proj", "v_proj"]),
     ("gate_up_proj", &["gate_proj", "up_proj"]),
@@ -60,7 +60,7 @@ fn tensors_in(folder: &Path) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(folder.join(hf::ADAPTER_WEIGHTS), &Device::Cpu).unwrap()
 }
 
-/// Gradients by the names of PEFT's file: a joined A has the sum of those of its parts, as each is the same A.
+/// Gradients by the names of PEFT's file: a joined A has the sum of its parts' gradients, as all parts share it.
 fn gradients(model: &Model) -> BTreeMap<String, Vec<f32>> {
     let mut found = BTreeMap::new();
     for info in model.params().trainable() {
@@ -85,7 +85,7 @@ fn joined_gradient(ours: &BTreeMap<String, Vec<f32>>, name: &str) -> Vec<f32> {
     }
 }
 
-/// A folder like a checkpoint's: the adapter as llmtui keeps it, beside the base's config.json.
+/// A folder like a checkpoint's: the adapter in llmtui's form, next to the base's config.json.
 fn checkpoint(model: &Model, base: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let config = hf::adapter_json(model, None).unwrap();
@@ -100,7 +100,7 @@ fn checkpoint(model: &Model, base: &str) -> tempfile::TempDir {
     dir
 }
 
-/// The adapter of such a folder as PEFT gets it.
+/// The adapter of such a folder, exported for PEFT.
 fn exported(from: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let peft = Peft::find(from).unwrap();
@@ -115,7 +115,7 @@ fn exported(from: &Path) -> tempfile::TempDir {
 }
 
 #[test]
-fn they_have_the_logits_and_gradients_of_peft() {
+fn adapters_with_patterns_have_pefts_logits_and_gradients() {
     let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
     let (inputs, targets): (Vec<u32>, Vec<u32>) =
         (flat(&tensors["tokens"]), flat(&tensors["targets"]));
@@ -146,7 +146,7 @@ fn they_have_the_logits_and_gradients_of_peft() {
 }
 
 #[test]
-fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
+fn merged_adapters_with_patterns_have_pefts_merged_logits() {
     let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
     let inputs: Vec<u32> = flat(&tensors["tokens"]);
     for (case, base) in all() {
@@ -155,7 +155,7 @@ fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
         let peft = Peft::find(&folder(case)).unwrap();
         peft.merge_into(&mut merged, 1.0).unwrap();
         let mut attached = attached(&folder(case), base);
-        // As chat has it, which can take it away again.
+        // As in chat, which can detach it again.
         let mut beside = hf::load(&folder(base)).unwrap();
         peft.stand(&mut beside).unwrap();
         for (what, model) in [
@@ -169,9 +169,9 @@ fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
     }
 }
 
-/// Half of one and half of another: each with the scale that it has.
+/// Half of one and half of another, each with its own scale.
 #[test]
-fn in_a_sum_each_module_keeps_its_scale() {
+fn combined_adapters_keep_the_scale_of_each_module() {
     let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
     let inputs: Vec<u32> = flat(&tensors["tokens"]);
     for (pair, base) in [
@@ -191,7 +191,7 @@ fn in_a_sum_each_module_keeps_its_scale() {
 }
 
 #[test]
-fn adapters_of_peft_are_written_as_they_came() {
+fn pefts_adapters_with_patterns_are_written_back_unchanged() {
     let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
     let inputs: Vec<u32> = flat(&tensors["tokens"]);
     for (case, base) in CASES {
@@ -217,7 +217,7 @@ fn adapters_of_peft_are_written_as_they_came() {
             assert_eq!(ours[key], theirs[key], "{case}: {key}");
         }
         assert_eq!(ours["lora_alpha"].as_f64(), theirs["lora_alpha"].as_f64());
-        // Scales and targets: it does what it did, to the bit.
+        // Scales and targets: the result is bit-identical.
         let mut back = attached(out.path(), base);
         assert_eq!(back.adapter(), model.adapter(), "{case}");
         let before = logits(&mut model, &inputs);
@@ -226,7 +226,7 @@ fn adapters_of_peft_are_written_as_they_came() {
 }
 
 #[test]
-fn adapters_beside_a_phi_are_joined_for_peft_and_come_back() {
+fn phi_adapters_are_joined_for_peft_and_split_again() {
     let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
     let inputs: Vec<u32> = flat(&tensors["tokens"]);
     for case in SPLIT {
@@ -243,7 +243,7 @@ fn adapters_beside_a_phi_are_joined_for_peft_and_come_back() {
         if case == "split_patterns" {
             continue;
         }
-        // With one scale for all, nothing was computed: each part is what it was.
+        // With a single scale nothing is computed: each part is unchanged.
         assert_eq!(back.adapter(), model.adapter(), "{case}");
         let weights = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
         assert!(weights(&back) == weights(&model), "{case}");
@@ -251,7 +251,7 @@ fn adapters_beside_a_phi_are_joined_for_peft_and_come_back() {
 }
 
 #[test]
-fn a_joined_description_has_the_ranks_and_the_scale_of_its_parts() {
+fn a_joined_config_has_the_ranks_and_the_scale_of_its_parts() {
     let config = |case: &str| {
         let model = attached(&folder(case), "phi3");
         json_in(exported(checkpoint(&model, "phi3").path()).path())
@@ -272,7 +272,7 @@ fn a_joined_description_has_the_ranks_and_the_scale_of_its_parts() {
     assert_eq!(plain["rank_pattern"], ranks);
     let alphas = json!({"mlp.gate_up_proj": 12.0, "self_attn.qkv_proj": 18.0});
     assert_eq!(plain["alpha_pattern"], alphas);
-    // alpha / √rank: the square root of the number of parts.
+    // alpha / √rank: a factor of the square root of the number of parts.
     let rooted = config("split_rsdora");
     for (name, parts) in [("mlp.gate_up_proj", 2.0_f64), ("self_attn.qkv_proj", 3.0)] {
         let alpha = rooted["alpha_pattern"][name].as_f64().unwrap();
@@ -286,7 +286,7 @@ fn a_joined_description_has_the_ranks_and_the_scale_of_its_parts() {
 }
 
 #[test]
-fn a_description_that_leaves_tensors_out_is_refused() {
+fn a_config_that_omits_tensors_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     for (case, key, value) in [
         ("layers", "layers_to_transform", json!([0])),
@@ -313,7 +313,7 @@ fn a_description_that_leaves_tensors_out_is_refused() {
 }
 
 #[test]
-fn a_matrix_that_is_in_two_adapters_of_a_file_is_refused() {
+fn a_matrix_in_two_adapters_of_a_file_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut both = tensors_in(&folder("joined"));
     both.extend(tensors_in(&folder("split")));
@@ -321,7 +321,7 @@ fn a_matrix_that_is_in_two_adapters_of_a_file_is_refused() {
     let mut config = json_in(&folder("joined"));
     config["target_modules"] = json!("all-linear");
     config["rank_pattern"] = json!({"qkv_proj": 5, "gate_up_proj": 3, ".*_proj": 2});
-    // Ranks of modules that both have in one form are those of the second.
+    // For modules that both have in one form, the ranks are those of the second.
     std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
     let mut model = hf::load(&folder("phi3")).unwrap();
     let error = Peft::find(dir.path())

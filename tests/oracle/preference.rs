@@ -27,7 +27,7 @@ fn values<T: candle_core::WithDType>(tensors: &HashMap<String, Tensor>, name: &s
     tensors[name].flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Pairs row by row, chosen and rejected in turn.
+/// Pairs row by row, chosen and rejected alternating.
 fn batch(tensors: &HashMap<String, Tensor>, step: u64) -> Batch {
     let part = |name: &str| values::<u32>(tensors, &format!("{name}.{step}"));
     let (rows, seq_len) = tensors[&format!("inputs.{step}")].dims2().unwrap();
@@ -49,7 +49,7 @@ fn batch(tensors: &HashMap<String, Tensor>, step: u64) -> Batch {
     }
 }
 
-/// Trains as the fixture says, in micro-batches of so many pairs; the largest difference of a loss.
+/// Trains as the fixture specifies, in micro-batches of `pairs` pairs; returns the largest difference of a loss.
 fn run(backend: Backend, beta: f64, pairs: usize) -> f64 {
     let (metadata, tensors) = tensors_of("dpo");
     let settings: Run = serde_json::from_str(&metadata["train"]).unwrap();
@@ -114,7 +114,7 @@ fn run(backend: Backend, beta: f64, pairs: usize) -> f64 {
     distance
 }
 
-/// Micro-batches of so many pairs.
+/// Splits a batch into micro-batches of `pairs` pairs.
 fn split(batch: &Batch, pairs: usize) -> Vec<Batch> {
     let (rows, places) = (2 * pairs, 2 * pairs * batch.seq_len);
     let micro = |at: usize| {
@@ -146,15 +146,15 @@ fn dpo_trains_as_in_pytorch_on_both_backends() {
 }
 
 #[test]
-fn dpo_in_micro_batches_is_dpo_in_one() {
+fn dpo_in_micro_batches_equals_dpo_in_one_batch() {
     for pairs in [1, 2] {
         let distance = run(Backend::Fused, 0.1, pairs);
         assert!(distance <= TOLERANCE, "{pairs} pairs: {distance:e}");
     }
 }
 
-/// The comparison would see another temperature.
+/// The comparison detects another temperature.
 #[test]
-fn another_beta_is_told_apart() {
+fn another_beta_is_detected() {
     assert!(run(Backend::Fused, 0.102, 4) > TOLERANCE);
 }

@@ -65,7 +65,7 @@ fn batch(case: &Case, width: usize) -> Batch {
     }
 }
 
-/// Largest distance of the loss, a reading or a gradient from the fixture's, with the method as given.
+/// Largest difference of the loss, a reading or a gradient from the fixture's, with the given method.
 fn distance(case: &Case, method: &MethodConfig, width: usize) -> f64 {
     let batch = batch(case, width);
     let shape = (batch.batch_size, width);
@@ -101,7 +101,7 @@ fn distance(case: &Case, method: &MethodConfig, width: usize) -> f64 {
 }
 
 #[test]
-fn every_preference_loss_is_that_of_the_papers() {
+fn every_preference_loss_matches_the_papers() {
     let Fixture { width, cases } = fixture();
     assert_eq!(cases.len(), 18);
     for case in &cases {
@@ -110,7 +110,7 @@ fn every_preference_loss_is_that_of_the_papers() {
     }
 }
 
-/// Every reading that a method declares is measured, or its charts stay empty.
+/// Every reading that a method declares is measured; otherwise its charts would stay empty.
 #[test]
 fn methods_measure_what_they_declare() {
     let Fixture { width: _, cases } = fixture();
@@ -126,9 +126,9 @@ fn methods_measure_what_they_declare() {
     }
 }
 
-/// The comparison would see another temperature.
+/// The comparison detects another temperature.
 #[test]
-fn another_beta_is_told_apart_in_every_loss() {
+fn another_beta_is_detected_in_every_loss() {
     let Fixture { width, mut cases } = fixture();
     for case in &mut cases {
         let mut value = serde_json::to_value(&case.method).unwrap();

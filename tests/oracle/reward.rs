@@ -34,7 +34,7 @@ fn texts(tensors: &HashMap<String, Tensor>, pad: u32) -> Vec<(Vec<u32>, usize)> 
     ids.iter().zip(&lengths).map(text).collect()
 }
 
-/// Pairs as the store lays them: chosen and rejected in turn, one place of each counts.
+/// Pairs in the store's layout: chosen and rejected alternating, one position of each counts.
 fn batch(tensors: &HashMap<String, Tensor>, pad: u32, margins: bool) -> Batch {
     let texts = texts(tensors, pad);
     let (pairs, width) = (texts.len() / 2, tensors["ids"].dim(1).unwrap());
@@ -81,7 +81,7 @@ fn model(name: &str, backend: Backend) -> Model {
 }
 
 #[test]
-fn losses_readings_and_gradients_are_trls() {
+fn losses_readings_and_gradients_match_trls() {
     let (metadata, tensors) = tensors_of("reward");
     let pad: u32 = metadata["pad"].parse().unwrap();
     for backend in [Backend::Fused, Backend::Composite] {
@@ -118,7 +118,7 @@ fn losses_readings_and_gradients_are_trls() {
                 let grad = model.params().grad(&info).unwrap();
                 let mut grad: Vec<f32> = grad.flatten_all().unwrap().to_vec1().unwrap();
                 if info.name == "model.embed_tokens.weight" {
-                    // torch's embedding has no gradient at the padding token, wherever it stands.
+                    // torch's embedding has no gradient at the padding token, at any position.
                     let d = info.shape[1];
                     grad[pad as usize * d..][..d].fill(0.0);
                 }
@@ -130,7 +130,7 @@ fn losses_readings_and_gradients_are_trls() {
 }
 
 #[test]
-fn scores_are_those_of_transformers_at_the_last_token_that_is_no_padding() {
+fn scores_are_those_of_transformers_at_the_last_token_before_padding() {
     let (metadata, tensors) = tensors_of("reward");
     let pad: u32 = metadata["pad"].parse().unwrap();
     let ids = hf::token_ids(&folder("reward")).unwrap();

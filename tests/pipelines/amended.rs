@@ -1,4 +1,4 @@
-//! What a resume changes of a pipeline, and runs of stages that go their own way.
+//! What a resume changes in a pipeline, and runs of stages that are trained without it.
 
 use super::{LONG, Place, code, err, out};
 use serde_json::Value;
@@ -13,7 +13,7 @@ stages:
 ";
 
 impl Place {
-    /// Of `runs --json`: the objects of runs, and those of pipelines.
+    /// Output of `runs --json`: the objects of runs, and those of pipelines.
     fn listed(&self) -> (Vec<Value>, Vec<Value>) {
         let lines = out(&self.go(&["runs", "--json"]));
         let objects = lines
@@ -23,7 +23,7 @@ impl Place {
     }
 }
 
-/// Seconds of a stage, as lists tell them, and those of its run.
+/// Seconds of a stage, as lists show them, and those of its run.
 fn times(place: &Place, stage: usize) -> (f64, f64) {
     let (runs, pipelines) = place.listed();
     let stage = &pipelines[0]["stages"][stage];
@@ -33,15 +33,15 @@ fn times(place: &Place, stage: usize) -> (f64, f64) {
 }
 
 #[test]
-fn a_resume_leaves_no_stage_out_alone_that_others_need() {
+fn a_resume_cannot_omit_a_stage_that_others_need() {
     let place = Place::new(THREE).with_tasks();
     let failed = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&failed), 2, "{}{}", out(&failed), err(&failed));
     assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
-    let said = err(&failed);
+    let printed = err(&failed);
     assert!(
-        said.contains("--skip bad --skip exam --skip hf also skips"),
-        "{said}"
+        printed.contains("--skip bad --skip exam --skip hf also skips"),
+        "{printed}"
     );
     let (stage, run) = times(&place, 0);
     assert!(run > 0.0 && (stage - run).abs() < 1e-6, "{stage} {run}");
@@ -78,12 +78,12 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
         for extra in ["--headless", "--dry-run"] {
             let refused = resume(&[arguments, &[extra]].concat());
             assert_eq!(code(&refused), 2, "{arguments:?}: {}", out(&refused));
-            let said = err(&refused);
-            assert!(said.contains(says), "{arguments:?}: {said}");
+            let printed = err(&refused);
+            assert!(printed.contains(says), "{arguments:?}: {printed}");
         }
         assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
     }
-    // At a fresh start, too.
+    // The same at a fresh start.
     for arguments in [
         &["--skip", "bad", "-s", "hf.model=base"][..],
         &["--skip", "base", "--redo", "base"],
@@ -92,7 +92,7 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
         assert_eq!(code(&refused), 2, "{arguments:?}: {}", out(&refused));
     }
 
-    // What would be done, not what was.
+    // Shows what would be done, not what was.
     let changes = [
         "--skip",
         "bad",
@@ -105,34 +105,34 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
     ];
     let shown = resume(&[&changes[..], &["--dry-run"]].concat());
     assert_eq!(code(&shown), 0, "{}", err(&shown));
-    let said = out(&shown);
-    assert!(said.contains("would do: base, exam\n"), "{said}");
-    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap();
+    let printed = out(&shown);
+    assert!(printed.contains("would do: base, exam\n"), "{printed}");
+    let row = |name: &str| printed.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(
         row("base").contains("waiting") && row("bad").contains("skipped"),
-        "{said}"
+        "{printed}"
     );
     assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
 }
 
 #[test]
-fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
+fn a_value_rejected_by_the_engine_leaves_the_run_of_its_stage_as_it_was() {
     let place = Place::new(LONG).with_tasks();
     place.stop_in_the_second();
     let run = place.run(1);
     let files =
         || ["spec.yaml", "asked.yaml"].map(|file| std::fs::read_to_string(run.join(file)).unwrap());
     let before = files();
-    // Before the run's files are changed, and by the engine afterwards.
-    for (python, told) in [
+    // Rejected before the run's files are changed, or by the engine afterwards.
+    for (python, reported) in [
         ("/nowhere/python", "no Python found"),
         ("/bin/false", "its spec are unchanged"),
     ] {
         let set = format!("more.engine={{torch: {{python: {python}}}}}");
         let refused = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);
         assert_ne!(code(&refused), 0, "{python}: {}", out(&refused));
-        let said = err(&refused);
-        assert!(said.contains(told), "{python}: {said}");
+        let printed = err(&refused);
+        assert!(printed.contains(reported), "{python}: {printed}");
         assert_eq!(files(), before, "{python}");
         assert_eq!(place.words(), ["done", "failed", "waiting"], "{python}");
         let kept = &place.state()["stages"][1];
@@ -147,7 +147,7 @@ fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
     let run = place.run(1);
     let run = run.to_str().unwrap();
     let goes_on =
-        |said: &str| said.contains("stage more") && said.contains("llmtui train --resume");
+        |printed: &str| printed.contains("stage more") && printed.contains("llmtui train --resume");
     let resumed = place.go(&["resume", run]);
     assert_eq!(code(&resumed), 0, "{}", err(&resumed));
     assert!(goes_on(&err(&resumed)), "{}", err(&resumed));
@@ -159,7 +159,7 @@ fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("llmtui train --resume"), "{listed}");
 
-    // As a process leaves it that is killed while it drives the stage.
+    // As left by a process that was killed while it ran the stage.
     let path = place.folder().join("state.json");
     let state = std::fs::read_to_string(&path).unwrap();
     let at = state.find("\"more\"").unwrap();
@@ -179,7 +179,7 @@ fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
 }
 
 #[test]
-fn a_report_tells_of_a_run_that_is_gone() {
+fn a_report_mentions_a_deleted_run() {
     let text = "name: two\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
         - {name: more, train: smoke, set: {train.threads: 1}}\n";
     let place = Place::new(text);
@@ -206,7 +206,7 @@ fn a_report_tells_of_a_run_that_is_gone() {
         written.contains("its run is gone") && written.contains("two-more"),
         "{written}"
     );
-    // Of a pipeline that goes with its runs nothing stays.
+    // Of a pipeline deleted with its runs nothing remains.
     let all = place.go(&["rm", "--yes", "two"]);
     assert!(
         code(&all) == 0 && !err(&all).contains("which stays"),
@@ -216,7 +216,7 @@ fn a_report_tells_of_a_run_that_is_gone() {
 }
 
 #[test]
-fn a_pipeline_that_was_never_started_is_told_from_one_that_was() {
+fn a_pipeline_that_was_never_started_is_distinguished_from_one_that_was() {
     let place = Place::new(LONG);
     for words in [
         &["report", "speedrun"][..],
@@ -225,11 +225,11 @@ fn a_pipeline_that_was_never_started_is_told_from_one_that_was() {
     ] {
         let refused = place.go(words);
         assert_eq!(code(&refused), 2, "{words:?}: {}", out(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("none of that name was started in runs")
-                && said.contains("try: llmtui train speedrun\n"),
-            "{words:?}: {said}"
+            printed.contains("none of that name was started in runs")
+                && printed.contains("try: llmtui train speedrun\n"),
+            "{words:?}: {printed}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused before a stage begins: it would fail hours later.
+//! What is rejected before a stage begins, because it would fail hours later.
 
 use super::{LONG, Place, code, err, out};
 
@@ -35,10 +35,10 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
         for extra in ["--headless", "--dry-run"] {
             let refused = place.go(&["train", "mine.yaml", extra]);
             assert_eq!(code(&refused), 2, "{stages}: {}", out(&refused));
-            let said = err(&refused);
+            let printed = err(&refused);
             assert!(
-                said.contains(says) && said.contains("stage "),
-                "{stages}: {said}"
+                printed.contains(says) && printed.contains("stage "),
+                "{stages}: {printed}"
             );
         }
         assert!(!place.dir.path().join("runs").exists(), "{stages}");
@@ -49,9 +49,9 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
     assert_eq!(code(&mended), 0, "{}", err(&mended));
 }
 
-/// After an hour of training its base the chat ended at its first row; and "data that were not read" lay on the disk.
+/// After an hour of training its base, the chat stage failed at its first row, and unread data were on the disk.
 #[test]
-fn conversations_that_a_base_to_come_has_no_template_for_are_refused_before_the_first_stage() {
+fn conversations_without_a_template_in_a_future_base_are_rejected_before_the_first_stage() {
     let place = Place::new(
         "name: mine\nstages:\n  - {name: base, train: smoke}\n  - name: chat\n    train: sft\n    set: {data.path: chats.jsonl, epochs: 2}\n",
     );
@@ -68,18 +68,18 @@ fn conversations_that_a_base_to_come_has_no_template_for_are_refused_before_the_
     for extra in ["--headless", "--dry-run"] {
         let refused = place.go(&["train", "mine.yaml", extra]);
         assert_eq!(code(&refused), 2, "{}", out(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         for words in [
             "stage chat",
             "chats.jsonl:1",
             "no chat template",
             "data.template",
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            assert!(printed.contains(words), "{words}: {printed}");
         }
     }
     assert!(!place.dir.path().join("runs").exists());
-    // Characters that the base is not going to have, too; what is left out is not looked at.
+    // The same for characters that the base is not going to have; omitted stages are not checked.
     let set = "chat.data.sources=[{synthetic: {sort: {}}, rows: 200}]";
     let sort = [
         "train",
@@ -91,10 +91,10 @@ fn conversations_that_a_base_to_come_has_no_template_for_are_refused_before_the_
         "chat.data.path=null",
     ];
     let refused = place.go(&sort);
-    let said = err(&refused);
+    let printed = err(&refused);
     assert!(
-        code(&refused) == 2 && said.contains("not in the vocabulary"),
-        "{said}"
+        code(&refused) == 2 && printed.contains("not in the vocabulary"),
+        "{printed}"
     );
     let left_out = place.go(&["train", "mine.yaml", "--dry-run", "--skip", "chat"]);
     assert_eq!(code(&left_out), 0, "{}", err(&left_out));
@@ -158,7 +158,7 @@ fn tokenizers_and_adapters_are_checked_before_the_first_stage() {
         }
         assert!(!place.dir.path().join("runs").exists(), "{stages}");
     }
-    // With adapters there is something to write.
+    // With adapters there is something to export.
     write(&format!(
         "{base}  - {{name: more, train: smoke, set: {{adapter: lora}}}}\n{peft}"
     ));
@@ -167,7 +167,7 @@ fn tokenizers_and_adapters_are_checked_before_the_first_stage() {
 }
 
 #[test]
-fn a_key_that_no_spec_has_is_refused_when_a_pipeline_goes_on() {
+fn an_unknown_key_is_rejected_when_a_pipeline_resumes() {
     let place = Place::new(LONG).with_tasks();
     let text = "name: sad\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
         - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}\n  \
@@ -182,11 +182,11 @@ fn a_key_that_no_spec_has_is_refused_when_a_pipeline_goes_on() {
         let wrong = ["-s", "last.max_step=5", extra];
         let refused = place.go(&[&["train"], &words[..], &wrong].concat());
         assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("-s last.max_step=5: unknown setting max_step")
-                && said.contains("did you mean max_steps?"),
-            "{said}"
+            printed.contains("-s last.max_step=5: unknown setting max_step")
+                && printed.contains("did you mean max_steps?"),
+            "{printed}"
         );
         assert_eq!(
             (asked(), place.words()[1].clone()),

@@ -22,7 +22,7 @@ struct Place {
 }
 
 impl Place {
-    /// With a pipeline in a file.
+    /// A folder with a pipeline in a file.
     fn new(pipeline: &str) -> Place {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("mine.yaml"), pipeline).unwrap();
@@ -54,7 +54,7 @@ impl Place {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Of every stage its state's word.
+    /// The state of every stage, as its word.
     fn words(&self) -> Vec<String> {
         let state = self.state();
         let stages = state["stages"].as_array().unwrap();
@@ -62,7 +62,7 @@ impl Place {
         stages.iter().map(word).collect()
     }
 
-    /// The weights that a stage made.
+    /// The weights that a stage produced.
     fn weights(&self, stage: usize) -> Vec<u8> {
         let made = self.state()["stages"][stage]["made"]
             .as_str()
@@ -93,17 +93,20 @@ stages:
   - {name: report, report: {}}
 ";
 
-/// Its checkpoint is what later stages build on: that it is of no use is not left to be found in its log.
+/// Later stages build on its checkpoint: that it is useless must not be visible only in its log.
 #[test]
-fn a_stage_that_diverged_is_told_of_with_the_way_to_train_it_anew() {
+fn a_diverged_stage_is_reported_with_the_command_to_redo_it() {
     let place = Place::new(
         "name: hot\nstages:\n  - {name: base, train: quickstart, set: {max_steps: 60, lr: 3, preflight.enabled: false}}\n",
     );
     let output = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
-    let said = err(&output);
-    assert!(said.contains("stage base ended DIVERGED"), "{said}");
-    assert!(said.contains("--redo base -s base.KEY=VALUE"), "{said}");
+    let printed = err(&output);
+    assert!(printed.contains("stage base ended DIVERGED"), "{printed}");
+    assert!(
+        printed.contains("--redo base -s base.KEY=VALUE"),
+        "{printed}"
+    );
     let table = out(&output);
     assert!(table.contains("done, DIVERGED"), "{table}");
     let listed = place.go(&["runs"]);
@@ -111,7 +114,7 @@ fn a_stage_that_diverged_is_told_of_with_the_way_to_train_it_anew() {
 }
 
 #[test]
-fn stages_follow_each_other_and_each_starts_from_the_one_before() {
+fn stages_run_in_order_and_each_starts_from_the_previous_one() {
     let place = Place::new(MINE);
     let planned = place.go(&["train", "mine.yaml", "--dry-run"]);
     assert_eq!(code(&planned), 0, "{}", err(&planned));
@@ -121,14 +124,14 @@ fn stages_follow_each_other_and_each_starts_from_the_one_before() {
     let output = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert_eq!(place.words(), ["done"; 4]);
-    let said = out(&output);
+    let printed = out(&output);
     for word in [
         "stage 1 of 4: base (train)",
         "stage 4 of 4: report",
         "all stages done",
         "llmtui chat",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(printed.contains(word), "{word}: {printed}");
     }
     let state = place.state();
     let run = |stage: usize| state["stages"][stage]["run"].as_str().unwrap().to_string();
@@ -156,7 +159,7 @@ fn stages_follow_each_other_and_each_starts_from_the_one_before() {
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("finished, 4 of 4 stages"), "{listed}");
 
-    // All is done: nothing is done again. One stage can be.
+    // All is done: nothing is repeated. A single stage can be.
     let again = place.go(&["train", "--resume", "mine", "--headless"]);
     assert_eq!(code(&again), 0, "{}", err(&again));
     assert!(!out(&again).contains("stage 1 of 4"));
@@ -172,7 +175,7 @@ fn stages_follow_each_other_and_each_starts_from_the_one_before() {
 }
 
 #[test]
-fn a_stopped_pipeline_goes_on_to_the_same_weights() {
+fn a_stopped_pipeline_resumes_to_the_same_weights() {
     let whole = Place::new(MINE);
     let skipped = ["--headless", "--skip", "gguf", "--skip", "report"];
     let output = whole.go(&[&["train", "mine.yaml"][..], &skipped].concat());
@@ -182,11 +185,11 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
     let place = Place::new(MINE);
     let words = [&["train", "mine.yaml"][..], &skipped].concat();
     place.stop_when_saved(&words, "again");
-    // On a fast machine the stage may have been over.
+    // On a fast machine the stage may have finished.
     let word = place.words()[1].clone();
     assert!(["stopped", "done"].contains(&word.as_str()), "{word}");
 
-    // A single run that was stopped later goes first; after it the pipeline.
+    // A single run that was stopped later is resumed first; after it the pipeline.
     let words = [
         "-s",
         "data.val_fraction=0.01",
@@ -214,7 +217,7 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
 }
 
 #[test]
-fn a_stage_that_fails_is_named_and_can_be_mended() {
+fn a_failed_stage_is_named_and_can_be_fixed() {
     let place = Place::new(
         "stages:
   - {name: base, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1}}
@@ -224,12 +227,12 @@ fn a_stage_that_fails_is_named_and_can_be_mended() {
     .with_tasks();
     let output = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&output), 2, "{}{}", out(&output), err(&output));
-    let said = err(&output);
+    let printed = err(&output);
     assert!(
-        said.contains("stage 2 (sft) failed") && said.contains("gone.jsonl"),
-        "{said}"
+        printed.contains("stage 2 (sft) failed") && printed.contains("gone.jsonl"),
+        "{printed}"
     );
-    assert!(said.contains("llmtui train --resume"), "{said}");
+    assert!(printed.contains("llmtui train --resume"), "{printed}");
     assert_eq!(place.words(), ["done", "failed"]);
 
     let wrong = place.go(&[
@@ -252,7 +255,7 @@ fn a_stage_that_fails_is_named_and_can_be_mended() {
 }
 
 #[test]
-fn what_does_not_fit_pipelines_is_refused_before_anything_starts() {
+fn invalid_arguments_for_pipelines_are_rejected_before_anything_starts() {
     let place = Place::new(MINE);
     for (arguments, expected) in [
         (vec!["train", "mine.yaml", "--skip", "nope"], "has no stage"),
@@ -294,7 +297,7 @@ fn the_eight_gpu_speedrun_is_planned_as_a_whole_without_data() {
     let place = Place::new(MINE);
     let planned = |arguments: &[&str]| {
         let mut command = place.command(&["train", "speedrun-8gpu", "--dry-run"]);
-        // Nothing answers there: whatever asked the hub would fail.
+        // No hub is reachable: any request to it would fail.
         command
             .args(arguments)
             .env("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -303,7 +306,7 @@ fn the_eight_gpu_speedrun_is_planned_as_a_whole_without_data() {
     };
     let there = planned(&["--hardware", &eight()]);
     assert_eq!(code(&there), 0, "{}", err(&there));
-    let said = out(&there);
+    let printed = out(&there);
     for word in [
         "memory of each",
         "18,000",
@@ -315,19 +318,22 @@ fn the_eight_gpu_speedrun_is_planned_as_a_whole_without_data() {
         "their data at the hub were not read: base, mid, sft, dpo",
         "dry run: nothing started",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(printed.contains(word), "{word}: {printed}");
     }
     let dollars = |line: &str| {
         line.split('$')
             .nth(1)
             .and_then(|n| n.split_whitespace().next()?.parse::<f64>().ok())
     };
-    let base = said.lines().find(|line| line.starts_with("base ")).unwrap();
+    let base = printed
+        .lines()
+        .find(|line| line.starts_with("base "))
+        .unwrap();
     // 6 · 482M · 9.44B FLOPs at 40 % of 989 TFLOP/s and $3.00 an hour.
     assert!((50.0..70.0).contains(&dollars(base).unwrap()), "{base}");
     assert!(!place.dir.path().join("runs").exists());
 
-    // Without GPUs in sight memory is known, time and price are not.
+    // Without visible GPUs memory is known, time and price are not.
     let empty = planned(&["--hardware", &eight().replace("eight", "cpu")]);
     assert_eq!(code(&empty), 0, "{}", err(&empty));
     assert!(
@@ -335,11 +341,14 @@ fn the_eight_gpu_speedrun_is_planned_as_a_whole_without_data() {
         "{}",
         out(&empty)
     );
-    // Epochs over data that nobody read say no steps.
+    // Epochs over unread data do not determine steps.
     let epochs = planned(&["--hardware", &eight(), "-s", "sft.epochs=1"]);
-    let said = format!("{}{}", out(&epochs), err(&epochs));
-    assert!(said.contains("steps and time are unknown: sft"), "{said}");
-    // What is too large for a GPU is refused, in words of the spec.
+    let printed = format!("{}{}", out(&epochs), err(&epochs));
+    assert!(
+        printed.contains("steps and time are unknown: sft"),
+        "{printed}"
+    );
+    // What is too large for a GPU is rejected in terms of the spec.
     let large = planned(&[
         "--hardware",
         &eight(),
@@ -355,7 +364,7 @@ fn the_eight_gpu_speedrun_is_planned_as_a_whole_without_data() {
 }
 
 #[test]
-fn ranks_without_gpus_are_told_before_a_pipeline_starts() {
+fn ranks_without_gpus_are_reported_before_a_pipeline_starts() {
     let place = Place::new(MINE);
     let cpu = eight().replace("eight", "cpu");
     let output = place.go(&["train", "speedrun-8gpu", "--headless", "--hardware", &cpu]);
@@ -368,9 +377,9 @@ fn ranks_without_gpus_are_told_before_a_pipeline_starts() {
     assert!(!place.dir.path().join("runs").exists());
 }
 
-/// The shipped stages for eight GPUs, in small and on this processor, with rows in the formats of their data sets.
+/// The shipped stages for eight GPUs, scaled down to this processor, with rows in the formats of their data sets.
 #[test]
-fn the_eight_gpu_speedrun_runs_in_small_on_rows_in_its_formats() {
+fn the_eight_gpu_speedrun_runs_scaled_down_on_rows_in_its_formats() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/speedrun-8gpu.yaml");
     let mut text = String::new();
     for line in std::fs::read_to_string(shipped).unwrap().lines() {
@@ -503,7 +512,7 @@ fn a_reward_model_of_one_stage_judges_the_answers_of_another() {
     };
     let first = made(&place);
     assert!(spec(&place).contains(&first), "{}", spec(&place));
-    // Trained anew, it is another run's; the stage behind it takes that one where it is done again, too.
+    // If retrained, it is a new run; when the next stage is redone, it uses that one too.
     let redone = place.go(&[
         "train",
         "--resume",
@@ -521,7 +530,7 @@ fn a_reward_model_of_one_stage_judges_the_answers_of_another() {
 }
 
 #[test]
-fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
+fn a_reward_model_out_of_order_is_rejected_before_anything_starts() {
     let place = Place::new(JUDGED);
     let write = |from: &str, to: &str| {
         assert!(JUDGED.contains(from), "{from}");
@@ -554,7 +563,7 @@ stages:
 ";
 
 impl Place {
-    /// `fine.yaml`, a task that the models of `smoke` can be asked, and `gone.yaml`, whose rows are missing.
+    /// `fine.yaml`, a task that the models of `smoke` can be evaluated on, and `gone.yaml`, whose rows are missing.
     fn with_tasks(self) -> Place {
         for (name, rows) in [("fine", "rows.jsonl"), ("gone", "gone.jsonl")] {
             let text = format!(
@@ -567,7 +576,7 @@ impl Place {
         self
     }
 
-    /// Starts a pipeline and asks it to stop once the run called `name` has a checkpoint.
+    /// Starts a pipeline and requests a stop once the run called `name` has a checkpoint.
     fn stop_when_saved(&self, args: &[&str], name: &str) {
         let mut process = self.command(args).stdout(Stdio::null()).spawn().unwrap();
         let clock = SystemClock::new();
@@ -604,7 +613,7 @@ impl Place {
 }
 
 #[test]
-fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
+fn a_stopped_stage_accepts_another_last_step_and_nothing_else() {
     let place = Place::new(LONG).with_tasks();
     place.stop_in_the_second();
     let asked = || std::fs::read_to_string(place.folder().join("pipeline.yaml")).unwrap();
@@ -613,10 +622,10 @@ fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
         let words = ["train", "--resume", "long", "-s", "more.lr=1e-5"];
         let refused = place.go(&[&words[..], extra].concat());
         assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("stage more") && said.contains("--redo more"),
-            "{said}"
+            printed.contains("stage more") && printed.contains("--redo more"),
+            "{printed}"
         );
         assert_eq!(asked(), before, "it is not recorded");
     }
@@ -639,10 +648,10 @@ fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
     ];
     let short = place.go(&words);
     assert_eq!(code(&short), 2, "{}", out(&short));
-    let said = err(&short);
+    let printed = err(&short);
     assert!(
-        said.contains("nothing is left") && said.contains("-s more.max_steps="),
-        "{said}"
+        printed.contains("nothing is left") && printed.contains("-s more.max_steps="),
+        "{printed}"
     );
     let last = newest() + 10;
     let set = format!("more.max_steps={last}");
@@ -652,7 +661,7 @@ fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
 }
 
 #[test]
-fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
+fn a_failed_stage_keeps_its_cause_and_can_be_fixed() {
     let place = Place::new(LONG).with_tasks();
     let text = "name: sad\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
         - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}\n";
@@ -662,10 +671,13 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
     let state = place.state();
     let message = state["stages"][1]["message"].as_str().unwrap();
     assert!(message.contains("gone.jsonl"), "{message}");
-    // Told once, by the stage.
-    let said = err(&output);
-    assert_eq!(said.matches("gone.jsonl").count(), 1, "{said}");
-    assert!(said.contains("stage 2 (exam) failed\n  try: "), "{said}");
+    // Reported once, by the stage.
+    let printed = err(&output);
+    assert_eq!(printed.matches("gone.jsonl").count(), 1, "{printed}");
+    assert!(
+        printed.contains("stage 2 (exam) failed\n  try: "),
+        "{printed}"
+    );
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("gone.jsonl"), "{listed}");
 
@@ -674,17 +686,17 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert_eq!(place.words(), ["done"; 2]);
 
-    // Lists show it beside runs: what is about a run says what it is, and it is deleted as a whole.
+    // Lists show it next to runs: commands about a run explain what it is, and it is deleted as a whole.
     for verb in ["logs", "diagnose", "gc", "plan", "eval", "chat"] {
         let refused = place.go(&[verb, "sad"]);
         assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
-        let said = err(&refused);
+        let printed = err(&refused);
         assert!(
-            said.contains("is a pipeline") && said.contains("(base)"),
-            "{verb}: {said}"
+            printed.contains("is a pipeline") && printed.contains("(base)"),
+            "{verb}: {printed}"
         );
     }
-    // A disk that gives no lock is the machine's matter, as where a run's folder cannot be deleted.
+    // A disk without locks is a machine error, as when a run's folder cannot be deleted.
     let lock = place.folder().join("lock");
     std::fs::remove_file(&lock).unwrap();
     std::fs::create_dir(&lock).unwrap();
@@ -705,7 +717,7 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
 }
 
 #[test]
-fn only_what_lies_among_the_pipelines_is_deleted() {
+fn only_folders_of_pipelines_are_deleted() {
     let place = Place::new(LONG);
     std::fs::write(place.dir.path().join("pipeline.yaml"), LONG).unwrap();
     let kept = place.go(&["rm", "--yes", "."]);
@@ -714,14 +726,14 @@ fn only_what_lies_among_the_pipelines_is_deleted() {
 }
 
 #[test]
-fn commands_on_one_spec_say_that_a_name_is_a_pipelines() {
+fn commands_for_a_single_spec_report_that_a_name_is_a_pipeline() {
     let place = Place::new(LONG);
     for verb in ["plan", "ladder", "preflight"] {
         for word in ["speedrun", "mine.yaml"] {
             let refused = place.go(&[verb, word]);
             assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
-            let said = err(&refused);
-            assert!(said.contains("is a pipeline"), "{verb}: {said}");
+            let printed = err(&refused);
+            assert!(printed.contains("is a pipeline"), "{verb}: {printed}");
         }
     }
 }

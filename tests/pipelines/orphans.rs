@@ -8,7 +8,7 @@ stages:
   - {name: again, train: smoke, set: {train.threads: 1, preflight.enabled: false}}
 ";
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !holds() {
@@ -17,9 +17,9 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The stage was marked as failed, because "its run trains on elsewhere", and the hint was to leave everything out.
+/// The stage was marked as failed because its run trained on elsewhere, and the hint was to leave everything out.
 #[test]
-fn a_stage_that_trains_on_without_its_pipeline_is_watched_to_its_end() {
+fn a_stage_that_outlives_its_pipeline_is_watched_to_its_end() {
     let place = Place::new(LONG);
     let mut driver = place
         .command(&["train", "mine.yaml", "--headless"])
@@ -46,7 +46,7 @@ fn a_stage_that_trains_on_without_its_pipeline_is_watched_to_its_end() {
     assert_eq!(code(&resumed), 0, "{}{}", out(&resumed), err(&resumed));
     assert!(err(&resumed).contains("still trains"), "{}", err(&resumed));
     assert_eq!(place.words(), ["done", "done"]);
-    // One engine trained it, from its beginning to its end.
+    // A single engine trained it from beginning to end.
     let log = std::fs::read_to_string(engine.events_path()).unwrap();
     assert_eq!(log.matches("{\"type\":\"Hello\"").count(), 1);
 }

@@ -1,4 +1,4 @@
-//! A plan says what the runs are going to be.
+//! A plan states what the runs are going to be.
 
 use super::{Place, code, err, out};
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn tokens(stage: &Value) -> u64 {
 }
 
 #[test]
-fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
+fn a_stage_has_the_context_of_its_base_model() {
     let place = Place::new(
         "name: mine\nstages:\n  - {name: base, train: quickstart, set: {data.tokenizer: {bpe: {vocab_size: 300}}}}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
     );
@@ -27,13 +27,13 @@ fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
     // Micro-batches of 16 and of 128 rows, of 128 tokens each.
     assert_eq!(tokens(&speedrun[1]), 800 * 16 * 128);
     assert_eq!(tokens(&speedrun[2]), 300 * 128 * 128);
-    let said = ["chat", "rl"].map(|stage| format!("{stage}.model.seq_len=128"));
-    let said = place.planned(&["speedrun", "-s", &said[0], "-s", &said[1]]);
-    for (stage, said) in speedrun.iter().zip(&said) {
-        assert_eq!(stage["bytes"], said["bytes"]);
+    let printed = ["chat", "rl"].map(|stage| format!("{stage}.model.seq_len=128"));
+    let printed = place.planned(&["speedrun", "-s", &printed[0], "-s", &printed[1]]);
+    for (stage, printed) in speedrun.iter().zip(&printed) {
+        assert_eq!(stage["bytes"], printed["bytes"]);
     }
 
-    // A preset's context of 1,024 tokens is for a model of its own.
+    // A preset's context of 1,024 tokens applies to a model of its own.
     let mine = place.planned(&["mine.yaml"]);
     assert_eq!(tokens(&mine[1]), 3 * 4 * 2 * 64);
     assert_eq!(mine[0]["n_params"], mine[1]["n_params"]);
@@ -56,9 +56,9 @@ fn a_plan_for_other_machines_names_them() {
     let words = ["train", "mine.yaml", "--nodes", "gpu1,gpu2", "--dry-run"];
     let output = place.go(&words);
     assert_eq!(code(&output), 0, "{}", err(&output));
-    let said = out(&output);
-    assert!(said.contains("on 2 machines: gpu1, gpu2"), "{said}");
-    assert!(!said.contains("this machine has none"), "{said}");
+    let printed = out(&output);
+    assert!(printed.contains("on 2 machines: gpu1, gpu2"), "{printed}");
+    assert!(!printed.contains("this machine has none"), "{printed}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn pairs_count_as_two_sequences() {
 }
 
 #[test]
-fn a_tokenizer_of_a_stage_is_the_vocabulary_of_the_stages_behind_it() {
+fn a_stages_tokenizer_is_the_vocabulary_of_later_stages() {
     let place = Place::new("");
     let text = "the quick brown fox jumps over the lazy dog\n".repeat(50);
     std::fs::write(place.dir.path().join("text.txt"), text).unwrap();
@@ -106,7 +106,7 @@ fn a_tokenizer_of_a_stage_is_the_vocabulary_of_the_stages_behind_it() {
 }
 
 #[test]
-fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
+fn tokenizer_files_are_checked_before_the_first_stage() {
     let place = Place::new("");
     let path = place.dir.path();
     std::fs::write(path.join("empty.txt"), "").unwrap();
@@ -135,10 +135,10 @@ fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
         for extra in ["--headless", "--dry-run"] {
             let refused = place.go(&["train", "mine.yaml", extra]);
             assert_eq!(code(&refused), 2, "{config}: {}", out(&refused));
-            let said = err(&refused);
+            let printed = err(&refused);
             assert!(
-                said.contains("stage tok") && said.contains(says),
-                "{config}: {said}"
+                printed.contains("stage tok") && printed.contains(says),
+                "{config}: {printed}"
             );
         }
         assert!(!path.join("runs").exists(), "{config}");

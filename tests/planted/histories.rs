@@ -1,6 +1,6 @@
-//! Faults of learning from preferences and from one's own answers, as readings: what a run would log, step by step.
+//! Faults of preference learning and RL, as readings: what a run would log, step by step.
 
-use super::{LOOK, Row};
+use super::{CHECK_INTERVAL, Row};
 use llmtui::base::clock::UnixMillis;
 use llmtui::base::finding::Status;
 use llmtui::diagnosis::diagnose;
@@ -15,13 +15,13 @@ const EVERY: u64 = 50;
 
 type Readings = Vec<(&'static str, f64)>;
 
-/// A history: its name, the rules to speak, its method, and the readings of a step and of an evaluation.
+/// A history: its name, the rules that should fire, its method, and the readings of a step and of an evaluation.
 struct History {
     name: &'static str,
     expected: &'static [&'static str],
     method: &'static str,
     dropout: f64,
-    /// The step from which it can be seen.
+    /// The step from which it is detectable.
     shows: u64,
     step: fn(u64) -> Readings,
     eval: fn(u64) -> Readings,
@@ -31,7 +31,7 @@ fn noise(step: u64) -> f64 {
     [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6]
 }
 
-/// From 0 to 1 as it is learned.
+/// Learning progress from 0 to 1.
 fn learned(step: u64) -> f64 {
     1.0 - (-(step as f64) / 150.0).exp()
 }
@@ -226,7 +226,7 @@ const HISTORIES: &[History] = &[
         method: "dpo",
         dropout: 0.1,
         shows: 1,
-        // Both answers of a pair are less probable under dropout than to the reference.
+        // Dropout makes both answers of a pair less probable than under the reference.
         step: |s| {
             let l = learned(s - 1);
             with(
@@ -272,7 +272,7 @@ const HISTORIES: &[History] = &[
     },
 ];
 
-/// What the rules say of each.
+/// The results of the rules for each history.
 pub fn rows() -> Vec<Row> {
     HISTORIES.iter().map(row).collect()
 }
@@ -330,7 +330,7 @@ fn row(history: &History) -> Row {
                 },
             );
         }
-        if step.is_multiple_of(LOOK) {
+        if step.is_multiple_of(CHECK_INTERVAL) {
             for finding in diagnose(&state).findings {
                 if finding.status <= Status::Warn {
                     found.entry(finding.id).or_insert(step);

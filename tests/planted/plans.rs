@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 #[derive(Clone)]
 pub struct Plan {
     pub name: &'static str,
-    /// Rules of which one has to say it; none for a healthy run.
+    /// Rules of which one has to fire; none for a healthy run.
     pub expected: &'static [&'static str],
     pub model: Value,
-    /// Settings of AdamW besides the rate.
+    /// Settings of AdamW besides the learning rate.
     pub optimizer: Value,
     pub lr: f64,
     pub warmup: u64,
@@ -21,8 +21,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The step from which its fault is in the readings and the rules may speak: they are silent through the warm-up and
-    /// the first 100 steps. What builds up bit by bit says so itself, in `world::Seen`.
+    /// The step from which the fault is in the readings and the rules may fire: they are silent during warm-up and
+    /// the first 100 steps. For gradual faults it is determined from the run, see `world::Seen`.
     pub fn shows(&self) -> u64 {
         use Fault as F;
         let late = matches!(
@@ -59,22 +59,22 @@ pub enum Fault {
     ShuffledTargets,
     ShuffledLate,
     NoiseLate,
-    /// Stretches of so many steps of one kind of text.
+    /// Stretches of this many steps of one kind of text.
     SortedData(u64),
     SameMicroBatches,
-    /// So many batches, again and again.
+    /// This many batches, again and again.
     FewBatches(u64),
     PaddingLate,
     CorruptSpans,
     GarbageBatches,
-    /// Blocks from .. to train nothing.
+    /// These blocks do not train.
     FrozenBlocks(u32, u32),
     DeadBlock(u32),
     /// Queries and keys × 40, of block 1 or of all.
     SharpAttention(bool),
     BrokenWeight(f32),
     BrokenGradient,
-    /// Gradients × factor for so many steps.
+    /// Gradients × factor for this many steps.
     PollutedSteps(f32, u64),
     /// All gradients times a factor: the sum in place of the mean.
     SummedLoss,
@@ -83,13 +83,13 @@ pub enum Fault {
     Init(f32),
     /// The rate jumps by a factor.
     RateLate(f64),
-    /// Weights are kept with 8 bits of significand.
+    /// Weights are stored with 8 bits of significand.
     Bf16Weights,
-    /// The optimizer's means are.
+    /// The optimizer's moments are.
     Bf16Moments,
-    /// What writes into the residual stream begins so many times too large.
+    /// Matrices that write into the residual stream are initialized too large by this factor.
     ResidualScale(f32),
-    /// Gains of norms decay, by so much times the rate.
+    /// Gains of norms decay, by this factor times the learning rate.
     DecayedNorms(f64),
     SlowData,
     Throttled,

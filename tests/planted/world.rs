@@ -1,7 +1,7 @@
-//! A small model trained with one thing wrong, and what the rules say of it.
+//! A small model trained with one thing wrong, and the results of the rules.
 
 use super::plans::{Fault, Plan};
-use super::{LATE, LAYERS, LOOK, MICRO, ROWS, SEQ_LEN, VOCAB};
+use super::{CHECK_INTERVAL, LATE, LAYERS, MICRO, ROWS, SEQ_LEN, VOCAB};
 use llmtui::base::clock::{ManualClock, UnixMillis};
 use llmtui::base::finding::Status;
 use llmtui::base::rng::{Rng, Stream};
@@ -19,7 +19,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Text of one of three kinds, which differ in how well they can be guessed.
+/// Text of one of three kinds, which differ in predictability.
 fn text(kind: u64, rng: &mut Rng, len: usize) -> Vec<u32> {
     let mut x = rng.below(VOCAB);
     let next = |_| {
@@ -70,7 +70,7 @@ fn batch(plan: &Plan, step: u64, micro: usize) -> Batch {
         Some(F::ShuffledLate) if late => targets
             .iter_mut()
             .for_each(|t| *t = rng.below(VOCAB) as u32),
-        // Each fifth step repeats one rare token.
+        // Every fifth step repeats one rare token.
         Some(F::CorruptSpans) if late && step.is_multiple_of(5) => targets.fill(1),
         _ => {}
     }
@@ -103,12 +103,12 @@ fn write(model: &mut Model, parts: &[ParamInfo], change: impl Fn(&mut f32)) {
         .unwrap();
 }
 
-/// Rounds to the nearest number of bfloat16.
+/// Rounds to the nearest bf16 number.
 fn to_bf16(x: &mut f32) {
     *x = f32::from_bits((x.to_bits() + 0x8000) & 0xffff_0000);
 }
 
-/// Plants what is done to the model itself.
+/// Plants faults of the model itself.
 fn plant(plan: &Plan, model: &mut Model, step: u64) {
     use llmtui::nn::role::{AttentionRole as A, MlpRole as M};
     let infos = model.params().infos().to_vec();
@@ -149,7 +149,7 @@ fn plant(plan: &Plan, model: &mut Model, step: u64) {
     }
 }
 
-/// Plants what is done to the gradient; says by how much its norm grew.
+/// Plants faults of the gradient; returns the factor by which its norm grew.
 fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
     let late = step >= LATE;
     let factor = match plan.fault {
@@ -164,15 +164,15 @@ fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
     f64::from(factor.abs())
 }
 
-/// What came out.
+/// The result of a run.
 pub struct Seen {
     /// The step at which each rule first warned.
     pub found: BTreeMap<String, u64>,
-    /// The step from which the fault could be seen.
+    /// The step from which the fault was detectable.
     pub shows: u64,
 }
 
-/// The first evaluation that shows what builds up bit by bit: validation loss 1 % above its best, or training loss 15 %
+/// The first evaluation that shows a gradual fault: validation loss 1 % above its best, or training loss 15 %
 /// above it.
 fn builds_up(plan: &Plan, val: &[(u64, f64, f64)]) -> Option<u64> {
     let wants = |id: &str| plan.expected.contains(&id);
@@ -352,7 +352,7 @@ pub fn train(plan: &Plan) -> Seen {
                 },
             );
         }
-        if step % LOOK == 0 || !finite {
+        if step % CHECK_INTERVAL == 0 || !finite {
             for finding in diagnose(&state).findings {
                 if finding.status <= Status::Warn {
                     found.entry(finding.id).or_insert(step);
@@ -368,7 +368,7 @@ pub fn train(plan: &Plan) -> Seen {
     Seen { found, shows }
 }
 
-/// What the machine reads.
+/// Readings of the machine.
 fn machine(plan: &Plan, step: u64, values: &mut Values) {
     let slow = plan.fault == Some(Fault::Throttled) && step >= LATE;
     let noise = 1.0 + 0.02 * (step % 7) as f64;

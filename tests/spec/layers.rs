@@ -1,4 +1,4 @@
-//! What lies upon what: members, layers with their origins, parents.
+//! Precedence: members, layers with their origins, parents.
 
 use super::*;
 use llmtui::base::every::Every;
@@ -31,14 +31,14 @@ fn choosing_another_member_replaces_the_lower_one_and_naming_the_same_keeps_it()
         replaced.origins.get("model.position.rope.theta"),
         Origin::Default
     );
-    // A field without its member's name means the chosen member.
+    // A field without its member's name refers to the chosen member.
     let starred = load(&["model.position.theta=7", "optimizer.lr=0.02"]);
     assert_eq!(theta(&starred), Some(7.0));
     assert_eq!(starred.spec.optimizer.lr(), 0.02);
 }
 
 #[test]
-fn layers_lie_upon_each_other_and_every_value_knows_its_origin() {
+fn layers_are_merged_and_every_value_knows_its_origin() {
     let (dir, mut sources) = nowhere();
     let user = dir.path().join("user");
     fs::create_dir_all(user.join("presets")).unwrap();
@@ -74,7 +74,7 @@ fn layers_lie_upon_each_other_and_every_value_knows_its_origin() {
 }
 
 #[test]
-fn a_parent_replaces_lower_namesakes_unless_it_is_them() {
+fn a_parent_replaces_lower_namesakes_unless_it_is_the_same_file() {
     let (dir, sources) = nowhere();
     fs::create_dir_all(dir.path().join("presets")).unwrap();
     let own = dir.path().join("presets/quickstart.yaml");
@@ -93,7 +93,7 @@ fn a_parent_replaces_lower_namesakes_unless_it_is_them() {
     fs::write(&own, "extends: quickstart\nseed: 6\n").unwrap();
     let loaded = spec::load("quickstart", &[], &sources).unwrap();
     assert_eq!((loaded.spec.train.max_steps, loaded.spec.seed), (2000, 6));
-    // Relative parents start from their child's folder; a file that says no name is called after itself.
+    // Relative parents start from their child's folder; a file without a name is named after itself.
     fs::write(
         dir.path().join("presets/child.yaml"),
         "extends: ./base.yaml\n",
@@ -107,7 +107,7 @@ fn a_parent_replaces_lower_namesakes_unless_it_is_them() {
 }
 
 #[test]
-fn circles_of_parents_are_found() {
+fn cycles_of_parents_are_detected() {
     let (dir, sources) = nowhere();
     fs::create_dir_all(dir.path().join("presets")).unwrap();
     fs::write(dir.path().join("presets/a.yaml"), "extends: b\n").unwrap();

@@ -1,4 +1,4 @@
-//! Specs as people write them, right and wrong: each wrong one must be met with the words that help.
+//! Specs as users write them, right and wrong: each wrong one must get a helpful message.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 

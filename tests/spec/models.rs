@@ -1,10 +1,10 @@
-//! Models to start from: folders, runs, reward models, the hub's cache.
+//! Base models: folders, runs, reward models, the hub's cache.
 
 use super::*;
 use llmtui::spec::{Origin, RunSpec};
 use std::path::Path;
 
-/// A model folder `ckpt`: the model of a spec, weights that nobody reads, and a tokenizer's name.
+/// A model folder `ckpt`: the model of a spec, dummy weights, and a tokenizer's name.
 pub(super) fn base(dir: &Path, spec: &RunSpec) {
     let folder = dir.join("ckpt");
     fs::create_dir(&folder).unwrap();
@@ -20,7 +20,7 @@ pub(super) fn base(dir: &Path, spec: &RunSpec) {
 }
 
 #[test]
-fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not() {
+fn a_base_without_weights_is_rejected_and_a_config_in_the_hubs_cache_is_not() {
     let (dir, mut sources) = nowhere();
     base(dir.path(), &set(&[]).unwrap().spec);
     let weights = dir.path().join("ckpt/model.safetensors");
@@ -50,7 +50,7 @@ fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not(
     assert!(error.contains("names model-00001-of-00001"), "{error}");
     fs::write(dir.path().join("ckpt/model-00001-of-00001.safetensors"), "").unwrap();
     spec::load("quickstart", &words, &sources).unwrap();
-    // Of a model of the hub the weights come before the run.
+    // Weights of a hub model are downloaded before the run.
     fs::remove_file(dir.path().join("ckpt/model.safetensors.index.json")).unwrap();
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let root = dir.path().join("hub/models--org--name");
@@ -64,7 +64,7 @@ fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not(
 }
 
 #[test]
-fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
+fn a_base_fills_in_omitted_settings_and_contradictions_are_errors() {
     let (dir, sources) = nowhere();
     let words = [
         "model.position=rope",
@@ -91,13 +91,13 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     let tokenizer = loaded.spec.data.tokenizer.entry().id;
     assert_eq!(tokenizer, "file");
     assert!(!loaded.asked.contains("d_model"), "{}", loaded.asked);
-    // Its own word for what training alone depends on, and a shorter context.
+    // The spec's own settings where only training depends on them, and a shorter context.
     let shorter = load("train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, init_std: 0.5, d_model: 64}\n").unwrap();
     assert_eq!(
         (shorter.spec.model.seq_len, shorter.spec.model.init_std),
         (16, 0.5)
     );
-    // Shorter rows do not shorten what the model's files name as its context; a run's own spec says both.
+    // A shorter seq_len does not change the context in the model's files; a run's spec has both.
     let cpu = candle_core::Device::Cpu;
     let files = llmtui::nn::Model::new(&shorter.spec.model, 65, &cpu).unwrap();
     let files = llmtui::hf::config_json(&files, None);
@@ -105,7 +105,7 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     assert!(!shorter.notes().iter().any(|note| note.contains("context")));
     let both = "train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n";
     assert_eq!(load(both).unwrap().spec.model.context_len, Some(32));
-    for (said, parts) in [
+    for (setting, parts) in [
         ("d_model: 128", ["model.d_model", "has 64"]),
         ("context_len: 64", ["model.context_len", "at most 32"]),
         (
@@ -117,20 +117,20 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
         ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
     ] {
         let text = format!(
-            "train: {{from: ckpt}}\ndata: {{corpus: tinyshakespeare}}\nmodel: {{{said}}}\n"
+            "train: {{from: ckpt}}\ndata: {{corpus: tinyshakespeare}}\nmodel: {{{setting}}}\n"
         );
         let error = load(&text).unwrap_err().to_string();
         for part in parts {
             assert!(
                 error.contains(part) && error.contains("f.yaml:3"),
-                "{said}: {error}"
+                "{setting}: {error}"
             );
         }
     }
     let learned = load("data: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n");
     let error = learned.unwrap_err().to_string();
     assert!(error.contains("exist for seq_len 16 only"), "{error}");
-    // A preset describes a new model: it gives way, but not its recipe, nor what is said besides it.
+    // A preset describes a new model: the base overrides that, but not its recipe, nor explicit settings.
     let preset = spec::load("quickstart", &["train.from=ckpt".into()], &sources).unwrap();
     assert_eq!(preset.spec.model.position.entry().id, "rope");
     assert_eq!(preset.spec.model.seq_len, 32);
@@ -162,7 +162,7 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
 }
 
 #[test]
-fn a_run_in_place_of_a_model_is_told_its_newest_checkpoint() {
+fn a_run_in_place_of_a_model_gets_its_newest_checkpoint_as_a_hint() {
     let (dir, sources) = nowhere();
     fs::create_dir_all(dir.path().join("rm/checkpoints/step-000010")).unwrap();
     fs::create_dir_all(dir.path().join("rm/checkpoints/step-000020")).unwrap();
@@ -175,7 +175,7 @@ fn a_run_in_place_of_a_model_is_told_its_newest_checkpoint() {
 }
 
 #[test]
-fn a_reward_model_is_looked_at_before_the_first_answer() {
+fn a_reward_model_is_checked_before_the_first_answer() {
     let (dir, sources) = nowhere();
     fs::create_dir(dir.path().join("rm")).unwrap();
     let refusal = |words: &[&str]| {
@@ -193,7 +193,7 @@ fn a_reward_model_is_looked_at_before_the_first_answer() {
     let error = refusal(&["method.ppo.critic_from=rm"]);
     assert!(error.contains("  method.ppo.critic_from"), "{error}");
 
-    // A description without weights, and a model that writes.
+    // A config without weights, and a language model.
     base(dir.path(), &set(&[]).unwrap().spec);
     for file in ["config.json", "tokenizer.json"] {
         let _ = fs::copy(

@@ -1,4 +1,4 @@
-//! Short names, words and the switches of other tools as values.
+//! Short names, plain words as values, and the switches of other tools.
 
 use super::models::base;
 use super::*;
@@ -106,7 +106,7 @@ fn words_are_values_of_the_right_kind() {
 }
 
 #[test]
-fn switches_of_other_tools_mean_our_words() {
+fn switches_of_other_tools_map_to_our_settings() {
     let checkpointing = |word: &str| set(&[word]).map(|l| l.spec.train.activation_checkpointing);
     let full = ActivationCheckpointing::Full {};
     assert_eq!(checkpointing("gradient_checkpointing=true").unwrap(), full);
@@ -123,14 +123,14 @@ fn switches_of_other_tools_mean_our_words() {
         ActivationCheckpointing::None {}
     );
     for text in ["{every_n: 3}", "{every_n: {n: 3}}"] {
-        let said = format!("activation_checkpointing={text}");
+        let printed = format!("activation_checkpointing={text}");
         let every_three = ActivationCheckpointing::EveryN { n: 3 };
-        assert_eq!(checkpointing(&said).unwrap(), every_three);
+        assert_eq!(checkpointing(&printed).unwrap(), every_three);
     }
     let precision = |word: &str| set(&[word]).unwrap().spec.train.precision;
     assert_eq!(precision("bf16=false"), Precision::F32);
     assert_eq!(precision("bf16=auto"), Precision::Auto);
-    // A spec may ask for what another machine has; whether this one has it is asked before a start.
+    // A spec may request what only another machine has; this one is checked before a start.
     let asked = set(&["bf16=true"]).unwrap().spec;
     assert_eq!(asked.train.precision, Precision::Bf16);
     assert_eq!(

@@ -1,23 +1,23 @@
-//! Specs as they are filled in, written and read again.
+//! Specs as they are resolved, written and read again.
 
 use super::*;
 use llmtui::spec::RunSpec;
 use std::path::Path;
 
 #[test]
-fn every_preset_loads_round_trips_and_takes_other_text() {
+fn every_preset_loads_round_trips_and_accepts_other_text() {
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("my.txt"), "some text\n").unwrap();
     let mut begins = std::collections::BTreeSet::new();
     for preset in spec::presets(&sources) {
         assert!(!preset.about.is_empty(), "{} has no about", preset.name);
-        // What a narrow list shows of the sentence tells presets apart.
+        // The part of the description that a narrow list shows distinguishes presets.
         let begin: String = preset.about.chars().take(40).collect();
         assert!(begins.insert(begin), "{}: {}", preset.name, preset.about);
         let loaded = spec::load(&preset.name, &[], &sources)
             .unwrap_or_else(|e| panic!("{}: {e}", preset.name));
         assert_eq!(loaded.spec.name, preset.name);
-        // One that is made for a base model says so as long as none is named.
+        // A preset for a base model reports it as long as none is named.
         let mut advice = loaded.spec.advice();
         advice.retain(|finding| finding.place != "adapter");
         assert_eq!(advice, [], "{}", preset.name);
@@ -31,7 +31,7 @@ fn every_preset_loads_round_trips_and_takes_other_text() {
             "{}: two opening lines",
             preset.name
         );
-        // Where a preset lists sources, another text goes among them.
+        // Where a preset lists sources, another text is added to them.
         if !loaded.spec.data.sources.is_empty() {
             continue;
         }
@@ -44,7 +44,7 @@ fn every_preset_loads_round_trips_and_takes_other_text() {
 }
 
 #[test]
-fn what_was_asked_is_a_spec_of_its_own() {
+fn the_requested_settings_are_a_spec_of_their_own() {
     let loaded = set(&["lr=3e-3", "model.position=rope"]).unwrap();
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("asked.yaml"), &loaded.asked).unwrap();
@@ -77,7 +77,7 @@ fn derived_numbers_are_filled_in_and_written() {
 }
 
 #[test]
-fn a_written_spec_needs_no_files_to_be_read_again() {
+fn a_written_spec_is_self_contained() {
     let (dir, sources) = nowhere();
     let path = dir.path().join("my.txt");
     fs::write(&path, "text").unwrap();
@@ -124,7 +124,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn poor_settings_are_advised_against_but_run() {
+fn poor_settings_get_a_warning_but_run() {
     let spec = set(&["max_steps=20", "lr=0.1", "clip_norm=0"])
         .unwrap()
         .spec;
@@ -133,7 +133,7 @@ fn poor_settings_are_advised_against_but_run() {
 }
 
 #[test]
-fn a_tilde_in_a_spec_means_the_users_home_and_a_run_holds_the_whole_path() {
+fn a_tilde_in_a_spec_is_the_users_home_and_a_run_stores_the_full_path() {
     let (dir, mut sources) = nowhere();
     let home = dir.path().join("home");
     fs::create_dir(&home).unwrap();
@@ -164,14 +164,14 @@ fn a_tilde_in_a_spec_means_the_users_home_and_a_run_holds_the_whole_path() {
         errors.to_string()
     };
     let gone = home.join("tarin.txt").display().to_string();
-    let said = words("quickstart", "data.path=~/tarin.txt");
+    let message = words("quickstart", "data.path=~/tarin.txt");
     assert!(
-        said.contains(&gone) && said.contains("did you mean"),
-        "{said}"
+        message.contains(&gone) && message.contains("did you mean"),
+        "{message}"
     );
     let gone = home.join("models/x").display().to_string();
     assert!(words("quickstart", "train.from=~/models/x").contains(&gone));
-    // Whole by then: nothing is relative about it.
+    // It is absolute by then.
     assert!(!words("quickstart", "data.path=~/else.csv").contains("relative"));
     assert!(words("quickstart", "data.tokenizer.file.path=~/t.json").contains("home/t.json"));
     let rewards = "rewards=[{model: {path: ~/judge}}]";

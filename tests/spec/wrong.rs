@@ -1,8 +1,8 @@
-//! Files and words that are wrong: each is met with its place, the cause and what helps.
+//! Invalid files and arguments: each error has its location, the cause and what helps.
 
 use super::*;
 
-/// (text of a file, phrases that the report must contain)
+/// (text of a file, phrases that the error must contain)
 const WRONG_FILES: &[(&str, &[&str])] = &[
     (
         "max_stpes: 5",
@@ -190,7 +190,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_wrong_file_is_met_with_words_that_help() {
+fn every_wrong_file_gets_a_helpful_message() {
     for (text, phrases) in WRONG_FILES {
         let Err(errors) = file(text) else {
             panic!("accepted: {text}");
@@ -206,7 +206,7 @@ fn every_wrong_file_is_met_with_words_that_help() {
 }
 
 #[test]
-fn all_issues_come_at_once_each_with_its_own_origin() {
+fn all_issues_are_reported_at_once_each_with_its_own_origin() {
     let (dir, sources) = nowhere();
     let text = "max_stpes: 5\nmodel:\n  n_head: 3\n  bias: maybe\nlr: -1\n";
     fs::write(dir.path().join("my.yaml"), text).unwrap();
@@ -240,7 +240,7 @@ fn all_issues_come_at_once_each_with_its_own_origin() {
 }
 
 #[test]
-fn a_missing_file_has_neighbours() {
+fn a_missing_file_gets_similar_names() {
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("corpus.txt"), "x").unwrap();
     let error = spec::load("quickstart", &["data.path=corpsu.txt".into()], &sources).unwrap_err();
@@ -248,7 +248,7 @@ fn a_missing_file_has_neighbours() {
         error.to_string().contains("did you mean corpus.txt?"),
         "{error}"
     );
-    // Two of four letters are another word, not a slip.
+    // Two of four letters differ: another word, not a typo.
     fs::write(dir.path().join("home"), "x").unwrap();
     for key in ["data.path", "train.from"] {
         let error = spec::load("quickstart", &[format!("{key}=nope")], &sources).unwrap_err();
@@ -260,7 +260,7 @@ fn a_missing_file_has_neighbours() {
 }
 
 #[test]
-fn an_unknown_preset_or_file_is_named_with_what_is_near() {
+fn an_unknown_preset_or_file_is_named_with_similar_ones() {
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("my.yaml"), "").unwrap();
     for (target, phrase) in [

@@ -1,4 +1,4 @@
-//! The real program as the engine of a very small model, and what tests wait for.
+//! The real program as the engine of a very small model, and the conditions that tests wait for.
 
 use llmtui::base::clock::{Clock, SystemClock};
 use llmtui::base::paths::Env;
@@ -12,10 +12,10 @@ use std::process::Command;
 use std::time::Duration;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A run of a very small model, and engines to hold it. What is still alive at the end is killed.
+/// A run of a very small model, and its engines. Those still alive at the end are killed.
 pub struct Place {
     pub run: RunDir,
     pub launcher: Launcher,
@@ -23,7 +23,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// `words` are `-s` words on top of the small model.
+    /// `words` are `-s` settings on top of the small model.
     pub fn new(words: &[&str]) -> Place {
         let dir = tempfile::tempdir().unwrap();
         let small = [
@@ -55,7 +55,7 @@ impl Place {
         )
         .unwrap();
         let env = Env {
-            // Where the program looks when XDG_RUNTIME_DIR is this folder.
+            // Where the program looks if XDG_RUNTIME_DIR is this folder.
             runtime_dir: dir.path().join("llmtui"),
             ..Env::default()
         };
@@ -114,7 +114,7 @@ impl Drop for Place {
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !happened() {
-        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
+        assert!(clock.elapsed() < TIMEOUT, "waited too long for {what}");
         llmtui::base::clock::pause(Duration::from_millis(20));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// A run and a runtime directory that vanish with the test.
+/// A run and a runtime directory that are removed with the test.
 pub struct Place {
     pub run: RunDir,
     pub env: Env,
@@ -43,15 +43,15 @@ impl Place {
     }
 }
 
-/// What the engine will say.
+/// What the engine plays.
 #[derive(Debug, Clone)]
 pub struct Script {
     steps: u64,
     /// Wait for a command after this step.
     hold_at: Option<u64>,
     hold_at_end: bool,
-    /// Never look at commands; wait for the stop flag.
-    deaf: bool,
+    /// Never read commands; wait for the stop flag.
+    ignoring_commands: bool,
 }
 
 impl Script {
@@ -60,7 +60,7 @@ impl Script {
             steps,
             hold_at: None,
             hold_at_end: false,
-            deaf: false,
+            ignoring_commands: false,
         }
     }
 
@@ -74,8 +74,8 @@ impl Script {
         self
     }
 
-    pub fn deaf(mut self) -> Script {
-        self.deaf = true;
+    pub fn ignoring_commands(mut self) -> Script {
+        self.ignoring_commands = true;
         self
     }
 
@@ -115,14 +115,14 @@ pub fn play(script: &Script, mut io: EngineIo) -> Outcome {
     if script.hold_at_end && outcome == Outcome::Completed {
         outcome = wait(&mut io);
     }
-    while script.deaf && !io.stop.load(Ordering::Relaxed) {
+    while script.ignoring_commands && !io.stop.load(Ordering::Relaxed) {
         llmtui::base::clock::pause(Duration::from_millis(5));
     }
     io.emitter.emit(finished(outcome, step));
     outcome
 }
 
-/// Answers commands until one says to go on or to stop.
+/// Answers commands until one continues or stops the run.
 fn wait(io: &mut EngineIo) -> Outcome {
     loop {
         let request = match io.commands.recv_timeout(Duration::from_millis(20)) {

@@ -364,7 +364,7 @@ fn metrics() -> Vec<MetricInfo> {
     ]
 }
 
-/// Steps that stand on the tape whatever its stride.
+/// Steps that are on the tape whatever its stride.
 fn special(step: u64) -> bool {
     matches!(step, 903 | 1_340)
 }

@@ -1,5 +1,5 @@
-//! The engine on ranks: a torchrun of our own making speaks the contract and fails in every way, so that what the engine does about it
-//! is tested without Python. Real PyTorch, on the processor with gloo: `LLMTUI_TORCH_PYTHON=/path/to/venv cargo test --test torch --
+//! The engine on ranks: a fake torchrun implements the protocol and every kind of failure, so that the engine's reactions
+//! are tested without Python. Real PyTorch, on the CPU with gloo: `LLMTUI_TORCH_PYTHON=/path/to/venv cargo test --test torch --
 //! --ignored --test-threads 1`.
 
 #![allow(
@@ -37,13 +37,13 @@ preflight: {enabled: false}
 health: {enabled: false}
 ";
 
-/// A folder with a spec and a Python that is this test.
+/// A folder with a spec, and this test binary as its Python.
 struct Bench {
     dir: tempfile::TempDir,
 }
 
 impl Bench {
-    /// `plays`: what the ranks do, by generation.
+    /// `plays`: the behavior of the ranks, by generation.
     fn new(plays: &[&str]) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("tiny.yaml"), SPEC).unwrap();
@@ -119,8 +119,8 @@ impl Bench {
             .collect()
     }
 
-    /// No process that this bench started is left.
-    fn nobody_is_left(&self) {
+    /// Asserts that no process started by this bench is left.
+    fn assert_no_processes_left(&self) {
         let started = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
         for pid in started.lines() {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -137,11 +137,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn warnings(events: &[Envelope]) -> Vec<String> {
-    let told = events.iter().filter_map(|e| match &e.event {
+    let reported = events.iter().filter_map(|e| match &e.event {
         Event::Warned { code, message, .. } => Some(format!("{code}: {message}")),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 fn ending(events: &[Envelope]) -> (Outcome, String) {
@@ -155,7 +155,7 @@ fn ending(events: &[Envelope]) -> (Outcome, String) {
 
 // ---- the ranks of the fake torchrun ----
 
-/// One process stands for torchrun and all its ranks, or for a rank alone; it plays only where the script says so.
+/// One process acts as torchrun and all its ranks, or as a single rank; it does nothing unless the script requests it.
 #[test]
 fn a_rank_of_this_test() {
     let Ok(dir) = std::env::var("LLMTUI_PLAY") else {
@@ -168,8 +168,8 @@ fn a_rank_of_this_test() {
         .collect();
     let after = |flag: &str| Some(args[args.iter().position(|a| a == flag)? + 1].clone());
     let ranks: usize = after("--nproc-per-node").map_or(1, |n| n.parse().unwrap());
-    let said = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
-    let (first, world) = (said("LLMTUI_FIRST_RANK"), said("LLMTUI_WORLD_SIZE"));
+    let variable = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
+    let (first, world) = (variable("LLMTUI_FIRST_RANK"), variable("LLMTUI_WORLD_SIZE"));
     let before = std::fs::read_to_string(Path::new(&dir).join("pids")).unwrap_or_default();
     let generation: usize = match after("--rdzv-id") {
         Some(id) => id.rsplit("-g").next().unwrap().parse().unwrap(),
@@ -204,10 +204,10 @@ fn a_rank_of_this_test() {
     std::process::exit(0);
 }
 
-// ---- what the engine makes of them ----
+// ---- the engine's reactions ----
 
 #[test]
-fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
+fn a_run_on_ranks_trains_evaluates_saves_and_logs_like_any_other() {
     let bench = Bench::new(&["well"]);
     let out = bench.train(&[]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -228,7 +228,7 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
         line.text
             .contains("PyTorch 2.15.0: 2 processes (ddp) on cpu")
     }));
-    // Each update lifts the log-probability by a tenth.
+    // Each update raises the log-probability by a tenth.
     let losses = bench.losses();
     assert!(
         losses.len() == 8 && (losses[0].1 - losses[7].1 - 0.7).abs() < 0.1,
@@ -238,12 +238,12 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
     assert!(
         checkpoint.join("manifest.json").exists() && checkpoint.join("model.safetensors").exists()
     );
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
-/// The next character of these ranks is the one behind it in the vocabulary; the engine's own weights say something else.
+/// These ranks predict the next character in the vocabulary; the engine's own weights predict something else.
 #[test]
-fn samples_are_written_on_the_ranks() {
+fn samples_are_generated_on_the_ranks() {
     let bench = Bench::new(&["well"]);
     let settings = [
         "sample.prompt=a",
@@ -258,20 +258,20 @@ fn samples_are_written_on_the_ranks() {
     let samples: Vec<String> = bench
         .events()
         .into_iter()
-        .filter_map(|told| match told.event {
+        .filter_map(|reported| match reported.event {
             Event::Sampled { prompt, text, .. } => Some(format!("{prompt}{text}")),
             _ => None,
         })
         .collect();
-    // Longer than the context of 16: its window rolls there too.
+    // Longer than the context of 16: the window rolls there too.
     let alphabet = "abcdefghijklmnopqrstu".to_string();
     assert_eq!(samples, vec![alphabet; samples.len()]);
     assert!(samples.len() >= 2, "{samples:?}");
 }
 
-/// Without torchrun; a generation that is lost is followed by another one all the same.
+/// Without torchrun; a lost generation is nevertheless followed by another one.
 #[test]
-fn a_rank_alone_trains_and_is_replaced() {
+fn a_single_rank_trains_and_is_replaced() {
     for (plays, phrase) in [
         (&["crash", "well"][..], "rank 0"),
         (
@@ -282,8 +282,8 @@ fn a_rank_alone_trains_and_is_replaced() {
         let bench = Bench::new(plays);
         let out = bench.train(&["-s", "engine.torch.ranks=1", "-s", "checkpoint.every=2"]);
         let events = bench.events();
-        let told = warnings(&events).join("\n") + &ending(&events).1;
-        assert!(told.contains(phrase), "{told}");
+        let reported = warnings(&events).join("\n") + &ending(&events).1;
+        assert!(reported.contains(phrase), "{reported}");
         let ends_well = plays.last() == Some(&"well");
         assert_eq!(
             out.status.code() == Some(0),
@@ -293,13 +293,13 @@ fn a_rank_alone_trains_and_is_replaced() {
         );
         let logs = bench.run().join("torch/gen-1/0");
         assert!(logs.join("stderr.log").is_file());
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
-/// Their answers are those of the ranks' weights too, on as many ranks as there are.
+/// Answers use the ranks' weights too, on any number of ranks.
 #[test]
-fn tasks_are_asked_on_the_ranks() {
+fn tasks_are_evaluated_on_the_ranks() {
     let bench = Bench::new(&["well"]);
     std::fs::write(
         bench.path("rows.jsonl"),
@@ -314,7 +314,7 @@ fn tasks_are_asked_on_the_ranks() {
     let found: Vec<f64> = bench
         .events()
         .into_iter()
-        .filter_map(|told| match told.event {
+        .filter_map(|reported| match reported.event {
             Event::Evaluated { values, .. } => Some(values.get("eval/alphabet")?.0),
             _ => None,
         })
@@ -324,11 +324,11 @@ fn tasks_are_asked_on_the_ranks() {
         found.iter().all(|right| (right - 2.0 / 3.0).abs() < 1e-9),
         "{found:?}"
     );
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoint() {
+fn ranks_that_die_hang_or_freeze_are_named_and_the_run_continues_from_its_checkpoint() {
     for (play, phrase) in [
         ("crash", "rank 1"),
         ("hang", "no progress: rank 1 did not answer within 2 s"),
@@ -349,17 +349,17 @@ fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoi
             .iter()
             .any(|e| matches!(e.event, Event::RolledBack { step: 4 }));
         assert!(back, "{play}");
-        // The fifth and the sixth step are done twice, with the same losses as in a run that nothing happened to.
+        // The fifth and the sixth step are repeated, with the same losses as in an undisturbed run.
         let quiet = Bench::new(&["well"]);
         quiet.train(&[]);
         assert_eq!(bench.losses(), quiet.losses(), "{play}");
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
-/// Answers that ranks read and this program draws: the same ones where ranks were lost, and learnt from.
+/// Rollouts computed on the ranks and sampled by this program: the same after ranks were lost, and so is their update.
 #[test]
-fn a_method_that_learns_from_its_own_answers_writes_the_same_ones_after_a_loss() {
+fn an_rl_method_generates_the_same_answers_after_a_loss() {
     let settings = [
         "-s",
         "method={grpo: {beta: 0.1}}",
@@ -389,7 +389,7 @@ fn a_method_that_learns_from_its_own_answers_writes_the_same_ones_after_a_loss()
             let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));
             series.recent().map(|p| (p.step, p.value)).collect()
         };
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
         [
             "policy_loss",
             "completions/mean_length",
@@ -399,13 +399,13 @@ fn a_method_that_learns_from_its_own_answers_writes_the_same_ones_after_a_loss()
         .map(of)
     };
     let quiet = run(&["well"]);
-    // Two steps of a cold start, then six that learn from answers.
+    // Two steps of a cold start, then six on answers.
     assert_eq!(quiet[1].len(), 6);
     assert_eq!(run(&["crash", "well"]), quiet);
 }
 
 #[test]
-fn what_would_fail_again_ends_the_run_with_words() {
+fn permanent_failures_end_the_run_with_a_message() {
     for (play, outcome, phrases) in [
         (
             "memory",
@@ -432,12 +432,12 @@ fn what_would_fail_again_ends_the_run_with_words() {
             assert!(message.contains(phrase), "{play}: {phrase}: {message}");
         }
         assert!(!message.contains('\u{1b}'));
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
 #[test]
-fn generations_that_come_no_further_are_given_up() {
+fn generations_without_progress_end_the_run() {
     let bench = Bench::new(&["crash", "crash", "crash", "crash", "crash"]);
     let out = bench.train(&[]);
     let (outcome, message) = ending(&bench.events());
@@ -446,11 +446,11 @@ fn generations_that_come_no_further_are_given_up() {
         message.contains("2 restarts got no further than step 5"),
         "{message}"
     );
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn a_norm_that_is_non_finite_ends_the_run_as_on_any_engine() {
+fn a_non_finite_norm_ends_the_run_as_on_any_engine() {
     let bench = Bench::new(&["nan"]);
     let out = bench.train(&[]);
     assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
@@ -463,7 +463,7 @@ fn a_norm_that_is_non_finite_ends_the_run_as_on_any_engine() {
 }
 
 #[test]
-fn a_run_changes_its_engine_at_a_resume_and_says_so() {
+fn a_run_changes_its_engine_at_a_resume_and_logs_it() {
     let bench = Bench::new(&["well"]);
     let out = bench.train(&["--stop-after", "4"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -492,7 +492,7 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
             .any(|w| w.contains("engine candle instead of torch")),
         "{warned:?}"
     );
-    // What the resume began from is what the ranks had.
+    // The resume started from the ranks' state.
     assert_eq!(
         std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap(),
         weights
@@ -500,7 +500,7 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
 }
 
 #[test]
-fn what_ranks_cannot_do_is_said_before_anything_starts() {
+fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "does not support train.ema_decay"),
@@ -509,9 +509,9 @@ fn what_ranks_cannot_do_is_said_before_anything_starts() {
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);
-        let said = text(&out.stderr) + &text(&out.stdout);
+        let printed = text(&out.stderr) + &text(&out.stdout);
         assert_ne!(out.status.code(), Some(0), "{setting}");
-        assert!(said.contains(phrase), "{setting}: {said}");
+        assert!(printed.contains(phrase), "{setting}: {printed}");
     }
     let out = bench.llmtui(&["engine", "check"]);
     assert!(

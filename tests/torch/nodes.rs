@@ -1,4 +1,4 @@
-//! Ranks on several machines: "machines" behind a fake `ssh` or `srun`, which run the command here in another home.
+//! Ranks on several machines: "machines" behind a fake `ssh` or `srun`, which run the command here with another home.
 
 use super::{Bench, ending, text, warnings};
 use llmtui::run::RunState;
@@ -6,7 +6,7 @@ use llmtui::wire::Outcome;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-/// `down` refuses, `mute` has no program, `fragile` is lost once, when the run has saved something.
+/// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 host=$2
@@ -53,7 +53,7 @@ const SCONTROL: &str = "#!/bin/sh\n[ \"$3\" = 'n[1-2]' ] && printf 'n1\\nn2\\n'\
 const LONG: &[&str] = &["-s", "max_steps=40", "-s", "checkpoint.every=5"];
 
 impl Bench {
-    /// The programs that reach the machines.
+    /// Installs the fake programs that reach the machines.
     fn machines(&self) {
         let bin = self.path("bin");
         std::fs::create_dir_all(&bin).unwrap();
@@ -81,7 +81,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// `tiny` on ranks of PyTorch, wherever `more` says.
+    /// `tiny` on PyTorch ranks, wherever `more` places them.
     fn train_there(&self, more: &[&str], env: &[(&str, &str)]) -> Output {
         let python = format!("engine.torch.python={}", self.path("venv").display());
         let program = format!("engine.torch.program={}", env!("CARGO_BIN_EXE_llmtui"));
@@ -109,16 +109,19 @@ fn quiet(more: &[&str]) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn ranks_of_two_machines_train_as_two_of_one_and_their_logs_are_here() {
+fn ranks_on_two_machines_train_like_two_on_one_and_their_logs_are_copied() {
     let bench = Bench::new(&["well"]);
     let out = bench.train_there(&["--nodes", "alpha,beta"], &[]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let events = bench.events();
     let state = RunState::from_events(&events);
     assert_eq!((state.step, state.word()), (8, "finished"));
-    let said: Vec<&str> = state.log.iter().map(|line| line.text.as_str()).collect();
+    let printed: Vec<&str> = state.log.iter().map(|line| line.text.as_str()).collect();
     let phrase = "PyTorch 2.15.0: 2 processes (ddp) on 2 machines (alpha, beta) on cpu";
-    assert!(said.iter().any(|line| line.contains(phrase)), "{said:?}");
+    assert!(
+        printed.iter().any(|line| line.contains(phrase)),
+        "{printed:?}"
+    );
     assert_eq!(bench.losses(), quiet(&[]));
     for node in ["node-0", "node-1"] {
         let log = bench
@@ -129,11 +132,11 @@ fn ranks_of_two_machines_train_as_two_of_one_and_their_logs_are_here() {
         let log = std::fs::read_to_string(&log).unwrap();
         assert!(log.contains("running 1 test"), "{node}: {log}");
     }
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn this_machine_may_be_one_of_them() {
+fn this_machine_may_be_among_the_nodes() {
     let bench = Bench::new(&["well"]);
     let out = bench.train_there(
         &["--nodes", "localhost,beta", "-s", "engine.torch.ranks=4"],
@@ -143,11 +146,11 @@ fn this_machine_may_be_one_of_them() {
     let state = RunState::from_events(&bench.events());
     assert_eq!((state.step, state.word()), (8, "finished"));
     assert!(state.metric("rank/3/forward_ms").is_some());
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn a_rank_or_a_machine_that_is_lost_is_named_and_the_run_goes_on() {
+fn a_lost_rank_or_machine_is_named_and_the_run_continues() {
     for (plays, nodes, settings, phrase) in [
         (["crash", "well"], "alpha,beta", &[][..], "on beta"),
         (
@@ -175,12 +178,12 @@ fn a_rank_or_a_machine_that_is_lost_is_named_and_the_run_goes_on() {
             "{plays:?} {nodes}: {warned:?}"
         );
         assert_eq!(bench.losses(), quiet(settings), "{plays:?} {nodes}");
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
 #[test]
-fn machines_that_cannot_be_reached_are_told_with_what_ssh_said() {
+fn unreachable_machines_are_reported_with_the_output_of_ssh() {
     for (nodes, phrases) in [
         (
             "alpha,down",
@@ -197,12 +200,12 @@ fn machines_that_cannot_be_reached_are_told_with_what_ssh_said() {
         for phrase in phrases {
             assert!(message.contains(phrase), "{nodes}: {phrase}: {message}");
         }
-        bench.nobody_is_left();
+        bench.assert_no_processes_left();
     }
 }
 
 #[test]
-fn a_meeting_place_that_is_open_to_the_internet_is_refused() {
+fn a_public_rendezvous_address_is_rejected() {
     let bench = Bench::new(&["well"]);
     let settings = [
         "--nodes",
@@ -214,11 +217,11 @@ fn a_meeting_place_that_is_open_to_the_internet_is_refused() {
     let (found, message) = ending(&bench.events());
     assert_eq!(found, Outcome::Starved, "{}", text(&out.stderr));
     assert!(message.contains("public Internet"), "{message}");
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn a_job_of_slurms_has_ranks_on_its_nodes() {
+fn a_slurm_job_has_ranks_on_its_nodes() {
     let bench = Bench::new(&["well"]);
     let job = [
         ("SLURM_JOB_NODELIST", "n[1-2]"),
@@ -234,11 +237,11 @@ fn a_job_of_slurms_has_ranks_on_its_nodes() {
         steps.len() == 2 && steps[0].starts_with("n1 /") && steps[1].ends_with(" engine node"),
         "{steps:?}"
     );
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn nodes_of_slurms_are_asked_for_inside_of_its_jobs_alone() {
+fn slurm_nodes_are_available_only_inside_its_jobs() {
     let bench = Bench::new(&["well"]);
     let out = bench.train_there(&["-s", "engine.torch.launcher=srun"], &[]);
     assert_eq!(out.status.code(), Some(3));
@@ -247,7 +250,7 @@ fn nodes_of_slurms_are_asked_for_inside_of_its_jobs_alone() {
 }
 
 #[test]
-fn a_run_goes_on_with_another_number_of_machines() {
+fn a_run_continues_on_another_number_of_machines() {
     let bench = Bench::new(&["well", "well"]);
     let out = bench.train_there(&["--nodes", "alpha,beta", "--stop-after", "4"], &[]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -272,11 +275,11 @@ fn a_run_goes_on_with_another_number_of_machines() {
     let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
     assert!(spec.contains("gamma"), "{spec}");
     assert!(state.metric("rank/2/forward_ms").is_some());
-    bench.nobody_is_left();
+    bench.assert_no_processes_left();
 }
 
 #[test]
-fn machines_are_checked_in_the_doctors_words() {
+fn machines_are_checked_like_in_the_doctor() {
     let bench = Bench::new(&[]);
     let python = bench.path("venv").display().to_string();
     let check = |nodes: &str| {
@@ -293,21 +296,21 @@ fn machines_are_checked_in_the_doctors_words() {
         let out = bench.with_machines(&words, &[]);
         (out.status.code(), text(&out.stdout) + &text(&out.stderr))
     };
-    let (code, said) = check("alpha,beta");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = check("alpha,beta");
+    assert_eq!(code, Some(0), "{printed}");
     assert!(
-        said.matches("PyTorch 2.15.0").count() == 2 && said.contains("127.0.0.1, the first"),
-        "{said}"
+        printed.matches("PyTorch 2.15.0").count() == 2 && printed.contains("127.0.0.1, the first"),
+        "{printed}"
     );
-    let (code, said) = check("alpha,down");
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("Connection refused"), "{said}");
-    let (code, said) = check("-oProxyCommand=x");
-    assert_eq!(code, Some(2), "{said}");
+    let (code, printed) = check("alpha,down");
+    assert_eq!(code, Some(3), "{printed}");
+    assert!(printed.contains("Connection refused"), "{printed}");
+    let (code, printed) = check("-oProxyCommand=x");
+    assert_eq!(code, Some(2), "{printed}");
 }
 
-/// Real ranks of PyTorch that meet at an address, and not on the loopback alone as those of one machine: the losses of this program's
-/// own engine, whether each has the whole model or its share; and to the bit those of an undisturbed run where a machine is lost.
+/// Real PyTorch ranks with a rendezvous address, and not only on the loopback like those of one machine: the losses equal those
+/// of this program's own engine, both replicated and sharded; and bit-exactly those of an undisturbed run if a machine is lost.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn real_ranks_of_two_machines_give_the_same_losses() {
@@ -348,7 +351,7 @@ fn real_ranks_of_two_machines_give_the_same_losses() {
         .map(|(a, b)| (a.1 - b.1).abs());
     let apart = apart.fold(0.0, f64::max);
     println!("adamw8bit: max |dloss| {apart:.2e}");
-    // A code that falls to the other side of a middle is a step of its own.
+    // A code that is rounded to the other side changes by a whole step.
     assert!(
         eight_here.len() == 30 && apart < 1e-4,
         "{eight_here:?} {eight_there:?}"
@@ -378,7 +381,7 @@ fn real_ranks_of_two_machines_give_the_same_losses() {
             losses.len() == 30 && apart < 1e-5,
             "{nodes} {settings}: {here:?} {losses:?}"
         );
-        // One rank holds and computes the same wherever its weights lie.
+        // A single rank holds and computes the same, wherever its weights are.
         assert!(ranks > 1 || losses == alone, "{losses:?} {alone:?}");
     }
     let long = ["-s", "max_steps=400", "-s", "checkpoint.every=20"];

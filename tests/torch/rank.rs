@@ -1,4 +1,4 @@
-//! One rank that speaks the contract, and goes wrong where its play says so.
+//! One rank that implements the protocol, and fails where its play says so.
 
 use llmtui::workers::{Frame, bytes_of, floats};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// The first weight, which rank 0 hands to all: by a file, for ranks of other "machines" are other processes.
+/// The first weight, which rank 0 distributes: through a file, because ranks on other "machines" are other processes.
 fn first() -> f32 {
     let text = std::fs::read_to_string(first_file()).unwrap_or_default();
     text.parse().map_or(0.0, f32::from_bits)
@@ -23,7 +23,7 @@ fn first_file() -> PathBuf {
     Path::new(&std::env::var("LLMTUI_PLAY").unwrap()).join("first")
 }
 
-/// A rank whose "model" is its weights as they are: log-probabilities are a function of them, an update moves them.
+/// A rank whose "model" is just its weights: log-probabilities are a function of them, and updates change them.
 pub struct Fake {
     rank: usize,
     world: usize,
@@ -58,7 +58,7 @@ impl Fake {
     }
 
     fn say(&mut self, header: Value, payload: Vec<u8>) {
-        // The engine may have given up on us.
+        // The engine may already have disconnected.
         let _ = Frame::with(header, payload).write(&mut self.stream);
     }
 
@@ -108,7 +108,7 @@ impl Fake {
                         (ask["rows"].as_u64().unwrap() * ask["seq_len"].as_u64().unwrap()) as usize;
                     let ids = &frame.payload[..4 * n];
                     let sum: u64 = ids.iter().map(|b| u64::from(*b)).sum();
-                    // What is dropped: a function of the micro-step, in whichever generation.
+                    // Dropped features: a function of the micro-step, in any generation.
                     let drawn = match ask["train"] == true {
                         true => ask["draws"].as_u64().unwrap() % 13,
                         false => 0,
@@ -134,10 +134,10 @@ impl Fake {
                             piece[1].as_u64().unwrap(),
                         );
                         assert!(text < ask["texts"].as_u64().unwrap() as usize);
-                        // Taken from the front: `next_back` of a `take` would use up the ids behind them.
+                        // Taken from the front: `next_back` of a `take` would consume the ids after them.
                         let piece: Vec<&[u8; 4]> = ids.by_ref().take(new as usize).collect();
                         let last = u32::from_le_bytes(**piece.last().unwrap()) as usize;
-                        // What follows depends on the last token and on the weights.
+                        // The next token depends on the last token and on the weights.
                         let mut logits = vec![0.0_f32; self.vocab_size];
                         logits[(last + 1) % self.vocab_size] = 2.0 + first();
                         payload.extend(bytes_of(&logits));
@@ -152,7 +152,7 @@ impl Fake {
                     })
                 }
                 "apply" => {
-                    // As a rank with a GPU would say it; numbers of its own.
+                    // As a rank with a GPU would report it, with made-up numbers.
                     answer["memory"] =
                         json!({"reserved_bytes": 1000 + self.rank, "rss_bytes": 2000 + self.rank});
                     self.updates += 1;
@@ -201,7 +201,7 @@ impl Fake {
         self.part(name).len()
     }
 
-    /// What goes wrong in the step after the fifth update, by rank 1; true where it is gone.
+    /// The failure in the step after the fifth update, by rank 1; true if the rank is gone.
     fn misbehave(&mut self, training: bool) -> bool {
         if !training || self.rank + 1 != self.world || self.updates != 5 {
             return false;
@@ -213,7 +213,7 @@ impl Fake {
                 true
             }
             "hang" => loop {
-                // Beats prove the process, not progress.
+                // Heartbeats prove a live process, not progress.
                 self.say(json!({"type": "beat", "phase": "forward"}), Vec::new());
                 llmtui::base::clock::pause(Duration::from_millis(100));
             },

@@ -1,4 +1,4 @@
-//! Real PyTorch, where the environment names one.
+//! Real PyTorch, if the environment names one.
 
 use super::{Bench, text, warnings};
 use llmtui::run::RunState;
@@ -15,7 +15,7 @@ pub(super) fn real() -> String {
 
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
+fn both_engines_give_the_same_losses_and_wrong_variants_are_detected() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_parity.sh");
     let status = Command::new("sh")
         .arg(script)
@@ -26,8 +26,8 @@ fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
     assert!(status.success());
 }
 
-/// Frames, texts read piece by piece against the same texts read whole, gradients written by hand against autograd's, and how much is
-/// launched.
+/// Frames, texts processed piece by piece against the same texts processed at once, manual gradients against autograd, and the
+/// number of kernel launches.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn the_worker_passes_its_own_tests() {
@@ -54,7 +54,7 @@ fn the_worker_passes_its_own_tests() {
     assert!(status.success());
 }
 
-/// Preferences by a loss that is not linear, with a frozen reference on the ranks; adapters; and a packed batch of documents.
+/// Preference learning with a nonlinear loss and a frozen reference on the ranks; adapters; and a packed batch of documents.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn methods_and_adapters_give_the_same_losses() {
@@ -125,8 +125,8 @@ fn methods_and_adapters_give_the_same_losses() {
     }
 }
 
-/// Answers that ranks read and this program draws are those of its own engine, and so is what is learnt from them: by GRPO with a
-/// reference that a cold start has moved, and by RLOO beside adapters.
+/// Answers computed on the ranks and sampled by this program equal those of its own engine, and so do their updates: by GRPO with
+/// a reference that a cold start has moved, and by RLOO with adapters.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn tasks_give_the_same_records_on_both_engines() {
@@ -148,7 +148,7 @@ fn tasks_give_the_same_records_on_both_engines() {
             .next()
             .unwrap()
             .unwrap();
-        // After the last step: weights that the ranks alone have.
+        // After the last step: weights that exist only on the ranks.
         let folder = run.path().join("evals/step-000002");
         let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
         let lines = std::fs::read_to_string(file.path()).unwrap();
@@ -181,7 +181,7 @@ fn tasks_give_the_same_records_on_both_engines() {
 fn answers_are_the_same_ones_on_both_engines() {
     let bench = Bench::new(&[]);
     let run = |preset: &str, more: &[&str]| {
-        // A reward that some of a beginner's answers earn: advantages are not all 0.
+        // A reward that some of an untrained model's answers earn: advantages are not all 0.
         let rewards = ["-s", "rewards=[{regex: {pattern: '[1-4]'}}]"];
         let common = "max_steps=8 train.precision=f32 train.log_every=1 train.threads=1 train.micro_batch_size=16 \
                       preflight.enabled=false health.enabled=false eval.every=4 eval.batches=1 rollout.cold_start_steps=3 \
@@ -218,7 +218,7 @@ fn answers_are_the_same_ones_on_both_engines() {
             "reward",
             "completions/mean_length",
             "eval/reward",
-            // Rounding in the first pass over the answers, the step of the policy in the second: the same on both.
+            // Rounding in the first pass over the answers, the policy step in the second: the same on both.
             "sampling/logp_difference",
         ];
         ids.map(of).concat()
@@ -259,7 +259,7 @@ fn answers_are_the_same_ones_on_both_engines() {
                 "{preset} {ranks:?}: {here:?} {there:?}"
             );
         }
-        // Other draws are seen.
+        // Different draws are detected.
         let other = run(
             preset,
             &[&settings[..], &["-s", "rollout.temperature=1.01"]].concat(),
@@ -268,11 +268,11 @@ fn answers_are_the_same_ones_on_both_engines() {
     }
 }
 
-/// Features that are dropped, in the decoder and in front of its adapters: in training only, the same ones after a resume, on
+/// Dropout, in the decoder and before its adapters: in training only, the same after a resume, on
 /// one rank as on several with recomputed activations.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn what_is_dropped_is_dropped_again_after_a_resume() {
+fn dropout_masks_are_the_same_after_a_resume() {
     let python = format!("engine.torch.python={}", real());
     let run = |settings: &[&str], stopped: bool| {
         let bench = Bench::new(&[]);
@@ -326,12 +326,12 @@ fn what_is_dropped_is_dropped_again_after_a_resume() {
     }
 }
 
-/// A rank that is stopped (SIGSTOP) is named, and ranks that are killed come back: the losses are those of a run that nothing happened
-/// to, to the bit. `KILLS=20` kills as often: each engine gives up after its fourth loss, and a resume goes on.
+/// A stopped rank (SIGSTOP) is named, and killed ranks are replaced: the losses are bit-exactly those of an undisturbed
+/// run. `KILLS=20` kills as often: each engine stops after its fourth loss, and a resume continues.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn a_stopped_or_killed_rank_changes_no_bit() {
-    /// Logged steps between two kills: more than between two checkpoints, so that each generation gets on.
+    /// Logged steps between two kills: more than between two checkpoints, so that each generation makes progress.
     const APART: usize = 12;
     const GIVES_UP: usize = 4;
     let python = format!("engine.torch.python={}", real());
@@ -418,7 +418,7 @@ impl Bench {
     }
 }
 
-/// The torchrun that an engine started.
+/// The torchrun started by an engine.
 fn launcher_of(engine: u32) -> String {
     let out = Command::new("pgrep")
         .args(["-P", &engine.to_string()])

@@ -9,7 +9,7 @@ use llmtui::run::RunDir;
 use llmtui::run::log::read_all;
 use llmtui::wire::{Envelope, Event};
 
-/// `m.gguf` in a folder: a small Llama in Q8_0 with a tokenizer and a chat template. `change` has the keys of the tokenizer.
+/// `m.gguf` in a folder: a small Llama in Q8_0 with a tokenizer and a chat template. `change` modifies the tokenizer's keys.
 fn gguf(dir: &std::path::Path, change: impl Fn(&mut Vec<(String, GgufValue)>)) {
     let text = "the theme of the thesis: there are 12 of them\n".repeat(50);
     let bpe: TokenizerConfig = serde_json::from_str(r#"{"bpe": {"vocab_size": 270}}"#).unwrap();
@@ -70,7 +70,7 @@ fn a_run_starts_from_a_gguf_file_as_from_its_dequantized_folder() {
     let arguments = ["export", "m.gguf", "--dequantize", "--to", "folder"];
     let output = place.go(&arguments);
     assert_eq!(code(&output), 0, "{}", err(&output));
-    // Floats of 16 bits are no quantized weights: nothing must be agreed to for a folder of them.
+    // 16-bit floats are not quantized weights: a folder of them needs no confirmation.
     let half = [
         "export",
         "folder",
@@ -110,7 +110,7 @@ fn a_run_starts_from_a_gguf_file_as_from_its_dequantized_folder() {
 }
 
 #[test]
-fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
+fn missing_parts_of_a_gguf_file_are_reported_with_a_fix() {
     let place = Place::new();
     let dir = place.dir.path();
     let failed = |words: &[&str]| {
@@ -121,7 +121,7 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
     std::fs::write(dir.join("m.gguf"), "no such thing").unwrap();
     let no_gguf = failed(&["train.from=m.gguf"]);
     assert!(no_gguf.contains("not a GGUF file"), "{no_gguf}");
-    // Words are cut by a rule that has no name here: the model's own tokenizer.json does.
+    // A pre-tokenization rule without a name here: the model's own tokenizer.json has it.
     gguf(dir, |_| {});
     let output = place.go(&["export", "m.gguf", "--dequantize", "--to", "folder"]);
     assert_eq!(code(&output), 0, "{}", err(&output));

@@ -18,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
 
-/// Where the program runs: its working directory, its runs and its sockets.
+/// The working directory of the program, with its runs and sockets.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -44,7 +44,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// The smoke preset with a short validation split, `words` on top.
+    /// Trains the smoke preset with a short validation split, with the settings `words`.
     fn train(&self, words: &[&str], options: &[&str]) -> Output {
         let mut arguments = vec!["train", "smoke", "-s", "data.val_fraction=0.01"];
         arguments.extend(words.iter().flat_map(|w| ["-s", w]));
@@ -75,7 +75,7 @@ fn events(text: &str) -> Vec<Envelope> {
 }
 
 #[test]
-fn lines_tell_of_the_run_and_of_what_to_type_next() {
+fn lines_describe_the_run_and_the_next_command() {
     let place = Place::new();
     let output = place.train(&[], &["--headless"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
@@ -97,28 +97,28 @@ fn lines_tell_of_the_run_and_of_what_to_type_next() {
 }
 
 #[test]
-fn events_are_one_object_a_line_and_the_last_is_finished_with_the_loss() {
+fn events_are_one_object_per_line_and_the_last_is_finished_with_the_loss() {
     let place = Place::new();
     let output = place.train(&[], &["--json"]);
-    let told = events(&out(&output));
+    let reported = events(&out(&output));
     let logged = read_all(&place.run().events_path()).unwrap();
-    assert_eq!(told, logged, "what is told is what is logged");
+    assert_eq!(reported, logged, "the printed events are the logged ones");
     let Event::Finished {
         outcome: Outcome::Completed,
         step: 20,
         val_loss: Some(loss),
         ..
-    } = told.last().unwrap().event
+    } = reported.last().unwrap().event
     else {
-        panic!("{:?}", told.last())
+        panic!("{:?}", reported.last())
     };
     assert!(loss.0 > 2.0 && loss.0 < 4.5);
-    let numbers: Vec<u64> = told.iter().map(|e| e.seq).collect();
-    assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<_>>());
+    let numbers: Vec<u64> = reported.iter().map(|e| e.seq).collect();
+    assert_eq!(numbers, (1..=reported.len() as u64).collect::<Vec<_>>());
 }
 
 #[test]
-fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
+fn stop_after_and_resume_form_one_run_and_print_only_new_events() {
     let place = Place::new();
     let output = place.train(&[], &["--json", "--stop-after", "7"]);
     assert_eq!(code(&output), 0);
@@ -137,13 +137,13 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     assert!(err(&output).contains("--branch"), "{}", err(&output));
     let output = place.train(&[], &["--json", "--resume", &id]);
     assert_eq!(code(&output), 0, "{}", err(&output));
-    let told = events(&out(&output));
+    let reported = events(&out(&output));
     assert!(
-        matches!(told[0].event, Event::Hello { .. }),
+        matches!(reported[0].event, Event::Hello { .. }),
         "{:?}",
-        told[0]
+        reported[0]
     );
-    let first = told.iter().find_map(|e| match e.event {
+    let first = reported.iter().find_map(|e| match e.event {
         Event::Stepped { step, .. } => Some(step),
         _ => None,
     });
@@ -165,7 +165,7 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
 }
 
 #[test]
-fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
+fn a_resume_accepts_other_threads_and_an_impossible_one_is_exit_two() {
     let place = Place::new();
     let output = place.train(&["threads=1"], &["--json", "--stop-after", "7"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
@@ -174,7 +174,7 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
     let resume = ["train", "--resume", &id, "--json", "--stop-after", "9"];
     let output = place.go(&[&resume[..], &["-s", "threads=2"]].concat());
     assert_eq!(code(&output), 0, "{}", err(&output));
-    // It is told, and the run's own spec stays.
+    // It is reported, and the run's own spec is unchanged.
     assert!(out(&output).contains("not_bit_exact"), "{}", out(&output));
     assert_eq!(std::fs::read(place.run().spec_path()).unwrap(), spec);
     let output = place.go(&["train", "--resume", &id, "-s", "threads=none"]);
@@ -192,7 +192,7 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
 }
 
 #[test]
-fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
+fn a_run_that_failed_on_its_data_at_once_is_skipped_by_auto() {
     let place = Place::new();
     let bad = ["train", "smoke", "-s", "data.path=tiny.txt"];
     let tiny = |place: &Place| std::fs::write(place.dir.path().join("tiny.txt"), "ab\n").unwrap();
@@ -202,17 +202,17 @@ fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
     assert_eq!(code(&output), 2, "{}", err(&output));
     let refused = place.run().folder();
     let output = place.go(&auto);
-    let said = err(&output);
-    assert_eq!(code(&output), 2, "{said}");
+    let printed = err(&output);
+    assert_eq!(code(&output), 2, "{printed}");
     assert!(
-        said.contains("no run in runs can be resumed") && said.contains(&refused),
-        "{said}"
+        printed.contains("no run in runs can be resumed") && printed.contains(&refused),
+        "{printed}"
     );
     assert!(
-        said.contains("failed before its first checkpoint"),
-        "{said}"
+        printed.contains("failed before its first checkpoint"),
+        "{printed}"
     );
-    // Nothing was learned, so `gc` offers the whole of it.
+    // Nothing was learned, so `gc` offers to delete all of it.
     let shown = out(&place.go(&["gc"]));
     let words = "the whole run, which failed before its first step";
     assert!(shown.contains(&refused) && shown.contains(words), "{shown}");
@@ -221,7 +221,7 @@ fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
     assert_eq!(code(&done), 0, "{}", err(&done));
     let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
     assert_eq!(runs.count(), 0);
-    // One that was stopped is taken, though a newer one was refused.
+    // A stopped run is resumed, though a newer one was rejected.
     let stopped = Place::new();
     tiny(&stopped);
     let output = stopped.train(&[], &["--headless", "--stop-after", "5"]);
@@ -239,7 +239,7 @@ fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
 }
 
 #[test]
-fn a_requeued_job_goes_on_with_its_run_whatever_engine_the_start_chose() {
+fn a_requeued_job_continues_its_run_on_the_engine_chosen_at_the_start() {
     let place = Place::new();
     let engine = ["engine=auto"];
     let output = place.train(&engine, &["--headless", "--stop-after", "5"]);
@@ -302,23 +302,23 @@ fn a_run_starts_from_another_by_its_name_or_folder() {
 }
 
 #[test]
-fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
+fn a_branch_continues_from_a_checkpoint_of_its_parent_with_other_settings() {
     let place = Place::new();
     let output = place.train(&["save_every=5", "keep_last=9"], &["--json"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let parent = events(&out(&output));
     let run = place.run();
     let from = |step: u64| format!("{}@{step}", run.id());
-    let losses = |told: &[Envelope]| -> Vec<(u64, f64)> {
+    let losses = |reported: &[Envelope]| -> Vec<(u64, f64)> {
         let of = |e: &Envelope| match &e.event {
             Event::Stepped { step, values, .. } => {
                 Some((*step, values["train/loss"].0)).filter(|(step, _)| *step > 10)
             }
             _ => None,
         };
-        told.iter().filter_map(of).collect()
+        reported.iter().filter_map(of).collect()
     };
-    // From the start: nothing of what its parent learned, and another model if need be.
+    // From the start: nothing that its parent learned, and another model if needed.
     let anew = place.go(&["train", "--branch", &from(0), "-s", "n_layer=1", "--json"]);
     assert_eq!(code(&anew), 0, "{}", err(&anew));
     assert!(
@@ -329,7 +329,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
     let anew = events(&out(&anew));
     let first = |e: &Envelope| matches!(e.event, Event::Stepped { step: 1, .. });
     assert!(anew.iter().any(first));
-    // Without a change it is its parent over again, to the bit.
+    // Without a change it equals its parent bit for bit.
     let same = place.go(&["train", "--branch", &from(10), "--json"]);
     assert_eq!(code(&same), 0, "{}", err(&same));
     let same = events(&out(&same));
@@ -344,7 +344,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
         )
     };
     assert!(same.iter().any(started));
-    // With one it parts from its parent after the step that the change touched.
+    // With a change it differs from its parent after the affected step.
     let other = place.go(&["train", "--branch", &from(10), "-s", "lr=0.02", "--json"]);
     assert_eq!(code(&other), 0, "{}", err(&other));
     assert!(
@@ -362,7 +362,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
         "{listed}"
     );
     assert!(listed.contains("lr=0.02"), "{listed}");
-    // Other data are refused before there is a run.
+    // Other data are rejected before a run is created.
     let text = place.dir.path().join("other.txt");
     std::fs::write(&text, "another text, line by line\n".repeat(400)).unwrap();
     let path = format!("data.path={}", text.display());
@@ -374,7 +374,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
         assert!(err(&refused).contains(words), "{}", err(&refused));
     }
     assert_eq!(runs(), before);
-    // Its parent may go.
+    // Its parent may be deleted.
     assert_eq!(code(&place.go(&["rm", "--yes", run.id()])), 0);
     let json = out(&place.go(&["runs", "--json"]));
     let newest: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
@@ -447,7 +447,7 @@ fn gc_shows_first_and_keeps_what_is_needed() {
 }
 
 #[test]
-fn a_failed_check_is_exit_four_and_force_trains_all_the_same() {
+fn a_failed_check_is_exit_four_and_force_trains_anyway() {
     let place = Place::new();
     let output = place.train(&["model.init_std=1"], &["--headless"]);
     assert_eq!(code(&output), 4);
@@ -457,7 +457,7 @@ fn a_failed_check_is_exit_four_and_force_trains_all_the_same() {
 }
 
 #[test]
-fn a_loss_that_is_non_finite_is_exit_four_and_says_what_to_try() {
+fn a_non_finite_loss_is_exit_four_with_a_suggestion() {
     let place = Place::new();
     let words = [
         "lr=10",
@@ -480,7 +480,7 @@ fn a_loss_that_is_non_finite_is_exit_four_and_says_what_to_try() {
 }
 
 #[test]
-fn what_is_yours_to_correct_is_exit_two_and_leaves_no_run() {
+fn user_errors_are_exit_two_and_leave_no_run() {
     let place = Place::new();
     let cases: [&[&str]; 6] = [
         &["train", "smoke", "-s", "trian.max_steps=5", "--headless"],
@@ -499,7 +499,7 @@ fn what_is_yours_to_correct_is_exit_two_and_leaves_no_run() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
+fn a_dry_run_prints_what_would_be_trained_and_leaves_nothing() {
     let place = Place::new();
     let output = place.go(&["train", "quickstart", "--dry-run"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
@@ -516,9 +516,9 @@ fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
     assert!(!place.dir.path().join("runs").exists());
 }
 
-/// Rows of pairs and of judged answers were counted as long as the context; of adapters nobody said what trains.
+/// Rows of pairs and of judged answers were counted at the full context length; what adapters train was not shown.
 #[test]
-fn a_dry_run_counts_rows_at_their_length_and_tells_what_trains() {
+fn a_dry_run_counts_rows_at_their_length_and_shows_what_trains() {
     let place = Place::new();
     let outline = |preset: &str| -> serde_json::Value {
         let output = place.go(&["train", preset, "--dry-run", "--json"]);
@@ -572,7 +572,7 @@ fn a_dry_run_of_reinforcement_learning_counts_prompts_and_answers() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_run_after_a_checkpoint_without_a_panic() {
+fn a_closed_output_pipe_ends_the_run_after_a_checkpoint_without_a_panic() {
     let place = Place::new();
     let mut child = place
         .command(&[
@@ -626,19 +626,19 @@ fn checkpoints_that_do_not_fit_cost_a_warning_each_and_the_last_one_the_success(
         .output()
         .unwrap();
     assert_eq!(code(&output), 3, "{}", err(&output));
-    let told = events(&out(&output));
+    let reported = events(&out(&output));
     let Event::Finished {
         outcome, message, ..
-    } = &told.last().unwrap().event
+    } = &reported.last().unwrap().event
     else {
-        panic!("{:?}", told.last());
+        panic!("{:?}", reported.last());
     };
     assert_eq!(*outcome, Outcome::Starved);
     assert!(
         message.contains("step 20 could not be saved") && message.contains("--resume"),
         "{message}"
     );
-    let warned: Vec<u64> = told
+    let warned: Vec<u64> = reported
         .iter()
         .filter_map(|e| match &e.event {
             Event::Warned { step, code, .. } if code == "checkpoint_failed" => Some(*step),
@@ -647,8 +647,8 @@ fn checkpoints_that_do_not_fit_cost_a_warning_each_and_the_last_one_the_success(
         .collect();
     assert_eq!(warned, [5, 10, 15]);
     let left = std::fs::read_dir(place.run().checkpoints_path()).unwrap();
-    assert_eq!(left.count(), 0, "no debris");
-    // Nothing was saved, so the run is not over: with room it is done again, to its end.
+    assert_eq!(left.count(), 0, "no leftovers");
+    // Nothing was saved, so the run is unfinished: with free space it is trained again, to its end.
     let again = place.go(&["train", "--resume", "auto"]);
     assert_eq!(code(&again), 0, "{}", err(&again));
     assert_eq!(place.run().checkpoints().last().unwrap().step, 20);

@@ -1,11 +1,11 @@
-//! Runs on preference pairs and judged answers: what they begin at, and that they resume to the same bits.
+//! Runs on preference pairs and judged answers: their initial values, and that they resume bit-exactly.
 
 use super::{Place, code, err, out};
 use llmtui::run::log::read_all;
 use llmtui::wire::Event;
 
 #[test]
-fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
+fn kto_begins_at_its_reference_learns_labels_and_resumes_bit_exactly() {
     let judged = [
         "method=kto",
         "data.sources=[{synthetic: {sort: {max_value: 9}}, as: judged, rows: 200}]",
@@ -26,15 +26,15 @@ fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
         std::fs::read(folder.join("model.safetensors")).unwrap()
     };
     let whole = train(&["--headless"]);
-    let said = read_all(&whole.run().events_path()).unwrap();
-    let first = said.iter().find_map(|e| match &e.event {
+    let printed = read_all(&whole.run().events_path()).unwrap();
+    let first = printed.iter().find_map(|e| match &e.event {
         Event::Stepped { values, .. } => Some(values.clone()),
         _ => None,
     });
     let first = first.unwrap();
     assert!((first["train/loss"].0 - 0.5).abs() < 1e-6, "{first:?}");
     assert_eq!((first["kl"].0, first["rewards/chosen"].0), (0.0, 0.0));
-    let last = said.iter().rev().find_map(|e| match &e.event {
+    let last = printed.iter().rev().find_map(|e| match &e.event {
         Event::Evaluated { values, .. } => Some(values.clone()),
         _ => None,
     });
@@ -43,7 +43,7 @@ fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
         last["val/rewards/margins"].0 > 0.0 && last.contains_key("val/kl"),
         "{last:?}"
     );
-    let labels: Vec<String> = said
+    let labels: Vec<String> = printed
         .iter()
         .filter_map(|e| match &e.event {
             Event::Examined { examples, .. } => Some(examples[0].sequences[0].label.clone()),
@@ -58,18 +58,18 @@ fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
     let resumed = stopped.go(&["train", "--resume", "auto", "--headless"]);
     assert_eq!(code(&resumed), 0, "{}", err(&resumed));
     assert!(weights(&whole) == weights(&stopped));
-    for (wrong, said) in [
+    for (wrong, printed) in [
         ("method.kto.reference=precomputed", "use frozen"),
         ("micro_batch_size=1", "2 or more"),
     ] {
         let words = [&judged[..], &[wrong]].concat();
         let refused = Place::new().train(&words, &["--headless"]);
         assert_eq!(code(&refused), 2);
-        assert!(err(&refused).contains(said), "{}", err(&refused));
+        assert!(err(&refused).contains(printed), "{}", err(&refused));
     }
 }
 
-/// Preference pairs with a loss of their own: the reference is the same however it is kept, and a resume finds it again.
+/// Preference pairs with DPO: the reference is the same however it is stored, and after a resume.
 #[test]
 fn dpo_trains_the_same_with_either_reference_and_across_a_resume() {
     let pairs = [
@@ -94,15 +94,15 @@ fn dpo_trains_the_same_with_either_reference_and_across_a_resume() {
         std::fs::read(folder.join("model.safetensors")).unwrap()
     };
     let frozen = train("frozen", &["--headless"]);
-    let said = read_all(&frozen.run().events_path()).unwrap();
-    let first = said.iter().find_map(|e| match &e.event {
+    let printed = read_all(&frozen.run().events_path()).unwrap();
+    let first = printed.iter().find_map(|e| match &e.event {
         Event::Stepped { values, .. } => Some(values.clone()),
         _ => None,
     });
     let first = first.unwrap();
     assert!((first["train/loss"].0 - std::f64::consts::LN_2).abs() < 1e-6);
     assert_eq!(first["rewards/margins"].0, 0.0);
-    let measured = said.iter().any(|e| match &e.event {
+    let measured = printed.iter().any(|e| match &e.event {
         Event::Evaluated { values, .. } => values.contains_key("val/rewards/accuracies"),
         _ => false,
     });

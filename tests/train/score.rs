@@ -2,7 +2,7 @@
 
 use super::{Place, code, err, out};
 
-/// What `score` says of a text adds up, does not depend on how rows are written, and is what evaluations measure.
+/// Scores of a text add up, do not depend on the row format, and equal what evaluations measure.
 #[test]
 fn score_gives_each_token_its_log_probability() {
     let place = Place::new();
@@ -10,13 +10,13 @@ fn score_gives_each_token_its_log_probability() {
     let model = place.run().checkpoints_path().join("step-000005");
     let model = model.to_str().unwrap();
     let write = |name: &str, text: &str| std::fs::write(place.dir.path().join(name), text).unwrap();
-    let said = "First Citizen: before we proceed any further, hear me speak.";
-    write("text.txt", said);
+    let printed = "First Citizen: before we proceed any further, hear me speak.";
+    write("text.txt", printed);
     write(
         "pairs.jsonl",
         &format!(
             "{{\"prompt\":\"First \",\"chosen\":\"{}\",\"rejected\":\"zzzzzzzz\"}}\n",
-            &said[6..]
+            &printed[6..]
         ),
     );
     let score = |words: &[&str]| -> serde_json::Value {
@@ -31,16 +31,16 @@ fn score_gives_each_token_its_log_probability() {
         list.iter().map(|x| x.as_f64().unwrap()).collect()
     };
     let each = logps(&text["texts"][0]);
-    assert_eq!(each.len(), said.len() - 1);
+    assert_eq!(each.len(), printed.len() - 1);
     let total = &text["total"];
     let sum: f64 = each.iter().sum();
     assert!((total["logp"].as_f64().unwrap() - sum).abs() < 1e-6);
     let perplexity = (-sum / each.len() as f64).exp();
     assert!((total["perplexity"].as_f64().unwrap() - perplexity).abs() < 1e-6);
-    // One byte a token here.
+    // One byte per token here.
     let bits = -sum / std::f64::consts::LN_2 / each.len() as f64;
     assert!((total["bits_per_byte"].as_f64().unwrap() - bits).abs() < 1e-9);
-    // Windows that begin anew know less of what stands before, from their second token on.
+    // Windows that start anew have less context, from their second token on.
     let short = logps(&score(&["text.txt", "--window", "8"])["texts"][0]);
     assert_eq!(short.len(), each.len());
     assert!(
@@ -55,7 +55,7 @@ fn score_gives_each_token_its_log_probability() {
             .zip(&each[8..])
             .any(|(a, b)| (a - b).abs() > 1e-4)
     );
-    // Of a pair only the answers count, with their prompt before them.
+    // Of a pair only the answers count, after their prompt.
     let pairs = score(&["pairs.jsonl"]);
     let chosen = logps(&pairs["texts"][0]);
     assert_eq!(pairs["texts"][1]["label"], "rejected");
@@ -70,7 +70,7 @@ fn score_gives_each_token_its_log_probability() {
         shown.contains("bits per byte") && shown.contains("windows"),
         "{shown}"
     );
-    // What is not scored is counted, with the reason.
+    // Rows that are not scored are counted, with the reason.
     assert_eq!(text["total"]["not_scored"]["first"], 1);
     assert!(
         shown.contains("59 tokens scored") && shown.contains("not scored        1 first"),

@@ -70,8 +70,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Waits between two looks at something that sends no word, such as another process or a lock. Where something does send one,
-/// wait for that with a limit. `park_timeout` is no wait: whoever holds the thread's handle ends it early.
+/// Sleeps between two polls of something that sends no notification, such as another process or a lock. If it does send one,
+/// wait for that with a timeout. `park_timeout` is no substitute: an `unpark` from any holder of the handle ends it early.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that sleeps: a pause between two looks"
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_not_cut_short_by_a_stray_word_to_the_thread() {
+    fn a_pause_is_not_cut_short_by_a_stray_unpark() {
         std::thread::current().unpark();
         let (clock, length) = (SystemClock::new(), Duration::from_millis(30));
         pause(length);

@@ -1,6 +1,6 @@
-//! Digests as written in files and logs. Which algorithm made one is up to its owner.
+//! Digests as written in files and logs. The choice of algorithm is the caller's.
 
-/// Lower-case hexadecimal digits, two a byte.
+/// Lower-case hexadecimal, two digits per byte.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(2 * bytes.len());

@@ -5,32 +5,32 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
 
-/// In words, where another value was given.
+/// Expected values, for error messages.
 pub const EXPECTED: &str = "a whole number of steps, or a share of the run below 1";
 
-/// What the schema calls it.
+/// Its `format` in the JSON schema.
 pub const FORMAT: &str = "steps-or-share";
 
 /// An interval in steps (0 is never), or as a share of all steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Every {
     Steps(u64),
-    /// Above 0 and below 1.
+    /// Between 0 and 1, both excluded.
     Share(f64),
 }
 
 impl Every {
-    /// A number as written: below 1 a share, else steps, which are whole.
+    /// Interprets a number as written: below 1 a share, else a whole number of steps.
     pub fn of(number: f64) -> Option<Every> {
         match number {
             x if x > 0.0 && x < 1.0 => Some(Every::Share(x)),
-            // Beyond it not every whole number is an f64.
+            // Beyond this not every integer is representable as f64.
             x if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Some(Every::Steps(x as u64)),
             _ => None,
         }
     }
 
-    /// The interval in a run of so many steps; a share is rounded up, so it is at least one step.
+    /// The interval in a run of `max_steps`; a share is rounded up, so it is at least one step.
     pub fn steps(self, max_steps: u64) -> u64 {
         match self {
             Every::Steps(steps) => steps,
@@ -39,7 +39,7 @@ impl Every {
         }
     }
 
-    /// True if it happens after the last step alone.
+    /// Whether it happens only after the last step.
     pub fn is_never(self) -> bool {
         self == Every::Steps(0)
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_of_all_steps_and_at_least_one() {
+    fn a_share_refers_to_all_steps_and_is_at_least_one() {
         let of = |every: f64, steps| Every::of(every).unwrap().steps(steps);
         assert_eq!([1, 3, 15, 30, 1000].map(|n| of(0.1, n)), [1, 1, 2, 3, 100]);
         assert_eq!([0.0, 1.0, 250.0].map(|x| of(x, 15)), [0, 1, 250]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_nothing_between_two_steps_is_taken() {
+    fn values_round_trip_and_fractional_steps_are_rejected() {
         for text in ["0", "100", "0.1"] {
             let every: Every = serde_json::from_str(text).unwrap();
             assert_eq!(serde_json::to_string(&every).unwrap(), text);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The file and its folder are fsynced.
 ///
 /// # Errors
-/// The folder does not exist or takes no file; the disk is full or fails. What stood at `path` stays.
+/// The folder does not exist or is not writable; the disk is full or fails. The previous file at `path` is kept.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_beside(path)?;
     let result = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
@@ -25,11 +25,11 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(folder_of(path))
 }
 
-/// Writes `bytes` to a file that must be new, with these permissions (less the umask): it is whole or not there, so that a
-/// disk that was full keeps nobody from trying again.
+/// Writes `bytes` to a file that must not exist yet, with these permissions (less the umask). On failure nothing is left, so that
+/// a full disk does not prevent another attempt.
 ///
 /// # Errors
-/// Something has this name already; or the disk.
+/// The name is taken; or the disk fails.
 pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Err(rustix::io::Errno::EXIST.into());
@@ -47,13 +47,13 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_dir(folder_of(path))
 }
 
-/// Renames, and replaces nothing.
+/// Renames without replacing an existing file.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        // Not every file system can; a link replaces nothing either.
+        // Not every file system supports it; a hard link does not replace anything either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             fs::hard_link(from, to)?;
             fs::remove_file(from)
@@ -62,7 +62,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Why a folder cannot be had for its owner alone.
+/// Why a private folder is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateDirError {
     #[error(
@@ -73,7 +73,7 @@ pub enum PrivateDirError {
     Io { dir: PathBuf, error: io::Error },
 }
 
-/// Creates a folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can enter. A symbolic
+/// Creates a folder (mode 0700) or checks that an existing one is ours and closed to other users. A symbolic
 /// link is rejected: its creator controls the target.
 ///
 /// # Errors
@@ -108,7 +108,7 @@ fn folder_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Writes and fsyncs a new file. A failed fsync is an error of this attempt and is never retried on the same file.
+/// Writes and fsyncs a new file. A failed fsync fails this attempt and is never retried on the same file.
 ///
 /// # Errors
 /// The file cannot be created, written or synced.
@@ -121,7 +121,7 @@ fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether a name is to blame that an error of a file came about; otherwise the machine is: disk, permissions, limits.
+/// Whether a file error is caused by the name; otherwise by the machine: disk, permissions, limits.
 pub fn is_of_the_name(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -135,7 +135,7 @@ pub fn is_of_the_name(error: &io::Error) -> bool {
     )
 }
 
-/// A file that could not be written: what is wrong, and what to do.
+/// Cause and fix for a file that could not be written.
 pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
     use io::ErrorKind as Kind;
     let (file, folder) = (shown(path), folder_of(path));
@@ -145,7 +145,7 @@ pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
             "choose another name: nothing is written over".into(),
         ),
         Kind::IsADirectory => (format!("{file} is a folder"), "name a file in it".into()),
-        // Such as /proc.
+        // For example /proc.
         Kind::NotFound if folder.is_dir() => (
             format!(
                 "{file} cannot be written: {} takes no new files",
@@ -174,7 +174,7 @@ pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
     }
 }
 
-/// A folder that could not be made: the same.
+/// The same for a folder that could not be created.
 pub fn not_made(path: &Path, error: &io::Error) -> (String, String) {
     match error.kind() {
         io::ErrorKind::AlreadyExists => (
@@ -185,7 +185,7 @@ pub fn not_made(path: &Path, error: &io::Error) -> (String, String) {
     }
 }
 
-/// A file that could not be read: the same.
+/// The same for a file that could not be read.
 pub fn not_read(path: &Path, error: &io::Error) -> (String, String) {
     use io::ErrorKind as Kind;
     let file = shown(path);
@@ -217,13 +217,13 @@ pub fn not_read(path: &Path, error: &io::Error) -> (String, String) {
     }
 }
 
-/// A file or folder that could not be deleted: the same.
+/// The same for a file or folder that could not be deleted.
 pub fn not_deleted(path: &Path, error: &io::Error) -> (String, String) {
     let (cause, fix) = of_the_disk(folder_of(path), error);
     (format!("{} cannot be deleted: {cause}", shown(path)), fix)
 }
 
-/// Cause and fix of an error that no name is to blame for.
+/// Cause and fix of an error that is not caused by a name.
 fn of_the_disk(place: &Path, error: &io::Error) -> (String, String) {
     use io::ErrorKind as Kind;
     let mut above = place.ancestors().filter(|at| !at.as_os_str().is_empty());
@@ -241,20 +241,20 @@ fn of_the_disk(place: &Path, error: &io::Error) -> (String, String) {
     (cause.into(), format!("{fix} {place}"))
 }
 
-/// Opening a pipe waits for its other end, unless it is non-blocking.
+/// Opening a pipe blocks until its other end is open, unless it is non-blocking.
 fn no_wait() -> i32 {
     rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
 }
 
-/// Opens a plain file for reading. A pipe or a device would keep its reader waiting, or never end.
+/// Opens a regular file for reading. A pipe or a device would block its reader, or never end.
 ///
 /// # Errors
-/// It is no plain file; or whatever opening says.
+/// It is not a regular file, or it cannot be opened.
 pub fn open_plain(path: impl AsRef<Path>) -> io::Result<File> {
     open_plain_with(OpenOptions::new().read(true), path)
 }
 
-/// The same with options: to append, to create.
+/// The same with options, such as append or create.
 ///
 /// # Errors
 /// As [`open_plain`].
@@ -262,7 +262,7 @@ pub fn open_plain_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io:
     let other = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file");
     let opened = options.custom_flags(no_wait()).open(path);
     let file = opened.map_err(|e| match e.raw_os_error() {
-        // A socket, or a pipe that nobody reads.
+        // A socket, or a pipe without a reader.
         Some(code) if code == rustix::io::Errno::NXIO.raw_os_error() => other(),
         Some(code) if code == rustix::io::Errno::ISDIR.raw_os_error() => other(),
         _ => e,
@@ -273,10 +273,10 @@ pub fn open_plain_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io:
     }
 }
 
-/// Reads a plain file as a whole.
+/// Reads a whole regular file.
 ///
 /// # Errors
-/// As [`open_plain`]; or whatever reading says.
+/// As [`open_plain`]; or it cannot be read.
 pub fn read_plain(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = open_plain(path)?;
     let mut bytes = Vec::new();
@@ -287,7 +287,7 @@ pub fn read_plain(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// The same for text.
 ///
 /// # Errors
-/// Also where it is not UTF-8.
+/// Also if it is not UTF-8.
 pub fn read_plain_text(path: impl AsRef<Path>) -> io::Result<String> {
     text(read_plain(path)?)
 }
@@ -297,10 +297,10 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-/// Reads a file that ought to be small.
+/// Reads a file that should be small.
 ///
 /// # Errors
-/// It is no plain file or has more than `limit` bytes.
+/// It is not a regular file or has more than `limit` bytes.
 pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_plain(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -314,7 +314,7 @@ pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// The same for text.
 ///
 /// # Errors
-/// Also where it is not UTF-8.
+/// Also if it is not UTF-8.
 pub fn read_small_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read_small(path, limit)?)
 }
@@ -334,7 +334,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Which file is locked, whatever its name is by now.
+    /// Identifies the locked file, whatever its current name.
     ///
     /// # Errors
     /// The system does not describe the open file.
@@ -343,7 +343,7 @@ impl Lock {
     }
 }
 
-/// Which file or folder something is: its device and number there.
+/// Identifies a file or folder: its device and inode numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity(u64, u64);
 
@@ -353,17 +353,17 @@ impl Identity {
         Identity(meta.dev(), meta.ino())
     }
 
-    /// That of what stands at `path`; of a link, the link's own.
+    /// The identity of what is at `path`; for a symbolic link, of the link itself.
     ///
     /// # Errors
-    /// Nothing stands at `path`, or its folder may not be searched.
+    /// Nothing exists at `path`, or its folder may not be searched.
     pub fn at(path: &Path) -> io::Result<Identity> {
         Ok(Identity::of(&fs::symlink_metadata(path)?))
     }
 
     /// Sixteen hexadecimal digits, for file names.
     pub fn short(self) -> String {
-        // Multipliers of MurmurHash3's finalizer: neighbouring inodes get names that are easy to tell apart.
+        // Multipliers of MurmurHash3's finalizer: neighbouring inodes get clearly different names.
         let mixed =
             self.0.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ self.1.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         format!("{mixed:016x}")
@@ -403,7 +403,7 @@ pub fn is_locked(path: &Path) -> bool {
 /// Bytes available to an unprivileged process on the file system of `path`.
 ///
 /// # Errors
-/// Nothing stands at `path`, or its file system does not say.
+/// Nothing exists at `path`, or its file system does not report it.
 pub fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn atomic_write_replaces_and_leaves_no_debris() {
+    fn atomic_write_replaces_and_leaves_no_temporary_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         write_atomic(&path, b"one").unwrap();
@@ -424,9 +424,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_be_as_long_as_file_systems_allow() {
+    fn names_may_have_the_maximum_length() {
         let dir = tempfile::tempdir().unwrap();
-        // 255 bytes, a character of two bytes across the cut.
+        // 255 bytes, with a two-byte character across the cut.
         let names = ["a", "b"].map(|end| format!("{}{end}", "é".repeat(127)));
         for name in &names {
             write_atomic(&dir.path().join(name), b"one").unwrap();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_whole_or_not_there_and_replaces_nothing() {
+    fn a_new_file_is_complete_or_absent_and_replaces_nothing() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("job.sh");
@@ -449,7 +449,7 @@ mod tests {
         let again = write_new(&path, b"two", 0o700).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         assert!(is_of_the_name(&again));
-        // Made by another in the meantime.
+        // Created by another process in the meantime.
         let (from, to) = (dir.path().join("from"), path.clone());
         fs::write(&from, b"two").unwrap();
         let raced = rename_new(&from, &to).unwrap_err();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_excludes_and_is_seen() {
+    fn a_lock_excludes_others_and_is_visible() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         assert!(!is_locked(&path));
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_are_read_and_pipes_devices_and_large_ones_are_not() {
+    fn small_files_are_read_but_not_pipes_devices_or_large_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, "abc").unwrap();
@@ -501,12 +501,12 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_has_room() {
+    fn free_space_is_reported() {
         assert!(free_space(Path::new(".")).unwrap() > 0);
     }
 
     #[test]
-    fn open_foreign_and_linked_directories_are_refused() {
+    fn open_foreign_and_symlinked_directories_are_rejected() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("a/b");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_says_where_why_and_what_to_do() {
+    fn write_errors_state_location_cause_and_fix() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
         fs::write(&file, "x").unwrap();
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_made_or_deleted_is_told_the_same_way() {
+    fn read_create_and_delete_errors_state_location_cause_and_fix() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
         fs::write(&file, b"\xff").unwrap();

@@ -6,20 +6,20 @@ use super::text::{one_line, sanitize};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a check came out, the worst first.
+/// The result of a check, worst first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// What was asked for will not work, or does not.
+    /// What was requested will not work, or does not.
     Fail,
     /// It works, but worse than it could.
     Warn,
-    /// What is needed to judge could not be read. `skipped` in logs of version 0.1.
+    /// The data needed to judge could not be read. `skipped` in logs of version 0.1.
     #[default]
     #[serde(alias = "skipped")]
     Unknown,
     Pass,
-    /// There is nothing here to judge.
+    /// The check does not apply here.
     NotApplicable,
 }
 
@@ -35,15 +35,15 @@ impl Status {
     }
 }
 
-/// One thing that was measured or seen.
+/// One measurement or observation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
-    /// In words, with the number and its unit: `train loss 153.9`.
+    /// As text, with the number and its unit: `train loss 153.9`.
     pub text: String,
-    /// Id of the metric that was read.
+    /// Id of the metric, if it is a reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Completed optimizer steps when it was read.
+    /// Completed optimizer steps at the reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     /// In the metric's unit.
@@ -52,7 +52,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A reading of the metric `id`; `text` says it with its number.
+    /// A reading of the metric `id`; `text` states it with its number.
     pub fn of(id: &str, value: f64, text: impl Into<String>) -> Signal {
         Signal {
             text: text.into(),
@@ -74,7 +74,7 @@ impl Signal {
     }
 }
 
-/// Everything that was measured; as text, one after the other.
+/// All observations; displayed one after the other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evidence(pub Vec<Signal>);
 
@@ -128,19 +128,19 @@ impl From<Vec<Signal>> for Evidence {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Finding {
-    /// The check's or the rule's word.
+    /// Id of the check or the rule.
     pub id: String,
-    /// A few words for a row.
+    /// A short title for a row.
     pub title: String,
     pub status: Status,
-    /// Where it was found: a metric and a step, a file and a line, a device. Empty where the title says it.
+    /// Where it was found: a metric and a step, a file and a line, a device. Empty if the title says it.
     pub place: String,
     pub evidence: Evidence,
-    /// Why that is so or matters; empty where nothing is wrong.
+    /// Why it is so or matters; empty if nothing is wrong.
     pub cause: String,
     /// What to do; may be empty.
     pub fix: String,
-    /// What passes; may be empty.
+    /// What would pass; may be empty.
     pub expected: String,
     /// Where the threshold comes from: a paper with its number, or the code that set the convention. May be empty.
     pub source: String,
@@ -182,7 +182,7 @@ impl Finding {
         Finding::new(Status::Fail, evidence, cause, fix)
     }
 
-    /// `fix` says how it could be known.
+    /// `fix` says how it could be determined.
     pub fn unknown(evidence: impl Into<Evidence>, fix: impl Into<String>) -> Finding {
         Finding::new(Status::Unknown, evidence, "", fix)
     }
@@ -191,9 +191,8 @@ impl Finding {
         Finding::new(Status::NotApplicable, why, "", "")
     }
 
-    /// Under the name of the check that made it.
     #[must_use]
-    /// The settings that the fix names, as they stand after `-s`: `lr=1e-3`.
+    /// The settings that the fix names, as they are written after `-s`: `lr=1e-3`.
     pub fn changes(&self) -> Vec<String> {
         let after = self.fix.split("-s ").skip(1);
         let words = after.map(first_word);
@@ -204,6 +203,7 @@ impl Finding {
         words.filter(whole).map(str::to_string).collect()
     }
 
+    /// The finding under the name of the check that made it.
     pub fn named(self, id: &str, title: &str) -> Finding {
         Finding {
             id: id.into(),
@@ -220,7 +220,7 @@ impl Finding {
         }
     }
 
-    /// Cause and fix as one sentence; empty where nothing is wrong.
+    /// Cause and fix as one sentence; empty if nothing is wrong.
     pub fn advice(&self) -> String {
         let parts = [&self.cause, &self.fix];
         let said: Vec<&str> = parts
@@ -231,7 +231,7 @@ impl Finding {
         said.join("; ")
     }
 
-    /// Without control sequences: what comes from a log or another process may hold any.
+    /// Without control sequences: text from a log or another process may contain any.
     #[must_use]
     pub fn sanitized(&self) -> Finding {
         let signal = |signal: &Signal| Signal {
@@ -253,7 +253,7 @@ impl Finding {
     }
 }
 
-/// A finding as JSON: `evidence` is its text, and `signals` its parts where they hold more than text. Reads checks of
+/// A finding as JSON: `evidence` is its text, and `signals` its parts if they hold more than text. Reads checks of
 /// version 0.1, whose cause and fix are one `hint`.
 #[derive(Serialize, Deserialize)]
 struct Written {
@@ -316,7 +316,7 @@ impl From<Written> for Finding {
     }
 }
 
-/// Up to a space or a mark that ends a setting; a list in brackets stays whole.
+/// Up to a space or a character that ends a setting; a bracketed list is kept whole.
 fn first_word(text: &str) -> &str {
     let mut depth = 0usize;
     let end = text.find(|c: char| {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_fix_are_those_after_the_option() {
+    fn settings_of_a_fix_follow_the_option() {
         let changes = |fix: &str| Finding::warn("", "", fix).changes();
         assert_eq!(
             changes("lower the learning rate: -s lr=1e-3 -s clip_norm=1"),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_numbers_that_are_not_finite_and_reads_back_as_it_was() {
+    fn json_round_trips_with_non_finite_numbers() {
         let json = serde_json::to_value(finding()).unwrap();
         assert_eq!(json["evidence"], "train loss 153.9; gradient norm inf");
         assert_eq!(json["signals"][0]["step"], 150);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_is_written_once() {
+    fn plain_text_is_serialized_once() {
         let plain = Finding::pass("12 GiB free").named("disk_room", "Room");
         let json = serde_json::to_value(&plain).unwrap();
         assert_eq!(json.get("signals"), None);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_of_old_logs_are_read() {
+    fn checks_of_old_logs_are_readable() {
         let old = r#"{"id":"overlap","title":"Apart","status":"skipped","evidence":"short","hint":"more text"}"#;
         let read: Finding = serde_json::from_str(old).unwrap();
         assert_eq!(read.status, Status::Unknown);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_findings_lose_their_control_sequences() {
+    fn sanitizing_removes_control_sequences() {
         let foreign = Finding::warn("bad\x1b[2J", "why\x07", "");
         let clean = foreign.sanitized();
         assert!(!clean.evidence.to_string().contains('\x1b') && !clean.cause.contains('\x07'));

@@ -15,7 +15,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// A count with its noun, which takes an s: `1 thread`, `1,200 threads`.
+/// A count with its regular noun: `1 thread`, `1,200 threads`.
 pub fn counted(n: u64, noun: &str) -> String {
     match n {
         1 => format!("1 {noun}"),
@@ -23,8 +23,8 @@ pub fn counted(n: u64, noun: &str) -> String {
     }
 }
 
-/// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, whole multiples without zeros behind the point. Beyond the last
-/// suffix `5.60e33`: a cell that cuts a long number shows another one.
+/// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, no trailing zeros after the point. Beyond the last
+/// suffix `5.60e33`: a cell that truncated a long number would show another one.
 pub fn short(x: f64) -> String {
     if !x.is_finite() {
         return number(x);
@@ -40,13 +40,13 @@ pub fn short(x: f64) -> String {
     format!("{scaled:.*}{suffix}", decimals(scaled))
 }
 
-/// `78 MiB`, `1.23 GiB`, `22.4 GiB`: in powers of two, three significant digits, whole multiples without zeros behind the point.
+/// `78 MiB`, `1.23 GiB`, `22.4 GiB`: powers of two, three significant digits, no trailing zeros after the point.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     amount(n as f64, 1024.0, UNITS)
 }
 
-/// A part of a whole, with one unit where both have the same: `1.15 / 24 GiB`, `780 MiB / 24 GiB`.
+/// A part of a whole, with a single unit if both share it: `1.15 / 24 GiB`, `780 MiB / 24 GiB`.
 pub fn bytes_of(part: u64, whole: u64) -> String {
     let (part, whole) = (bytes(part), bytes(whole));
     match (part.split_once(' '), whole.split_once(' ')) {
@@ -57,7 +57,7 @@ pub fn bytes_of(part: u64, whole: u64) -> String {
     }
 }
 
-/// `24 GB`, `1.23 TB`, `815 MB`: the same in powers of ten, as memory is sold.
+/// `24 GB`, `1.23 TB`, `815 MB`: the same in powers of ten, as vendors state memory.
 pub fn bytes_sold(n: u64) -> String {
     amount(n as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
@@ -71,7 +71,7 @@ fn amount(mut x: f64, base: f64, units: [&str; 7]) -> String {
     format!("{x:.*} {}", decimals(x), units[unit])
 }
 
-/// Places behind the point that leave three significant digits, none of a whole number.
+/// Decimal places that leave three significant digits; none for an integer.
 fn decimals(x: f64) -> usize {
     match x.abs() {
         _ if x.fract() == 0.0 => 0,
@@ -84,8 +84,8 @@ fn decimals(x: f64) -> usize {
 /// Eight heights of a [`sparkline`], lowest first.
 pub const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// One row of marks for all `values`, neighbours averaged where there are more than `width`, scaled to their own range: a flat
-/// curve has middle height, what is not finite is a blank.
+/// One row of marks for all `values`, neighbours averaged if there are more than `width`, scaled to their range: a flat
+/// curve has middle height, non-finite values are blank.
 pub fn sparkline(values: &[f64], width: usize, levels: &[&str; 8]) -> String {
     let n = values.len().min(width);
     let part = |i: usize| &values[i * values.len() / n..(i + 1) * values.len() / n];
@@ -127,7 +127,7 @@ pub fn duration(d: Duration) -> String {
     }
 }
 
-/// The same of seconds, as files and logs tell them: what is no time (negative, not finite, beyond all) counts as none.
+/// The same for seconds as found in files and logs: invalid durations (negative, not finite, too large) count as zero.
 pub fn seconds(x: f64) -> String {
     duration(Duration::try_from_secs_f64(x).unwrap_or_default())
 }
@@ -188,7 +188,7 @@ pub fn perplexity(loss: f64) -> String {
     number(loss.exp())
 }
 
-/// Passes over the data: `2.00`, `0.25`, `0.0031` in the first hundredth.
+/// Passes over the data: `2.00`, `0.25`, `0.0031` below one hundredth.
 pub fn epochs(x: f64) -> String {
     match x {
         x if x == 0.0 || x >= 0.01 => format!("{x:.2}"),
@@ -196,7 +196,7 @@ pub fn epochs(x: f64) -> String {
     }
 }
 
-/// A count of few, that need not be whole, to two digits: `16`, `4.6`, `0.35`.
+/// A small count, not necessarily whole, to two digits: `16`, `4.6`, `0.35`.
 pub fn few(x: f64) -> String {
     match x {
         x if x >= 10.0 => format!("{x:.0}"),
@@ -205,7 +205,7 @@ pub fn few(x: f64) -> String {
     }
 }
 
-/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.80 GiB`, `240 ms`, `3.03 s`.
+/// A reading of a metric, in its customary unit: `1.764`, `20.9k`, `3.80 GiB`, `240 ms`, `3.03 s`.
 pub fn reading(x: f64, unit: &str) -> String {
     if !x.is_finite() {
         return number(x);
@@ -243,7 +243,7 @@ pub fn with_error(value: f64, stderr: Option<f64>) -> String {
         Some(stderr) if far => format!("{value:.3e} ± {stderr:.0e}"),
         Some(stderr) => format!("{value:.4} ± {stderr:.4}"),
         None if far => format!("{value:.3e}"),
-        // Four decimals would say that there is none.
+        // Four decimals would show an error of zero.
         None if value != 0.0 && value.abs() < 5e-5 => format!("{value:.1e}"),
         None => format!("{value:.4}"),
     }
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(line(&[4.0, f64::NAN, 3.0, 2.0], 4), "█ ▅▁");
         assert_eq!(line(&[1.0, 1.0], 9), "▄▄");
         assert_eq!(line(&[], 9), "");
-        // The whole of a curve in few columns, not its end.
+        // The whole curve in few columns, not just its end.
         assert_eq!(line(&[9.0, 9.0, 2.0, 2.0, 1.0, 1.0], 3), "█▂▁");
         assert_eq!(line(&[1.0], 0), "");
     }
@@ -313,15 +313,18 @@ mod tests {
     }
 
     #[test]
-    fn estimated_times_have_the_unit_that_one_says() {
-        let told = [0.001, 0.2, 84.26, 5103.0, 18_469_680.0].map(hours);
-        assert_eq!(told, ["4 s", "12 min", "84.3 h", "213 days", "2,107 years"]);
+    fn estimated_times_have_their_customary_unit() {
+        let shown = [0.001, 0.2, 84.26, 5103.0, 18_469_680.0].map(hours);
+        assert_eq!(
+            shown,
+            ["4 s", "12 min", "84.3 h", "213 days", "2,107 years"]
+        );
     }
 
     #[test]
-    fn memory_that_is_sold_is_told_in_powers_of_ten() {
-        let told = [107_814_649_856, 815, 1_230_000, 24_000_000_000].map(bytes_sold);
-        assert_eq!(told, ["108 GB", "815 B", "1.23 MB", "24 GB"]);
+    fn sold_memory_is_shown_in_powers_of_ten() {
+        let shown = [107_814_649_856, 815, 1_230_000, 24_000_000_000].map(bytes_sold);
+        assert_eq!(shown, ["108 GB", "815 B", "1.23 MB", "24 GB"]);
         assert_eq!(bytes(107_814_649_856), "100 GiB");
         let (used, total) = (1_234_803_098, 24 << 30);
         assert_eq!(bytes_of(used, total), "1.15 / 24 GiB");
@@ -329,17 +332,20 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_away_is_told_by_its_power_of_ten() {
-        let told = [999.4e12, 999.6e12, 5.6e33, -2e20, f64::MAX].map(short);
-        assert_eq!(told, ["999T", "1.00e15", "5.60e33", "-2.00e20", "1.80e308"]);
-        let told = [
+    fn diverged_values_are_shown_in_scientific_notation() {
+        let shown = [999.4e12, 999.6e12, 5.6e33, -2e20, f64::MAX].map(short);
+        assert_eq!(
+            shown,
+            ["999T", "1.00e15", "5.60e33", "-2.00e20", "1.80e308"]
+        );
+        let shown = [
             (5.6e33, ""),
             (5.6e33, "share"),
             (5.6e33, "%"),
             (5.6e33, "ms"),
         ];
         assert_eq!(
-            told.map(|(x, unit)| reading(x, unit)),
+            shown.map(|(x, unit)| reading(x, unit)),
             ["5.60e33", "5.60e35 %", "5.60e33 %", "5.60e30 s"]
         );
         assert_eq!(perplexity(78.0), "7.50e33");
@@ -352,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_are_in_the_unit_that_one_says() {
+    fn readings_have_their_customary_unit() {
         let readings = [
             reading(4_080_218_931.0, "bytes"),
             reading(3_030.0, "ms"),
@@ -373,9 +379,9 @@ mod tests {
     }
 
     #[test]
-    fn epochs_have_digits_in_their_first_hundredth() {
-        let said = [0.0, 0.0031, 0.01, 1.526, 12.0].map(epochs);
-        assert_eq!(said, ["0.00", "0.0031", "0.01", "1.53", "12.00"]);
+    fn epochs_below_a_hundredth_have_more_digits() {
+        let shown = [0.0, 0.0031, 0.01, 1.526, 12.0].map(epochs);
+        assert_eq!(shown, ["0.00", "0.0031", "0.01", "1.53", "12.00"]);
     }
 
     #[test]

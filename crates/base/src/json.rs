@@ -1,10 +1,10 @@
-//! Deserializes a JSON value into a typed one, for every room: by reference, with the path of the faulty part. Sharing one
-//! way means one deserializer per type in the binary, and these are a large part of the build time.
+//! Deserializes a JSON value into a typed one, for every room: by reference, with the path of the invalid part. Sharing one
+//! function means one deserializer per type in the binary, and these are a large part of the build time.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What does not fit the type, and its path.
+/// The mismatch with the type, and its path.
 pub type Misfit = serde_path_to_error::Error<serde_json::Error>;
 
 /// Reads a value as `T`.

@@ -5,56 +5,56 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the end is waited for: a process that this one has left behind may hold standard error open.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout for the end of the stream: a descendant of the process may hold its stderr open.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The last words of a process, while they come.
+/// The tail of a process's stderr, captured while it runs.
 #[derive(Debug)]
 pub struct LastWords {
-    heard: Arc<Mutex<Vec<u8>>>,
+    tail: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
 }
 
 impl LastWords {
-    /// Reads what comes `from` a process, keeps the last `limit` bytes of it, and writes all of it `to` somewhere.
+    /// Reads stderr `from` a process, keeps its last `limit` bytes, and copies everything `to` a writer.
     pub fn hear(
         from: Option<impl Read + Send + 'static>,
         to: impl Write + Send + 'static,
         limit: usize,
     ) -> LastWords {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (over, ended) = std::sync::mpsc::channel();
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        let (done, ended) = std::sync::mpsc::channel();
         if let Some(from) = from {
-            let heard = Arc::clone(&heard);
+            let tail = Arc::clone(&tail);
             std::thread::spawn(move || {
-                pass_on(from, to, &heard, limit);
-                drop(over);
+                copy_and_keep(from, to, &tail, limit);
+                drop(done);
             });
         }
-        LastWords { heard, ended }
+        LastWords { tail, ended }
     }
 
-    /// What was said last, once the process has ended; of a longer text from somewhere in a line on.
+    /// The captured tail, once the process has ended; a longer text may begin in the middle of a line.
     pub fn end(self) -> String {
-        // An error too: the reader is gone.
-        let _ = self.ended.recv_timeout(PATIENCE);
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&heard).into_owned()
+        // An error means that the reading thread has ended.
+        let _ = self.ended.recv_timeout(TIMEOUT);
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).into_owned()
     }
 }
 
-fn pass_on(mut from: impl Read, mut to: impl Write, heard: &Mutex<Vec<u8>>, limit: usize) {
+fn copy_and_keep(mut from: impl Read, mut to: impl Write, tail: &Mutex<Vec<u8>>, limit: usize) {
     let mut buffer = [0; 4096];
     while let Ok(n) = from.read(&mut buffer) {
         if n == 0 {
             return;
         }
-        // Where it goes may be closed: that ends no process.
+        // The writer may be closed: that must not end the capture.
         let _ = to.write_all(&buffer[..n]).and_then(|()| to.flush());
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend_from_slice(&buffer[..n]);
-        let surplus = heard.len().saturating_sub(limit);
-        heard.drain(..surplus);
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&buffer[..n]);
+        let surplus = tail.len().saturating_sub(limit);
+        tail.drain(..surplus);
     }
 }
 
@@ -64,14 +64,14 @@ mod tests {
     use std::io::{Cursor, sink};
 
     #[test]
-    fn the_end_is_kept_and_all_of_it_passed_on() {
+    fn the_tail_is_kept_and_everything_is_copied() {
         let text = format!("{}\nthe end\n", "x".repeat(30_000));
         let words = LastWords::hear(Some(Cursor::new(text.clone())), sink(), 100);
         let end = words.end();
         assert_eq!(end.len(), 100);
         assert!(end.ends_with("x\nthe end\n"), "{end}");
-        let (mut copy, heard) = (Vec::new(), Mutex::default());
-        pass_on(text.as_bytes(), &mut copy, &heard, 100);
+        let (mut copy, tail) = (Vec::new(), Mutex::default());
+        copy_and_keep(text.as_bytes(), &mut copy, &tail, 100);
         assert_eq!(copy, text.as_bytes());
         assert_eq!(LastWords::hear(None::<Cursor<&str>>, sink(), 9).end(), "");
     }

@@ -9,10 +9,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of the last file for which there was no address space.
+/// Bytes of the last file that did not fit into the address space.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of the last file for which there was no address space; 0 while every one was mapped.
+/// Bytes of the last file that did not fit into the address space; 0 if there was none.
 pub fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_reads_as_it_was_written_even_after_its_name_is_gone() {
+    fn a_mapped_file_stays_readable_after_it_is_unlinked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, b"bytes").unwrap();

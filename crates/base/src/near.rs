@@ -1,5 +1,5 @@
-//! "Did you mean": the known word that a misspelt one is probably a slip of, without regard to case. Words of a list of ours
-//! are compared by slips (optimal string alignment), names that others gave by how they begin and what they contain.
+//! "Did you mean": the known word that a misspelt one most likely stands for, ignoring case. Words of our own lists are compared
+//! by edits (optimal string alignment), names given by others by how they begin and what they contain.
 
 use std::fmt::Display;
 
@@ -19,7 +19,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     within(limit, word, candidates)
 }
 
-/// [`nearest`] among many dotted paths, where a chance likeness is likely: one slip in three letters of the last segment.
+/// [`nearest`] among many dotted paths, where accidental similarity is likely: one edit per three letters of the last segment.
 pub fn nearest_path<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -28,7 +28,7 @@ pub fn nearest_path<'a>(
     within((key.chars().count() / 3).clamp(1, 3), word, candidates)
 }
 
-/// The candidate most similar to `word`, at most so many slips away.
+/// The candidate most similar to `word`, at most this many edits away.
 pub fn within<'a>(
     limit: usize,
     word: &str,
@@ -43,8 +43,8 @@ pub fn within<'a>(
         .map(|(_, c)| c)
 }
 
-/// The name most like `word`, if more alike than `least` of 1 (Jaro-Winkler). A name that holds the word, or the other way
-/// round, is alike by 0.9.
+/// The name most similar to `word`, if above `least` of 1 (Jaro-Winkler). A name that contains the word, or vice versa,
+/// has similarity 0.9.
 pub fn alike<'a>(
     least: f64,
     word: &str,
@@ -65,7 +65,7 @@ pub fn alike<'a>(
         .map(|(_, name)| name)
 }
 
-/// The `n` things whose keys are most similar to `word`, however far away: first those that hold it or that it holds.
+/// The `n` items whose keys are most similar to `word`, at any distance: first those that contain it or are contained in it.
 pub fn closest<T: Ord>(
     n: usize,
     word: &str,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_are_found_by_how_they_begin_and_what_they_hold() {
+    fn external_names_match_by_prefix_and_content() {
         let names = ["instruction", "output", "dialogue_text"];
         assert_eq!(alike(0.8, "Instructions", names), Some("instruction"));
         assert_eq!(alike(0.8, "dialogue", names), Some("dialogue_text"));
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_come_first() {
+    fn closest_matches_come_first() {
         let keyed = ["llama-7b", "gpt2", "gpt2-xl"].map(|name| (name.to_string(), name));
         assert_eq!(closest(2, "GPT2", keyed), ["gpt2", "gpt2-xl"]);
     }
 
     #[test]
-    fn slips_are_recognised_and_strangers_are_not() {
+    fn typos_are_recognised_and_unrelated_words_are_not() {
         let words = ["max_steps", "micro_batch_size", "lr"];
         assert_eq!(nearest("max_stpes", words), Some("max_steps"));
         assert_eq!(nearest("MAX_STEPS", words), Some("max_steps"));

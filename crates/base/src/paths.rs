@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 /// The environment of the program.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
-    /// `$HOME`: what `~` means at the beginning of a path.
+    /// `$HOME`: what `~` at the start of a path means.
     pub home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: the user's presets, themes and keymap.
     pub config_dir: Option<PathBuf>,
     /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: state kept between sessions.
     pub state_dir: Option<PathBuf>,
-    /// `$XDG_DATA_HOME/llmtui` or `~/.local/share/llmtui`: what was installed for this program.
+    /// `$XDG_DATA_HOME/llmtui` or `~/.local/share/llmtui`: installed environments.
     pub data_dir: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: data that can be regenerated.
     pub cache_dir: Option<PathBuf>,
@@ -36,20 +36,20 @@ pub struct Env {
     pub notify: Option<String>,
     /// The Hugging Face hub's variables.
     pub hub: HubEnv,
-    /// What is known of other machines.
+    /// What is known about other machines.
     pub machines: MachinesEnv,
 }
 
-/// Variables of ssh, SLURM and PyTorch that tell machines of each other.
+/// Variables of ssh, SLURM and PyTorch that describe other machines.
 #[derive(Debug, Clone, Default)]
 pub struct MachinesEnv {
-    /// `SSH_CONNECTION`: address and port of who called, then this machine's.
+    /// `SSH_CONNECTION`: the client's address and port, then this machine's.
     pub ssh_connection: Option<String>,
-    /// `SLURM_JOB_NODELIST`: the machines of this job, as `scontrol show hostnames` takes them.
+    /// `SLURM_JOB_NODELIST`: the machines of this job, as `scontrol show hostnames` accepts them.
     pub slurm_nodes: Option<String>,
     /// `SLURM_CPUS_PER_TASK`
     pub slurm_cpus: Option<String>,
-    /// `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`: somebody has chosen the network interface.
+    /// `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`: the network interface is already chosen.
     pub interface_is_chosen: bool,
 }
 
@@ -134,7 +134,7 @@ impl Env {
                     .ok()
                     .map(|xdg| xdg.cache_dir().join("llmtui"))
             },
-            // Schedulers hand on the variable of a login, whose folder a node of theirs does not have.
+            // Schedulers pass on the variable of the login session, whose folder does not exist on a compute node.
             runtime_dir: var("XDG_RUNTIME_DIR")
                 .filter(|dir| Path::new(dir).is_dir())
                 .map(|dir| Path::new(&dir).join("llmtui"))
@@ -166,7 +166,7 @@ impl Env {
     }
 }
 
-/// What to say of a path that leads nowhere and resembles no other: where it was looked for. `full` is the path from `said`.
+/// A hint for a path that does not exist and resembles no other: where it was looked for. `full` is the resolved path of `said`.
 pub fn astray(said: &Path, full: &Path) -> String {
     let folder = full.parent().unwrap_or(full);
     let there = folder.as_os_str().is_empty() || folder.is_dir();
@@ -179,7 +179,7 @@ pub fn astray(said: &Path, full: &Path) -> String {
     }
 }
 
-/// What to say of each `.yml` file in a folder of files that are looked for as `.yaml`: cause and fix.
+/// Cause and fix for each `.yml` file in a folder where only `.yaml` is looked for.
 pub fn misnamed(folder: &Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -199,14 +199,14 @@ pub fn misnamed(folder: &Path) -> Vec<(String, String)> {
     found.into_iter().map(words).collect()
 }
 
-/// Whether a name is that of a YAML file: a task's or a pipeline's file, where names of shipped ones stand too.
+/// Whether a name is a YAML file: a task's or pipeline's file, where names of shipped ones are allowed too.
 pub fn is_yaml(name: &str) -> bool {
     let ending = Path::new(name).extension();
     ending.is_some_and(|e| e == "yaml" || e == "yml")
 }
 
-/// A path as the user wrote it, with `~` and `~/…` at its beginning replaced by the home folder, as a shell does. Any other
-/// path stays as it is, and so does a file of this name in `base`.
+/// A path as the user wrote it, with a leading `~` or `~/…` replaced by the home folder, as a shell does. Any other
+/// path is returned unchanged, and so is a file of this name in `base`.
 ///
 /// # Errors
 /// `~` without a home folder, or another user's home: what is wrong, and what to do.
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tilde_at_the_beginning_of_a_path_is_the_users_home() {
+    fn a_leading_tilde_is_the_users_home() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("~odd"), "x").unwrap();
         let expand = |said: &str, home| expand_home(Path::new(said), dir.path(), home);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_relative_path_that_leads_nowhere_is_told_where_it_starts() {
+    fn only_missing_relative_paths_get_a_hint_about_the_base_folder() {
         let dir = tempfile::tempdir().unwrap();
         for (said, folder, relative) in [
             ("a.txt", true, true),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hubs_variables_have_their_usual_defaults_and_ranks() {
+    fn the_hubs_variables_have_their_usual_defaults_and_precedence() {
         let none = HubEnv::read(&|_| None, Some("/home/u/.cache".into()));
         assert_eq!(none.home, Some("/home/u/.cache/huggingface".into()));
         assert!(!none.offline && none.token.is_none());

@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Whether a file can be written at `path`, tried before work that takes long. Nothing is left there.
+/// Tests whether a file can be written at `path`, before long work. Nothing is left behind.
 ///
 /// # Errors
-/// Those that writing would end with; a full disk is met later.
+/// Those of writing there; a full disk is only detected later.
 pub fn try_write(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(rustix::io::Errno::ISDIR.into());
@@ -18,10 +18,10 @@ pub fn try_write(path: &Path) -> io::Result<()> {
     fs::remove_file(&temporary)
 }
 
-/// Whether a folder can be made at `path`, or be written into where it is there already: the same.
+/// Tests whether a folder can be created at `path`, or is writable if it exists.
 ///
 /// # Errors
-/// Those that making it would end with.
+/// Those of creating it.
 pub fn try_make(path: &Path) -> io::Result<()> {
     let mut above = path.ancestors().filter(|at| !at.as_os_str().is_empty());
     let nearest = above.find(|at| at.symlink_metadata().is_ok());
@@ -38,7 +38,7 @@ mod tests {
     use crate::files::{not_made, not_written, write_atomic};
 
     #[test]
-    fn a_place_is_tried_before_the_work_and_stays_as_it_was() {
+    fn trying_a_path_leaves_it_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("file"), "").unwrap();
@@ -50,7 +50,7 @@ mod tests {
             try_make(&at(good)).unwrap();
         }
         assert_eq!(names(), 1);
-        // In the words of the write itself.
+        // The same message as the write itself.
         for bad in ["no/file", "file/below", "."] {
             let (tried, met) = (try_write(&at(bad)), write_atomic(&at(bad), b"x"));
             let words = |error: io::Result<()>| not_written(&at(bad), &error.unwrap_err());

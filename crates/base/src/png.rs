@@ -4,11 +4,11 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use std::io::{self, Write};
 
-/// The file of a picture whose rows of `width` pixels (red, green, blue) follow each other in `pixels`. It says of itself what
-/// `about` says, if anything.
+/// Encodes `pixels`, rows of `width` pixels (red, green, blue), as a PNG file. `about` is
+/// stored as its description, if not empty.
 ///
 /// # Errors
-/// A side is beyond what the format can say.
+/// A side exceeds the format's limit.
 pub fn encode(width: usize, pixels: &[u8], about: &str) -> io::Result<Vec<u8>> {
     let row_bytes = 3 * width.max(1);
     let height = pixels.len() / row_bytes;
@@ -35,7 +35,7 @@ pub fn encode(width: usize, pixels: &[u8], about: &str) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Length, name, contents and the checksum of both.
+/// Length, name, contents, and the checksum of name and contents.
 fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) -> io::Result<()> {
     let length = u32::try_from(data.len()).map_err(io::Error::other)?;
     let mut sum = flate2::Crc::new();

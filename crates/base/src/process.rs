@@ -1,4 +1,4 @@
-//! Another process according to `/proc`. Who may signal it is not decided here.
+//! Another process according to `/proc`. Permission to signal it is not checked here.
 
 use crate::files::read_plain_text;
 
@@ -8,7 +8,7 @@ pub fn is_suspended(pid: u32) -> bool {
     matches!(state(&stat), Some('T' | 't'))
 }
 
-/// The state in a line of proc(5)'s `stat`: behind the name, which may hold anything.
+/// The state in a line of proc(5)'s `stat`: after the name, which may contain anything.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_look_like_a_state() {
+    fn a_process_name_may_look_like_a_state() {
         assert_eq!(state("7 (a) T b) S 1 7 7"), Some('S'));
         assert_eq!(state("7 (llmtui) T 1 7 7"), Some('T'));
         assert_eq!(state(""), None);

@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
                 Field::Bytes(self.take(n)?)
             }
             5 => Field::Fixed32(self.take(4)?.try_into().ok()?),
-            // Groups are of old and in no file that is read here.
+            // Groups are deprecated and occur in no file that is read here.
             _ => return None,
         };
         Some((tag >> 3, value))
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    /// The byte of the message at which it goes wrong.
+    /// An error is the byte offset in the message at which it is malformed.
     type Item = Result<(u64, Field<'a>), usize>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_handbooks_examples_are_read() {
+    fn the_documentations_examples_are_decoded() {
         // protobuf.dev/programming-guides/encoding: {1: 150}, {2: "testing"}
         let read = |bytes| fields(bytes).collect::<Result<Vec<_>, usize>>();
         assert_eq!(read(b"\x08\x96\x01"), Ok(vec![(1, Field::Varint(150))]));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_crafted_messages_end() {
+    fn truncated_and_crafted_messages_terminate() {
         for bad in [
             &b"\x08"[..],
             b"\x12\x7fabc",

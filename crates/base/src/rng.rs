@@ -3,7 +3,7 @@
 //! A draw is a pure function of (seed, stream, step, lane, position), so a resumed run needs no saved generator state
 //! and streams never interfere.
 
-/// The finaliser of SplitMix64 (Steele et al. 2014): a bijection of 64-bit numbers that hides every pattern. A hash, no
+/// The finaliser of SplitMix64 (Steele et al. 2014): a bijection of 64-bit numbers that hides every pattern. A hash, not a
 /// generator: random numbers come from [`Rng`].
 pub fn mix64(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ pub enum Stream {
     Rollout = 8,
     /// Noise on embeddings; step = micro-step, lane = row.
     Noise = 9,
-    /// Labels that the model draws itself; step = micro-step, lane = row.
+    /// Labels sampled from the model; step = micro-step, lane = row.
     Labels = 10,
 }
 
@@ -50,7 +50,7 @@ pub struct Rng {
 impl Rng {
     pub fn new(seed: u64, stream: Stream, step: u64, lane: u32) -> Self {
         let key = [seed as u32, (seed >> 32) as u32];
-        // The stream sits in the top byte of the high step word: steps stay unique up to 2^56.
+        // The stream is in the top byte of the high step word: steps stay unique up to 2^56.
         let high = ((step >> 32) as u32 & 0x00ff_ffff) | ((stream as u32) << 24);
         Rng {
             key,
@@ -98,19 +98,19 @@ impl Rng {
         self.counter[0] = self.counter[0].wrapping_add(n);
     }
 
-    /// The next 4 n numbers of a generator at a block's end, number 4 i + j in `numbers[j][i]`: blocks side by side, which a compiler
-    /// turns into vector instructions. Inlined always, so that it takes the caller's.
+    /// The next 4 n numbers of a generator at a block's end, number 4 i + j in `numbers[j][i]`: side by side, so that the
+    /// compiler vectorizes them. Always inlined, to use the caller's instructions.
     #[inline(always)]
     pub fn next_blocks(&mut self, numbers: [&mut [u32]; 4]) {
         debug_assert!(self.used == 4, "at a block's end");
         const LOW: u64 = u32::MAX as u64;
         let [first, a, b, lane] = self.counter;
-        // Zipped: a loop that could end at a bounds check would not become vectors.
+        // Zipped: a loop with bounds checks would not vectorize.
         let [w0, w1, w2, w3] = numbers;
         let n = w0.len();
         let words = w0.iter_mut().zip(w1).zip(w2.iter_mut().zip(w3));
         for (i, ((w0, w1), (w2, w3))) in (0..).zip(words) {
-            // In 64 bits, of which the lower half counts: products of 32 bits need no conversion then.
+            // In 64 bits, of which the lower half is used: 32-bit products then need no conversion.
             let index = u64::from(first.wrapping_add(i));
             let mut c = [index, u64::from(a), u64::from(b), u64::from(lane)];
             let mut k = self.key;
@@ -184,7 +184,7 @@ fn next_key(k: [u32; 2]) -> [u32; 2] {
 mod tests {
     use super::*;
 
-    /// Known answers of the Random123 distribution (kat_vectors, philox4x32 10 rounds).
+    /// Known answers from the Random123 distribution (kat_vectors, philox4x32 10 rounds).
     #[test]
     fn mix64_finishes_splitmix64() {
         // The first numbers of SplitMix64 with seed 0.
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_normals_are_those_that_would_have_been_drawn() {
+    fn skipping_normals_equals_drawing_them() {
         let start = || Rng::new(3, Stream::Init, 0, 9);
         let mut whole = start();
         let drawn: Vec<f32> = (0..40).map(|_| whole.normal()).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_side_by_side_are_those_one_by_one() {
+    fn side_by_side_blocks_equal_blocks_one_by_one() {
         let mut one = Rng::new(11, Stream::Test, 1 << 40, 5);
         one.skip_normals(u32::MAX - 4);
         let mut many = one.clone();

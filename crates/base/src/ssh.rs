@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// The options of every connection: a machine that is gone is known to be within half a minute.
+/// Options of every connection: a lost machine is detected within half a minute.
 const OPTIONS: [&str; 6] = [
     "-o",
     "ConnectTimeout=10",
@@ -12,7 +12,7 @@ const OPTIONS: [&str; 6] = [
     "ServerAliveCountMax=3",
 ];
 
-/// `ssh` with its options, up to the destination. `terminal`: somebody will type there; otherwise nobody is asked for a password.
+/// `ssh` with its options, up to the destination. `terminal`: interactive; otherwise it never asks for a password.
 pub fn begin(terminal: bool) -> Vec<OsString> {
     let mut line: Vec<OsString> = vec!["ssh".into()];
     line.extend(OPTIONS.map(OsString::from));
@@ -23,10 +23,10 @@ pub fn begin(terminal: bool) -> Vec<OsString> {
     line
 }
 
-/// Why a word is no destination: `ssh` takes one that begins with a dash for an option, and options may run programs.
+/// Checks a destination: `ssh` takes one that begins with a dash for an option, and options may run programs.
 ///
 /// # Errors
-/// It is none.
+/// It is not a valid destination: the reason.
 pub fn is_destination(word: &str) -> Result<(), String> {
     let odd = |c: char| c.is_whitespace() || c.is_control();
     match word.is_empty() || word.starts_with('-') || word.contains(odd) {
@@ -37,7 +37,7 @@ pub fn is_destination(word: &str) -> Result<(), String> {
     }
 }
 
-/// A program and its words for the shell of the other machine, which replaces a leading `~` of the program.
+/// A program and its arguments for the remote shell, which expands a leading `~` of the program.
 pub fn in_shell(program: &str, words: &[&str]) -> String {
     let program = match program.strip_prefix("~/") {
         Some(rest) => format!("~/{}", quoted(rest)),
@@ -50,7 +50,7 @@ pub fn in_shell(program: &str, words: &[&str]) -> String {
         .join(" ")
 }
 
-/// A word for a POSIX shell, in quotes where it needs them.
+/// A word for a POSIX shell, quoted if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
     match !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_the_other_shell_as_they_are() {
+    fn words_reach_the_remote_shell_unchanged() {
         let words = ["attach", "a; rm -rf ~"];
         assert_eq!(
             in_shell("~/bin/my llmtui", &words),

@@ -36,7 +36,7 @@ impl Ema {
     }
 }
 
-/// The arithmetic mean; `None` of nothing. What is not finite makes it so.
+/// The arithmetic mean; `None` for no values. Non-finite values make it non-finite.
 pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values
         .into_iter()
@@ -50,7 +50,7 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|x| (x - mean).powi(2)).sum()
 }
 
-/// Standard deviation of a sample, n − 1 below; 0 for fewer than two.
+/// Standard deviation of a sample, divided by n − 1; 0 for fewer than two.
 pub fn sample_std(values: &[f64]) -> f64 {
     match values.len() {
         0 | 1 => 0.0,
@@ -81,17 +81,17 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// A point of a line: x, y and its weight.
+/// A weighted point: x, y and its weight.
 pub type Weighted = (f64, f64, f64);
 
-/// Fewer points than this show no bend.
+/// Fewer points than this are not tested for a bend.
 const BEND_POINTS: usize = 8;
-/// Slopes of two halves that differ by so many standard errors are two slopes, and a line is none.
+/// If the slopes of the two halves differ by this many standard errors, the points bend and a line does not fit.
 const BEND: f64 = 2.0;
-/// Differences of slopes below this share are rounding.
+/// Relative differences of slopes below this are rounding.
 const ROUNDING: f64 = 1e-6;
 
-/// A line through points: their mean, its slope and the standard error of that.
+/// A fitted line: the mean of its points, its slope and the slope's standard error.
 struct Line {
     x: f64,
     y: f64,
@@ -115,9 +115,9 @@ impl Line {
     }
 }
 
-/// The value at x = 0 of points in the order of x: that of a line through them where its slope is at least so many `errors`,
-/// standard errors of it, and their mean elsewhere. Where they bend, a line ends far off the curve: the nearer half of them is
-/// taken. It never leaves their range.
+/// The value at x = 0 of points sorted by x: that of a fitted line if its slope is at least `errors` standard errors from 0, else
+/// their mean. If they bend, a line would miss the curve, so only the half nearer to 0 is used. The result stays within
+/// their range.
 pub fn at_zero(points: &[Weighted], errors: f64) -> Option<f64> {
     let line = Line::through(points)?;
     if points.len() <= 2 || line.slope.abs() <= errors * line.error || !line.error.is_finite() {
@@ -136,7 +136,7 @@ pub fn at_zero(points: &[Weighted], errors: f64) -> Option<f64> {
     Some((line.y - line.slope * line.x).max(low).min(high))
 }
 
-/// Whether the two halves of points have two slopes.
+/// Whether the two halves of the points have different slopes.
 fn bends(points: &[Weighted]) -> bool {
     if points.len() < BEND_POINTS {
         return false;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_laid_through_points_that_fall_and_not_through_noise() {
+    fn a_line_is_fitted_to_a_trend_and_not_to_noise() {
         let points = |y: fn(f64) -> f64| -> Vec<_> {
             (-9..=0).map(|x| (x.into(), y(x.into()), 1.0)).collect()
         };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_read_where_it_ends_and_within_what_was_read() {
+    fn a_curve_is_extrapolated_at_its_end_and_within_its_range() {
         for (n, half) in [(50, 5.0), (12, 3.0)] {
             let points = |y: &dyn Fn(f64) -> f64| -> Vec<_> {
                 let at = |x: i32| (f64::from(x), y(f64::from(x + n)), 1.0);

@@ -1,12 +1,12 @@
-//! Sanitizing untrusted text: output of a model, a dataset or a log must not control the terminal. Text in so many columns.
+//! Sanitizing untrusted text: output of a model, a dataset or a log must not control the terminal. Wraps and cuts text.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Most combining marks kept per base character; a cell with a thousand of them slows any terminal.
 const MAX_COMBINING: usize = 8;
 
-/// Words in lines of at most `columns` terminal columns, broken at blanks alone: a path or a flag stays whole and may stand
-/// over. The first line begins with `first`, the others with `rest`.
+/// Wraps text to lines of at most `columns` terminal columns, only at spaces: a path or a flag stays whole and may exceed
+/// them. The first line begins with `first`, the others with `rest`.
 pub fn wrap(words: &str, columns: usize, first: &str, rest: &str) -> Vec<String> {
     let options = textwrap::Options::new(columns)
         .initial_indent(first)
@@ -18,7 +18,7 @@ pub fn wrap(words: &str, columns: usize, first: &str, rest: &str) -> Vec<String>
     lines.into_iter().map(String::from).collect()
 }
 
-/// The text in at most `width` columns, with a mark where it was cut.
+/// The text in at most `width` columns, with `ellipsis` where it was cut.
 pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
     if text.width() <= width {
         return text.to_string();
@@ -39,7 +39,7 @@ pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
     out
 }
 
-/// The text in at most `width` columns, cut in its middle: both ends say which one it is.
+/// The text in at most `width` columns, cut in the middle: both ends help to identify it.
 pub fn cut_middle(text: &str, width: usize, ellipsis: &str) -> String {
     if text.width() <= width {
         return text.to_string();
@@ -57,8 +57,8 @@ pub fn cut_middle(text: &str, width: usize, ellipsis: &str) -> String {
     format!("{start}{}{}", cut(ellipsis, width, ""), &text[end..])
 }
 
-/// Replaces control sequences, C0 and C1 controls (newline and tab stay), bidi controls, tag characters and line
-/// separators by a visible `·`, and bounds combining marks. Idempotent.
+/// Replaces control sequences, C0 and C1 controls (except newline and tab), bidi controls, tag characters and line
+/// separators by a visible `·`, and limits combining marks. Idempotent.
 pub fn sanitize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut combining = 0;
@@ -67,7 +67,7 @@ pub fn sanitize(text: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' if chars.peek() == Some(&'\n') => {}
-            c if is_steering(c) => out.push('·'),
+            c if controls_terminal(c) => out.push('·'),
             c if is_combining(c) => {
                 combining += 1;
                 if combining <= MAX_COMBINING {
@@ -87,8 +87,8 @@ pub fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
 
-/// A message without the numbers of the operating system's errors (` (os error 13)`): they help nobody who reads the words in
-/// front of them.
+/// A message without the operating system's error numbers (` (os error 13)`): they do not help a reader who has the text before
+/// them.
 pub fn without_error_numbers(text: &str) -> String {
     const MARK: &str = " (os error ";
     let mut out = String::with_capacity(text.len());
@@ -110,14 +110,14 @@ pub fn without_error_numbers(text: &str) -> String {
     out + rest
 }
 
-/// A path as a screen shows it: file names may hold any character.
+/// A path for display: file names may contain any character.
 pub fn shown(path: &std::path::Path) -> String {
     one_line(&path.display().to_string())
 }
 
-/// JSON with every character that could steer a terminal escaped; JSON itself escapes only the C0 controls.
+/// JSON with every character that could control a terminal escaped; JSON itself escapes only the C0 controls.
 pub fn quiet_json(json: String) -> String {
-    // Plain ASCII, the usual case, holds at most DEL.
+    // Plain ASCII, the usual case, contains at most DEL.
     if json.bytes().all(|byte| byte < 0x7f) || !json.chars().any(is_hidden) {
         return json;
     }
@@ -134,12 +134,12 @@ pub fn quiet_json(json: String) -> String {
     out
 }
 
-/// Steering, and no white space between JSON's values.
+/// Controls a terminal, and is not white space between JSON's values.
 fn is_hidden(c: char) -> bool {
-    c != '\n' && is_steering(c)
+    c != '\n' && controls_terminal(c)
 }
 
-fn is_steering(c: char) -> bool {
+fn controls_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{ad}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_systems_errors_go() {
+    fn system_error_numbers_are_removed() {
         let said = "/x: Permission denied (os error 13); y: No such file (os error 2)";
         let plain = "/x: Permission denied; y: No such file";
         assert_eq!(without_error_numbers(said), plain);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_by_columns_at_the_end_or_in_the_middle() {
+    fn text_is_cut_by_columns_at_the_end_or_in_the_middle() {
         assert_eq!(cut("shakespeare", 6, "…"), "shake…");
         assert_eq!(cut("日本語", 5, "…"), "日本…");
         assert_eq!(cut_middle("shakespeare-k3qf", 9, "…"), "shak…k3qf");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_bidi_and_tags_lose_their_power() {
+    fn escapes_bidi_controls_and_tags_are_neutralized() {
         assert_eq!(
             sanitize("a\x1b[2Jb\u{9b}c\u{202e}d\u{e0041}e\u{2028}"),
             "a·[2Jb·c·d·e·"
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_json_says_the_same_without_steering() {
+    fn quiet_json_is_equal_without_terminal_controls() {
         let value = serde_json::json!({"a\u{9b}": "x\u{7f}\u{202e}\u{e0041}ü\n漢"});
         for text in [value.to_string(), format!("{value:#}")] {
             let quiet = quiet_json(text.clone());

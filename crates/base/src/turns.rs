@@ -1,7 +1,7 @@
-//! The question in a prompt that a chat template rendered. Prompts of one template begin alike, so the first lines do not
+//! The question in a prompt rendered by a chat template. Prompts of one template begin alike, so the first lines do not
 //! identify the question.
 
-/// Names of roles as templates write them, below or behind a mark.
+/// Names of roles as templates write them, below or after a marker.
 const ROLES: &[&str] = &[
     "system",
     "user",
@@ -11,17 +11,17 @@ const ROLES: &[&str] = &[
     "gpt",
     "bot",
 ];
-/// Bytes of a mark: longer ones are text in angle brackets.
+/// Maximum bytes of a marker: longer ones are text in angle brackets.
 const MARK: usize = 40;
 
-/// The last turn of the user, without marks of the template; `None` where the prompt has no turns.
+/// The user's last turn, without the template's markers; `None` if the prompt has no turns.
 pub fn question(prompt: &str) -> Option<String> {
     let mut turns: Vec<(&str, String)> = Vec::new();
     let mut rest = prompt;
     let mut was_mark = false;
     while !rest.is_empty() {
         if let Some(length) = mark(rest) {
-            // Some marks are roles themselves.
+            // Some markers are roles themselves.
             let role = match &rest[..length] {
                 "[INST]" => Some(&"user"),
                 "[/INST]" => Some(&"assistant"),
@@ -60,7 +60,7 @@ pub fn question(prompt: &str) -> Option<String> {
     asked.map(|(_, said)| said)
 }
 
-/// Bytes of the mark of a template at the beginning of a text: `<|im_end|>`, `<start_of_turn>`, `[INST]`.
+/// Length in bytes of a template's marker at the start of a text: `<|im_end|>`, `<start_of_turn>`, `[INST]`.
 fn mark(text: &str) -> Option<usize> {
     for inst in ["[INST]", "[/INST]"] {
         if text.starts_with(inst) {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_question_is_found_in_the_templates_that_people_use() {
+    fn the_last_question_is_found_in_common_templates() {
         for (prompt, asked) in [
             (
                 "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nWhy is it dark?<|im_end|>\n<|im_start|>assistant\n",
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_has_none() {
+    fn plain_text_has_no_question() {
         for prompt in [
             "",
             "\n",

@@ -4,7 +4,7 @@
 use super::tensors::rms;
 use super::update::Part;
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
@@ -14,13 +14,13 @@ pub struct Rule {
     pub eps: f64,
     /// Root mean square that an update is scaled down to.
     pub clip_threshold: f64,
-    /// Where the rate is relative to a tensor's size: the least size.
+    /// Lower bound on a tensor's RMS where the learning rate is relative to it.
     pub least_size: Option<f64>,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
 }
 
-/// Values kept of a tensor of this shape.
+/// Number of state values for a tensor of this shape.
 pub fn state_len(shape: &[usize]) -> usize {
     match shape {
         [rows, cols] => rows + cols,
@@ -28,7 +28,7 @@ pub fn state_len(shape: &[usize]) -> usize {
     }
 }
 
-/// Updates weights and state in place. `state` has [`state_len`] values: rows before columns, or all squares of a vector.
+/// Updates weights and state in place. `state` has [`state_len`] values: row means, then column means; for a vector, all squares.
 pub fn update(
     rule: &Rule,
     (part, shape): (&Part, &[usize]),

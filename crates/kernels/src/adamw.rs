@@ -21,7 +21,7 @@ pub struct Rule {
     pub step: u64,
 }
 
-/// Flat f32 tensors: all weights, and, as long as the trainable set, gradients and moments.
+/// Flat f32 tensors: all weights; gradients and moments, each as long as the trainable set.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
     pub weights: &'a Tensor,
@@ -33,7 +33,7 @@ pub struct State<'a> {
 /// Updates weights and moments in place, in one pass that also computes the norms.
 ///
 /// # Errors
-/// Tensors of the state that are not contiguous f32; elsewhere than on a CPU those of candle.
+/// State tensors that are not contiguous f32; on other devices candle's own.
 pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
     if !state.weights.device().is_cpu() {
         return composite(rule, state, chunks.parts());
@@ -54,12 +54,12 @@ fn fused(rule: &Rule, state: [&mut [f32]; 3], grads: &[f32], chunks: &mut Chunks
     let [weights, mean, square] = state;
     let common = Coefficients::new(rule);
     chunks.update(weights, grads, [mean, square], |part, piece| {
-        // SAFETY: a piece's weights and moments are as many as its gradients.
+        // SAFETY: a piece has as many weights and moments as gradients.
         unsafe { apply(false, common.of(rule, part), piece) }
     });
 }
 
-/// The same on one tensor alone, without norms: weights, mean, square and gradients are as long as each other.
+/// The same for a single tensor, without norms: weights, mean, square and gradients have equal lengths.
 pub fn tensor(rule: &Rule, part: &Part, state: [&mut [f32]; 3], grads: &[f32]) {
     let fits = state.iter().all(|s| s.len() == grads.len());
     assert!(fits, "weights and moments of a tensor");
@@ -74,10 +74,10 @@ pub fn tensor(rule: &Rule, part: &Part, state: [&mut [f32]; 3], grads: &[f32]) {
     unsafe { apply(false, Coefficients::new(rule).of(rule, part), piece) }
 }
 
-/// Constants of all elements of a tensor.
+/// Constants shared by all elements of a tensor.
 #[derive(Clone, Copy)]
 struct Coefficients {
-    /// What weight decay leaves: 1 − lr · weight_decay.
+    /// Factor of weight decay: 1 − lr · weight_decay.
     keep: f32,
     grad_scale: f32,
     /// 1 − beta1, beta2, 1 − beta2.
@@ -86,7 +86,7 @@ struct Coefficients {
     square_gain: f32,
     /// lr / (1 − beta1^t).
     step_size: f32,
-    /// 1 / √(1 − beta2^t): multiplied, because divisions and square roots dominate this pass.
+    /// 1 / √(1 − beta2^t), as a factor, because divisions and square roots dominate this pass.
     root_correction: f32,
     eps: f32,
 }
@@ -106,7 +106,7 @@ impl Coefficients {
         }
     }
 
-    /// Those of one tensor.
+    /// The coefficients of one tensor.
     fn of(self, rule: &Rule, part: &Part) -> Self {
         let correction = 1.0 - rule.beta1.powf(rule.step as f64);
         Coefficients {
@@ -125,26 +125,26 @@ widest! {
 /// As [`update::apply`].
 #[inline(always)]
 unsafe fn apply_with<V: Vector>(rule: Coefficients, piece: Piece<2>) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { update::apply::<V, 2>(&rule, piece) }
 }
 
 impl Elementwise<2> for Coefficients {
     #[inline(always)]
     unsafe fn next<V: Vector>(&self, grad: V, weight: V, [mean, square]: [V; 2]) -> (V, [V; 2]) {
-        // SAFETY: the instructions are the caller's.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             let g = grad.times(V::all(self.grad_scale));
             let mean = mean.plus(g.minus(mean).times(V::all(self.mean_gain)));
             let kept = square.times(V::all(self.beta2));
             let square = kept.plus(g.times(g).times(V::all(self.square_gain)));
-            let root = square.root().times(V::all(self.root_correction));
+            let root = square.sqrt().times(V::all(self.root_correction));
             let denominator = root.plus(V::all(self.eps));
-            let change = V::all(self.step_size).times(mean.over(denominator));
+            let change = V::all(self.step_size).times(mean.divide(denominator));
             let weight = weight.times(V::all(self.keep)).minus(change);
-            // Where gradients are 0, as in rows of tokens that are not there, moments would shrink until they are subnormal and
-            // stay so: ten times slower, for updates that no weight can hold.
-            (weight, [mean.normal(), square.normal()])
+            // Where gradients are 0, as in embedding rows of absent tokens, moments would decay until they are subnormal and
+            // stay so: ten times slower, for updates too small to change any weight.
+            (weight, [mean.flush_subnormal(), square.flush_subnormal()])
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         Composite,
     }
 
-    /// Tensors that end here, with their weight decay.
+    /// Tensors that end at these offsets, with their weight decay.
     fn parts(ends: &[(usize, f64)]) -> Vec<Part> {
         let mut from = 0;
         let part = |&(end, weight_decay): &(usize, f64)| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_zero_gradients_end_at_0() {
+    fn moments_of_zero_gradients_decay_to_0() {
         let least = f32::MIN_POSITIVE;
         let (mut w, mut m, mut v) = (vec![1.0; 40], vec![-1.05 * least; 40], vec![least; 40]);
         (m[7], v[7]) = (-3.0 * least, 3.0 * least);
@@ -296,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn vanishing_gradients_leave_numbers_with_the_least_eps_that_a_spec_may_have() {
-        // Their squares are no normal f32, and count as 0.
+    fn tiny_gradients_stay_finite_with_the_smallest_eps_that_a_spec_may_have() {
+        // Their squares are subnormal in f32, and count as 0.
         let grads: Vec<f32> = (0..40).map(|i| 10f32.powi(-16 - i / 4)).collect();
         let (mut w, mut m, mut v) = (vec![1.0; 40], vec![0.0; 40], vec![0.0; 40]);
         let mut chunks = Chunks::new(parts(&[(40, 0.0)]));

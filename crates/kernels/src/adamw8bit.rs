@@ -15,9 +15,9 @@ pub struct Moment<'a> {
     pub scales: &'a mut [f32],
 }
 
-/// Code of 0 in a moment with signs.
+/// Code of 0 in a signed moment.
 pub const ZERO_MEAN: u8 = 127;
-/// Code of 0 in a moment without.
+/// Code of 0 in an unsigned moment.
 pub const ZERO_SQUARE: u8 = 0;
 
 /// Updates weights and moments in place.
@@ -57,19 +57,19 @@ pub fn update(
     }
 }
 
-/// The values of 256 codes, ascending, and how to find the nearest.
+/// The values of 256 codes, ascending, and an index for finding the nearest.
 struct Map {
     values: [f32; 256],
-    /// Halfway from each code to the next.
+    /// Midpoints between adjacent codes.
     middles: [f32; 255],
-    /// First code to look at for numbers that share their upper bits.
+    /// First candidate code for numbers that share their upper bits.
     starts: Vec<u8>,
 }
 
-/// Upper bits of a number that choose where the search begins: sign, exponent and three bits of the fraction.
+/// Shift that keeps the upper bits that choose where the search begins: sign, exponent and three bits of the fraction.
 const SHIFT: u32 = 20;
 
-/// Numbers in the order of their values.
+/// An integer key that orders floats by value.
 fn key(x: f32) -> u32 {
     let bits = x.to_bits();
     if bits >> 31 == 1 {
@@ -90,7 +90,7 @@ impl Map {
         MAP.get_or_init(|| Map::dynamic(false))
     }
 
-    /// bitsandbytes' dynamic map: seven decades, each ten times finer than the next has one bit of the fraction less.
+    /// bitsandbytes' dynamic map: seven decades; each smaller decade has one fraction bit less.
     fn dynamic(signed: bool) -> Map {
         let mut values = vec![0.0, 1.0];
         for i in 0..7 {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_comes_back_and_what_lies_between_goes_to_the_nearest() {
+    fn codes_round_trip_and_other_values_go_to_the_nearest_code() {
         for (map, zero) in [(Map::signed(), ZERO_MEAN), (Map::unsigned(), ZERO_SQUARE)] {
             assert!(map.values.windows(2).all(|w| w[0] < w[1]));
             assert_eq!(map.values[zero as usize], 0.0);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_zeros_stays_one() {
+    fn a_block_of_zeros_stays_zero() {
         let (mut codes, mut scale) = ([9; 4], 7.0);
         Map::signed().encode(&[0.0; 4], &mut codes, &mut scale);
         assert_eq!((codes, scale), ([ZERO_MEAN; 4], 0.0));

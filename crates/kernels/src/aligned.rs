@@ -21,7 +21,7 @@ impl Aligned {
         if len == 0 {
             return Aligned::default();
         }
-        // Zeroed by the system, untouched until used.
+        // Zeroed by the system, not touched until used.
         let memory = vec![0.0_f32; len + LINE - 1];
         pages::prefer_huge_for(&memory);
         let beyond = memory.as_ptr() as usize / size_of::<f32>() % LINE;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_it_is_there_and_begins_on_a_line() {
+    fn buffers_are_zeroed_and_start_on_a_cache_line() {
         for len in [0, 1, 15, 16, 1000, 1 << 20] {
             let mut buffers: Vec<_> = (0..3).map(|_| Aligned::zeros(len)).collect();
             for buffer in &mut buffers {

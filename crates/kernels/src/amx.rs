@@ -1,7 +1,7 @@
 //! AMX: eight registers that hold matrices of up to 16 rows of 64 bytes, and an instruction that multiplies two of them: 16 × 32
 //! by 32 × 16 numbers of bf16, added to 16 × 16 sums in f32. Subnormal numbers count as 0.
 //!
-//! Rust has no stable functions for these instructions, so they are written as assembly where they are used. Compilers never use
+//! tile registers on their own: what one block leaves in them is still there in the next.
 //! tile registers by themselves: what one block leaves in them is there in the next.
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ pub const SIDE: usize = 16;
 /// Between [`configure`] and [`release`].
 #[inline(always)]
 pub unsafe fn clear() {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
             "tilezero tmm0",
@@ -34,7 +34,7 @@ pub unsafe fn clear() {
 /// The machine must have AMX, see [`permitted`].
 pub unsafe fn configure() {
     let shape = Shape::WHOLE;
-    // SAFETY: the caller's; the shape is read.
+    // SAFETY: guaranteed by the caller; the shape is read.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shape, options(nostack, readonly)) }
 }
 
@@ -43,11 +43,11 @@ pub unsafe fn configure() {
 /// # Safety
 /// As for [`configure`].
 pub unsafe fn release() {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
 
-/// What `ldtilecfg` reads (Intel, "Instruction Set Extensions Programming Reference", chapter 3).
+/// The operand of `ldtilecfg` (Intel, "Instruction Set Extensions Programming Reference", chapter 3).
 #[repr(C, align(64))]
 struct Shape {
     palette: u8,
@@ -76,15 +76,15 @@ impl Shape {
     };
 }
 
-/// Whether the processor has AMX for bf16 and the system lets this process use it: Linux wants to be asked, because tiles add
-/// 8 KiB to what it saves of a thread. Other systems are not asked.
+/// Whether the processor has AMX for bf16 and the system lets this process use it. Linux requires a request, because tiles add
+/// 8 KiB to the state that it saves per thread; other systems do not.
 pub fn permitted() -> bool {
     #[cfg(target_os = "linux")]
     {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
         const AMX_BF16: u32 = 1 << 22;
         const AMX_TILE: u32 = 1 << 24;
-        // `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state (Linux, Documentation/arch/x86/xstate.rst).
+        // `ARCH_REQ_XCOMP_PERM` and the number of the tile data state component (Linux, Documentation/arch/x86/xstate.rst).
         const REQUEST_PERMISSION: libc::c_long = 0x1023;
         const TILE_DATA: libc::c_long = 18;
         let features = (__cpuid(0).eax >= 7).then(|| __cpuid_count(7, 0).edx);

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 /// Sustained read bandwidth on all threads of the pool, in GB/s: the upper bound for decode.
 pub fn read_bandwidth(seconds: f64) -> f64 {
-    /// Larger than the last-level cache of a server.
+    /// Larger than a server's last-level cache.
     const BYTES: usize = 1 << 30;
     let values = vec![1.0_f32; BYTES / size_of::<f32>()];
     let clock = SystemClock::new();

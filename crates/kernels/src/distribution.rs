@@ -1,13 +1,13 @@
-//! The softmax of one position's logits for a sampler: weights to draw from, and the reported statistics of the distribution.
+//! The softmax of one position's logits for a sampler: unnormalized weights, and the reported statistics.
 
 use super::math::{exp, max};
 use super::simd::multiversion;
 
-/// Numbers that are summed together before their sums are: a draw looks for its block first, then in it.
+/// Weights per partial sum: a draw first finds its block by these sums, then the element in it.
 const BLOCK: usize = 1024;
 const LANES: usize = 8;
 
-/// The softmax of logits x with the highest one t.
+/// The softmax of logits x whose maximum is t.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Softmax {
     /// t
@@ -27,7 +27,7 @@ pub fn is_finite(logits: &[f32]) -> bool {
 
 multiversion! {
     fn check(logits: &[f32], finite: &mut bool) {
-        // Without an early end, so that it vectorizes.
+        // Without an early exit, so that it vectorizes.
         *finite = logits.iter().fold(true, |all, x| all & x.is_finite());
     }
 }
@@ -66,8 +66,8 @@ multiversion! {
     }
 }
 
-/// The place at which a draw `uniform` in [0, 1) from unnormalized `weights` falls; none where rounding leaves a crumb.
-pub fn place(weights: &[f32], uniform: f64) -> Option<usize> {
+/// The index at which a draw `uniform` in [0, 1) from unnormalized `weights` falls; `None` if rounding leaves a remainder.
+pub fn sample(weights: &[f32], uniform: f64) -> Option<usize> {
     let mut sums = vec![0.0; weights.len().div_ceil(BLOCK)];
     block_sums(weights, &mut sums);
     let mut left = uniform * sums.iter().sum::<f64>();
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Every draw falls where one walk over all weights falls, and at the ends of blocks, too.
+    /// Every draw falls where a linear scan over all weights puts it, at block boundaries too.
     #[test]
     fn a_draw_falls_where_the_cumulative_sum_says() {
         let mut weights = vec![0.0_f32; 3000];
@@ -136,16 +136,16 @@ mod tests {
             weights[at] = 1.0;
         }
         let places: Vec<_> = (0..6)
-            .map(|i| place(&weights, (f64::from(i) + 0.5) / 6.0))
+            .map(|i| sample(&weights, (f64::from(i) + 0.5) / 6.0))
             .collect();
         let exact = [0, 5, 1023, 1024, 2047, 2999].map(Some);
         assert_eq!(places, exact);
-        assert_eq!(place(&[], 0.3), None);
-        assert_eq!(place(&[0.0, 2.0, 0.0], 0.999_999), Some(1));
+        assert_eq!(sample(&[], 0.3), None);
+        assert_eq!(sample(&[0.0, 2.0, 0.0], 0.999_999), Some(1));
     }
 
     #[test]
-    fn one_number_that_is_not_finite_is_seen() {
+    fn a_single_non_finite_logit_is_detected() {
         let mut logits = vec![1.0_f32; 100];
         assert!(is_finite(&logits));
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {

@@ -15,24 +15,24 @@ pub struct Dropout {
     pub micro_step: u64,
     /// The site in the model.
     pub lane: u32,
-    /// Number of the first row: 0, or where rows go through in parts the rows before this one.
+    /// Number of the first row: 0, or the number of rows before this part where rows are processed in parts.
     pub first_row: usize,
     /// Dropout probability, below 1.
     pub rate: f64,
 }
 
-/// FLOPs per element, for the choice of thread count: a Philox block of ten rounds yields four numbers.
+/// FLOPs per element, for choosing the thread count: a Philox block of ten rounds yields four numbers.
 const COST: usize = 20;
-/// Factors that are drawn before they are used.
+/// Factors drawn at once.
 const AT_ONCE: usize = 128;
-/// Features whose bits lie in one word of a mask.
+/// Features per word of a mask.
 const WORD: usize = 32;
 
-/// Which features of x are kept, a bit each as [`draw_mask`] leaves them, and what those are multiplied by.
+/// Which features of x are kept, one bit each as [`draw_mask`] writes them, and the scale of the kept ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
     pub mask: &'a [f32],
-    /// Words of a row of the mask.
+    /// Words per row of the mask.
     pub words: usize,
     pub scale: f32,
 }
@@ -56,7 +56,7 @@ impl Dropout {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// What kernels need that read a drawn mask of rows of `width` features themselves.
+    /// What kernels need to apply a drawn mask of rows of `width` features themselves.
     pub fn kept<'a>(&self, mask: &'a [f32], width: usize) -> Kept<'a> {
         Kept {
             mask,
@@ -65,7 +65,7 @@ impl Dropout {
         }
     }
 
-    /// The generator at the beginning of row `row`.
+    /// The generator at the start of row `row`.
     #[inline]
     fn at_row(&self, row: usize, width: usize) -> Rng {
         let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
@@ -74,7 +74,7 @@ impl Dropout {
         rng
     }
 
-    /// Calls `f(first feature, factors)` for the features of row `row`, some at a time.
+    /// Calls `f(first feature, factors)` for the features of row `row`, a chunk at a time.
     #[inline]
     fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, &[f32])) {
         let mut factors = [0.0; AT_ONCE];
@@ -103,7 +103,7 @@ impl Dropout {
 /// `x` (…, D) with dropout.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     let width = x.dim(candle_core::D::Minus1)?;
     let mask = drop.mask(x.elem_count() / width, width);
@@ -111,7 +111,7 @@ pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     x * mask.to_dtype(x.dtype())?.to_device(x.device())?
 }
 
-/// `x` (rows, `width`) ← `x` with dropout; its own backward.
+/// Applies dropout to `x` (rows, `width`) in place; it is its own backward.
 pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     threads::rows1(x, width, COST * width, |first, x| {
         for (i, row) in x.chunks_exact_mut(width).enumerate() {
@@ -124,13 +124,13 @@ pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     });
 }
 
-/// Words that the mask of a row of `width` features takes.
+/// Words per row of a mask of `width` features.
 pub fn mask_words(width: usize) -> usize {
     width.div_ceil(WORD)
 }
 
-/// The mask of `mask.len() / mask_words(width)` rows, one bit a feature, 1 where it is kept: drawn once, for passes that need
-/// it again. Words lie in the memory of f32 as their bits; they are no numbers.
+/// The mask of `mask.len() / mask_words(width)` rows, one bit per feature, 1 where it is kept: drawn once, for passes that need
+/// it again. The words are stored as the bits of f32 values; they are not numbers.
 pub fn draw_mask(drop: &Dropout, width: usize, mask: &mut [f32]) {
     let words = mask_words(width);
     threads::rows1(mask, words, COST * width, |first, mask| {
@@ -218,7 +218,7 @@ multiversion! {
                 let bit = |word: &u32, place: u32| if *word >= threshold { place } else { 0 };
                 *bits = bit(a, 1) | bit(b, 2) | bit(c, 4) | bit(d, 8);
             }
-            // Features beyond the width are dropped.
+            // Features beyond the width count as dropped.
             let last = left - 4 * (fours.len() - 1);
             fours[left.div_ceil(4) - 1] &= (1 << last) - 1;
             for (word, fours) in mask.iter_mut().zip(fours.chunks(WORD / 4)) {
@@ -229,7 +229,7 @@ multiversion! {
     }
 }
 
-/// Numbers of the generator: word j of block i in `[j][i]`.
+/// Random numbers: word j of block i is at `[j][i]`.
 #[derive(Default)]
 struct Blocks([[u32; AT_ONCE / 4]; 4]);
 
@@ -281,7 +281,7 @@ multiversion! {
     }
 }
 
-/// One for tests.
+/// A configuration for tests.
 #[cfg(test)]
 pub(super) const DROPOUT: Dropout = Dropout {
     seed: 5,
@@ -297,7 +297,7 @@ mod tests {
     use crate::check::{assert_close, leaf, normal, oracle};
 
     #[test]
-    fn the_share_is_right_and_the_mean_stays() {
+    fn the_dropped_share_is_right_and_the_mean_is_preserved() {
         let mask = DROPOUT.mask(200, 130);
         let dropped = mask.iter().filter(|&&m| m == 0.0).count() as f64 / mask.len() as f64;
         assert!((dropped - 0.3).abs() < 0.01, "{dropped}");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_the_generators_numbers_one_by_one() {
+    fn masks_use_the_generators_numbers_one_by_one() {
         for width in [1, 5, 64, 67, 256, 700] {
             let mask = DROPOUT.mask(3, width);
             for (row, mask) in mask.chunks_exact(width).enumerate() {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_places_and_seeds_drop_differently_and_each_repeats() {
+    fn steps_sites_and_seeds_differ_and_each_is_reproducible() {
         let mask = DROPOUT.mask(4, 33);
         assert_eq!(mask, DROPOUT.mask(4, 33));
         let others = [
@@ -336,7 +336,7 @@ mod tests {
         for other in others {
             assert_ne!(mask, other.mask(4, 33), "{other:?}");
         }
-        // Row by row the same, whoever computes it.
+        // The same row by row, on any thread.
         assert_eq!(mask[..66], DROPOUT.mask(2, 33));
         let behind = Dropout {
             first_row: 2,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_mask_drops_what_drawing_again_would() {
+    fn a_stored_mask_equals_drawing_again() {
         for (rows, width) in [(1, 1), (3, 31), (5, 32), (90, 67), (7, 300)] {
             let x = normal(rows * width, 0);
             let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use llmtui_base::rng::{Rng, Stream};
 /// → (B, T, D).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(
     ids: &Tensor,
     (table, scale): (&Tensor, f64),
@@ -44,7 +44,7 @@ pub struct Noise {
 
 /// Adds noise to `x` (rows, `width`): a function of seed, micro-step, row and feature, on any number of threads.
 pub fn add_noise(noise: &Noise, width: usize, x: &mut [f32]) {
-    /// Operations per number, about.
+    /// Approximate FLOPs per element.
     const COST: usize = 20;
     threads::rows1(x, width, COST * width, |first, x| {
         for (i, row) in x.chunks_exact_mut(width).enumerate() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_begin_where_the_text_goes_on() {
+    fn positions_continue_after_the_cached_text() {
         let positions = [0.0, 10.0, 20.0, 30.0];
         let mut x = [0.0; 2];
         let places = Positions {

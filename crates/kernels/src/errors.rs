@@ -5,7 +5,7 @@ use candle_core::Error;
 use std::borrow::Borrow;
 use std::io;
 
-/// The text of an error without backtraces, with the contexts that were added to it: from the outside to the inside.
+/// The text of an error without backtraces, with the contexts that were added to it, outermost first.
 pub fn error_text(error: impl Borrow<Error>) -> String {
     match error.borrow() {
         Error::WithBacktrace { inner, .. } => error_text(&**inner),
@@ -26,7 +26,7 @@ pub fn text_of(error: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// The same as an error of reading or writing.
+/// The same as an I/O error.
 pub fn io_error(error: Error) -> io::Error {
     io::Error::other(error_text(error))
 }
@@ -37,7 +37,7 @@ mod tests {
     use candle_core::Context;
     use std::backtrace::Backtrace;
 
-    /// As candle does it where `RUST_BACKTRACE` is set.
+    /// An error as candle builds it when `RUST_BACKTRACE` is set.
     fn traced(inner: Error) -> Error {
         let backtrace = Box::new(Backtrace::force_capture());
         let inner = Box::new(inner);
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backtrace_is_no_part_of_the_text_at_any_depth() {
+    fn backtraces_are_left_out_at_any_depth() {
         let inner = || traced(Error::Msg("rank 0 ended".into()));
         assert!(inner().to_string().contains("0: "), "candle prints it");
         assert_eq!(error_text(inner()), "rank 0 ended");

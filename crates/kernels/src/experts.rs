@@ -1,4 +1,4 @@
-//! Mixture-of-experts operations besides the experts' own matmuls: top-k routing, gathering the tokens
+//! Mixture-of-experts operations other than the experts' matmuls: top-k routing, gathering the tokens
 //! of each expert and combining their outputs (Shazeer et al. 2017; Jiang et al. 2024, Mixtral, arXiv 2401.04088).
 //!
 //! A row of *routing* is n_expert probabilities, the log-sum-exp of the logits, and the indices of the top_k experts,
@@ -21,7 +21,7 @@ pub struct Router {
 /// (N, E); the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Result<[Tensor; 4]> {
     let top = logits.max_keepdim(D::Minus1)?.detach();
     let powers = logits.broadcast_sub(&top)?.exp()?;
@@ -113,7 +113,7 @@ fn choose(probs: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
     }
 }
 
-/// Tokens sorted by expert: every token occurs top_k times, those of one expert are contiguous.
+/// Tokens sorted by expert: each token occurs top_k times, and those of one expert are contiguous.
 #[derive(Debug, Default)]
 pub struct Order {
     /// Start of each expert's segment, and the end.
@@ -169,7 +169,7 @@ impl Order {
     }
 }
 
-/// `out` (places, D) = the rows of `x` (N, D) in order.
+/// `out` (places, D) = the rows of `x` (N, D) in this order.
 pub fn gather(order: &Order, d: usize, x: &[f32], out: &mut [f32]) {
     threads::rows1(out, d, d, |first, out| {
         for (out, &token) in out.chunks_exact_mut(d).zip(&order.tokens[first..]) {
@@ -270,17 +270,17 @@ pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut 
 pub struct Balance<'a> {
     /// Gradient with respect to each expert's probability, (n_expert).
     pub by_probability: &'a [f32],
-    /// Half the gradient with respect to log-sum-exp²: the factor of the log-sum-exp.
+    /// Gradient with respect to each squared log-sum-exp.
     pub by_lse: f32,
     pub counted: Counted<'a>,
 }
 
-/// Which tokens count in load statistics and balancing losses: padding does not.
+/// Which tokens count in load statistics and balancing losses; padding does not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted<'a> {
-    /// Places of a row; unused where `filled` is empty.
+    /// Positions per row; unused if `filled` is empty.
     pub seq_len: usize,
-    /// Of each row the places that are not padding, from its begin on. Empty: all tokens count.
+    /// For each row, the number of leading positions that are not padding. Empty: all tokens count.
     pub filled: &'a [u32],
 }
 
@@ -338,7 +338,7 @@ pub fn route_backward(
 /// Load statistics of a routing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
-    /// Tokens per expert. Padding counts nowhere here.
+    /// Tokens per expert, without padding.
     pub counts: Vec<f64>,
     /// Σ over tokens of each expert's probability.
     pub probabilities: Vec<f64>,
@@ -427,7 +427,7 @@ mod tests {
         },
     ];
 
-    /// Experts that multiply by a number of their own: y = Σ gate_e · a_e · x.
+    /// Each expert multiplies by its own number: y = Σ gate_e · a_e · x.
     fn check(router: Router, with_bias: bool) {
         let (n, d, e) = (33, 6, router.n_expert);
         let (logits, x) = (normal(n * e, 0), normal(n * d, 1));
@@ -500,9 +500,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_work_has_an_auxiliary_loss_of_top_k_and_one_busy_expert_the_most() {
+    fn balanced_load_has_an_auxiliary_loss_of_top_k_and_one_busy_expert_the_most() {
         let router = ROUTERS[0];
-        // Each token prefers two experts of its own, in turn: all get alike.
+        // Each token prefers its own two experts, in turn: the load is equal.
         let mut logits = vec![0.0; 8 * 8];
         for token in 0..8 {
             logits[token * 8 + token] = 3.0;
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bias_moves_the_choice_and_not_the_gates() {
+    fn a_bias_changes_the_selection_but_not_the_gates() {
         let router = ROUTERS[3];
         let mut routing = vec![0.0; router.width()];
         route(
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(router.chosen(&routing), [1.0]);
         let gate = router.gates(&routing).next().unwrap();
         assert_eq!(gate, routing[1]);
-        // Equal ones: the earlier.
+        // Ties go to the earlier one.
         route(router, &[1.0, 1.0, 1.0], None, &mut routing);
         assert_eq!(router.chosen(&routing), [0.0]);
     }

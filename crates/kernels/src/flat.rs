@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_are_seen_by_tensors_that_share_the_memory() {
+    fn writes_are_visible_to_tensors_that_share_the_memory() {
         let tensor = Tensor::zeros(4, candle_core::DType::F32, &Device::Cpu).unwrap();
         let view = tensor.narrow(0, 1, 2).unwrap();
         write(&tensor, |x| x.copy_from_slice(&[1.0, 2.0, 3.0, 4.0])).unwrap();

@@ -1,7 +1,8 @@
 //! The operations of a decoder. Each file implements one operation twice: a *composite* in plain candle (any device,
 //! any float type, differentiable by candle: the oracle of the gradient checks) and a *fused* forward and
-//! backward on slices of f32, or of bf16 between matmuls (the fast CPU path). Models, parameter layouts and optimizer settings live above.
+//! backward on slices of f32, or of bf16 between matmuls (the fast CPU path). Models, parameter layouts and optimizer settings are
 
+//! in the crates above.
 pub mod activation;
 pub mod adafactor;
 pub mod adamw;
@@ -53,7 +54,7 @@ pub mod tensors;
 pub mod threads;
 pub mod update;
 
-/// Budgets are the allocator's: tests of them need it.
+/// Tests of memory budgets need this allocator.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

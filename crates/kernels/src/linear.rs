@@ -9,7 +9,7 @@ use candle_core::{Result, Tensor};
 /// `x` (…, in), `weight` (out, in), `bias` (out) → (…, out).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let y = x.broadcast_matmul(&weight.t()?)?;
     match bias {

@@ -8,17 +8,17 @@ use super::threads;
 use super::update::{self, Chunks, Elementwise, Part, Piece};
 use candle_core::{Result, Tensor};
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
     pub beta1: f64,
     pub beta2: f64,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
 }
 
-/// Flat f32 tensors: all weights, and as long as what trains, gradients and their running mean.
+/// Flat f32 tensors: all weights; gradients and their running mean, each as long as the trainable set.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
     pub weights: &'a Tensor,
@@ -26,10 +26,10 @@ pub struct State<'a> {
     pub mean: &'a Tensor,
 }
 
-/// Updates weights and means in place, in one pass that takes the norms along.
+/// Updates weights and means in place, in one pass that also computes the norms.
 ///
 /// # Errors
-/// Tensors of the state that are not contiguous f32; elsewhere than on a CPU those of candle.
+/// State tensors that are not contiguous f32; on other devices candle's own.
 pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
     if !state.weights.device().is_cpu() {
         return composite(rule, state, chunks.parts());
@@ -55,12 +55,12 @@ fn fused(rule: &Rule, [weights, mean]: [&mut [f32]; 2], grads: &[f32], chunks: &
             beta2: rule.beta2 as f32,
             gain2: (1.0 - rule.beta2) as f32,
         };
-        // SAFETY: a piece's weights and means are as many as its gradients.
+        // SAFETY: a piece has as many weights and means as gradients.
         unsafe { apply(false, coefficients, piece) }
     });
 }
 
-/// What is the same for all elements of a tensor; gains are 1 − beta.
+/// Constants shared by all elements of a tensor; gains are 1 − beta.
 #[derive(Clone, Copy)]
 struct Coefficients {
     keep: f32,
@@ -80,14 +80,14 @@ widest! {
 /// As [`update::apply`].
 #[inline(always)]
 unsafe fn apply_with<V: Vector>(rule: Coefficients, piece: Piece<1>) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { update::apply::<V, 1>(&rule, piece) }
 }
 
 impl Elementwise<1> for Coefficients {
     #[inline(always)]
     unsafe fn next<V: Vector>(&self, grad: V, weight: V, [mean]: [V; 1]) -> (V, [V; 1]) {
-        // SAFETY: the instructions are the caller's.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             let g = grad.times(V::all(self.grad_scale));
             let direction = mean
@@ -105,12 +105,12 @@ impl Elementwise<1> for Coefficients {
 /// −1, 0 or 1, and NaN for NaN. The smallest subnormal times two large factors is above 1.
 #[inline(always)]
 unsafe fn sign<V: Vector>(x: V) -> V {
-    // SAFETY: the instructions are the caller's.
+    // SAFETY: the caller guarantees the instructions.
     unsafe {
         let large = V::all(f32::MAX);
-        // `lesser` and `greater` give their second operand where one is NaN.
-        let x = V::all(1.0).lesser(V::all(-1.0).greater(x.times(large)));
-        V::all(1.0).lesser(V::all(-1.0).greater(x.times(large)))
+        // `min` and `max` return their second operand if one is NaN.
+        let x = V::all(1.0).min(V::all(-1.0).max(x.times(large)));
+        V::all(1.0).min(V::all(-1.0).max(x.times(large)))
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_exact_for_zero_subnormal_and_non_finite_directions() {
+    fn signs_are_exact_for_zero_subnormal_and_non_finite_updates() {
         let grads = [
             0.0,
             -0.0,

@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 /// Ranks up to which skinny matmuls beat packed ones, B's transpose included.
 const SKINNY: usize = 8;
-/// Rows of a matrix that are merged at once to measure them.
+/// Rows of a matrix that are merged at once to measure their norms.
 const PANEL: usize = 256;
 
 /// One adapter's place in z and in y.
@@ -39,9 +39,9 @@ impl Part {
 /// The part of `y` += scale · the part of `z` · `b` (d_out, rank)ᵀ.
 pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &mut [f32]) {
     if part.rank() <= SKINNY {
-        let turned = turned(b, part.rank());
-        skinny::expand((z, part.z), &turned, part.scale, None, (y, part.y));
-        return TURNED.set(turned);
+        let transposed = transposed(b, part.rank());
+        skinny::expand((z, part.z), &transposed, part.scale, None, (y, part.y));
+        return TRANSPOSED.set(transposed);
     }
     let to = part.y.destination(y, Accumulation::Add);
     let (z, b) = (part.z.mat(Values::F32(z)), part.b(b).t());
@@ -52,9 +52,9 @@ pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &m
 /// The part of `dz` = scale · the part of `dy` · `b` (d_out, rank).
 pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: Values, b: &[f32], dz: &mut [f32]) {
     if part.rank() <= SKINNY {
-        let turned = turned(b, part.rank());
-        skinny::project((dy, part.y), None, &turned, part.scale, (dz, part.z));
-        return TURNED.set(turned);
+        let transposed = transposed(b, part.rank());
+        skinny::project((dy, part.y), None, &transposed, part.scale, (dz, part.z));
+        return TRANSPOSED.set(transposed);
     }
     let to = part.z.destination(dz, Accumulation::Overwrite);
     let (dy, b) = (part.y.mat(dy), part.b(b));
@@ -72,24 +72,24 @@ pub fn backward_weight(
 ) {
     if part.rank() <= SKINNY {
         let (z, dy) = ((z, part.z), (dy, part.y));
-        let mut turned = turned(db, part.rank());
-        skinny::factor_gradient(z, dy, None, part.scale, &mut turned, into);
-        skinny::transpose(&turned, part.y.cols, db);
-        return TURNED.set(turned);
+        let mut transposed = transposed(db, part.rank());
+        skinny::factor_gradient(z, dy, None, part.scale, &mut transposed, into);
+        skinny::transpose(&transposed, part.y.cols, db);
+        return TRANSPOSED.set(transposed);
     }
     let (dy, z) = (part.y.mat(dy).t(), part.z.mat(Values::F32(z)));
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
 }
 
-/// Ranks per column up to which an adapter's matmul is fused into the epilogue of the layer's own.
-const JOINS: usize = 32;
+/// Ranks per column up to which an adapter's matmul is fused into the epilogue of the layer's matmul.
+const MAX_FUSED_RANK: usize = 32;
 
 /// Whether the low-rank term of an adapter of this rank is fused into a matmul.
 pub fn joins(rank: usize) -> bool {
-    rank <= JOINS
+    rank <= MAX_FUSED_RANK
 }
 
-/// The factors of adapters side by side over one output, with their scales: what a matmul adds as it writes.
+/// The factors of all adapters of one output, side by side and scaled: a matmul adds them in its epilogue.
 #[derive(Debug, Default)]
 pub struct Factors {
     /// (ranks, cols); 0 where a rank belongs to other columns.
@@ -99,12 +99,12 @@ pub struct Factors {
 }
 
 thread_local! {
-    /// Memory of factors, for the next ones.
+    /// Reusable memory for factors.
     static FACTORS: Cell<Factors> = Cell::default();
 }
 
 impl Factors {
-    /// Calls `f` with Bᵀ of each part, times its scale, where it lies in an output of `cols` columns.
+    /// Calls `f` with Bᵀ of each part, scaled and placed at its columns in an output of `cols` columns.
     pub fn with<'a>(
         (ranks, cols): (usize, usize),
         parts: impl Iterator<Item = (Part, &'a [f32])>,
@@ -133,7 +133,7 @@ impl Factors {
         FACTORS.set(factors);
     }
 
-    /// Their products with `z`.
+    /// The low-rank term of these factors for `z`.
     pub fn times<'a>(&'a self, z: &'a [f32]) -> LowRank<'a> {
         LowRank {
             z,
@@ -147,16 +147,16 @@ impl Factors {
 }
 
 thread_local! {
-    /// B transposed, the factor of a skinny matmul. Taken out while in use: a waiting thread may be given other work.
-    static TURNED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    /// B transposed, the factor of a skinny matmul. Moved out while in use: a waiting thread may be given other work.
+    static TRANSPOSED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// `b` (d_out, rank) transposed, in memory that is used again once it is back in `TURNED`.
-fn turned(b: &[f32], rank: usize) -> Vec<f32> {
-    let mut turned = TURNED.take();
-    turned.resize(b.len(), 0.0);
-    skinny::transpose(b, rank, &mut turned);
-    turned
+/// `b` (d_out, rank) transposed, in memory that is reused once it is put back into `TRANSPOSED`.
+fn transposed(b: &[f32], rank: usize) -> Vec<f32> {
+    let mut transposed = TRANSPOSED.take();
+    transposed.resize(b.len(), 0.0);
+    skinny::transpose(b, rank, &mut transposed);
+    transposed
 }
 
 /// Euclidean norms of the rows of W + scale · `b` (rows, rank) · `a` (rank, d_in), where W is the rows of `weight` from number
@@ -242,7 +242,7 @@ pub fn magnitude_gradient(
     }
 }
 
-/// Scales the rows of `weight` (rows, d_in) to these lengths.
+/// Scales the rows of `weight` (rows, d_in) to these norms.
 pub fn rescale(lengths: &[f32], d_in: usize, weight: &mut [f32]) {
     for (row, length) in weight.chunks_exact_mut(d_in).zip(lengths) {
         let norm = (reduce::row_norm(row) as f32).max(f32::MIN_POSITIVE);

@@ -1,25 +1,25 @@
 //! Elementary functions that the compiler can vectorize, and sums over sixteen lanes. NaN stays NaN.
 
-/// Where e^x leaves the normal numbers.
+/// Where e^x leaves the flush_subnormal numbers.
 pub const EXP_END: f32 = -87.3;
 
-/// x, or 0 of its sign where x is subnormal: below 1.2e-38. Processors take a hundred times as long for a subnormal operand or
-/// result as for another.
+/// x, or 0 of the same sign if x is subnormal: below 1.2e-38. Processors take a hundred times as long for a subnormal operand or
+/// result as for any other.
 #[inline(always)]
-pub fn normal(x: f32) -> f32 {
+pub fn flush_subnormal(x: f32) -> f32 {
     let bits = x.to_bits();
     let is_subnormal = bits & f32::INFINITY.to_bits() == 0;
     f32::from_bits(if is_subnormal { bits & SIGN } else { bits })
 }
 
-/// The sign of a float.
+/// The sign bit of a float.
 const SIGN: u32 = 1 << 31;
 
-/// e^x to 2 ulp (2.5e-7 relative) for −87.3 ≤ x ≤ 88.7; 0 below, where it would be subnormal soon, and clamped above.
+/// e^x to 2 ulp (2.5e-7 relative) for −87.3 ≤ x ≤ 88.7; 0 below, close to where it becomes subnormal, and clamped above.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23: adding it rounds to the nearest integer
-    // Comparisons, not min and max: those would swallow NaN.
+    // Comparisons, because min and max would drop NaN.
     let is_over = x < EXP_END;
     let x = if is_over { EXP_END } else { x };
     let x = if x > 88.7 { 88.7 } else { x };
@@ -51,7 +51,7 @@ fn exp2i(n: i32) -> f32 {
 pub fn tanh(x: f32) -> f32 {
     let size = x.abs();
     // Exponentials far from 0, a polynomial in x² (fitted for this project) near it, where a difference would cancel. From 10 on
-    // it is 1, and a larger exponential would make the quotient subnormal, which is slow. A comparison keeps NaN.
+    // it is 1, and a larger exponential would make the quotient subnormal, which is slow. A comparison preserves NaN.
     let end = if size > 20.0 { 20.0 } else { size };
     let far = 1.0 - 2.0 / (exp(2.0 * end) + 1.0);
     let far = if x < 0.0 { -far } else { far };
@@ -104,7 +104,7 @@ pub fn max(a: &[f32]) -> f32 {
     for (lane, &x) in lanes.iter_mut().zip(rest) {
         *lane = if x > *lane { x } else { *lane };
     }
-    // In halves: one by one would be a chain of sixteen.
+    // By halving: one by one would be a dependency chain of sixteen.
     let mut width = 8;
     while width > 0 {
         for i in 0..width {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_take_every_element_once() {
+    fn sums_count_every_element_once() {
         for n in [0, 1, 15, 16, 17, 33, 100] {
             let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
             let exact: f32 = a.iter().map(|x| 2.0 * x).sum();

@@ -3,7 +3,7 @@
 
 use super::aligned::Aligned;
 use super::matmul::{
-    Accumulation, Compute, ComputeDtype, Lines, Made, Mat, Plus, matmul, matmul_in_blocks,
+    Accumulation, Compute, ComputeDtype, Lines, Mat, Plus, Produced, matmul, matmul_in_blocks,
     matmul_plus,
 };
 use super::numbers::ValuesMut;
@@ -12,14 +12,14 @@ use super::threads;
 
 /// Rows of a packed matrix that are dequantized at once: 4 MiB for 4,096 columns.
 const PANEL: usize = 256;
-/// Operations per dequantized value, for deciding on threads.
+/// Operations per dequantized value, for choosing the thread count.
 const DECODING: usize = 4;
-/// Rows from which on dequantizing a packed matrix takes less time than matmuls with eight bits.
+/// Rows from which on dequantizing a packed matrix takes less time than eight-bit matmuls.
 const MANY: usize = 64;
-/// Rows that blocks are cut at: whole panels.
+/// Blocks are cut at multiples of this many rows: whole panels.
 const ROWS: usize = 16;
 
-/// Whether matmuls of many rows see a packed matrix as bf16: in tile registers that is faster, and activations are rounded to
+/// Whether matmuls of many rows use a packed matrix as bf16: that is faster in tile registers, and activations are rounded to
 /// bf16 instead of eight bits.
 fn is_dequantized(compute: Compute) -> bool {
     compute.arithmetic == ComputeDtype::Bf16 && quant::dequantizes_fast()
@@ -45,7 +45,7 @@ impl<'a> Matrix<'a> {
                 debug_assert_eq!(packed.rows(), rows, "rows of a packed matrix");
                 if x.row_count() >= MANY && is_dequantized(compute) {
                     let make = |rows, to: &mut [_]| packed.dequantize(rows, 0..x.cols(), to);
-                    let weights = Made {
+                    let weights = Produced {
                         n: rows,
                         step: ROWS,
                         lines: Lines::Columns,
@@ -71,8 +71,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// `dx` (dy.rows, cols) = `dy` (dy.rows, rows) · self + addends. A packed matrix is dequantized a part at a time; where
-    /// activations were rounded to eight bits, that counts as the identity.
+    /// `dx` (dy.rows, cols) = `dy` (dy.rows, rows) · self + addends. A packed matrix is dequantized a part at a time; the rounding
+    /// of activations to eight bits counts as the identity.
     pub fn input_gradient(self, dx: ValuesMut, dy: Mat, cols: usize, plus: Plus, compute: Compute) {
         match self {
             Matrix::Dense(values) => {
@@ -81,7 +81,7 @@ impl<'a> Matrix<'a> {
             }
             Matrix::Packed(packed) if is_dequantized(compute) => {
                 let make = |columns, to: &mut [_]| packed.dequantize(0..dy.cols(), columns, to);
-                let weights = Made {
+                let weights = Produced {
                     n: cols,
                     step: quant::COLUMN_STEP,
                     lines: Lines::Rows,

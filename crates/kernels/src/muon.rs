@@ -5,23 +5,23 @@ use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_sym
 use super::tensors::norm;
 use super::update::Part;
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
     pub momentum: f64,
-    /// Look ahead: a gradient on top of the momentum.
+    /// Nesterov momentum: the gradient is added on top of the momentum.
     pub nesterov: bool,
     /// Iterations of [`orthogonalize`].
     pub iterations: usize,
-    /// What the factors of their matmuls are rounded to; sums and what lies between are f32.
+    /// The dtype of the matmuls' inputs; sums and intermediate results are f32.
     pub arithmetic: ComputeDtype,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
     pub scale: Scale,
 }
 
-/// What an orthogonal matrix (rows, cols) is multiplied by before the learning rate.
+/// The factor on the orthogonalized matrix (rows, cols), before the learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// √max(1, rows / cols): Jordan's.
@@ -40,7 +40,7 @@ impl Scale {
     }
 }
 
-/// Memory that updates reuse.
+/// Reusable memory for updates.
 #[derive(Debug, Default)]
 pub struct Scratch {
     direction: Vec<f32>,
@@ -49,7 +49,7 @@ pub struct Scratch {
     polynomial: Vec<f32>,
 }
 
-/// A tensor (rows, cols) of `blocks` matrices above one another, each made orthogonal for itself: queries, keys and values.
+/// A tensor (rows, cols) of `blocks` stacked matrices, each orthogonalized on its own: queries, keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub rows: usize,
@@ -158,7 +158,7 @@ mod tests {
 
     /// Five iterations of the scalar map on 3/√14, 2/√14 and 1/√14.
     #[test]
-    fn a_diagonal_matrix_goes_where_its_singular_values_go() {
+    fn a_diagonal_matrix_follows_its_singular_values() {
         let found = orthogonal(&[3.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0], 3, 3);
         let exact = [1.121_969, 0.684_580, 0.698_262];
         for i in 0..3 {
@@ -180,7 +180,7 @@ mod tests {
         assert!(zero.iter().all(|x| *x == 0.0));
     }
 
-    /// Newton–Schulz forgives rounding: directions differ by no more than bf16's 2⁻⁸ or so does, at every singular value.
+    /// Newton–Schulz tolerates rounding: directions differ by no more than about bf16's 2⁻⁸, at every singular value.
     #[test]
     fn bf16_gives_nearly_the_same_direction() {
         let (rows, cols) = (40, 96);

@@ -11,7 +11,7 @@ use super::threads::Shared;
 use super::{reduce, threads};
 use candle_core::{D, Result, Tensor};
 
-/// Which normalization.
+/// The kind of normalization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormKind {
     /// (x − mean) / √(var + eps) · gain (+ bias), the variance without Bessel's correction.
@@ -23,7 +23,7 @@ pub enum NormKind {
 /// `x` (…, D), `gain` (D), `bias` (D) → (…, D).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(
     kind: NormKind,
     x: &Tensor,
@@ -43,7 +43,7 @@ pub fn composite(
     }
 }
 
-/// Operations per element, for deciding on threads.
+/// Operations per element, for choosing the thread count.
 const COST: usize = 6;
 
 /// A fused norm: its kind and its parameters, (D) each.
@@ -51,7 +51,7 @@ const COST: usize = 6;
 pub struct Norm<'a> {
     pub kind: NormKind,
     pub gain: &'a [f32],
-    /// What is added to a kept gain before it is used: 0, or 1 where gains are kept as their distance from 1.
+    /// Added to a stored gain before use: 0, or 1 where gains are stored as their distance from 1.
     pub gain_offset: f32,
     pub bias: Option<&'a [f32]>,
     /// Added to the variance or mean square.
@@ -108,7 +108,7 @@ multiversion! {
     }
 }
 
-/// What the forward saw.
+/// Inputs and statistics of the forward.
 #[derive(Debug, Clone, Copy)]
 pub struct Saved<'a> {
     pub x: &'a [f32],
@@ -152,7 +152,7 @@ pub fn backward(
             add: into == Accumulation::Add,
         };
         let (dgain, dbias) = sums.split_at_mut(d);
-        // SAFETY: all slices are of the rows' length, the sums of d.
+        // SAFETY: all slices have the rows' length, the sums have length d.
         unsafe { backward_rows(false, &task, dx, dgain, dbias) }
     };
     reduce::over_rows(rows, 2 * d, 3 * COST * d, sums, |sums| {
@@ -187,7 +187,7 @@ unsafe fn backward_with<V: Vector>(
     dbias: &mut [f32],
 ) {
     let d = task.norm.gain.len();
-    // SAFETY: the instructions are the caller's.
+    // SAFETY: the caller guarantees the instructions.
     let offset = unsafe { V::all(task.norm.gain_offset) };
     let rows = task.saved.x.chunks_exact(d).zip(task.dy.chunks_exact(d));
     let rows = rows.zip(task.saved.stats.chunks_exact(2));

@@ -9,7 +9,7 @@ use crate::quant::half::{from_bf16, to_bf16};
 use crate::simd::{Level, has_bf16, level, multiversion};
 use std::borrow::Cow;
 
-/// How numbers lie in memory.
+/// Storage dtype.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Storage {
     #[default]
@@ -26,7 +26,7 @@ impl Storage {
         }
     }
 
-    /// The first `n` numbers kept in `words`.
+    /// The first `n` numbers stored in `words`.
     pub fn view(self, words: &[f32], n: usize) -> Values<'_> {
         match self {
             Storage::F32 => Values::F32(&words[..n]),
@@ -77,7 +77,7 @@ impl<'a> Values<'a> {
     /// f32 numbers.
     ///
     /// # Panics
-    /// For others: kernels that read f32 alone are given nothing else.
+    /// For other dtypes: callers of kernels that read only f32 pass nothing else.
     pub fn f32(self) -> &'a [f32] {
         match self {
             Values::F32(x) => x,
@@ -85,7 +85,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Those from number `first` on.
+    /// The values from number `first` on.
     pub fn from(self, first: usize) -> Values<'a> {
         match self {
             Values::F32(x) => Values::F32(&x[first..]),
@@ -101,7 +101,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// All of them as f32; copied where they are something else.
+    /// All values as f32; copied if they are stored otherwise.
     pub fn as_f32(self) -> Cow<'a, [f32]> {
         match self {
             Values::F32(x) => Cow::Borrowed(x),
@@ -141,7 +141,7 @@ impl ValuesMut<'_> {
         self.len() == 0
     }
 
-    /// Lets `f` write f32 numbers, and keeps them as what these are.
+    /// Lets `f` write f32 numbers, and stores them in this dtype.
     pub fn write_f32(self, f: impl FnOnce(&mut [f32])) {
         match self {
             ValuesMut::F32(x) => f(x),
@@ -168,15 +168,15 @@ impl<'a> From<&'a mut [bf16]> for ValuesMut<'a> {
     }
 }
 
-/// A number in memory: loops are written once, and compile to vectors for each.
+/// A storage dtype: loops are written once, and compile to vectors for each.
 pub trait Number: Copy + Send + Sync {
     fn wide(self) -> f32;
     /// Rounded to nearest, ties to even.
     fn narrow(x: f32) -> Self;
 
-    // A run of an array is computed in f32: in place, or in a buffer beside it.
+    // A run of an array is computed in f32: in place, or in a separate buffer.
 
-    /// Room for the numbers of a run, of which [`Number::put`] makes them.
+    /// Memory for the f32 numbers of a run, which [`Number::put`] converts back.
     fn room<'a>(run: &'a mut [Self], buffer: &'a mut Run) -> &'a mut [f32];
     fn put(buffer: &Run, run: &mut [Self]);
 }
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_odd_count_of_halves_has_room_and_keeps_its_values() {
+    fn an_odd_number_of_bf16_values_fits_and_keeps_its_values() {
         let mut words = vec![0.0; Storage::Bf16.words(5)];
         let wanted = [1.0, -2.5, 0.0, 3.0e38, 1.0 + 1.0 / 256.0];
         Storage::Bf16

@@ -17,7 +17,7 @@ pub fn prefer_huge(tensor: &Tensor) -> Result<()> {
     flat::read(tensor, prefer_huge_for)
 }
 
-/// `len` zeros in f32, on large pages and written once: memory that is read before it is written gets small pages.
+/// `len` zeros in f32, on huge pages, already written: memory that is read before it is written gets small pages.
 ///
 /// # Errors
 /// Those of candle: too little memory.
@@ -32,7 +32,7 @@ pub fn written_zeros(len: usize, device: &Device) -> Result<Tensor> {
 
 #[cfg(target_os = "linux")]
 pub fn prefer_huge_for<T>(values: &[T]) {
-    /// Of the smallest page; advice is for whole pages.
+    /// Size of the smallest page; advice is for whole pages.
     const PAGE: usize = 4096;
     /// Less than a few huge pages is not worth a system call.
     const WORTHWHILE: usize = 4 << 20;
@@ -49,15 +49,15 @@ pub fn prefer_huge_for<T>(values: &[T]) {
         let start = start.cast_mut().cast::<std::ffi::c_void>();
         rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage)
     };
-    // A kernel without huge pages says so; small ones do as well.
+    // A kernel without huge pages returns an error; small pages work as well.
     let _ = advised;
 }
 
 #[cfg(not(target_os = "linux"))]
 pub fn prefer_huge_for<T>(_values: &[T]) {}
 
-/// Hands memory that was freed back to the system: the allocator would keep buffers of up to 32 MiB for later. Only glibc
-/// has a word for it; elsewhere nothing happens. Takes milliseconds: for the end of a phase, not for a loop.
+/// Returns freed memory to the system: the allocator would keep buffers of up to 32 MiB for later. Only glibc
+/// has a call for it; elsewhere nothing happens. Takes milliseconds: for the end of a phase, not for a loop.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn freed_buffers_go_back_to_the_system() {
-        // Far under the size for which the allocator asks the system each time; the last one keeps the rest from the top.
+        // Far below the size for which the allocator maps memory each time; the last buffer keeps the others off the heap top.
         let mut buffers: Vec<Vec<u8>> = (0..1600).map(|i| vec![i as u8 | 1; 64 << 10]).collect();
         let last = buffers.pop();
         let full = resident();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_leaves_the_contents_alone() {
+    fn advice_does_not_change_the_contents() {
         for len in [0, 5, 4 << 20] {
             let tensor = Tensor::ones(len, DType::F32, &Device::Cpu).unwrap();
             prefer_huge(&tensor).unwrap();

@@ -76,7 +76,7 @@ impl To {
         }
     }
 
-    /// What lies there, for sums that begin with it: f32 alone.
+    /// The existing values, as the start of sums: f32 only.
     #[inline(always)]
     pub fn as_base(self) -> Option<*const f32> {
         match self {

@@ -4,7 +4,7 @@
 /// Positions of the rows of a (B · T, …) matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Positions<'a> {
-    /// Tokens of a row, T.
+    /// Tokens per row, T.
     pub seq_len: usize,
     /// Cached tokens before each row; 0 if documents are given.
     pub start: usize,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_begin_again_in_each_document_and_row() {
+    fn positions_restart_in_each_document_and_row() {
         let plain = Positions {
             start: 5,
             ..Positions::whole_rows(3)

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// `qkv` (B, T, qkv_width), gains of queries and of keys (head_dim) → the same with queries and keys normalized.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> Result<Tensor> {
     let (batch_size, seq_len, _) = qkv.dims3()?;
     let part = |from: usize, n: usize, gain: &Tensor| {
@@ -37,17 +37,17 @@ pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> R
 pub struct QkNorm<'a> {
     pub heads: Heads,
     pub gains: [&'a [f32]; 2],
-    /// What is added to a kept gain before it is used.
+    /// Added to a stored gain before use.
     pub gain_offset: f32,
     /// Added to the mean square.
     pub eps: f32,
 }
 
-/// Operations per element, for deciding on threads.
+/// Operations per element, for choosing the thread count.
 const COST: usize = 6;
 
 impl QkNorm<'_> {
-    /// Heads of a row that are normalized.
+    /// Number of normalized heads per row.
     pub fn normalized(&self) -> usize {
         self.heads.n_head + self.heads.n_kv_head
     }
@@ -59,7 +59,7 @@ impl QkNorm<'_> {
     }
 }
 
-/// `x` (rows, qkv_width) → `y` alike; `scales` (rows, n_head + n_kv_head) keeps 1/√(mean square + eps).
+/// `x` (rows, qkv_width) → `y` of the same shape; `scales` (rows, n_head + n_kv_head) keeps 1/√(mean square + eps).
 pub fn forward(norm: QkNorm, x: &[f32], y: &mut [f32], scales: &mut [f32]) {
     let (width, n) = (norm.heads.qkv_width(), norm.normalized());
     threads::rows2((y, width), (scales, n), COST * width, |first, y, scales| {
@@ -87,15 +87,15 @@ multiversion! {
     }
 }
 
-/// What the forward saw.
+/// Inputs and scales of the forward.
 #[derive(Debug, Clone, Copy)]
 pub struct Saved<'a> {
     pub x: &'a [f32],
     pub scales: &'a [f32],
 }
 
-/// `dx` (rows, qkv_width) = the gradient with respect to the input, for `dy` alike; `dgains` (2 · head_dim), those of queries before
-/// those of keys, = (or +=) the gradients with respect to the gains.
+/// `dx` (rows, qkv_width) = the gradient with respect to the input, for `dy` of the same shape; `dgains`
+/// (2 · head_dim), queries before keys, = (or +=) the gradients with respect to the gains.
 pub fn backward(
     norm: QkNorm,
     saved: Saved,

@@ -64,7 +64,7 @@ pub(super) fn join(sums: &mut [f32], total: &[f32], into: Accumulation) {
 }
 
 thread_local! {
-    /// Partial sums of blocks of rows. Taken out while in use: a waiting thread may be given other work.
+    /// Partial sums of blocks of rows. Moved out while in use: a waiting thread may be given other work.
     static PARTIAL: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn column_sums_take_every_row_of_ragged_shapes() {
+    fn column_sums_count_every_row_of_uneven_shapes() {
         for (rows, width) in [(1, 1), (3, 70), (130, 65), (1000, 129)] {
             let x: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32).collect();
             let mut sums = vec![1.0; width];

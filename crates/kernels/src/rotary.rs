@@ -42,7 +42,7 @@ impl Rotation {
 #[derive(Debug, Clone)]
 pub struct RotaryTable {
     rotation: Rotation,
-    /// Features per head; those beyond the pairs are unchanged.
+    /// Features per head; those beyond the rotated pairs are unchanged.
     head_dim: usize,
     cos: Vec<f32>,
     sin: Vec<f32>,
@@ -92,7 +92,7 @@ impl RotaryTable {
 /// Rotates `x` (B, T, H, head_dim).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, rotation: &Rotation, positions: Positions) -> Result<Tensor> {
     let (batch_size, seq_len, _, head_dim) = x.dims4()?;
     let half = rotation.half();
@@ -202,7 +202,7 @@ mod tests {
     use crate::check::{assert_close, leaf, normal, oracle};
 
     #[test]
-    fn gradients_agree_with_candle_in_f64_and_back_undoes_forward() {
+    fn gradients_agree_with_candle_in_f64_and_backward_undoes_forward() {
         let whole = Positions::whole_rows(5);
         check(Positions { start: 4, ..whole }, 3, 1.0);
         let first = Some([0, 0, 2, 2, 4, 0, 1, 1, 1, 1].as_slice());

@@ -6,23 +6,23 @@ use super::lanes::{Vector, widest};
 use super::threads;
 use super::update::{self, Chunks, Elementwise, Part, Piece};
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
-    /// Share of x in y.
+    /// Weight of x in y.
     pub beta1: f64,
     pub beta2: f64,
     pub eps: f64,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
     /// Index of this update, from 1.
     pub step: u64,
-    /// Share of the new z in x.
+    /// Weight of the new z in x.
     pub share: f64,
 }
 
-/// Updates weights, z, x and mean squares in place. The last three lie as gradients do.
+/// Updates weights, z, x and mean squares in place. The last three have the gradients' layout.
 pub fn update(
     rule: &Rule,
     [weights, z, x, square]: [&mut [f32]; 4],
@@ -31,7 +31,7 @@ pub fn update(
 ) {
     threads::enter(|| {
         chunks.update(weights, grads, [z, x, square], |part, piece| {
-            // SAFETY: a piece's weights and state are as many as its gradients.
+            // SAFETY: a piece has as many weights and state values as gradients.
             unsafe { apply(false, Coefficients::of(rule, part), piece) }
         });
     });
@@ -79,20 +79,20 @@ widest! {
 /// As [`update::apply`].
 #[inline(always)]
 unsafe fn apply_with<V: Vector>(rule: Coefficients, piece: Piece<3>) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { update::apply::<V, 3>(&rule, piece) }
 }
 
 impl Elementwise<3> for Coefficients {
     #[inline(always)]
     unsafe fn next<V: Vector>(&self, grad: V, y: V, [z, x, square]: [V; 3]) -> (V, [V; 3]) {
-        // SAFETY: the instructions are the caller's.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             let g = grad.times(V::all(self.grad_scale));
             let kept = square.times(V::all(self.beta2));
             let square = kept.plus(g.times(g).times(V::all(self.gain2)));
-            let root = square.times(V::all(self.correction)).root();
-            let step = g.over(root.plus(V::all(self.eps)));
+            let root = square.times(V::all(self.correction)).sqrt();
+            let step = g.divide(root.plus(V::all(self.eps)));
             let step = step.plus(y.times(V::all(self.weight_decay)));
             let z = z.minus(step.times(V::all(self.lr)));
             let x = x.times(V::all(self.rest)).plus(z.times(V::all(self.share)));

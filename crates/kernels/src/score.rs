@@ -1,5 +1,5 @@
 //! The head of a reward model: hidden states × one vector → one number for each row. It replaces the log-prob head and
-//! returns the same [`Outputs`]: scores in place of log-probabilities, entropies and top-1 are 0. A value head beside the
+//! returns the same [`Outputs`]: scores in place of log-probabilities, entropies and top-1 are 0. A value head next to the
 //! log-prob head is the same vector over the same hidden states.
 
 use super::logprob::{Outputs, Sizes};
@@ -15,7 +15,7 @@ pub fn composite(hidden: &Tensor, weight: &Tensor) -> Result<Tensor> {
     hidden.matmul(&weight.t()?)?.squeeze(1)
 }
 
-/// Room for `rows` hidden states of `d` features.
+/// Sizes for `rows` hidden states of `d` features.
 pub fn sizes(rows: usize, d: usize) -> Sizes {
     Sizes::new(rows, d, 1)
 }
@@ -33,7 +33,7 @@ pub fn scores(hidden: &[f32], weight: &[f32], scores: &mut [f32]) {
     });
 }
 
-/// Fills `outputs`, whose memory is used again.
+/// Fills `outputs`, whose memory is reused.
 pub fn forward(sizes: Sizes, hidden: &[f32], weight: &[f32], outputs: &mut Outputs) {
     outputs.resize(sizes);
     scores(hidden, weight, &mut outputs.logp);
@@ -42,7 +42,7 @@ pub fn forward(sizes: Sizes, hidden: &[f32], weight: &[f32], outputs: &mut Outpu
 }
 
 /// `dhidden` (rows, d) and `dweight` (d) = (or +=) the gradients for `dscores` (rows); no `dweight` for a frozen one. Few
-/// rows have a score that counts: the sum over them is a plain one, in order.
+/// rows have a score that counts, so the sum over them is a plain one, in order.
 pub fn backward(
     (hidden, weight): (&[f32], &[f32]),
     dscores: &[f32],

@@ -22,11 +22,11 @@ pub fn level() -> Level {
     *LEVEL.get_or_init(|| detect().min(cap()))
 }
 
-/// Names the widest level to use, `baseline`, `avx2`, `avx512` or `amx`: to measure and to test as on an older processor. Other
+/// The widest level to use, `baseline`, `avx2`, `avx512` or `amx`: to measure and test as on an older processor. Other
 /// values change nothing.
 pub const CAP: &str = "LLMTUI_SIMD";
 
-/// The widest instructions in use, for people: what a measured speed depends on.
+/// The widest instructions in use, for display: measured speeds depend on them.
 pub fn instructions() -> &'static str {
     match level() {
         Level::Amx => "AVX-512 with bf16 and AMX",
@@ -65,8 +65,8 @@ fn detect() -> Level {
     }
 }
 
-/// Whether the processor has AVX-512's instructions for pairs of bf16. Processors by AMD multiply them at twice the speed of f32;
-/// those by Intel at 0.6 of it (Sapphire Rapids: 227 against 393 GFLOP/s), and have AMX for bf16.
+/// Whether the processor has AVX-512's instructions for pairs of bf16. AMD processors multiply them at twice the speed of f32;
+/// Intel's at 0.6 of it (Sapphire Rapids: 227 against 393 GFLOP/s), and have AMX for bf16.
 #[cfg(target_arch = "x86_64")]
 pub fn has_bf16() -> bool {
     is_x86_feature_detected!("avx512bf16")
@@ -74,7 +74,7 @@ pub fn has_bf16() -> bool {
 
 /// Whether the processor is AMD's, by its vendor name; queried once, which takes tens of microseconds on a virtual machine.
 #[cfg(target_arch = "x86_64")]
-pub fn is_by_amd() -> bool {
+pub fn is_amd() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(|| {
         let id = std::arch::x86_64::__cpuid(0);
@@ -83,13 +83,13 @@ pub fn is_by_amd() -> bool {
 }
 
 /// Whether this machine multiplies bf16 faster than f32. Without it matmuls in bf16 still give the same numbers up to summation
-/// order, only slower than those in f32: a policy should not choose them.
+/// order, but slower than in f32: a policy should not choose them.
 pub fn bf16_available() -> bool {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     {
         match level() {
             Level::Amx => true,
-            Level::Avx512 => has_bf16() && is_by_amd(),
+            Level::Avx512 => has_bf16() && is_amd(),
             Level::Avx2 | Level::Baseline => false,
         }
     }

@@ -7,7 +7,7 @@ use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_sym
 use super::update::Part;
 use bases::{complete, eigenvectors, power};
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
@@ -18,42 +18,42 @@ pub struct Rule {
     pub eps: f64,
     /// Updates between eigenbasis refreshes.
     pub every: u64,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
     /// Number of the update; the first, 1, only finds the bases.
     pub step: u64,
 }
 
-/// An update is at most √FAR times as large as any that Adam makes.
-const FAR: f64 = 100.0;
+/// An update is at most √MAX_RATIO times as large as any that Adam makes.
+const MAX_RATIO: f64 = 100.0;
 
 impl Rule {
-    /// The least mean of squares that goes with a mean of 1: Σ a gᵢ ≤ √(Σ a² / b) √(Σ b gᵢ²), with both means' weights a and b
-    /// (Cauchy–Schwarz).
+    /// The least mean of squares that is consistent with a mean of 1: Σ a gᵢ ≤ √(Σ a² / b) √(Σ b gᵢ²), with both means' weights a
+    /// and b (Cauchy–Schwarz).
     ///
-    /// A turn of the bases turns the mean exactly, but the mean of squares only follows its eigenvectors. Where gradients have fewer
-    /// directions than the matrix (few tokens a step), a direction that was never seen gets a mean and no square, and one update there is
-    /// thousands of times the learning rate. What is raised comes closer to the square that the new basis would have had. Only what is
-    /// [`FAR`] below the bound is: elsewhere it is the paper's rule, whose squares are often somewhat below it.
+    /// A rotation of the bases rotates the mean exactly, but the mean of squares only follows its eigenvectors. If gradients span
+    /// fewer directions than the matrix has (few tokens a step), a new direction gets a mean but no square, and one update along it
+    /// is thousands of times the learning rate. Raising the square brings it closer to what the new basis would have had. Only
+    /// squares [`MAX_RATIO`] below the bound are raised: elsewhere the paper's rule applies, whose squares are often slightly below.
     fn least_square(&self) -> f32 {
         let (a, b) = (1.0 - self.beta1, 1.0 - self.beta2);
         let series = 1.0 / (1.0 - (self.beta1 * self.beta1 / self.beta2).min(1.0 - 1e-3));
-        (b / (a * a * series) / FAR) as f32
+        (b / (a * a * series) / MAX_RATIO) as f32
     }
 }
 
-/// A tensor (rows, cols) of `blocks` matrices above one another, each updated for itself: queries, keys and values.
+/// A tensor (rows, cols) of `blocks` stacked matrices, each updated on its own: queries, keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub rows: usize,
     pub cols: usize,
     pub blocks: usize,
-    /// Whether a side has a basis: rows, columns.
+    /// Whether each side has a basis: rows, columns.
     pub sides: [bool; 2],
 }
 
 impl Shape {
-    /// What is updated by plain Adam: vectors.
+    /// The shape of a tensor updated by plain Adam: a vector.
     pub fn plain(len: usize) -> Shape {
         Shape {
             rows: 1,
@@ -83,17 +83,17 @@ impl Shape {
     }
 }
 
-/// What is kept of a tensor. Means are in the bases.
+/// Optimizer state of one tensor. Means are expressed in the bases.
 pub struct State<'a> {
     /// As long as the tensor.
     pub mean: &'a mut [f32],
     pub square: &'a mut [f32],
-    /// [`Shape::basis_len`]: of each block rows' and columns' Gram matrix; eigenvectors are rows.
+    /// [`Shape::basis_len`]: for each block the rows' and the columns' Gram matrix; eigenvectors are rows.
     pub gram: &'a mut [f32],
     pub basis: &'a mut [f32],
 }
 
-/// Memory that updates reuse.
+/// Reusable memory for updates.
 #[derive(Debug, Default)]
 pub struct Scratch {
     grad: Vec<f32>,
@@ -197,7 +197,7 @@ impl Matrix {
             scratch.b.clear();
             scratch.b.extend_from_slice(mean);
             self.out_of_basis(basis, &mut scratch.b, &mut scratch.a);
-            self.turn(gram, basis, square);
+            self.rotate(gram, basis, square);
             let Scratch { grad, a, b } = scratch;
             grad.clear();
             grad.extend_from_slice(a);
@@ -210,7 +210,7 @@ impl Matrix {
         }
     }
 
-    /// The two halves of a buffer of both sides.
+    /// The halves of a buffer that belong to the two sides.
     fn halves(self, buffer: &[f32]) -> (&[f32], &[f32]) {
         buffer.split_at(self.lengths[0] * self.lengths[0])
     }
@@ -248,7 +248,7 @@ impl Matrix {
         std::mem::swap(to, x);
     }
 
-    /// The running Gram matrices take a gradient in.
+    /// Accumulates a gradient into the running Gram matrices.
     fn follow(self, rule: &Rule, gram: &mut [f32], grad: &[f32]) {
         let [m, n] = self.lengths;
         let (keep, gain) = (rule.shampoo_beta as f32, (1.0 - rule.shampoo_beta) as f32);
@@ -264,8 +264,8 @@ impl Matrix {
         }
     }
 
-    /// Eigenvectors of the first gradient's Gram matrices, largest first. Those of the shorter side are found; the longer side's
-    /// are what the gradient makes of them, and anything orthogonal after.
+    /// Eigenvectors of the first gradient's Gram matrices, largest first. Those of the shorter side are computed; those of the
+    /// longer side follow from them through the gradient, completed by arbitrary orthogonal vectors.
     fn first_bases(self, grad: &[f32], gram: &[f32], basis: &mut [f32]) {
         let [m, n] = self.lengths;
         let (left_gram, right_gram) = self.halves(gram);
@@ -286,9 +286,9 @@ impl Matrix {
         }
     }
 
-    /// Brings both bases one step of power iteration closer to the eigenvectors of what the Gram matrices have become. `square`
-    /// goes along with its eigenvectors.
-    fn turn(self, gram: &[f32], basis: &mut [f32], square: &mut [f32]) {
+    /// Moves both bases one step of power iteration closer to the eigenvectors of the current Gram matrices. `square`
+    /// is permuted with its eigenvectors.
+    fn rotate(self, gram: &[f32], basis: &mut [f32], square: &mut [f32]) {
         let [m, n] = self.lengths;
         let (left_gram, right_gram) = self.halves(gram);
         let (left, right) = basis.split_at_mut(m * m);
@@ -368,7 +368,7 @@ mod tests {
         weights
     }
 
-    /// In bases that are the axes it is Adam.
+    /// With axis-aligned bases it equals Adam.
     #[test]
     fn on_diagonal_gradients_it_is_adam() {
         let n = 4;
@@ -395,10 +395,10 @@ mod tests {
         assert!(adam[0] < -0.05);
     }
 
-    /// Gradients of few directions, others every time, a large one in front of every other turn: its mean comes to directions that
-    /// have no square. Adam would move a weight by 1.2 at most in all; without a bound it is 25.
+    /// Gradients of few directions, different every time, with a large one before every other rotation: its mean enters directions
+    /// that have no square. Adam would move a weight by 1.2 in total at most; without a bound it is 25.
     #[test]
-    fn directions_that_were_never_seen_get_no_giant_updates() {
+    fn unseen_directions_get_no_giant_updates() {
         let (rows, cols, steps) = (64, 128, 120);
         let shape = Shape {
             rows,
@@ -432,15 +432,15 @@ mod tests {
         assert!(most < 12.0, "{most}");
     }
 
-    /// Turned gradients give turned updates.
+    /// Rotated gradients give rotated updates.
     #[test]
-    fn updates_turn_with_their_gradients() {
+    fn updates_rotate_with_their_gradients() {
         let n = 6;
-        let mut turn = made_up(n * n, 0.7);
-        orthonormalize(&mut turn, n);
-        let turned = |x: &[f32]| {
+        let mut rotate = made_up(n * n, 0.7);
+        orthonormalize(&mut rotate, n);
+        let rotated = |x: &[f32]| {
             let mut out = vec![0.0; n * n];
-            product(&mut out, Mat::new(&turn, n, n), Mat::new(x, n, n));
+            product(&mut out, Mat::new(&rotate, n, n), Mat::new(x, n, n));
             out
         };
         let gradient = |step: u64| made_up(n * n, step as f32);
@@ -451,8 +451,8 @@ mod tests {
             sides: [true; 2],
         };
         let plain = run(shape, gradient);
-        let other = run(shape, |step| turned(&gradient(step)));
-        for (a, b) in turned(&plain).iter().zip(&other) {
+        let other = run(shape, |step| rotated(&gradient(step)));
+        for (a, b) in rotated(&plain).iter().zip(&other) {
             assert!((a - b).abs() < 2e-4, "{a} for {b}");
         }
     }

@@ -7,7 +7,7 @@ use candle_core::{Result, Tensor};
 /// c · tanh(x / c) of every element.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, cap: f64) -> Result<Tensor> {
     (x * (1.0 / cap))?.tanh()? * cap
 }

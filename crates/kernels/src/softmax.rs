@@ -5,7 +5,7 @@ use candle_core::{D, Result, Tensor};
 /// exp(x) / Σ exp(x), shifted by the maximum.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor) -> Result<Tensor> {
     let exp = shifted(x)?.exp()?;
     exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)
@@ -14,7 +14,7 @@ pub fn composite(x: &Tensor) -> Result<Tensor> {
 /// x − ln Σ exp(x), shifted by the maximum.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn log_composite(x: &Tensor) -> Result<Tensor> {
     let x = shifted(x)?;
     let sum = x.exp()?.sum_keepdim(D::Minus1)?;

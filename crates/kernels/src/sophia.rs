@@ -3,18 +3,18 @@
 
 use super::update::Part;
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
     pub beta1: f64,
     /// The mean is divided by this times the curvature.
     pub rho: f64,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
 }
 
-/// Updates one tensor and its mean in place: w ← w (1 − ηλ) − η · clip(m / (ρ h), ±1). The number of elements that were not clipped.
+/// Updates one tensor and its mean in place: w ← w (1 − ηλ) − η · clip(m / (ρ h), ±1). Returns the unclipped count.
 pub fn update(
     rule: &Rule,
     part: &Part,
@@ -22,7 +22,7 @@ pub fn update(
     grads: &[f32],
     (mean, curvature): (&mut [f32], &[f32]),
 ) -> usize {
-    /// Where no curvature is known the sign of the mean moves.
+    /// Lower bound on ρ h: without curvature, the update is the sign of the mean.
     const LEAST: f32 = 1e-15;
     let (beta1, gain) = (rule.beta1 as f32, (1.0 - rule.beta1) as f32);
     let (lr, keep) = (part.lr(rule.lr) as f32, part.keep(rule.lr) as f32);
@@ -38,7 +38,7 @@ pub fn update(
     free
 }
 
-/// h ← β₂ h + (1 − β₂) n ĝ²: ĝ is the mean gradient over `n` labels that the model drew itself.
+/// h ← β₂ h + (1 − β₂) n ĝ²: ĝ is the mean gradient over `n` labels sampled from the model.
 pub fn follow(beta2: f64, n: f64, grads: &[f32], curvature: &mut [f32]) {
     let (keep, gain) = (beta2 as f32, ((1.0 - beta2) * n) as f32);
     for (h, g) in curvature.iter_mut().zip(grads) {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn without_curvature_the_sign_moves_and_with_much_of_it_the_ratio() {
+    fn without_curvature_updates_are_signs_and_with_high_curvature_ratios() {
         assert_eq!(step(0.0), (1.8 + 0.1, 0));
         let (w, free) = step(150.0);
         assert!((w - (1.8 + 0.1 * 1.5 / 6.0)).abs() < 1e-6, "{w}");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curvature_is_a_mean_of_squares_times_the_labels() {
+    fn the_curvature_is_a_mean_of_squares_times_the_label_count() {
         let mut h = [1.0, 0.0];
         follow(0.9, 100.0, &[0.0, 0.2], &mut h);
         assert!(

@@ -3,11 +3,11 @@
 
 use super::simd::multiversion;
 
-/// Elements of the longer side that are multiplied at once: a panel of both in f64 stays in a cache.
+/// Elements of the longer side that are multiplied at once: a panel of both in f64 stays in the cache.
 const PANEL: usize = 256;
 
-/// Eigenvalues λ = σ² of the smaller Gram matrix of `w` (rows, cols), ascending; min(rows, cols) of them. Rounding below
-/// zero is zero.
+/// Eigenvalues λ = σ² of the smaller Gram matrix of `w` (rows, cols), ascending; min(rows, cols) of them. Values rounded below
+/// zero become zero.
 pub fn eigenvalues(w: &[f32], rows: usize, cols: usize) -> Vec<f64> {
     assert_eq!(w.len(), rows * cols, "a matrix of these sizes");
     let n = rows.min(cols);
@@ -51,7 +51,7 @@ fn gram(w: &[f32], rows: usize, cols: usize) -> Vec<f64> {
     g
 }
 
-/// Householder's reduction of the symmetric `a` (n, n): diagonal (n) and what stands beside it (n, the last is 0).
+/// Householder's reduction of the symmetric `a` (n, n): diagonal (n) and off-diagonal (n, the last is 0).
 fn tridiagonal(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
     let (mut diagonal, mut beside) = (vec![0.0; n], vec![0.0; n]);
     for k in 0..n {
@@ -87,7 +87,7 @@ fn tridiagonal(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
 
 /// Implicit QL with Wilkinson's shift: eigenvalues of a symmetric tridiagonal matrix, in `d`.
 fn ql(d: &mut [f64], e: &mut [f64]) {
-    /// Far more than ever needed; then the values are as good as they get.
+    /// Far more iterations than ever needed; after that the values are as accurate as they get.
     const ROUNDS: usize = 60;
     let n = d.len();
     for l in 0..n {
@@ -204,7 +204,7 @@ multiversion! {
 mod tests {
     use super::*;
 
-    /// Numbers without a pattern, about normal: sums of twelve uniform ones.
+    /// Approximately normal pseudo-random numbers: sums of twelve uniform ones.
     fn gaussian(n: usize) -> Vec<f32> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut uniform = || {
@@ -219,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn a_diagonal_has_its_own_squares_whatever_the_shape() {
+    fn a_diagonal_matrix_has_its_squared_entries_as_eigenvalues() {
         let w = [3.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0];
         assert_eq!(eigenvalues(&w, 3, 3), [1.0, 4.0, 9.0]);
         let wide = [3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0];
         for (rows, cols) in [(2, 4), (4, 2)] {
-            // (4, 2) reads the same numbers as another matrix, whose squares sum up to the same.
+            // (4, 2) reads the same numbers as another matrix with the same sum of squares.
             let sum: f64 = eigenvalues(&wide, rows, cols).iter().sum();
             assert!((sum - 13.0).abs() < 1e-12);
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn power_iteration_takes_the_known_way_to_three() {
+    fn power_iteration_converges_to_three_as_computed_by_hand() {
         let w = [3.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0];
         let mut v = [1.0 / 3f32.sqrt(); 3];
         for known in [2.645751, 2.930342, 2.985739, 2.997154, 2.999436, 2.999889] {

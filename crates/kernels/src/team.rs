@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::thread::ThreadId;
 
 /// Spins before a waiting thread yields.
-const LOOKS: u32 = 4096;
-/// Bit width of the share count and of the next free share; the job number is above them.
+const SPINS: u32 = 4096;
+/// Bit width of the share count and of the next free share; the job number is in the bits above.
 const FIELD: u32 = 16;
 const MASK: u64 = (1 << FIELD) - 1;
-/// Most shares of one job: threads that find none left count on, and must not reach the share count's bits.
+/// Most shares of one job: threads that find none left keep counting, and must not reach the share count's bits.
 const MAX_SHARES: usize = MASK as usize / 2;
 
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
@@ -66,7 +66,7 @@ pub(super) fn fan_out(shares: usize, f: &Work) -> bool {
     let Some(team) = LED.take() else {
         return false;
     };
-    let _free_again = FreeAgain(team);
+    let _free_again = ReleaseGuard(team);
     // SAFETY: a team lives as long as it is led.
     let team = unsafe { &*team };
     for first in (0..shares).step_by(MAX_SHARES) {
@@ -85,15 +85,15 @@ fn is_led() -> bool {
     LED.get().is_some()
 }
 
-struct FreeAgain(*const Team);
+struct ReleaseGuard(*const Team);
 
-impl Drop for FreeAgain {
+impl Drop for ReleaseGuard {
     fn drop(&mut self) {
         LED.set(Some(self.0));
     }
 }
 
-/// Ends the team when the leader is done, even by panic.
+/// Ends the team when the leader is done, or panics.
 struct Leading<'a>(&'a Team);
 
 impl<'a> Leading<'a> {
@@ -155,34 +155,34 @@ impl Team {
         true
     }
 
-    /// The loop of the other threads until the team ends. The leader may also land here while waiting for something else
-    /// in the pool: it must not stay.
+    /// The loop of the other threads until the team ends. The leader may also enter it while waiting for something else
+    /// in the pool: it must return at once.
     fn serve(&self) {
         if std::thread::current().id() == self.leader {
             return;
         }
-        let mut looks = 0;
+        let mut spins = 0;
         while !self.over.load(Ordering::Acquire) {
             if self.take_share() {
-                looks = 0;
+                spins = 0;
             } else {
-                look(&mut looks);
+                spin(&mut spins);
             }
         }
     }
 }
 
-/// Spins until `is_over`, for what other threads are about to finish.
+/// Spins until `is_over` returns true, for what other threads are about to finish.
 pub fn wait_until(is_over: impl Fn() -> bool) {
-    let mut looks = 0;
+    let mut spins = 0;
     while !is_over() {
-        look(&mut looks);
+        spin(&mut spins);
     }
 }
 
-fn look(looks: &mut u32) {
-    *looks += 1;
-    if looks.is_multiple_of(LOOKS) {
+fn spin(spins: &mut u32) {
+    *spins += 1;
+    if spins.is_multiple_of(SPINS) {
         std::thread::yield_now();
     } else {
         std::hint::spin_loop();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_more_shares_than_one_can_have_are_done_whole() {
+    fn jobs_beyond_the_share_limit_are_done_completely() {
         for n_threads in [2, 5] {
             pool(n_threads).install(|| {
                 team(|| {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_the_pool_go_on_inside() {
+    fn pool_loops_work_inside_a_team() {
         use rayon::prelude::*;
         let sum = pool(3).install(|| {
             team(|| {

@@ -3,12 +3,12 @@
 
 use super::update::{Norms, Part};
 
-/// The tensors of an update, one after the other, and the norms of the last one.
+/// The tensors of an update, in order, and the norms of the last update.
 #[derive(Debug)]
 pub struct Tensors {
     parts: Vec<Part>,
     norms: Vec<Norms>,
-    /// Weights of the tensor in hand as they were.
+    /// Weights of the current tensor before its update.
     before: Vec<f32>,
 }
 
@@ -21,12 +21,12 @@ impl Tensors {
         }
     }
 
-    /// Of the last update, one for each part; none before the first.
+    /// Norms of the last update, one per part; empty before the first.
     pub fn norms(&self) -> &[Norms] {
         &self.norms
     }
 
-    /// Hands every part with its number, its weights and its gradients to `update`.
+    /// Calls `update` for every part with its index, its weights and its gradients.
     pub fn update(
         &mut self,
         weights: &mut [f32],

@@ -17,7 +17,7 @@ pub fn rows_per_task(rows: usize, cost: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Shared(pub *mut f32);
 
-// SAFETY: every use writes elements owned by its task alone.
+// SAFETY: every use writes only elements owned by its task.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -28,7 +28,7 @@ impl Shared {
     /// # Safety
     /// The offset must lie within the allocation.
     pub unsafe fn at(self, offset: usize) -> *mut f32 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.add(offset) }
     }
 }
@@ -50,13 +50,13 @@ impl<T> SharedSlice<T> {
         }
     }
 
-    /// Fetches `n` elements from `at` on, which may lie after the end.
+    /// Prefetches `n` elements from `at` on, which may lie after the end.
     pub fn fetch(&self, at: usize, n: usize) {
         fetch::write(self.start.wrapping_add(at), n);
     }
 
     /// # Safety
-    /// The slice must be alive, and nobody else may access these elements meanwhile.
+    /// The slice must be alive, and nothing else may access these elements meanwhile.
     #[allow(
         clippy::mut_from_ref,
         reason = "ranges do not overlap: guaranteed by the caller"
@@ -66,7 +66,7 @@ impl<T> SharedSlice<T> {
             range.start <= range.end && range.end <= self.len,
             "a range of the slice"
         );
-        // SAFETY: within the slice; exclusive by the caller's guarantee.
+        // SAFETY: within the slice; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 }
@@ -132,7 +132,7 @@ pub fn each<T: Send>(items: &mut [T], f: impl Fn(&mut T) + Sync) {
     let n = items.len();
     let shared = SharedSlice::new(items);
     fan_out(n, &|at| {
-        // SAFETY: every task has an item of its own.
+        // SAFETY: every task has its own item.
         let own = unsafe { shared.range(at..at + 1) };
         own.iter_mut().for_each(&f);
     });

@@ -4,27 +4,27 @@
 use super::lanes::{Lanes, Vector};
 use super::threads::{self, Shared, SharedSlice};
 
-/// One parameter tensor of an update. Parts stand in the order of their gradients, which have no gaps; moments lie as the
-/// gradients do.
+/// One parameter tensor of an update. Parts are in the order of their gradients, which have no gaps; moments have the
+/// gradients' layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
     /// First element in the flat weights, and in the flat gradients.
     pub weights: usize,
     pub grads: usize,
     pub len: usize,
-    /// The learning rate of this tensor over that of the update.
+    /// The learning rate of this tensor relative to that of the update.
     pub lr_scale: f64,
     /// Decoupled weight decay: each update multiplies weights by 1 − lr · weight_decay.
     pub weight_decay: f64,
 }
 
 impl Part {
-    /// The learning rate of this tensor where that of the update is `lr`.
+    /// The learning rate of this tensor if that of the update is `lr`.
     pub fn lr(&self, lr: f64) -> f64 {
         lr * self.lr_scale
     }
 
-    /// What weight decay leaves of a weight.
+    /// The factor that weight decay applies to a weight.
     pub fn keep(&self, lr: f64) -> f64 {
         1.0 - self.lr(lr) * self.weight_decay
     }
@@ -35,27 +35,27 @@ impl Part {
 pub struct Norms {
     /// Of the gradient, before it is scaled.
     pub grad: f64,
-    /// Of what the update changed, weight decay included.
+    /// Of the change made by the update, weight decay included.
     pub update: f64,
-    /// Of the weights that it changed, as they were before.
+    /// Of the updated weights, before the update.
     pub weight: f64,
 }
 
 impl Norms {
     /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pretraining (Karpathy, CS231n).
-    /// `None` for a tensor that was 0, as LoRA's second matrix is before its first step.
+    /// `None` for a tensor that was 0, like LoRA's second matrix before its first step.
     pub fn update_ratio(&self) -> Option<f64> {
         (self.weight != 0.0).then(|| self.update / self.weight)
     }
 }
 
-/// Elements whose squares are summed up in f32, in sixteen lanes.
+/// Elements whose squares are summed in f32, in sixteen lanes.
 const CHUNK: usize = 1 << 13;
 
 /// Elements of one task, in whole chunks.
 const TASK: usize = 1 << 16;
 
-/// How the flat buffers are shared out: the same for any number of threads, so that norms do not depend on it.
+/// The partition of the flat buffers: the same for any number of threads, so that norms do not depend on it.
 #[derive(Debug)]
 pub struct Chunks {
     parts: Vec<Part>,
@@ -63,7 +63,7 @@ pub struct Chunks {
     /// First chunk of each task, and the number of chunks at the end.
     tasks: Vec<usize>,
     norms: Vec<Norms>,
-    /// Ends of the weights and gradients that parts reach to.
+    /// Ends of the weights and gradients that parts cover.
     ends: [usize; 2],
 }
 
@@ -122,12 +122,12 @@ impl Chunks {
         &self.parts
     }
 
-    /// Of the last update, one for each part; none before the first, and on devices without the fused form.
+    /// Norms of the last update, one per part; empty before the first, and on devices without the fused form.
     pub fn norms(&self) -> &[Norms] {
         &self.norms
     }
 
-    /// Hands every piece of every part to `update`, on all threads, and sums up its norms.
+    /// Calls `update` for every piece of every part, on all threads, and sums up the norms.
     pub fn update<const STATE: usize>(
         &mut self,
         weights: &mut [f32],
@@ -145,7 +145,7 @@ impl Chunks {
         let (parts, tasks) = (&self.parts, &self.tasks);
         let all = SharedSlice::new(&mut self.chunks);
         threads::tasks(tasks.len() - 1, TASK, |task| {
-            // SAFETY: each task has chunks of its own.
+            // SAFETY: each task has its own chunks.
             let own = unsafe { all.range(tasks[task]..tasks[task + 1]) };
             for chunk in own {
                 let part = &parts[chunk.part];
@@ -195,13 +195,13 @@ pub(super) trait Elementwise<const STATE: usize> {
 /// Updates one piece in place and sums up its squares.
 ///
 /// # Safety
-/// Weights and state of the piece are as many as its gradients; the machine has the instructions of `V`.
+/// A piece has as many weights and state values as gradients; the machine has the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn apply<V: Vector, const STATE: usize>(
     rule: &impl Elementwise<STATE>,
     piece: Piece<STATE>,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let grads = piece.grads;
         let mut sums = [Lanes::<V>::all(0.0); 3];
@@ -219,7 +219,7 @@ pub(super) unsafe fn apply<V: Vector, const STATE: usize>(
                 next.store_first(to, left);
             }
             new.store_first(weight, left);
-            // What a rule makes of the zeros beyond the end does not count.
+            // The results for the zeros beyond the end are not counted.
             let moved = new.minus(old).keep_first(left, 0.0);
             for (sum, x) in sums.iter_mut().zip([grad, moved, old]) {
                 *sum.at(at) = x.fused(x, *sum.at(at));
@@ -231,7 +231,7 @@ pub(super) unsafe fn apply<V: Vector, const STATE: usize>(
     }
 }
 
-/// Norms of an update, held against sums in f64. `before` and `after` are all weights.
+/// Compares norms of an update with sums in f64. `before` and `after` are all weights.
 #[cfg(test)]
 pub(super) fn assert_norms(chunks: &Chunks, grads: &[f32], before: &[f32], after: &[f32]) {
     assert_eq!(chunks.norms.len(), chunks.parts.len());
@@ -284,7 +284,7 @@ mod tests {
         let grads: Vec<f32> = (0..CHUNK + 7).map(|i| 1.0 + i as f32).collect();
         chunks.update(&mut weights, &grads, [], |_, piece| {
             for (i, g) in piece.grads.iter().enumerate() {
-                // SAFETY: a piece's weights are as many as its gradients.
+                // SAFETY: a piece has as many weights as gradients.
                 unsafe { *piece.weights.add(i) = *g };
             }
         });

@@ -11,16 +11,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 
 /// Lines buffered ahead of the reader.
 const AHEAD: usize = 64;
-/// Bytes of final error output kept, and characters of it shown.
-const LAST_WORDS: u64 = 16 << 10;
-const TOLD: usize = 400;
+/// Bytes of stderr kept, and characters of it shown in an error.
+const MAX_STDERR: u64 = 16 << 10;
+const MAX_SHOWN: usize = 400;
 
 /// The lines of a parser, as they arrive. Nothing follows an error.
 #[derive(Debug)]
 pub struct Lines {
-    heard: Receiver<Result<String, ChildError>>,
+    receiver: Receiver<Result<String, ChildError>>,
     limits: Limits,
-    said: u64,
+    received_bytes: u64,
     ended: bool,
     process: Option<Process>,
 }
@@ -30,7 +30,7 @@ struct Process {
     child: process::Child,
     /// Closed when dropped, which closes the child's input.
     _hold_input: Sender<()>,
-    words: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Drop for Process {
@@ -71,34 +71,34 @@ impl Lines {
         };
         let (hold_input, held) = channel();
         std::thread::spawn(move || write_request(input, &request, &held));
-        let (tell_words, words) = channel();
+        let (send_stderr, stderr) = channel();
         std::thread::spawn(move || {
-            let _ = tell_words.send(last_words(errors));
+            let _ = send_stderr.send(read_stderr(errors));
         });
-        let (tell, heard) = sync_channel(AHEAD);
+        let (sender, receiver) = sync_channel(AHEAD);
         let line_bytes = limits.line_bytes;
-        std::thread::spawn(move || hear(BufReader::new(output), line_bytes, &tell));
+        std::thread::spawn(move || read_output(BufReader::new(output), line_bytes, &sender));
         Ok(Lines {
-            heard,
+            receiver,
             limits: *limits,
-            said: 0,
+            received_bytes: 0,
             ended: false,
             process: Some(Process {
                 child,
                 _hold_input: hold_input,
-                words,
+                stderr,
             }),
         })
     }
 
     pub(super) fn from_thread(parser: Parser, request: Request, limits: &Limits) -> Lines {
-        let (tell, heard) = sync_channel(AHEAD);
+        let (sender, receiver) = sync_channel(AHEAD);
         let line_bytes = limits.line_bytes;
-        std::thread::spawn(move || parse_here(parser, &request, line_bytes, &tell));
+        std::thread::spawn(move || parse_here(parser, &request, line_bytes, &sender));
         Lines {
-            heard,
+            receiver,
             limits: *limits,
-            said: 0,
+            received_bytes: 0,
             ended: false,
             process: None,
         }
@@ -110,22 +110,22 @@ impl Lines {
     }
 
     fn count(&mut self, line: String) -> Result<String, ChildError> {
-        self.said += line.len() as u64;
-        if self.said > self.limits.total_bytes {
+        self.received_bytes += line.len() as u64;
+        if self.received_bytes > self.limits.total_bytes {
             return Err(ChildError::Output(self.limits.total_bytes));
         }
         Ok(line)
     }
 
-    /// The child closed its output without a reason.
-    fn autopsy(&mut self) -> ChildError {
+    /// Why the child closed its output without a result, from its exit status and stderr.
+    fn diagnose_exit(&mut self) -> ChildError {
         let Some(process) = &mut self.process else {
             return ChildError::Crashed("it exited without output".into());
         };
-        // Its output is closed: it has ended, or is about to.
+        // Its output is closed: it has exited, or is about to.
         let status = process.child.wait();
-        let words = process.words.recv().unwrap_or_default();
-        if words.contains("memory allocation of") || words.contains("out of memory") {
+        let message = process.stderr.recv().unwrap_or_default();
+        if message.contains("memory allocation of") || message.contains("out of memory") {
             return ChildError::Memory(self.limits.memory);
         }
         let signal = status.as_ref().ok().and_then(|status| {
@@ -136,9 +136,9 @@ impl Lines {
         if signal == Some(SIGXCPU) {
             return ChildError::Processor(self.limits.cpu_seconds);
         }
-        let told: String = one_line(words.trim()).chars().take(TOLD).collect();
-        ChildError::Crashed(match (told.is_empty(), status) {
-            (false, _) => told,
+        let shown: String = one_line(message.trim()).chars().take(MAX_SHOWN).collect();
+        ChildError::Crashed(match (shown.is_empty(), status) {
+            (false, _) => shown,
             (true, Ok(status)) => status.to_string(),
             (true, Err(e)) => e.to_string(),
         })
@@ -152,7 +152,7 @@ impl Iterator for Lines {
         if self.ended {
             return None;
         }
-        let item = match self.heard.recv_timeout(self.limits.silence) {
+        let item = match self.receiver.recv_timeout(self.limits.silence) {
             Ok(Ok(line)) if line.as_bytes().first() == Some(&END) => None,
             Ok(Ok(line)) if line.as_bytes().first() == Some(&LINE) => {
                 Some(self.count(line[1..].to_string()))
@@ -162,11 +162,11 @@ impl Iterator for Lines {
             }
             Ok(Ok(line)) => Some(Err(ChildError::Crashed(format!(
                 "unexpected output: {}",
-                one_line(&line).chars().take(TOLD).collect::<String>()
+                one_line(&line).chars().take(MAX_SHOWN).collect::<String>()
             )))),
             Ok(Err(e)) => Some(Err(e)),
             Err(RecvTimeoutError::Timeout) => Some(Err(ChildError::Silent(self.limits.silence))),
-            Err(RecvTimeoutError::Disconnected) => Some(Err(self.autopsy())),
+            Err(RecvTimeoutError::Disconnected) => Some(Err(self.diagnose_exit())),
         };
         if !matches!(item, Some(Ok(_))) {
             self.ended = true;
@@ -189,31 +189,31 @@ fn write_request(mut input: ChildStdin, request: &Request, held: &Receiver<()>) 
         return;
     };
     line.push(b'\n');
-    // A child that died early closed its end; its output has the reason.
+    // A child that died early has closed its input; its output has the reason.
     let written = input
         .write_all(&line)
         .and_then(|()| input.write_all(&request.bytes))
         .and_then(|()| input.flush());
     if written.is_ok() {
-        // Until the holder is gone.
+        // Keep the input open until the holder is dropped.
         let _ = held.recv();
     }
 }
 
-fn last_words(mut errors: impl Read) -> String {
-    let mut words = Vec::new();
-    let _ = errors.by_ref().take(LAST_WORDS).read_to_end(&mut words);
+fn read_stderr(mut errors: impl Read) -> String {
+    let mut message = Vec::new();
+    let _ = errors.by_ref().take(MAX_STDERR).read_to_end(&mut message);
     // The rest is read and discarded: a full pipe would block the child.
     let _ = std::io::copy(&mut errors, &mut std::io::sink());
-    String::from_utf8_lossy(&words).into_owned()
+    String::from_utf8_lossy(&message).into_owned()
 }
 
-fn hear(
+fn read_output(
     mut output: impl BufRead,
     line_bytes: usize,
-    tell: &SyncSender<Result<String, ChildError>>,
+    sender: &SyncSender<Result<String, ChildError>>,
 ) {
-    // The mark, the line, the newline.
+    // Mark, line, newline.
     let most = line_bytes as u64 + 2;
     loop {
         let mut line = Vec::new();
@@ -223,24 +223,24 @@ fn hear(
         }
         if line.pop() != Some(b'\n') {
             if line.len() as u64 + 1 == most {
-                let _ = tell.send(Err(ChildError::Output(line_bytes as u64)));
+                let _ = sender.send(Err(ChildError::Output(line_bytes as u64)));
             }
             // Otherwise truncated in the middle of a line: the child died.
             return;
         }
         let line = String::from_utf8_lossy(&line).into_owned();
-        if tell.send(Ok(line)).is_err() {
+        if sender.send(Ok(line)).is_err() {
             return;
         }
     }
 }
 
-/// The parser on this thread, with the child's protocol.
+/// Runs the parser on this thread, with the child's protocol.
 fn parse_here(
     parser: Parser,
     request: &Request,
     line_bytes: usize,
-    tell: &SyncSender<Result<String, ChildError>>,
+    sender: &SyncSender<Result<String, ChildError>>,
 ) {
     let gone = || "nobody listens".to_string();
     let mut too_long = false;
@@ -250,22 +250,22 @@ fn parse_here(
             return Err("the line is too long".to_string());
         }
         let line = format!("{}{line}", LINE as char);
-        tell.send(Ok(line)).map_err(|_| gone())
+        sender.send(Ok(line)).map_err(|_| gone())
     };
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| (parser.parse)(request, &mut say)));
     let last = match result {
         _ if too_long => Err(ChildError::Output(line_bytes as u64)),
         Ok(Ok(())) => Ok((END as char).to_string()),
         Ok(Err(why)) => Err(ChildError::Refused(why)),
-        Err(panic) => Err(ChildError::Crashed(words_of(&*panic))),
+        Err(panic) => Err(ChildError::Crashed(panic_message(&*panic))),
     };
-    let _ = tell.send(last);
+    let _ = sender.send(last);
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let words = panic
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    one_line(words.unwrap_or("a panic without a message"))
+    one_line(message.unwrap_or("a panic without a message"))
 }

@@ -25,12 +25,12 @@ pub const VERB: &str = "parse-child";
 pub struct Parser {
     /// The argument after [`VERB`].
     pub id: &'static str,
-    /// Parses the request and passes each result on as one line. An error is one sentence on what is wrong with the
+    /// Parses the request and passes on each result as one line. An error is one sentence on what is wrong with the
     /// file.
     pub parse: fn(&Request, &mut Say) -> Result<(), String>,
 }
 
-/// Receives one line (without a newline). Its error means nobody is listening any more: stop.
+/// Receives one line (without a newline). An error means that the receiver is gone: stop.
 pub type Say<'a> = dyn FnMut(&str) -> Result<(), String> + 'a;
 
 /// The input of a parser.
@@ -76,9 +76,9 @@ pub struct Limits {
     pub memory: u64,
     /// Seconds of CPU time.
     pub cpu_seconds: u64,
-    /// Longest wait for the next line.
+    /// Maximum wait for the next line.
     pub silence: Duration,
-    /// Bytes of one line.
+    /// Maximum bytes per line.
     pub line_bytes: usize,
     /// Total bytes of all lines.
     pub total_bytes: u64,
@@ -101,15 +101,15 @@ impl Default for Limits {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Child {
     /// The program that implements [`VERB`]. `None`: parse on a thread of this process, where a panic is caught but an abort
-    /// (memory, stack) is not, and only the limits on lines and silence apply. For tests and for programs that use
+    /// (memory, stack) is not, and only the limits on lines and on the wait apply. For tests and for programs that use
     /// this library without its binary.
     pub program: Option<PathBuf>,
 }
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Called once, at the start of the binary, to declare that it implements [`VERB`]. The library cannot tell
-/// by itself whether its process is `llmtui`.
+/// Called once, at the start of the binary, to declare that it implements [`VERB`]. The library cannot know
+/// whether its process is `llmtui`.
 pub fn this_program_is(program: PathBuf) {
     // A second call would come from a test that starts `main` twice: the first one wins.
     let _ = PROGRAM.set(program);
@@ -123,7 +123,7 @@ impl Child {
         }
     }
 
-    /// Starts `parser` on `request`; results arrive as it finds them. Dropping them ends it.
+    /// Starts `parser` on `request`; results arrive as it finds them. Dropping them ends the parser.
     ///
     /// # Errors
     /// The program cannot be started. Later failures are the last line.
@@ -139,7 +139,7 @@ impl Child {
         }
     }
 
-    /// All lines of a parser with short answers.
+    /// All lines of a parser with little output.
     ///
     /// # Errors
     /// The failure that ended the parser.
@@ -158,7 +158,7 @@ impl Child {
 pub enum ChildError {
     #[error("{program} cannot be started to read the file safely: {why}")]
     Start { program: PathBuf, why: String },
-    /// The parser's own judgement.
+    /// The parser rejected the input.
     #[error("{0}")]
     Refused(String),
     #[error("the parser crashed: {0}")]
@@ -198,7 +198,7 @@ mod tests {
         Parser { id: "test", parse }
     }
 
-    /// Long enough for a loaded machine to print a backtrace; only the test of silence waits for it.
+    /// Long enough for a loaded machine to print a backtrace; only the silence test waits for it.
     const SHORT: Duration = Duration::from_secs(3);
 
     fn run(parse: fn(&Request, &mut Say) -> Result<(), String>) -> Result<Vec<String>, ChildError> {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_says_against_the_file_is_the_error() {
+    fn a_parsers_rejection_is_the_error() {
         let error = run(|_, say| {
             say("one")?;
             Err("row 2 is half a row".into())
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_with_its_words() {
+    fn a_panic_is_an_error_with_its_message() {
         let error = run(|_, _| panic!("index 7 out of 3")).unwrap_err();
         assert_eq!(error, ChildError::Crashed("index 7 out of 3".into()));
         assert!(error.hint().contains("trust"));
     }
 
     #[test]
-    fn a_flood_is_stopped_by_the_line_and_by_the_sum() {
+    fn excessive_output_is_stopped_per_line_and_in_total() {
         let long = run(|_, say| say(&"x".repeat(1001)));
         assert_eq!(long, Err(ChildError::Output(1000)));
         let endless = run(|_, say| {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parser_that_nobody_hears_ends() {
+    fn a_parser_whose_receiver_is_gone_ends() {
         use std::sync::atomic::{AtomicBool, Ordering};
         static ENDED: AtomicBool = AtomicBool::new(false);
         let endless = parser(|_, say| {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_an_end() {
+    fn a_silent_parser_times_out() {
         let error = run(|_, say| {
             crate::clock::pause(Duration::from_secs(30));
             say("late")

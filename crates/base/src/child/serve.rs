@@ -28,7 +28,7 @@ impl Confinement {
     /// Takes effect on this whole process and cannot be undone.
     fn apply(&self) -> io::Result<()> {
         let limit = |resource: Resource, soft: u64, hard: u64| {
-            // A limit that schedulers set already cannot be raised: the lower one counts.
+            // A limit that a scheduler has already set cannot be raised: the lower one applies.
             let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
             let limit = Rlimit {
                 current: Some(soft.min(most)),
@@ -39,17 +39,17 @@ impl Confinement {
         limit(Resource::Core, 0, 0)?;
         limit(Resource::Fsize, 0, 0)?;
         limit(Resource::As, self.memory, self.memory)?;
-        // The first limit is a signal with a distinct cause, the second cannot be caught.
+        // Exceeding the soft limit raises a signal with a distinct cause, the hard limit cannot be caught.
         limit(Resource::Cpu, self.cpu_seconds, self.cpu_seconds + 1)
     }
 }
 
-/// The line before the bytes.
+/// The line that precedes the bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     #[serde(flatten)]
     pub request: Request,
-    /// How many bytes follow.
+    /// Number of bytes that follow.
     pub follow: u64,
 }
 
@@ -105,8 +105,8 @@ fn read_request(input: &mut impl BufRead) -> io::Result<Request> {
     Ok(request)
 }
 
-/// The parent holds our input open while it lives, so its end means the parent died. A parent-death signal would
-/// be tied to the thread that started us, which may end long before.
+/// Exits when the parent does. The parent keeps our input open while it lives, so end of file means that it died. A
+/// parent-death signal would be tied to the thread that started us, which may end long before.
 fn end_with_the_parent(mut input: impl Read + Send + 'static) {
     std::thread::spawn(move || {
         let _ = io::copy(&mut input, &mut io::sink());

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Nobody writes a file and pauses for so long.
+/// No process pauses for this long while writing a file.
 const SURELY_IDLE: Duration = Duration::from_mins(10);
 
-/// A name beside `path` for what will be renamed to it. What killed processes left there for the same `path` is removed.
+/// A temporary name next to `path` for what will be renamed to it. Leftovers of killed processes for the same `path` are removed.
 ///
 /// # Errors
 /// `path` has no file name.
@@ -34,8 +34,8 @@ pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(format!(".tmp-{pid}.{number}-{name}")))
 }
 
-/// The name as it stands in a temporary one: whole, or its beginning and a hash where the marks in front would make it longer
-/// than file systems allow (255 bytes).
+/// The part of a temporary name that stands for `name`: the whole name, or its beginning and a hash if the prefix would make it
+/// exceed the limit of file systems (255 bytes).
 fn short(name: &std::ffi::OsStr) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     const MOST: usize = 255 - ".tmp-4294967295.18446744073709551615-".len();
@@ -52,7 +52,7 @@ fn short(name: &std::ffi::OsStr) -> String {
     )
 }
 
-/// Who writes under a name of [`temporary_beside`], and what it will be called: `.tmp-PID.NUMBER-NAME`.
+/// The process that writes under a name of [`temporary_beside`], and the final name: `.tmp-PID.NUMBER-NAME`.
 fn temporary(name: &str) -> Option<(rustix::process::Pid, &str)> {
     let (id, of) = name.strip_prefix(".tmp-")?.split_once('-')?;
     let pid = id.split_once('.').map_or(id, |(pid, _)| pid);
@@ -60,12 +60,12 @@ fn temporary(name: &str) -> Option<(rustix::process::Pid, &str)> {
     Some((pid, of))
 }
 
-/// Whether a name is one of [`temporary_beside`]: no lock of a folder keeps others from writing under it.
+/// Whether a name is one of [`temporary_beside`]. Such files may appear even in a locked folder.
 pub fn is_temporary(name: &str) -> bool {
     temporary(name).is_some()
 }
 
-/// Whether `entry` has such a name and its process is gone. A file that was written to lately may belong to a process of
+/// Whether `entry` has such a name and its process is gone. A recently written file may belong to a process of
 /// another machine that shares the folder.
 pub fn is_left_over(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
@@ -78,13 +78,13 @@ pub fn is_left_over(entry: &fs::DirEntry) -> bool {
     gone && idle.is_some_and(|idle| idle > SURELY_IDLE)
 }
 
-/// What stands before the name of a folder that is being deleted.
+/// Prefix of the name of a folder that is being deleted.
 pub const DELETED: &str = ".del-";
 
-/// Deletes a folder with all that is in it. It loses its name first: half of it is never taken for the whole.
+/// Deletes a folder with its contents. It is renamed first, so that a partly deleted folder is never mistaken for a complete one.
 ///
 /// # Errors
-/// The disk; what is left is called `.del-NAME`.
+/// The disk fails; the remainder is called `.del-NAME`.
 pub fn remove_folder(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.starts_with(DELETED) {
@@ -102,9 +102,9 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn what_killed_processes_left_goes_and_what_may_live_stays() {
+    fn leftovers_of_killed_processes_are_removed_and_live_files_stay() {
         let dir = tempfile::tempdir().unwrap();
-        // Beyond the largest process number of Linux.
+        // Beyond Linux's largest process id.
         let (dead, mine) = (i32::MAX, std::process::id());
         let make = |name: String, old: bool| {
             let file = File::create(dir.path().join(&name)).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_write_one_file_do_not_meet() {
+    fn threads_that_write_one_file_do_not_collide() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         let names = [(); 2].map(|()| temporary_beside(&path).unwrap());
@@ -152,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_deleted_loses_its_name_first() {
+    fn a_folder_is_renamed_before_it_is_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a");
         fs::create_dir_all(folder.join("b")).unwrap();
         remove_folder(&folder).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        // What a killed deletion left goes under the name that it has.
+        // The remainder of a killed deletion is deleted under its current name.
         let half = dir.path().join(".del-a");
         fs::create_dir(&half).unwrap();
         remove_folder(&half).unwrap();
         assert!(!half.exists());
-        // Where it cannot lose its name nothing of it goes.
+        // If it cannot be renamed, nothing of it is deleted.
         fs::create_dir_all(folder.join("b")).unwrap();
         fs::write(&half, "").unwrap();
         remove_folder(&folder).unwrap_err();

@@ -6,7 +6,7 @@ use crate::math::EXP_END;
 
 /// A function of one variable.
 pub trait Function: Copy {
-    /// Its value and its derivative at `x`.
+    /// The function's value and derivative at `x`.
     ///
     /// # Safety
     /// The machine must have V's instructions.
@@ -20,11 +20,11 @@ pub struct LeakyRelu(pub f32);
 impl Function for LeakyRelu {
     #[inline(always)]
     unsafe fn value_and_slope<V: Vector>(self, x: V) -> (V, V) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (zero, below) = (V::zero(), V::all(self.0));
-            let value = below.fused(zero.lesser(x), zero.greater(x));
-            // At 0 the slope is that below it.
+            let value = below.fused(zero.min(x), zero.max(x));
+            // At 0 the derivative is that of the negative side.
             let more = V::all(1.0 - self.0).zero_below(x, f32::MIN_POSITIVE);
             (value, below.plus(more))
         }
@@ -38,7 +38,7 @@ pub struct Silu;
 impl Function for Silu {
     #[inline(always)]
     unsafe fn value_and_slope<V: Vector>(self, x: V) -> (V, V) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let s = sigmoid(x);
             let value = x.times(s);
@@ -55,7 +55,7 @@ pub struct Gelu;
 impl Function for Gelu {
     #[inline(always)]
     unsafe fn value_and_slope<V: Vector>(self, x: V) -> (V, V) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (cdf, pdf) = normal_cdf_pdf(x);
             (x.times(cdf), x.fused(pdf, cdf))
@@ -73,7 +73,7 @@ impl Function for GeluTanh {
         /// 2 √(2/π): 0.5 (1 + tanh u) is the logistic function of 2 u.
         const SLOPE: f32 = 1.595_769;
         const CUBIC: f32 = SLOPE * 0.044_715;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let square = x.times(x);
             let s = sigmoid(x.times(square.fused(V::all(CUBIC), V::all(SLOPE))));
@@ -86,15 +86,15 @@ impl Function for GeluTanh {
     }
 }
 
-/// 1 / (1 + e^−x); 0 below −87.3, where it would be subnormal soon. NaN stays.
+/// 1 / (1 + e^−x); 0 below −87.3, close to where it becomes subnormal. NaN is preserved.
 #[inline(always)]
 unsafe fn sigmoid<V: Vector>(x: V) -> V {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         // Clamped before the division, which would be slow for a subnormal quotient.
-        let e = V::all(EXP_END).greater(x).times(V::all(-1.0)).exp();
+        let e = V::all(EXP_END).max(x).times(V::all(-1.0)).exp();
         let one = V::all(1.0);
-        one.over(one.plus(e)).zero_below(x, EXP_END)
+        one.divide(one.plus(e)).zero_below(x, EXP_END)
     }
 }
 
@@ -102,7 +102,7 @@ unsafe fn sigmoid<V: Vector>(x: V) -> V {
 /// the left tail.
 #[inline(always)]
 unsafe fn normal_cdf_pdf<V: Vector>(x: V) -> (V, V) {
-    // Φ(−|x|) / e^(−x²/2) as a polynomial in t = 1 / (1 + 0.32 |x|), without the factor t, of the lowest power first: fitted for this
+    // Φ(−|x|) / e^(−x²/2) as a polynomial in t = 1 / (1 + 0.32 |x|), without the factor t, lowest power first: fitted for this
     // project, 4e-8 relative.
     const TAIL: [f32; 10] = [
         0.127_661_53,
@@ -116,17 +116,17 @@ unsafe fn normal_cdf_pdf<V: Vector>(x: V) -> (V, V) {
         0.095_756_285,
         -0.021_151_972,
     ];
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (zero, one) = (V::zero(), V::all(1.0));
         let bell = x.times(x).times(V::all(-0.5)).exp();
-        let size = zero.minus(x).greater(x);
-        let t = one.over(size.fused(V::all(0.32), one));
+        let size = zero.minus(x).max(x);
+        let t = one.divide(size.fused(V::all(0.32), one));
         let mut p = V::all(TAIL[9]);
         for &c in TAIL[..9].iter().rev() {
             p = p.fused(t, V::all(c));
         }
-        // Φ(−|x|). On the right it is taken from 1: tail + (1 − 2 tail).
+        // Φ(−|x|). For x > 0 the result is 1 − tail, computed as tail + (1 − 2 tail).
         let tail = bell.times(t).times(p);
         let right = tail.fused(V::all(-2.0), one).zero_below(x, 0.0);
         (tail.plus(right), bell.times(V::all(0.398_942_3)))
@@ -139,7 +139,7 @@ mod tests {
     use crate::lanes::Portable;
     use crate::math::exp;
 
-    /// The first lane of what `f` makes of x.
+    /// The first lane of `f` applied to x.
     fn lane(x: f32, f: impl Fn(Portable) -> (Portable, Portable)) -> (f32, f32) {
         let (mut first, mut second) = ([0.0; 8], [0.0; 8]);
         // SAFETY: portable registers of eight need no instructions.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn sigmoid(x: f32) -> f32 {
-        // SAFETY: as above.
+        // SAFETY: the portable register type needs no special instructions.
         lane(x, |x| unsafe { (super::sigmoid(x), x) }).0
     }
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_functions_are_not_subnormal() {
+    fn tails_are_never_subnormal() {
         for i in 0..2_000 {
             let x = i as f32 * 0.1;
             let (cdf, pdf) = normal_cdf_pdf(-15.0 - x);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_distribution_is_close_in_the_middle_and_in_the_tail() {
+    fn normal_cdf_is_accurate_in_the_middle_and_in_the_tail() {
         for i in -90..=90 {
             let x = i as f32 * 0.1;
             let (cdf, pdf) = normal_cdf_pdf(x);

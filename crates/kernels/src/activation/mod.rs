@@ -8,7 +8,7 @@ use super::numbers::{Values, ValuesMut};
 use super::threads;
 use candle_core::{D, Result, Tensor};
 
-/// Which activation.
+/// The activation function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Activation {
     /// max(x, 0).
@@ -21,11 +21,11 @@ pub enum Activation {
     Gelu,
     /// 0.5 x (1 + tanh(√(2/π)(x + 0.044715 x³))), GPT-2's form.
     GeluTanh,
-    /// silu(gate) · up (Shazeer 2020); the input of gated ones holds gate and up side by side.
+    /// silu(gate) · up (Shazeer 2020); gated inputs hold gate and up side by side.
     SwiGlu,
     /// gelu(gate) · up.
     GeGlu,
-    /// The same with GPT-2's form.
+    /// The same with GPT-2's tanh form.
     GeGluTanh,
 }
 
@@ -47,7 +47,7 @@ impl Activation {
 /// `x` (…, d_ff), or (…, 2 · d_ff) with the gate first for gated ones → (…, d_ff).
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
     let split = |x: &Tensor| -> Result<(Tensor, Tensor)> {
         let d_ff = x.dim(D::Minus1)? / 2;
@@ -86,10 +86,10 @@ pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// FLOPs per element, for the choice of thread count.
+/// FLOPs per element, for choosing the thread count.
 const COST: usize = 24;
 
-/// `x` (rows, input width) → `y` (rows, d_ff), both kept alike.
+/// `x` (rows, input width) → `y` (rows, d_ff), both in the same storage dtype.
 pub fn forward(kind: Activation, d_ff: usize, x: Values, y: ValuesMut) {
     match y {
         ValuesMut::F32(y) => forward_of(kind, d_ff, x, y),
@@ -98,7 +98,7 @@ pub fn forward(kind: Activation, d_ff: usize, x: Values, y: ValuesMut) {
 }
 
 /// Replaces `x` (rows, input width) by the gradient with respect to it, and `dy` (rows, d_ff) by the activation's output:
-/// the backward of the next linear layer needs both, and in place no memory is touched twice. Both are kept alike.
+/// the backward of the next linear layer needs both, and in place no memory is touched twice. Both have the same storage dtype.
 pub fn backward(kind: Activation, d_ff: usize, x: ValuesMut, dy: ValuesMut) {
     match (x, dy) {
         (ValuesMut::F32(x), ValuesMut::F32(dy)) => backward_of(kind, d_ff, x, dy),
@@ -114,7 +114,7 @@ where
     let width = kind.input_width(d_ff);
     threads::rows1(y, d_ff, COST * d_ff, |first, y| {
         let is_bf16 = matches!(x, Values::Bf16(_));
-        // SAFETY: it has the instructions that the machine has.
+        // SAFETY: the dispatch picks only instructions that the machine has.
         unsafe { passes::forward(is_bf16, kind, d_ff, x.from(first * width), y.into()) }
     });
 }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn bf16_in_memory_gives_the_rounded_values_of_f32() {
+    fn bf16_storage_gives_rounded_f32_values() {
         let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
         for kind in ALL {
             let (rows, d_ff) = (3, 77);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn far_ends_are_the_identity_and_zero() {
+    fn far_from_zero_activations_are_the_identity_or_zero() {
         for kind in [Activation::Gelu, Activation::GeluTanh] {
             let mut y = [0.0; 2];
             forward_of(kind, 2, Values::F32(&[30.0, -30.0]), &mut y[..]);

@@ -12,13 +12,13 @@ widest! {
     pub fn forward(pairs, kind: Activation, d_ff: usize, x: Values<'_>, y: ValuesMut<'_>) = forward_with
 }
 widest! {
-    /// In place of `x` the gradient with respect to it, in place of `dy` (rows, d_ff) the output.
+    /// Overwrites `x` with the gradient with respect to it, and `dy` (rows, d_ff) with the output.
     pub fn backward(pairs, kind: Activation, d_ff: usize, x: ValuesMut<'_>, dy: ValuesMut<'_>) = backward_with
 }
 
 #[inline(always)]
 unsafe fn forward_with<V: Vector>(kind: Activation, d_ff: usize, x: Values<'_>, y: ValuesMut<'_>) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (x, y) {
             (Values::F32(x), ValuesMut::F32(y)) => forward_of::<V, f32>(kind, d_ff, x, y),
@@ -35,7 +35,7 @@ unsafe fn backward_with<V: Vector>(
     x: ValuesMut<'_>,
     dy: ValuesMut<'_>,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (x, dy) {
             (ValuesMut::F32(x), ValuesMut::F32(dy)) => backward_of::<V, f32>(kind, d_ff, x, dy),
@@ -45,13 +45,13 @@ unsafe fn backward_with<V: Vector>(
     }
 }
 
-/// What is done with a function, at as many numbers of K arrays as a register has lanes.
+/// What a pass computes with the activation, on one register of elements from each of K arrays.
 trait Step<const K: usize>: Copy {
-    /// The arrays from here on are written.
+    /// Index of the first array that is written; so are all after it.
     const WRITTEN: usize;
 
     /// # Safety
-    /// The machine must have V's instructions; the pointers are valid for LANES numbers, those that are written for writing.
+    /// The machine must have V's instructions; the pointers are valid for LANES numbers, from WRITTEN on also for writing.
     unsafe fn at<V: Vector, N: InLanes>(self, arrays: [*mut N; K]);
 }
 
@@ -64,7 +64,7 @@ impl<F: Function> Step<2> for Forward<F> {
 
     #[inline(always)]
     unsafe fn at<V: Vector, N: InLanes>(self, [x, y]: [*mut N; 2]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { N::store(self.0.value_and_slope::<V>(N::load(x)).0, y) }
     }
 }
@@ -78,7 +78,7 @@ impl<F: Function> Step<2> for Backward<F> {
 
     #[inline(always)]
     unsafe fn at<V: Vector, N: InLanes>(self, [x, dy]: [*mut N; 2]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (value, slope) = self.0.value_and_slope::<V>(N::load(x));
             N::store(N::load::<V>(dy).times(slope), x);
@@ -96,7 +96,7 @@ impl<F: Function> Step<3> for GatedForward<F> {
 
     #[inline(always)]
     unsafe fn at<V: Vector, N: InLanes>(self, [gate, up, y]: [*mut N; 3]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (value, _) = self.0.value_and_slope::<V>(N::load(gate));
             N::store(value.times(N::load(up)), y);
@@ -113,7 +113,7 @@ impl<F: Function> Step<3> for GatedBackward<F> {
 
     #[inline(always)]
     unsafe fn at<V: Vector, N: InLanes>(self, [gate, up, dy]: [*mut N; 3]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (value, slope) = self.0.value_and_slope::<V>(N::load(gate));
             let (d, u) = (N::load::<V>(dy), N::load::<V>(up));
@@ -124,10 +124,10 @@ impl<F: Function> Step<3> for GatedBackward<F> {
     }
 }
 
-/// `step` at all of `n` numbers. Arrays are fetched ahead; the last few numbers are computed in a buffer.
+/// Runs `step` over all `n` elements, with prefetching; the last few elements are computed in a buffer.
 ///
 /// # Safety
-/// The machine must have V's instructions; the arrays are valid for n numbers, those that are written for writing.
+/// The machine must have V's instructions; the arrays are valid for n numbers, from WRITTEN on also for writing.
 #[inline(always)]
 unsafe fn all<V: Vector, N: InLanes, const K: usize, S: Step<K>>(
     step: S,
@@ -151,7 +151,7 @@ unsafe fn all<V: Vector, N: InLanes, const K: usize, S: Step<K>>(
     let rest = n - whole;
     if rest > 0 {
         let mut lines = [[N::narrow(0.0); LINE]; K];
-        // SAFETY: the last numbers of the arrays, and lines that have room for a register.
+        // SAFETY: the last elements of the arrays, and buffers large enough for a register.
         unsafe {
             for (line, array) in lines.iter_mut().zip(arrays) {
                 array
@@ -166,7 +166,7 @@ unsafe fn all<V: Vector, N: InLanes, const K: usize, S: Step<K>>(
     }
 }
 
-/// Calls `$pass::<V, N, …>(function, …)` with the function of a kind, or of its gate.
+/// Calls `$pass::<V, N, …>(function, …)` with the function of the activation, or of its gate.
 macro_rules! by_function {
     ($kind:expr, $pass:ident, $v:ty, $n:ty, $($arg:expr),*) => {
         match $kind {
@@ -191,9 +191,9 @@ unsafe fn forward_of<V: Vector, N: InLanes>(kind: Activation, d_ff: usize, x: &[
         x: &[N],
         y: &mut [N],
     ) {
-        // Arrays that are only read are not written through these pointers.
+        // Read-only arrays are not written through these pointers.
         let start = x.as_ptr().cast_mut();
-        // SAFETY: rows of both, whose lengths are the same number of them.
+        // SAFETY: within the rows of both slices, which have the same number of rows.
         unsafe {
             if !is_gated {
                 let n = x.len().min(y.len());
@@ -207,7 +207,7 @@ unsafe fn forward_of<V: Vector, N: InLanes>(kind: Activation, d_ff: usize, x: &[
             }
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { by_function!(kind, pass, V, N, kind.gated(), d_ff, x, y) }
 }
 
@@ -241,6 +241,6 @@ unsafe fn backward_of<V: Vector, N: InLanes>(
             }
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { by_function!(kind, pass, V, N, kind.gated(), d_ff, x, dy) }
 }

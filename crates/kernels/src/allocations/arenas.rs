@@ -3,8 +3,8 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// Lets all threads share one heap where the address space is limited. Before the first thread starts; loops that are worth
-/// a heap for each thread do not allocate.
+/// Makes all threads share one heap where the address space is limited. Call before the first thread starts. Hot loops, which
+/// would gain from a heap per thread, do not allocate.
 pub fn keep_few() {
     if getrlimit(Resource::As).current.is_some() {
         share_one();
@@ -13,10 +13,10 @@ pub fn keep_few() {
 
 #[cfg(target_env = "gnu")]
 fn share_one() {
-    // SAFETY: sets a number of the allocator; other threads, if there are any, see it at their next heap.
+    // SAFETY: sets a parameter of the allocator; other threads, if any, read it when they next need a heap.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Other C libraries have one heap as it is.
+/// Other C libraries have a single heap anyway.
 #[cfg(not(target_env = "gnu"))]
 fn share_one() {}

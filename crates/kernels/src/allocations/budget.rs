@@ -16,10 +16,10 @@ use std::time::Duration;
 
 /// Bytes of address space for the stack of a helper.
 const STACK: usize = 8 << 20;
-/// The clock of a wait: a process that was suspended loses one tick, not the whole time.
+/// Granularity of waiting: a process that was suspended loses one tick, not the whole time.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a call may take.
+/// Limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes that are allocated and not freed, at any time.
@@ -28,14 +28,14 @@ pub struct Budget {
     pub time: Duration,
 }
 
-/// Why a call came to no end.
+/// Why a call did not finish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Overdrawn {
-    /// It needs more than so many bytes.
+    /// It needs more than this many bytes.
     Memory(usize),
     /// It takes longer.
     Time(Duration),
-    /// It panicked, with these words.
+    /// It panicked, with this message.
     Panicked(String),
     /// No thread could be started for it.
     NoThread(String),
@@ -49,7 +49,7 @@ impl fmt::Display for Overdrawn {
                 write!(f, "it takes more than {bytes} of memory")
             }
             Overdrawn::Time(time) => write!(f, "it takes longer than {} s", time.as_secs()),
-            Overdrawn::Panicked(words) => write!(f, "its library crashed: {words}"),
+            Overdrawn::Panicked(panic_message) => write!(f, "its library crashed: {panic_message}"),
             Overdrawn::NoThread(why) => write!(
                 f,
                 "no thread can be started for it: {why}; raise the limit on processes or address space (ulimit -u, ulimit -v)"
@@ -60,21 +60,21 @@ impl fmt::Display for Overdrawn {
 
 impl std::error::Error for Overdrawn {}
 
-/// How far the call of a helper is.
+/// The state of a worker's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
     Working,
     Done,
     Overdrawn,
-    /// The caller gave up.
+    /// The caller timed out.
     Abandoned,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// One thread and what it may still take. Leaked: a thread may stay for ever.
-struct Helper {
+/// One thread and its remaining budget. Leaked, because the thread may block for ever.
+struct Worker {
     left: AtomicI64,
     abandoned: AtomicBool,
     state: Mutex<(State, Option<Job>)>,
@@ -82,30 +82,30 @@ struct Helper {
 }
 
 thread_local! {
-    /// The helper that this thread is, while it has a call.
-    static HERE: Cell<Option<&'static Helper>> = const { Cell::new(None) };
+    /// The worker that runs on this thread, during a call.
+    static HERE: Cell<Option<&'static Worker>> = const { Cell::new(None) };
 }
 
-static IDLE: Mutex<Vec<&'static Helper>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
 
-/// Whether this thread works on a budget: a panic here is about the input, not a bug.
+/// Whether this thread runs a budgeted call: a panic here is about the input, not a bug.
 pub fn is_active() -> bool {
     HERE.get().is_some()
 }
 
-/// Books `bytes` that are about to be allocated. Never returns where the budget does not hold them.
+/// Charges `bytes` that are about to be allocated. Never returns if they exceed the budget.
 pub(super) fn take(bytes: usize) {
     let Some(helper) = HERE.get() else { return };
-    // A panic hook works with locks of the standard library held: it must come to its end.
+    // A panic hook runs with locks of the standard library held: it must be able to finish.
     if std::thread::panicking() {
         return;
     }
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     let left = helper.left.fetch_sub(bytes, Ordering::Relaxed);
     if left < bytes || helper.abandoned.load(Ordering::Relaxed) {
-        // From here on nothing is booked, and nothing is allocated.
+        // From here on nothing is charged, and nothing is allocated.
         HERE.set(None);
-        helper.rest_for_ever();
+        helper.block_forever();
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn give_back(bytes: usize) {
     }
 }
 
-/// Runs `call` within a budget. It owns what it works on: it may outlive the caller's patience.
+/// Runs `call` within a budget. `call` owns its data, because it may outlive the timeout.
 ///
 /// # Errors
 /// What it ran out of, or that it panicked.
@@ -135,23 +135,23 @@ pub fn within<T: Send + 'static>(
             *lock(&result) = Some(outcome);
         })
     };
-    let helper = Helper::any().map_err(|e| Overdrawn::NoThread(e.to_string()))?;
+    let helper = Worker::any().map_err(|e| Overdrawn::NoThread(e.to_string()))?;
     helper.work(budget, job)?;
     let outcome = lock(&result).take();
     match outcome {
         Some(Ok(value)) => Ok(value),
-        Some(Err(panic)) => Err(Overdrawn::Panicked(words(&*panic))),
+        Some(Err(panic)) => Err(Overdrawn::Panicked(panic_message(&*panic))),
         None => Err(Overdrawn::Panicked("it ended without a result".into())),
     }
 }
 
-impl Helper {
-    /// One that waits for work, or a new one.
-    fn any() -> std::io::Result<&'static Helper> {
+impl Worker {
+    /// An idle worker, or a new one.
+    fn any() -> std::io::Result<&'static Worker> {
         if let Some(helper) = lock(&IDLE).pop() {
             return Ok(helper);
         }
-        let helper: &'static Helper = Box::leak(Box::new(Helper {
+        let helper: &'static Worker = Box::leak(Box::new(Worker {
             left: AtomicI64::new(0),
             abandoned: AtomicBool::new(false),
             state: Mutex::new((State::Idle, None)),
@@ -164,14 +164,14 @@ impl Helper {
         Ok(helper)
     }
 
-    /// The caller's side.
+    /// The caller's side: hands over a job and waits for it.
     fn work(&'static self, budget: Budget, job: Job) -> Result<(), Overdrawn> {
         let bytes = i64::try_from(budget.bytes).unwrap_or(i64::MAX);
         self.left.store(bytes, Ordering::Relaxed);
         let mut state = lock(&self.state);
         *state = (State::Working, Some(job));
         self.changed.notify_all();
-        let mut patience = budget.time;
+        let mut remaining = budget.time;
         loop {
             let waited = self.changed.wait_timeout(state, TICK);
             let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -179,12 +179,12 @@ impl Helper {
             match state.0 {
                 State::Done => break,
                 State::Overdrawn => return Err(Overdrawn::Memory(budget.bytes)),
-                _ if timeout.timed_out() && patience <= TICK => {
+                _ if timeout.timed_out() && remaining <= TICK => {
                     state.0 = State::Abandoned;
                     self.abandoned.store(true, Ordering::Relaxed);
                     return Err(Overdrawn::Time(budget.time));
                 }
-                _ if timeout.timed_out() => patience -= TICK,
+                _ if timeout.timed_out() => remaining -= TICK,
                 _ => {}
             }
         }
@@ -194,7 +194,7 @@ impl Helper {
         Ok(())
     }
 
-    /// The thread's side: one call after another.
+    /// The thread's side: runs one call after another.
     fn serve(&'static self) {
         loop {
             let mut state = lock(&self.state);
@@ -217,8 +217,8 @@ impl Helper {
         }
     }
 
-    /// The end of a thread that may take no more: it holds whatever it holds.
-    fn rest_for_ever(&self) -> ! {
+    /// Blocks a thread that has exceeded its budget, with the memory that it holds.
+    fn block_forever(&self) -> ! {
         let mut state = lock(&self.state);
         if state.0 == State::Working {
             state.0 = State::Overdrawn;
@@ -243,10 +243,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<String>().map(String::as_str);
-    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-    llmtui_base::text::one_line(words.unwrap_or("a panic without a message"))
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let panic_message = panic.downcast_ref::<String>().map(String::as_str);
+    let panic_message = panic_message.or_else(|| panic.downcast_ref::<&str>().copied());
+    llmtui_base::text::one_line(panic_message.unwrap_or("a panic without a message"))
 }
 
 #[cfg(test)]
@@ -261,9 +261,9 @@ mod tests {
     };
 
     #[test]
-    fn what_keeps_to_its_budget_returns_and_its_thread_is_used_again() {
+    fn calls_within_budget_return_and_their_thread_is_reused() {
         for n in 0..1000usize {
-            // Half a budget each time: what is freed may be taken again.
+            // Half a budget each time: freed memory may be allocated again.
             let sum = within(SMALL, move || {
                 let some = black_box(vec![1u8; 500_000]);
                 some.iter().map(|b| usize::from(*b)).sum::<usize>() + n
@@ -272,9 +272,9 @@ mod tests {
         }
     }
 
-    // Without `black_box` the compiler may leave out a block that nobody reads.
+    // Without `black_box` the compiler may remove an unused block.
     #[test]
-    fn one_large_block_and_many_small_ones_end_the_call_and_nothing_else() {
+    fn large_and_many_small_allocations_end_the_call_but_nothing_else() {
         let large = within(SMALL, || black_box(vec![0u8; 2 << 20]).len());
         assert_eq!(large, Err(Overdrawn::Memory(1 << 20)));
         let doubled = within(SMALL, || {
@@ -290,7 +290,11 @@ mod tests {
             boxes.collect::<Vec<_>>().len()
         });
         assert_eq!(many, Err(Overdrawn::Memory(1 << 20)));
-        assert_eq!(within(SMALL, || 7), Ok(7), "the next call has its own");
+        assert_eq!(
+            within(SMALL, || 7),
+            Ok(7),
+            "the next call has its own budget"
+        );
     }
 
     #[test]
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_end_is_given_up() {
+    fn an_endless_call_times_out() {
         let short = Budget {
             time: Duration::from_secs(1),
             ..SMALL

@@ -5,7 +5,7 @@
 //!
 //! Allocations whose failure the caller handles are not affected: only the abort is caught, by a handler of `SIGABRT`; an
 //! abort for another reason proceeds. For aborts that bypass this allocator (the C library, for thread destructors) a test
-//! decides: if not even [`LITTLE`] can be mapped, or any thread ran short of memory a moment ago, the cause was memory.
+//! decides: if not even [`PROBE`] can be mapped, or any thread ran short of memory recently, the cause was memory.
 //! (Threads that end in between release what the aborting one lacked.)
 
 use std::cell::Cell;
@@ -15,44 +15,44 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicUsize, Ordering}
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Address space that is kept for the final message, less where there is less; it takes no memory until then.
+/// Address space that is kept for the final message, the largest size that can be mapped; it uses no physical memory.
 const RESERVES: [usize; 3] = [16 << 20, 4 << 20, 1 << 20];
 /// Bytes that a process which is not out of memory can map.
-const LITTLE: usize = 256 << 10;
+const PROBE: usize = 256 << 10;
 /// Seconds for which memory counts as short after a failure on any thread.
-const MOMENT: i64 = 2;
-/// Seconds that the final message may take: they may wait for what the held thread has locked.
-const PATIENCE: u32 = 20;
+const RECENT: i64 = 2;
+/// Timeout of the final message, in seconds: it may block on locks that the held thread has.
+const MESSAGE_TIMEOUT: u32 = 20;
 
 thread_local! {
-    /// Size of the first of the allocations that failed on this thread a moment ago, and when the last of them did: what a
-    /// program does about a failure, such as a backtrace, fails again and at other sizes.
+    /// Size of the first of the recent allocation failures on this thread, and the time of the last: what a program does about a
+    /// failure, such as a backtrace, fails again and at other sizes.
     static FAILED: Cell<(usize, i64)> = const { Cell::new((0, i64::MIN)) };
-    /// This thread writes the final message.
-    static SPEAKER: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread writes the final message.
+    static IS_REPORTER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The pipe by which a thread that is about to abort wakes the speaker; -1 until armed.
+/// The pipe by which a thread that is about to abort wakes the reporter; -1 until armed.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
-/// Bytes of the allocation that the program ends over.
+/// Bytes of the allocation whose failure ends the program.
 static FATAL: AtomicUsize = AtomicUsize::new(0);
 /// When memory was last short on any thread, in seconds of the system's monotonic clock.
 static SHORT_AT: AtomicI64 = AtomicI64::new(i64::MIN);
-/// Bytes that were refused last.
+/// Bytes of the last refused allocation.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 static CODE: AtomicI32 = AtomicI32::new(3);
-/// The speaker listens. Before, nobody would hear: even the start of its thread may lack memory.
-static LISTENS: AtomicBool = AtomicBool::new(false);
-static SAID: Mutex<Vec<(u64, Speech)>> = Mutex::new(Vec::new());
+/// Whether the reporter is waiting for a failure. Until it is, there is no one to wake: even starting its thread may lack memory.
+static REPORTER_READY: AtomicBool = AtomicBool::new(false);
+static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 
-type Speech = Box<dyn FnMut(usize) + Send>;
+type Action = Box<dyn FnMut(usize) + Send>;
 
-/// On this thread `bytes` were not to be had: an abort that follows is about memory. The allocator says so by itself; who
-/// asked the system for memory past it must.
+/// Records that an allocation of `bytes` failed on this thread: an abort that follows is about memory. The allocator calls this
+/// itself; code that requests memory directly from the system must call it.
 pub fn note(bytes: usize) {
     let (first, at) = FAILED.get();
     let now = seconds();
-    let first = match first > 0 && now.saturating_sub(at) <= MOMENT {
+    let first = match first > 0 && now.saturating_sub(at) <= RECENT {
         true => first,
         false => bytes,
     };
@@ -61,84 +61,86 @@ pub fn note(bytes: usize) {
     note_short();
 }
 
-/// Bytes that were refused last, on any thread and whatever came of it; 0 while nothing was.
+/// Bytes of the last refused allocation, on any thread and whether or not it was handled; 0 if none was refused.
 pub fn refused() -> usize {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Memory is short on some thread, or address space for another one.
+/// Records that some thread ran short of memory, or that address space for another thread was missing.
 pub fn note_short() {
     SHORT_AT.store(seconds(), Ordering::Relaxed);
 }
 
-/// The monotonic clock. A plain system call, for use in a signal handler.
+/// The monotonic clock. A plain system call, safe in a signal handler.
 fn seconds() -> i64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec
 }
 
-/// Something to say or do before the process exits over an allocation; taken back when dropped.
+/// An action to run before the process exits because of a failed allocation; unregistered when dropped.
 #[derive(Debug)]
 pub struct Words(u64);
 
 impl Words {
-    /// Registers `speech`, which gets the number of bytes that could not be allocated. The newest is called first. It runs on a thread
-    /// of its own while others may be held in the middle of anything: it must not wait for them.
-    pub fn new(speech: impl FnMut(usize) + Send + 'static) -> Words {
-        let mut said = said();
-        let id = said.last().map_or(1, |(id, _)| id + 1);
-        said.push((id, Box::new(speech)));
+    /// Registers `action`, which gets the number of bytes that could not be allocated. The newest is called first. It runs on a
+    /// separate thread while others may be suspended at any point: it must not wait for them.
+    pub fn new(action: impl FnMut(usize) + Send + 'static) -> Words {
+        let mut registered_actions = registered_actions();
+        let id = registered_actions.last().map_or(1, |(id, _)| id + 1);
+        registered_actions.push((id, Box::new(action)));
         Words(id)
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // Dropped after the lock is released: a speech may own something that locks again.
-        let gone: Vec<_> = {
-            let mut said = said();
-            let (gone, kept) = said.drain(..).partition(|(id, _)| *id == self.0);
-            *said = kept;
-            gone
+        // Dropped after the lock is released: an action may own something that locks again.
+        let removed: Vec<_> = {
+            let mut registered_actions = registered_actions();
+            let (removed, kept) = registered_actions
+                .drain(..)
+                .partition(|(id, _)| *id == self.0);
+            *registered_actions = kept;
+            removed
         };
-        drop(gone);
+        drop(removed);
     }
 }
 
-fn said() -> MutexGuard<'static, Vec<(u64, Speech)>> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+fn registered_actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
+    ACTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a failed allocation ends the process with `code`, after the [`Words`]. Once for a process.
+/// From now on a failed allocation ends the process with `code`, after the [`Words`]. Once per process.
 ///
 /// # Errors
-/// No pipe, no handler or no thread: then such an end goes unsaid.
+/// No pipe, no handler or no thread: then a failed allocation aborts without a message.
 pub fn arm(code: u8) -> io::Result<()> {
     if WAKE.load(Ordering::Relaxed) >= 0 {
         return Ok(());
     }
     CODE.store(i32::from(code), Ordering::Relaxed);
-    // Before all else: where there is no room even for what follows, the next failure has its words and its code.
+    // First of all: if memory is too short for the rest of this function, the next failure still gets its message and exit code.
     catch_aborts()?;
     let reserve = reserve()?;
     let (mut wait, wake) = io::pipe()?;
-    let (mut heard, hears) = io::pipe()?;
+    let (mut ready, on_ready) = io::pipe()?;
     use std::os::fd::IntoRawFd;
     WAKE.store(wake.into_raw_fd(), Ordering::Release);
     thread::Builder::new()
         .name("last-words".into())
         .stack_size(1 << 20)
         .spawn(move || {
-            SPEAKER.set(true);
-            LISTENS.store(true, Ordering::Release);
-            drop(hears);
+            IS_REPORTER.set(true);
+            REPORTER_READY.store(true, Ordering::Release);
+            drop(on_ready);
             let mut byte = [0];
             let woken = io::Read::read_exact(&mut wait, &mut byte);
             if woken.is_ok() {
-                speak(&reserve);
+                report_and_exit(&reserve);
             }
         })?;
-    // The end of the pipe, once the speaker has dropped its side.
-    io::Read::read(&mut heard, &mut [0]).map(drop)
+    // End of file on this pipe: the reporter has started.
+    io::Read::read(&mut ready, &mut [0]).map(drop)
 }
 
 fn catch_aborts() -> io::Result<()> {
@@ -154,7 +156,7 @@ fn catch_aborts() -> io::Result<()> {
     Ok(())
 }
 
-/// Address space that nobody else can take, so that the final message has some: its place and length.
+/// Reserved address space, released for the final message: its address and length.
 struct Reserve(usize, usize);
 
 fn reserve() -> io::Result<Reserve> {
@@ -162,7 +164,7 @@ fn reserve() -> io::Result<Reserve> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     let mut refused = io::ErrorKind::OutOfMemory.into();
     for bytes in RESERVES {
-        // SAFETY: a new private mapping at a place that the kernel chooses; nobody touches it.
+        // SAFETY: a new private mapping at an address that the kernel chooses; nothing accesses it.
         match unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags) } {
             Ok(place) => return Ok(Reserve(place as usize, bytes)),
             Err(e) => refused = e.into(),
@@ -171,61 +173,61 @@ fn reserve() -> io::Result<Reserve> {
     Err(refused)
 }
 
-fn speak(reserve: &Reserve) {
+fn report_and_exit(reserve: &Reserve) {
     // SAFETY: the mapping was made by `reserve` with this length, and nothing refers to it.
     let _ = unsafe { rustix::mm::munmap(reserve.0 as *mut _, reserve.1) };
     // SAFETY: plain system calls; the handler only exits.
     unsafe {
-        libc::signal(libc::SIGALRM, too_late as *const () as libc::sighandler_t);
-        libc::alarm(PATIENCE);
+        libc::signal(libc::SIGALRM, timed_out as *const () as libc::sighandler_t);
+        libc::alarm(MESSAGE_TIMEOUT);
     }
     let bytes = FATAL.load(Ordering::Acquire);
-    let mut speeches = std::mem::take(&mut *said());
-    for (_, speech) in speeches.iter_mut().rev() {
-        speech(bytes);
+    let mut actions = std::mem::take(&mut *registered_actions());
+    for (_, action) in actions.iter_mut().rev() {
+        action(bytes);
     }
     exit_now()
 }
 
-/// Whether [`LITTLE`] can be mapped. A plain system call, for use in a signal handler.
-fn is_room() -> bool {
+/// Whether [`PROBE`] bytes can be mapped. A plain system call, safe in a signal handler.
+fn can_map() -> bool {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new private mapping at a place that the kernel chooses, unmapped before anybody touches it.
+    // SAFETY: a new private mapping at an address that the kernel chooses, unmapped before anything accesses it.
     unsafe {
-        let place = mmap_anonymous(ptr::null_mut(), LITTLE, access, flags);
-        place.is_ok_and(|place| munmap(place, LITTLE).is_ok())
+        let place = mmap_anonymous(ptr::null_mut(), PROBE, access, flags);
+        place.is_ok_and(|place| munmap(place, PROBE).is_ok())
     }
 }
 
-/// Exits without the handlers of a usual end: they may wait for locks of held threads.
+/// Exits without the usual exit handlers: they may wait for locks of suspended threads.
 fn exit_now() -> ! {
     // SAFETY: async-signal-safe by POSIX.
     unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) }
 }
 
-extern "C" fn too_late(_: libc::c_int) {
+extern "C" fn timed_out(_: libc::c_int) {
     exit_now()
 }
 
-/// `abort` was called on this thread. Over an allocation: the speaker is woken, and this thread waits for the end. Otherwise
-/// it returns, and `abort` goes on as if there were no handler.
+/// Handles `SIGABRT`. After a failed allocation, it wakes the reporter and suspends this thread until the process exits. Otherwise
+/// it returns, and `abort` proceeds as if there were no handler.
 extern "C" fn aborting(_: libc::c_int) {
     let (mut bytes, _) = FAILED.get();
     if bytes == 0 {
-        let is_short = seconds().saturating_sub(SHORT_AT.load(Ordering::Relaxed)) <= MOMENT;
-        if is_room() && !is_short {
+        let is_short = seconds().saturating_sub(SHORT_AT.load(Ordering::Relaxed)) <= RECENT;
+        if can_map() && !is_short {
             return;
         }
-        bytes = LITTLE;
+        bytes = PROBE;
     }
-    if !LISTENS.load(Ordering::Acquire) {
-        const WORDS: &[u8] = b"error: out of memory before anything began\n";
+    if !REPORTER_READY.load(Ordering::Acquire) {
+        const MESSAGE: &[u8] = b"error: out of memory before anything began\n";
         // SAFETY: an async-signal-safe system call on bytes that live.
-        unsafe { libc::write(2, WORDS.as_ptr().cast(), WORDS.len()) };
+        unsafe { libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len()) };
         exit_now()
     }
-    if SPEAKER.get() {
+    if IS_REPORTER.get() {
         exit_now()
     }
     // The first failure is the one that is reported.
@@ -246,13 +248,13 @@ mod tests {
 
     /// A backtrace of the failure fails as well, at another size.
     #[test]
-    fn the_first_failure_of_a_thread_is_the_one_that_is_told() {
+    fn the_first_failure_of_a_thread_is_reported() {
         for bytes in [42_980_352, 131_072, 16] {
             note(bytes);
         }
         assert_eq!(FAILED.get().0, 42_980_352);
-        // What failed long ago was handled.
-        FAILED.set((42_980_352, seconds() - MOMENT - 1));
+        // A failure long ago was handled.
+        FAILED.set((42_980_352, seconds() - RECENT - 1));
         note(16);
         assert_eq!(FAILED.get().0, 16);
     }

@@ -24,40 +24,40 @@ pub fn count() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
-/// Before `bytes` more are asked of the system.
-fn ask(bytes: usize) {
+/// Counts an allocation and charges `bytes` to the budget, before the system is called.
+fn charge(bytes: usize) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     budget::take(bytes);
 }
 
-/// What the system gave.
-fn given(block: *mut u8, bytes: usize) -> *mut u8 {
+/// Passes on the system's result, and records a failure.
+fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
     if block.is_null() {
         failure::note(bytes);
     }
     block
 }
 
-// SAFETY: every call is handed to `System` unchanged, which keeps the contract of an allocator. What happens besides never
-// unwinds: counters, and a wait without end where a budget is used up.
+// SAFETY: every call is forwarded to `System` unchanged, which upholds the contract of an allocator. The additions never
+// unwind: counters, and blocking for ever when a budget is used up.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ask(layout.size());
+        charge(layout.size());
         // SAFETY: the caller's obligations are those of `System`.
-        given(unsafe { System.alloc(layout) }, layout.size())
+        checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ask(layout.size());
+        charge(layout.size());
         // SAFETY: as above.
-        given(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ask(new_size.saturating_sub(layout.size()));
+        charge(new_size.saturating_sub(layout.size()));
         budget::give_back(layout.size().saturating_sub(new_size));
         // SAFETY: as above; the block came from `System` by this allocator.
-        given(unsafe { System.realloc(block, layout, new_size) }, new_size)
+        checked(unsafe { System.realloc(block, layout, new_size) }, new_size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

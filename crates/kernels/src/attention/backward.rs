@@ -41,8 +41,8 @@ struct Scratch {
     block: BlockScratch,
 }
 
-/// For one block of queries: queries, upstream gradient, gradient; attention weights and their gradients of a tile. The
-/// `_words` along rows, the `_columns` down columns, see `tile`.
+/// For one block of queries: queries, upstream gradient, gradient; attention weights of a tile and their gradients.
+/// `_words` are packed along rows, `_columns` down columns, see `tile`.
 #[derive(Default)]
 struct BlockScratch {
     queries: Buffer,
@@ -57,7 +57,7 @@ struct BlockScratch {
     dscores: Buffer,
     dscore_words: Buffer,
     dscore_columns: Buffer,
-    /// Capped scores, before distance.
+    /// Capped scores, before the distance bias.
     capped: Buffer,
 }
 
@@ -116,7 +116,7 @@ pub fn backward(
     }
 }
 
-/// Which gradients a task computes.
+/// The gradients that a task computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wants {
     All,
@@ -192,7 +192,7 @@ impl Task<'_> {
             let at = (self.start() + t) * heads.qkv_width() + column;
             let ahead = at + ROWS_AHEAD * heads.qkv_width();
             self.dqkv.fetch(ahead, heads.head_dim);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { (self.dqkv).write::<V>(at, &values[..heads.head_dim], scale) }
         }
     }
@@ -210,7 +210,7 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     let n = seq_len.next_multiple_of(PANEL) * width;
     let (_, k, v) = heads.columns(task.kv * group);
     let rows = &mut scratch.rows.get(n)[..n];
-    // SAFETY: the caller's. Keys come last: their plain rows are read later.
+    // SAFETY: guaranteed by the caller. Keys come last: their plain rows are read later.
     unsafe {
         let values = &mut scratch.values.get(n)[..n];
         pack::<V>(task.rows_at(v), seq_len, rows, (Some(values), None));
@@ -220,22 +220,22 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     }
     scratch.dkeys.get(n)[..n].fill(0.0);
     scratch.dvalues.get(n)[..n].fill(0.0);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { begin::<V>() };
     for member in 0..group {
         for block in (0..seq_len.div_ceil(QUERIES)).filter(|&block| task.takes_block(block)) {
             let block = Block::new::<V>(&task.sizes, task.b, block);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { one_block::<V>(task, task.kv * group + member, &block, scratch) }
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { end::<V>() };
     if task.wants != Wants::Queries {
         for tile in (0..seq_len.div_ceil(KEYS)).filter(|&tile| task.takes_tile(tile)) {
             let rows = tile * KEYS..((tile + 1) * KEYS).min(seq_len);
             let from = rows.start * width;
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 task.write::<V>(k, rows.clone(), &scratch.dkeys.get(n)[from..], 1.0);
                 task.write::<V>(v, rows, &scratch.dvalues.get(n)[from..], 1.0);
@@ -254,7 +254,7 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
     let queries = &mut own.queries.get(n)[..n];
     let dout = &mut own.dout.get(n)[..n];
     let (query_rows, dout_rows) = (task.rows_at(h * d), task.dout_rows(h));
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         query_rows.copy::<V>(block.from, block.to, scale, queries);
         left_words::<V>(queries, own.query_words.get(n));
@@ -276,12 +276,12 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
         buffer.get(tiles);
     }
     for tile in block.tiles().filter(|&tile| task.takes_tile(tile)) {
-        // SAFETY: the buffers hold whole blocks of queries and whole tiles; the rest is the caller's.
+        // SAFETY: the buffers hold whole blocks of queries and whole tiles; the caller guarantees the rest.
         unsafe { one_tile::<V>(task, h, (block, tile), scratch, (&delta, &lse), width) }
     }
     if task.wants != Wants::Keys {
         let dqueries = scratch.block.dqueries.get(n);
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { task.write::<V>(h * d, block.from..block.to, dqueries, scale) }
     }
 }
@@ -358,7 +358,7 @@ unsafe fn one_tile<V: Vector>(
         }
     };
     let n_words = width / V::NUMBERS;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let queries = pick(&mut own.query_words, &mut own.queries);
         let weights = own.weights.get(0).as_mut_ptr();
@@ -380,7 +380,7 @@ unsafe fn one_tile<V: Vector>(
         let capped = own.capped.get(QUERIES * KEYS);
         finish_again(how, h, (block, tile), weights, capped);
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         softmax_backward::<V>(block, tile, weights, dscores, constants);
         if let Some(cap) = how.cap() {
@@ -397,7 +397,7 @@ unsafe fn one_tile<V: Vector>(
     let dout_columns = pick(&mut own.dout_columns, &mut own.dout);
     let query_columns = pick(&mut own.query_columns, &mut own.queries);
     let keys = pick(&mut scratch.key_columns, &mut scratch.rows);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if task.wants != Wants::Keys {
             let add = tile > block.tiles().start;
@@ -436,7 +436,9 @@ unsafe fn softmax_backward<V: Vector>(
             unsafe {
                 let (p, dp) = (p.as_mut_ptr().add(start), dp.as_mut_ptr().add(start));
                 let mut weight = V::load(p).minus(V::all(lse[r])).exp_to_one();
-                let mut dscore = weight.times(V::load(dp).minus(V::all(delta[r]))).normal();
+                let mut dscore = weight
+                    .times(V::load(dp).minus(V::all(delta[r])))
+                    .flush_subnormal();
                 if start < first || start + V::LANES > last {
                     let (first, last) = (first.saturating_sub(start), last.saturating_sub(start));
                     weight = weight.keep(first, last, V::zero());
@@ -476,7 +478,7 @@ fn finish_again(
 #[inline(always)]
 fn uncap(block: &Block, tile: usize, capped: &[f32], dscores: &mut [f32], share: f32) {
     for r in 0..block.rows() {
-        // Masked entries stay 0, whatever their scores.
+        // Masked entries stay 0, whatever their score.
         let (first, last) = block.visible(tile, r);
         let row = &mut dscores[r * KEYS..][first..last.max(first)];
         softcap::uncap(row, &capped[r * KEYS..][first..last.max(first)], share);
@@ -499,7 +501,7 @@ unsafe fn spread<V: Vector>(
     for key in (first..last).step_by(group.rows) {
         // The first rows that attend to these keys.
         let row = (base + key).saturating_sub(block.from) / group.multiple * group.multiple;
-        // SAFETY: the caller's; rows and keys are whole groups.
+        // SAFETY: guaranteed by the caller; rows and keys are whole groups.
         unsafe {
             let to = To {
                 start: sums.add((base + key) * width),

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 /// Queries computed together.
 const BLOCK: usize = 64;
-/// Queries per head up to which keys and values are read in place; a matmul would pack them first.
+/// Queries per head up to which keys and values are read in place; a matmul would pack them.
 const FEW: usize = 4;
 
 thread_local! {
@@ -18,7 +18,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// New tokens of one text, and what it holds: for each key/value head `capacity` rows of head_dim, of which past + new are filled.
+/// New tokens of one text and its cache: for each key/value head `capacity` rows of head_dim, of which past + new are filled.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
     pub new: usize,
@@ -28,9 +28,9 @@ pub struct Piece<'a> {
     pub capacity: usize,
 }
 
-/// Fused forward of new tokens after cached ones, without a backward: the pieces' rows lie one after the other in `q` (new,
-/// q.1), rotated, and in `out` (new, q_width). Heads of all pieces are shared out over the threads. A window counts
-/// cached tokens; there are no documents here, and `sizes.seq_len` is not asked.
+/// Fused forward of new tokens after cached ones, without a backward: the pieces' rows are contiguous in `q` (new,
+/// q.1), rotated, and in `out` (new, q_width). Heads of all pieces are distributed over the threads. A window counts
+/// cached tokens; there are no documents here, and `sizes.seq_len` is not used.
 pub fn forward_cached(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -102,7 +102,7 @@ struct Text<'a> {
 }
 
 /// # Safety
-/// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else accesses.
+/// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nothing else accesses.
 unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
     let d = text.head_dim;
     let scale = text.how.scale(d);
@@ -200,7 +200,7 @@ fn blend_columns<const N: usize>(out: &mut [f32], at: usize, weights: &[f32], va
 }
 
 multiversion! {
-    /// Softmax of each row over the last `window` of its first `visible + i + 1` of `n` scores; the rest becomes 0.
+    /// Softmax of each row over the last `window` of its first `visible + i + 1` of `n` scores; the rest become 0.
     fn softmax_block(scores: &mut [f32], n: usize, visible: usize, window: usize) {
         for (i, row) in scores.chunks_exact_mut(n).enumerate() {
             let (row, future) = row.split_at_mut(visible + i + 1);

@@ -69,7 +69,7 @@ pub fn forward(
 /// The query heads of one key/value head of one sequence, and every `parts`-th of its blocks of queries.
 struct Task<'a> {
     sizes: Sizes<'a>,
-    /// Rows from this sequence on.
+    /// `qkv` from the first row of this sequence on.
     qkv: Values<'a>,
     b: usize,
     kv: usize,
@@ -92,23 +92,23 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     let n = task.sizes.seq_len.next_multiple_of(PANEL) * width;
     let [_, k, v] = task.columns(task.kv * group);
     let rows = &mut scratch.rows.get(n)[..n];
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let keys = &mut scratch.keys.get(n)[..n];
         pack::<V>(k, task.sizes.seq_len, rows, (Some(keys), None));
         let values = &mut scratch.values.get(n)[..n];
         pack::<V>(v, task.sizes.seq_len, rows, (None, Some(values)));
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { begin::<V>() };
     for member in 0..group {
         for block in (task.part..blocks).step_by(task.parts) {
             let block = Block::new::<V>(&task.sizes, task.b, block);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { one_block::<V>(task, task.kv * group + member, &block, scratch) }
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { end::<V>() };
 }
 
@@ -140,7 +140,7 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
     let scale = task.sizes.scores.scale(d);
     let queries = &mut scratch.queries.get(QUERIES * width)[..block.rows() * width];
     let words = scratch.query_words.get(QUERIES * width);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         task.columns(h)[0].copy::<V>(block.from, block.to, scale, queries);
         left_words::<V>(queries, words);
@@ -220,7 +220,7 @@ unsafe fn softmax<V: Vector>(
             continue;
         }
         let before = running.top[r];
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let (top, sum) = unsafe { exponentials::<V>(row, first - from, last - from, before) };
         running.top[r] = top;
         if before == f32::NEG_INFINITY {
@@ -258,9 +258,9 @@ unsafe fn exponentials<V: Vector>(
                 let (first, last) = within(start);
                 x = x.keep(first, last, V::all(f32::NEG_INFINITY));
             }
-            *tops.at(start) = x.greater(*tops.at(start));
+            *tops.at(start) = x.max(*tops.at(start));
         }
-        let top = tops.greatest();
+        let top = tops.max_lane();
         let mut sums = Lanes::<V>::all(0.0);
         for start in (0..row.len()).step_by(V::LANES) {
             let mut x = V::load(at.add(start)).minus(V::all(top)).exp_to_one();

@@ -113,7 +113,7 @@ pub type Past = Option<(Tensor, Tensor)>;
 /// Token t attends to the past and to tokens 0..=t; `rotation` rotates queries and keys.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(
     heads: Heads,
     qkv: &Tensor,
@@ -132,7 +132,7 @@ pub fn composite(
 /// The same with a mask, whose `first` is allowed only without a past; positions restart where it does.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,

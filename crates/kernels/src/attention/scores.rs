@@ -33,7 +33,7 @@ impl Scores<'_> {
     }
 
     /// Subtracts the distance penalty of head `h`: the first of the row's scores belongs to the key `distance` tokens
-    /// before the query; later keys are masked, whatever they get here.
+    /// before the query. Later keys are masked, whatever value they get here.
     pub(super) fn tilt(&self, h: usize, distance: isize, row: &mut [f32]) {
         if let Some(slopes) = self.slopes {
             tilt(row, slopes[h], distance as f32);

@@ -115,16 +115,16 @@ fn gradients_agree_with_candle_in_f64_under_every_score() {
 }
 
 #[test]
-fn bf16_products_stay_within_the_rounding_of_their_factors() {
+fn bf16_results_stay_within_the_rounding_of_their_inputs() {
     for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
         let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
         check(ComputeDtype::Bf16, sizes, batch_size, 4e-3);
     }
 }
 
-/// The same numbers, rounded where they are written.
+/// The same numbers, rounded when they are written.
 #[test]
-fn bf16_in_memory_gives_the_rounded_values_of_f32() {
+fn bf16_storage_gives_rounded_f32_values() {
     let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
     for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
         let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
@@ -186,7 +186,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
 }
 
 #[test]
-fn what_lies_outside_the_window_has_no_influence() {
+fn keys_outside_the_window_have_no_influence() {
     let mask = Mask {
         window: Some(10),
         first: None,
@@ -210,7 +210,7 @@ fn what_lies_outside_the_window_has_no_influence() {
 }
 
 #[test]
-fn the_future_has_no_influence() {
+fn later_tokens_have_no_influence() {
     let heads = heads(2, 1, 4);
     let run = |qkv: &[f32]| {
         let (mut out, mut lse) = (vec![0.0; 70 * 8], vec![0.0; 2 * 70]);
@@ -232,7 +232,7 @@ fn the_future_has_no_influence() {
 }
 
 #[test]
-fn cached_attention_equals_the_last_rows_of_the_whole() {
+fn cached_attention_equals_the_last_rows_of_full_attention() {
     let slopes = [0.5, 0.25, 0.1, 0.05];
     let plain = Sizes::causal(heads(4, 2, 4), 70);
     check_cached(plain);

@@ -5,7 +5,7 @@
 use super::{Scores, Sizes};
 use crate::fetch::{self, ROWS_AHEAD};
 use crate::lanes::{Group, InLanes, LINE, Left, Right, To, Vector};
-use crate::math::normal;
+use crate::math::flush_subnormal;
 use crate::numbers::{Values, ValuesMut, bf16};
 use crate::threads::SharedSlice;
 
@@ -38,9 +38,9 @@ impl Rows<'_> {
     #[inline(always)]
     pub unsafe fn copy<V: Vector>(&self, from: usize, to: usize, scale: f32, out: &mut [f32]) {
         match self.values {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             Values::F32(values) => unsafe { self.copy_of::<V, _>(values, (from, to), scale, out) },
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             Values::Bf16(values) => unsafe { self.copy_of::<V, _>(values, (from, to), scale, out) },
         }
     }
@@ -63,7 +63,7 @@ impl Rows<'_> {
                 fetch::at(next.as_ptr(), self.d);
             }
             let row = &values[(from + r) * self.stride..][..self.d];
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { scaled::<V, _, _>(row, scale, &mut out[..self.d]) };
             for x in &mut out[self.d..] {
                 *x = 0.0;
@@ -72,9 +72,9 @@ impl Rows<'_> {
     }
 }
 
-/// Packs `rows` (T, padded) as columns of a right input, see [`panels`], and as a right input, see [`column_words`], each where there is
-/// room for it. `plain` has room for all of them; it holds all at the end, unless a word is two numbers: then it is used PANEL rows at
-/// a time, which stay in the L1 cache.
+/// Packs `rows` (T, padded) as columns of a right input, see [`panels`], and as a right input, see [`column_words`], each if its
+/// destination is not empty. `plain` has room for all rows and holds them at the end, unless a word is two numbers: then it is
+/// used PANEL rows at a time, which stay in the L1 cache.
 ///
 /// # Safety
 /// As for [`scaled`].
@@ -93,7 +93,7 @@ pub(super) unsafe fn pack<V: Vector>(
             _ => &mut plain[start..][..n],
         };
         let (start, n) = (start / V::NUMBERS, n / V::NUMBERS);
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             rows.copy::<V>(first, seq_len, 1.0, part);
             if let Some(words) = as_rows.as_deref_mut() {
@@ -106,8 +106,8 @@ pub(super) unsafe fn pack<V: Vector>(
     }
 }
 
-/// `to` = `scale` · `from`, of equal length and in whatever numbers, subnormal ones as 0. Hand-written: rows are short, and the compiler's loop would start with four
-/// registers at once and process short rows one by one.
+/// `to` = `scale` · `from`, of equal length and any dtypes, subnormal numbers as 0. Hand-written: rows are short, and the
+/// compiler's loop would start with four registers at once and process short rows one by one.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -124,16 +124,19 @@ pub(super) unsafe fn scaled<V: Vector, A: InLanes, B: InLanes>(
             // SAFETY: a line is a whole number of registers.
             unsafe {
                 let x: V = A::load(from.as_ptr().add(at));
-                B::store(x.times(V::all(scale)).normal(), to.as_mut_ptr().add(at));
+                B::store(
+                    x.times(V::all(scale)).flush_subnormal(),
+                    to.as_mut_ptr().add(at),
+                );
             }
         }
     }
     for (to, x) in to_rest.iter_mut().zip(rest) {
-        *to = B::narrow(normal(scale * x.wide()));
+        *to = B::narrow(flush_subnormal(scale * x.wide()));
     }
 }
 
-/// Rows of an output, of which tasks write disjoint parts.
+/// The rows of an output, of which tasks write disjoint parts.
 pub(super) enum Outputs {
     F32(SharedSlice<f32>),
     Bf16(SharedSlice<bf16>),
@@ -147,7 +150,7 @@ impl Outputs {
         }
     }
 
-    /// Fetches `n` numbers from `at` on.
+    /// Prefetches `n` numbers from `at` on.
     #[inline(always)]
     pub fn fetch(&self, at: usize, n: usize) {
         match self {
@@ -159,11 +162,11 @@ impl Outputs {
     /// Writes `scale` · `from` from number `at` on.
     ///
     /// # Safety
-    /// As for [`scaled`]; the output must be alive, and these numbers nobody else's.
+    /// As for [`scaled`]; the output must be alive, and nothing else may access these numbers.
     #[inline(always)]
     pub unsafe fn write<V: Vector>(&self, at: usize, from: &[f32], scale: f32) {
         let range = at..at + from.len();
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
                 Outputs::F32(values) => scaled::<V, _, _>(from, scale, values.range(range)),
@@ -259,7 +262,7 @@ pub(super) struct Block {
     pub from: usize,
     pub to: usize,
     pub first: [usize; QUERIES],
-    /// The smallest of them, rounded down as parts of matmuls are.
+    /// The smallest of them, rounded down to a whole matmul group.
     pub lowest: usize,
     pub group: Group,
 }
@@ -286,7 +289,7 @@ impl Block {
         }
     }
 
-    /// Queries, rounded up as parts of matmuls are.
+    /// The number of queries, rounded up to a whole matmul group.
     #[inline(always)]
     pub fn rows(&self) -> usize {
         (self.to - self.from).next_multiple_of(self.group.multiple)
@@ -348,7 +351,7 @@ impl Block {
                 if panel * PANEL >= last || (panel + 1) * PANEL <= first {
                     continue;
                 }
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     let to = To {
                         start: scores.add(group * each * KEYS + panel * PANEL),
@@ -400,7 +403,7 @@ impl Block {
         for group in 0..self.rows() / each {
             let (first, last) = self.columns(tile, group);
             let stride = KEYS / V::NUMBERS;
-            // SAFETY: the caller's; columns are whole groups, and so whole words.
+            // SAFETY: guaranteed by the caller; columns are whole groups, and so whole words.
             unsafe {
                 let to = To {
                     start: out.add(group * each * width),

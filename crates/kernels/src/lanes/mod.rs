@@ -27,7 +27,7 @@ pub(super) trait Vector: Copy {
     const LANES: usize;
     /// Numbers per word.
     const NUMBERS: usize;
-    /// Whether the machine multiplies these words in tile registers as well.
+    /// Whether the machine can also multiply these words in tile registers.
     fn has_amx() -> bool {
         false
     }
@@ -45,71 +45,70 @@ pub(super) trait Vector: Copy {
     unsafe fn plus(self, b: Self) -> Self;
     unsafe fn minus(self, b: Self) -> Self;
     unsafe fn times(self, b: Self) -> Self;
-    unsafe fn over(self, b: Self) -> Self;
-    unsafe fn root(self) -> Self;
+    unsafe fn divide(self, b: Self) -> Self;
+    unsafe fn sqrt(self) -> Self;
     /// self · b + c, fused if the machine supports it.
     unsafe fn fused(self, b: Self, c: Self) -> Self;
     /// The maximum; `b` if one is NaN.
-    unsafe fn greater(self, b: Self) -> Self;
+    unsafe fn max(self, b: Self) -> Self;
     /// The minimum; `b` if one is NaN.
-    unsafe fn lesser(self, b: Self) -> Self;
+    unsafe fn min(self, b: Self) -> Self;
     /// self · 2^n for integers |n| ≤ 150.
     unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// Lanes first..last of self, `other` elsewhere.
     unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
-    /// Itself, and 0 where the lane's bit of `bits` is 0, the lowest being the first lane's.
+    /// Self where the lane's bit of `bits` is 1, else 0; the lowest bit is the first lane's.
     unsafe fn keep_bits(self, bits: u32) -> Self;
     /// The same for each number of the words.
     #[inline(always)]
     unsafe fn keep_numbers(self, bits: u32) -> Self {
         const { assert!(Self::NUMBERS == 1) };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.keep_bits(bits) }
     }
-    /// Itself, and 0 of its sign where it is subnormal, see `math::normal`.
-    unsafe fn normal(self) -> Self;
-    /// Itself, and 0 where `of` is below `end`, but not where `of` is NaN.
+    /// Self, with subnormal lanes replaced by 0 of the same sign, see `math::flush_subnormal`.
+    unsafe fn flush_subnormal(self) -> Self;
+    /// Self, but 0 where `of` is below `end`; NaN in `of` keeps the lane.
     unsafe fn zero_below(self, of: Self, end: f32) -> Self;
-    /// Numbers of bf16, one to a lane.
+    /// Loads bf16 numbers, one per lane.
     #[inline(always)]
     unsafe fn load_bf16(from: *const bf16) -> Self {
         let mut wide = [0.0; LINE];
         for (i, wide) in wide[..Self::LANES].iter_mut().enumerate() {
-            // SAFETY: the caller's, for as many numbers as lanes.
+            // SAFETY: guaranteed by the caller, for as many numbers as lanes.
             *wide = unsafe { (*from.add(i)).wide() };
         }
         // SAFETY: a line has room for a register.
         unsafe { Self::load(wide.as_ptr()) }
     }
-    /// The same back, rounded to nearest, ties to even.
+    /// Stores as bf16, rounded to nearest, ties to even.
     #[inline(always)]
     unsafe fn store_bf16(self, to: *mut bf16) {
         let mut wide = [0.0; LINE];
         // SAFETY: a line has room for a register.
         unsafe { self.store(wide.as_mut_ptr()) }
         for (i, &wide) in wide[..Self::LANES].iter().enumerate() {
-            // SAFETY: the caller's, for as many numbers as lanes.
+            // SAFETY: guaranteed by the caller, for as many numbers as lanes.
             unsafe { *to.add(i) = Number::narrow(wide) }
         }
     }
-    /// [`Vector::times_power_of_two`], and then [`Vector::zero_below`].
+    /// [`Vector::times_power_of_two`], then [`Vector::zero_below`].
     #[inline(always)]
     unsafe fn times_power_of_two_or_zero(self, n: Self, of: Self, end: f32) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.times_power_of_two(n).zero_below(of, end) }
     }
-    /// The greatest lane; none may be NaN.
+    /// The largest lane; none may be NaN.
     #[inline(always)]
-    unsafe fn greatest(self) -> f32 {
+    unsafe fn max_lane(self) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; LINE];
         // SAFETY: a line has room for a register.
         unsafe { self.store(lanes.as_mut_ptr()) }
         crate::math::max(&lanes)
     }
-    /// One word from two neighbouring numbers: of twice as many numbers (self, then `next`), all words. Numbers are rounded
-    /// to nearest, ties to even.
+    /// Packs adjacent numbers into words: all words of self followed by `next`. Numbers are rounded to nearest, ties to even.
     unsafe fn words_along(self, next: Self) -> Self;
-    /// One word from two numbers below each other.
+    /// Packs numbers of two rows, self and `below`, into words.
     unsafe fn words_down(self, below: Self) -> Self;
 
     /// Transposes a square of [`LINE`] × [`LINE`] words, whose rows are `stride` words apart, into one with rows `to_stride` apart.
@@ -126,10 +125,10 @@ pub(super) trait Vector: Copy {
         }
     }
 
-    /// The first `n` words at `from`, and 0; n may be more than there are lanes.
+    /// The first `n` words at `from`, then 0; n may exceed the number of lanes.
     #[inline(always)]
     unsafe fn load_first(from: *const f32, n: usize) -> Self {
-        // SAFETY: the caller's, for n words.
+        // SAFETY: guaranteed by the caller, for n words.
         unsafe {
             if n >= Self::LANES {
                 return Self::load(from);
@@ -140,7 +139,7 @@ pub(super) trait Vector: Copy {
         }
     }
 
-    /// The sum of all lanes, in halves.
+    /// The sum of all lanes, by halving.
     #[inline(always)]
     unsafe fn total(self) -> f32 {
         let mut lanes = [0.0; LINE];
@@ -152,7 +151,7 @@ pub(super) trait Vector: Copy {
     /// Writes the first `n` lanes.
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, n: usize) {
-        // SAFETY: the caller's, for n words.
+        // SAFETY: guaranteed by the caller, for n words.
         unsafe {
             if n >= Self::LANES {
                 return self.store(to);
@@ -163,38 +162,38 @@ pub(super) trait Vector: Copy {
         }
     }
 
-    /// The first `n` lanes of self, `other` beyond; n may be more than there are lanes.
+    /// The first `n` lanes of self, `other` beyond; n may exceed the number of lanes.
     #[inline(always)]
     unsafe fn keep_first(self, n: usize, other: f32) -> Self {
         if n >= Self::LANES {
             return self;
         }
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.keep(0, n, Self::all(other)) }
     }
 
-    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; 0 below, clamped above, NaN stays.
+    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; 0 below, clamped above; NaN is preserved.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            let x = Self::all(88.7).lesser(Self::all(EXP_END).greater(self));
+            let x = Self::all(88.7).min(Self::all(EXP_END).max(self));
             x.exp_within(self)
         }
     }
 
-    /// The same for x ≤ 0 alone.
+    /// The same for x ≤ 0 only.
     #[inline(always)]
     unsafe fn exp_to_one(self) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Self::all(EXP_END).greater(self).exp_within(self) }
+        // SAFETY: guaranteed by the caller.
+        unsafe { Self::all(EXP_END).max(self).exp_within(self) }
     }
 
-    /// e^x for −87.3 ≤ x ≤ 88.7, or 0 where `before`, of which x was made, is below. For the constants see `math::exp`.
+    /// e^x for −87.3 ≤ x ≤ 88.7, or 0 where `before`, from which x was clamped, is below. For the constants see `math::exp`.
     #[inline(always)]
     unsafe fn exp_within(self, before: Self) -> Self {
         const ROUND: f32 = 12_582_912.0;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let shifted = self.fused(Self::all(std::f32::consts::LOG2_E), Self::all(ROUND));
             let n = shifted.minus(Self::all(ROUND));
@@ -211,20 +210,22 @@ pub(super) trait Vector: Copy {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Ymm, Zmm, ZmmPairs, alternating, normal_ymm, normal_zmm, transpose};
+pub(super) use x86::{
+    Ymm, Zmm, ZmmPairs, alternating, flush_subnormal_ymm, flush_subnormal_zmm, transpose,
+};
 
-/// Numbers in memory, of which registers are filled.
+/// Numbers in memory that registers are loaded from.
 ///
 /// # Safety
-/// As for [`Vector`]'s own.
+/// As for the methods of [`Vector`].
 pub(super) trait InLanes: Number {
     unsafe fn load<V: Vector>(from: *const Self) -> V;
     unsafe fn store<V: Vector>(x: V, to: *mut Self);
 
-    /// The first `n` numbers at `from`, and 0; n may be more than there are lanes.
+    /// The first `n` numbers at `from`, then 0; n may exceed the number of lanes.
     #[inline(always)]
     unsafe fn load_first<V: Vector>(from: *const Self, n: usize) -> V {
-        // SAFETY: the caller's, for n numbers; a line has room for a register.
+        // SAFETY: guaranteed by the caller, for n numbers; a line has room for a register.
         unsafe {
             if n >= V::LANES {
                 return Self::load(from);
@@ -241,12 +242,12 @@ pub(super) trait InLanes: Number {
 impl InLanes for f32 {
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const f32) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::load(from) }
     }
     #[inline(always)]
     unsafe fn store<V: Vector>(x: V, to: *mut f32) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { x.store(to) }
     }
 }
@@ -254,12 +255,12 @@ impl InLanes for f32 {
 impl InLanes for bf16 {
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const bf16) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::load_bf16(from) }
     }
     #[inline(always)]
     unsafe fn store<V: Vector>(x: V, to: *mut bf16) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { x.store_bf16(to) }
     }
 }
@@ -273,18 +274,18 @@ pub(super) const LINE: usize = 16;
 pub(super) struct Lanes<V>([V; 2]);
 
 impl<V: Vector> Lanes<V> {
-    /// Registers that hold the sixteen.
+    /// Number of registers that hold the sixteen values.
     pub const PARTS: usize = LINE / V::LANES;
 
     /// # Safety
     /// This and the other methods need V's instructions.
     #[inline(always)]
     pub unsafe fn all(x: f32) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         Lanes(unsafe { [V::all(x); 2] })
     }
 
-    /// The values that correspond to elements `at`.., `at` being a whole number of registers.
+    /// The running values for elements `at`..; `at` is a whole number of registers.
     #[inline(always)]
     pub fn at(&mut self, at: usize) -> &mut V {
         &mut self.0[at / V::LANES % Self::PARTS]
@@ -302,7 +303,7 @@ impl<V: Vector> Lanes<V> {
 
     #[inline(always)]
     pub unsafe fn total(self) -> f32 {
-        // SAFETY: the caller's. Both sum in halves.
+        // SAFETY: guaranteed by the caller. Both sum by halving.
         unsafe {
             match Self::PARTS {
                 1 => self.0[0].total(),
@@ -311,16 +312,16 @@ impl<V: Vector> Lanes<V> {
         }
     }
 
-    /// The greatest; none may be NaN.
+    /// The maximum; none may be NaN.
     #[inline(always)]
-    pub unsafe fn greatest(self) -> f32 {
+    pub unsafe fn max_lane(self) -> f32 {
         let [mut top, other] = self.0;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if Self::PARTS == 2 {
-                top = top.greater(other);
+                top = top.max(other);
             }
-            top.greatest()
+            top.max_lane()
         }
     }
 }
@@ -339,7 +340,7 @@ impl Buffer {
     }
 }
 
-/// How many rows of a matmul of words are computed together, and of what number of rows and columns its parts are multiples.
+/// How many rows of a matmul of words are computed together, and the multiples that its row and column counts are padded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Group {
     pub rows: usize,
@@ -347,7 +348,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Sixteen rows in tile registers, where a word of 16 pairs fills one; else eight in others.
+    /// Sixteen rows in tile registers, if a word of 16 pairs fills one; otherwise eight in vector registers.
     #[inline(always)]
     pub fn of<V: Vector>() -> Self {
         if V::has_amx() {
@@ -376,7 +377,7 @@ impl Group {
         lines: usize,
         k: usize,
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             if self.rows > ROWS {
@@ -387,7 +388,7 @@ impl Group {
     }
 }
 
-/// What a thread does before the matmuls of a group.
+/// Prepares a thread for the matmuls of a group.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -400,7 +401,7 @@ pub(super) unsafe fn begin<V: Vector>() {
     }
 }
 
-/// What it does after them.
+/// Undoes [`begin`] after the matmuls.
 ///
 /// # Safety
 /// As for [`begin`].
@@ -423,23 +424,23 @@ macro_rules! widest {
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,avx512bf16")]
                 unsafe fn avx512_pairs($($arg: $ty),*) {
-                    // SAFETY: the caller's.
+                    // SAFETY: guaranteed by the caller.
                     unsafe { $body::<$crate::lanes::ZmmPairs>($($arg),*) }
                 }
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
                 unsafe fn avx512($($arg: $ty),*) {
-                    // SAFETY: the caller's.
+                    // SAFETY: guaranteed by the caller.
                     unsafe { $body::<$crate::lanes::Zmm>($($arg),*) }
                 }
                 #[target_feature(enable = "avx2,fma")]
                 unsafe fn avx2($($arg: $ty),*) {
-                    // SAFETY: the caller's.
+                    // SAFETY: guaranteed by the caller.
                     unsafe { $body::<$crate::lanes::Ymm>($($arg),*) }
                 }
                 use $crate::simd::{Level, level};
                 match level() {
                     Level::Avx512 | Level::Amx if pairs && $crate::simd::has_bf16() => {
-                        // SAFETY: the machine has the instructions; the rest is the caller's.
+                        // SAFETY: the machine has the instructions; the caller guarantees the rest.
                         return unsafe { avx512_pairs($($arg),*) };
                     }
                     // SAFETY: as above.
@@ -450,7 +451,7 @@ macro_rules! widest {
                 }
             }
             let _ = pairs;
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { $body::<$crate::lanes::Portable>($($arg),*) }
         }
     };

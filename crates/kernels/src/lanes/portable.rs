@@ -1,9 +1,9 @@
 //! Eight floats in plain Rust, for architectures without a register type here.
 
 use super::Vector;
-use crate::math::normal;
+use crate::math::flush_subnormal;
 
-/// Works everywhere; the compiler maps it to what the architecture has.
+/// Works everywhere; the compiler maps it to the architecture's instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f32; 8]);
 
@@ -18,19 +18,19 @@ impl Vector for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         Portable(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]
     unsafe fn splat(from: *const f32) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         Portable([unsafe { *from }; 8])
     }
 
@@ -38,7 +38,7 @@ impl Vector for Portable {
     unsafe fn multiply_add(self, b: Self, sum: Self) -> Self {
         let mut sum = sum;
         for i in 0..8 {
-            // One instruction on 64-bit ARM; on the oldest x86-64 a fused form would be a call.
+            // One instruction on 64-bit ARM; on baseline x86-64 a fused form would be a library call.
             sum.0[i] = if cfg!(target_arch = "aarch64") {
                 self.0[i].mul_add(b.0[i], sum.0[i])
             } else {
@@ -69,28 +69,28 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
-    unsafe fn over(self, b: Self) -> Self {
+    unsafe fn divide(self, b: Self) -> Self {
         self.with(b, |a, b| a / b)
     }
 
     #[inline(always)]
-    unsafe fn root(self) -> Self {
+    unsafe fn sqrt(self) -> Self {
         self.with(self, |a, _| a.sqrt())
     }
 
     #[inline(always)]
     unsafe fn fused(self, b: Self, c: Self) -> Self {
-        // SAFETY: needs nothing.
+        // SAFETY: needs no special instructions.
         unsafe { self.multiply_add(b, c) }
     }
 
     #[inline(always)]
-    unsafe fn greater(self, b: Self) -> Self {
+    unsafe fn max(self, b: Self) -> Self {
         self.with(b, |a, b| if a > b { a } else { b })
     }
 
     #[inline(always)]
-    unsafe fn lesser(self, b: Self) -> Self {
+    unsafe fn min(self, b: Self) -> Self {
         self.with(b, |a, b| if a < b { a } else { b })
     }
 
@@ -122,8 +122,8 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
-    unsafe fn normal(self) -> Self {
-        self.with(self, |x, _| normal(x))
+    unsafe fn flush_subnormal(self) -> Self {
+        self.with(self, |x, _| flush_subnormal(x))
     }
 
     #[inline(always)]

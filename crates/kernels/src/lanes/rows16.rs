@@ -6,30 +6,30 @@ use std::arch::asm;
 use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_storeu_si512};
 use std::mem::MaybeUninit;
 
-/// Words of the left input that are turned at once.
-const TURNED: usize = 2 * SIDE;
+/// Words of the left input that are transposed at once.
+const TRANSPOSED: usize = 2 * SIDE;
 
 /// Sixteen rows of the left input, row by row.
 #[repr(align(64))]
-struct Rows([MaybeUninit<u32>; SIDE * TURNED]);
+struct Rows([MaybeUninit<u32>; SIDE * TRANSPOSED]);
 
 /// `to` (16, lines · 16) = (or +=) left (16, k words) · right (k words, lines · 16), words being pairs of bf16.
 ///
 /// # Safety
-/// The pointers must reach all elements named, `to` exclusively; the machine must have V's instructions and AMX, and this thread's
+/// The pointers must reach these elements, `to` exclusively; the machine must have V's instructions and AMX, and this thread's
 /// tile registers must be configured.
 #[inline(always)]
 pub(crate) unsafe fn rows16<V: Vector>(to: To, left: Left, right: Right, lines: usize, k: usize) {
     let whole = k / SIDE * SIDE;
-    // SAFETY: the caller's; offsets stay within the 16 × lines · 16 block.
+    // SAFETY: guaranteed by the caller; offsets stay within the 16 × lines · 16 block.
     unsafe {
         if k == 0 || left.col_stride == 1 {
             steps(to, left, right, lines, whole / SIDE);
         } else {
-            for from in (0..whole).step_by(TURNED) {
-                let words = TURNED.min(whole - from);
-                let mut rows = Rows([MaybeUninit::uninit(); SIDE * TURNED]);
-                let rows = turn(&mut rows, left.from(from), words);
+            for from in (0..whole).step_by(TRANSPOSED) {
+                let words = TRANSPOSED.min(whole - from);
+                let mut rows = Rows([MaybeUninit::uninit(); SIDE * TRANSPOSED]);
+                let rows = to_rows(&mut rows, left.from(from), words);
                 let to = To {
                     add: to.add || from > 0,
                     ..to
@@ -50,10 +50,10 @@ pub(crate) unsafe fn rows16<V: Vector>(to: To, left: Left, right: Right, lines: 
     }
 }
 
-/// Copies words of sixteen rows that lie across memory into rows.
+/// Copies words of sixteen rows that are adjacent across memory into rows.
 #[inline(always)]
-unsafe fn turn(rows: &mut Rows, left: Left, words: usize) -> Left {
-    // SAFETY: the caller's: `words` is a multiple of SIDE, at most TURNED, and all rows are neighbours.
+unsafe fn to_rows(rows: &mut Rows, left: Left, words: usize) -> Left {
+    // SAFETY: guaranteed by the caller: `words` is a multiple of SIDE, at most TRANSPOSED, and all rows are neighbours.
     unsafe {
         let start = rows.0.as_mut_ptr().cast::<u32>();
         for from in (0..words).step_by(SIDE) {
@@ -61,14 +61,14 @@ unsafe fn turn(rows: &mut Rows, left: Left, words: usize) -> Left {
             for (word, square) in square.iter_mut().enumerate().skip(1) {
                 *square = _mm512_loadu_si512(left.from(from + word).start.cast());
             }
-            let turned: [__m512i; SIDE] = transpose(square);
-            for (row, words) in turned.into_iter().enumerate() {
-                _mm512_storeu_si512(start.add(row * TURNED + from).cast(), words);
+            let transposed: [__m512i; SIDE] = transpose(square);
+            for (row, words) in transposed.into_iter().enumerate() {
+                _mm512_storeu_si512(start.add(row * TRANSPOSED + from).cast(), words);
             }
         }
         Left {
             start: start.cast(),
-            row_stride: TURNED,
+            row_stride: TRANSPOSED,
             col_stride: 1,
         }
     }
@@ -78,7 +78,7 @@ unsafe fn turn(rows: &mut Rows, left: Left, words: usize) -> Left {
 #[inline(always)]
 unsafe fn steps(to: To, left: Left, right: Right, lines: usize, steps: usize) {
     for line in (0..lines).step_by(4) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (to, right) = (to.at(0, line), right.at(line));
             match lines - line {
@@ -114,7 +114,7 @@ unsafe fn columns<const N: usize>(to: To, left: Left, right: Right, steps: usize
         bytes(left.row_stride),
         bytes(right.row_stride),
     );
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if to.add {
             sums!(

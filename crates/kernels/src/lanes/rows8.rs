@@ -33,11 +33,11 @@ pub(crate) struct To {
 /// so the result does not depend on the number of lanes.
 ///
 /// # Safety
-/// The pointers must reach all elements named, `to` exclusively, and the machine must have V's instructions.
+/// The pointers must reach these elements, `to` exclusively, and the machine must have V's instructions.
 #[inline(always)]
 pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: usize, k: usize) {
     let mut line = 0;
-    // SAFETY: the caller's; offsets stay within the 8 × lines · 16 block.
+    // SAFETY: guaranteed by the caller; offsets stay within the 8 × lines · 16 block.
     unsafe {
         if V::LANES == LINE {
             while line + 2 <= lines {
@@ -60,7 +60,7 @@ pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: u
 impl To {
     #[inline(always)]
     pub(super) unsafe fn at(self, row: usize, line: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(row * self.row_stride + line * LINE) };
         To { start, ..self }
     }
@@ -69,7 +69,7 @@ impl To {
 impl Left {
     #[inline(always)]
     pub(super) unsafe fn below(self, rows: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(rows * self.row_stride) };
         Left { start, ..self }
     }
@@ -77,7 +77,7 @@ impl Left {
     /// From word `k` on.
     #[inline(always)]
     pub(super) unsafe fn from(self, k: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(k * self.col_stride) };
         Left { start, ..self }
     }
@@ -87,14 +87,14 @@ impl Right {
     /// From word `k` on.
     #[inline(always)]
     pub(super) unsafe fn from(self, k: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(k * self.row_stride) };
         Right { start, ..self }
     }
 
     #[inline(always)]
     pub(super) unsafe fn at(self, line: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(line * LINE) };
         Right { start, ..self }
     }
@@ -108,7 +108,7 @@ unsafe fn registers<V: Vector, const R: usize, const N: usize>(
     right: Right,
     k: usize,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[V::zero(); N]; R];
         if to.add {

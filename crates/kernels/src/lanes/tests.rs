@@ -26,14 +26,14 @@ unsafe fn product<V: Vector>(out: &mut [f32], a: &[f32], b: &[f32], lines: usize
 widest! { fn widest_product(pairs, out: &mut [f32], a: &[f32], b: &[f32], lines: usize, k: usize) = product }
 
 #[test]
-fn products_overwrite_and_then_add_at_every_width() {
+fn products_overwrite_or_accumulate_at_every_width() {
     for (lines, k) in [(1, 1), (2, 7), (3, 20)] {
         let a: Vec<f32> = (0..8 * k).map(|i| (i as f32 * 0.3).sin()).collect();
         let width = lines * LINE;
         let b: Vec<f32> = (0..k * width).map(|i| (i as f32 * 0.7).cos()).collect();
         let mut wide = vec![9.0; 8 * width];
         let mut portable = vec![9.0; 8 * width];
-        // SAFETY: sizes as `product` says.
+        // SAFETY: sizes as `product` requires.
         unsafe {
             widest_product(false, &mut wide, &a, &b, lines, k);
             product::<Portable>(&mut portable, &a, &b, lines, k);
@@ -48,7 +48,7 @@ fn products_overwrite_and_then_add_at_every_width() {
     }
 }
 
-/// Small whole numbers as words, of which all sums are exact.
+/// Small integers as words, whose sums are all exact.
 fn words<V: Vector>(n: usize, seed: usize) -> Aligned {
     let number = |i: usize| (i * i + 7 * i + seed) as f32 % 9.0 - 4.0;
     let mut words = Aligned::zeros(n);
@@ -66,7 +66,7 @@ fn words<V: Vector>(n: usize, seed: usize) -> Aligned {
 
 unsafe fn group_is_eight_by_eight<V: Vector>(lines: usize, k: usize, turned: bool, add: bool) {
     let group = Group::of::<V>();
-    // Neighbours of the turned rows are read in whole registers.
+    // Neighbours of the transposed rows are read in whole registers.
     let stride = if turned { 32 } else { k };
     let a = words::<V>(stride.max(16) * k.max(16), 1);
     let b = words::<V>(k * lines * LINE, 2);
@@ -107,13 +107,13 @@ unsafe fn group_is_eight_by_eight<V: Vector>(lines: usize, k: usize, turned: boo
 
 widest! { fn widest_group(pairs, lines: usize, k: usize, turned: bool, add: bool) = group_is_eight_by_eight }
 
-/// In tile registers where the machine has them, with whole registers of words and without.
+/// In tile registers if the machine has them, with and without whole registers of words.
 #[test]
-fn rows_computed_together_are_those_computed_by_eight() {
+fn rows_computed_together_equal_those_computed_by_eight() {
     for k in [0, 4, 15, 16, 20, 32, 48, 64, 84] {
         for lines in 1..=6 {
             for (turned, add) in [(false, false), (false, true), (true, false), (true, true)] {
-                // SAFETY: sizes as the function says.
+                // SAFETY: sizes as the function requires.
                 unsafe { widest_group(true, lines, k, turned, add) }
             }
         }
@@ -150,7 +150,7 @@ fn exponentials_are_within_two_ulp_at_every_width() {
     assert!(ends[0].is_nan() && ends[1] == 0.0 && ends[2] > 1e38 && ends[3] == 1.0);
 }
 
-/// Runs `normal` over the slice, and `zero_below` −1 of each number for the number itself.
+/// Runs `flush_subnormal` over the slice, and `zero_below` −1 of each number on the number itself.
 unsafe fn flushed<V: Vector>(x: &mut [f32], kept: &mut [f32]) {
     for (x, kept) in x
         .chunks_exact_mut(V::LANES)
@@ -160,7 +160,7 @@ unsafe fn flushed<V: Vector>(x: &mut [f32], kept: &mut [f32]) {
         unsafe {
             let of = V::load(x.as_ptr());
             of.zero_below(of, -1.0).store(kept.as_mut_ptr());
-            of.normal().store(x.as_mut_ptr());
+            of.flush_subnormal().store(x.as_mut_ptr());
         }
     }
 }

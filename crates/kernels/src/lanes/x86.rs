@@ -5,14 +5,14 @@ use crate::numbers::bf16;
 use crate::simd::{Level, level};
 use std::arch::x86_64::*;
 
-/// Methods that are one expression of instructions.
+/// Methods that are a single expression of intrinsics.
 macro_rules! instructions {
     ($(fn $method:ident($($params:tt)*) $(-> $ret:ty)? { $body:expr })*) => {
         $(
             #[inline(always)]
             #[allow(unused_unsafe, reason = "some expressions are no instruction")]
             unsafe fn $method($($params)*) $(-> $ret)? {
-                // SAFETY: the trait's conditions, which are the caller's.
+                // SAFETY: the trait's conditions, guaranteed by the caller.
                 unsafe { $body }
             }
         )*
@@ -36,11 +36,11 @@ impl Vector for Ymm {
         fn plus(self, b: Self) -> Self { Ymm(_mm256_add_ps(self.0, b.0)) }
         fn minus(self, b: Self) -> Self { Ymm(_mm256_sub_ps(self.0, b.0)) }
         fn times(self, b: Self) -> Self { Ymm(_mm256_mul_ps(self.0, b.0)) }
-        fn over(self, b: Self) -> Self { Ymm(_mm256_div_ps(self.0, b.0)) }
-        fn root(self) -> Self { Ymm(_mm256_sqrt_ps(self.0)) }
+        fn divide(self, b: Self) -> Self { Ymm(_mm256_div_ps(self.0, b.0)) }
+        fn sqrt(self) -> Self { Ymm(_mm256_sqrt_ps(self.0)) }
         fn fused(self, b: Self, c: Self) -> Self { Ymm(_mm256_fmadd_ps(self.0, b.0, c.0)) }
-        fn greater(self, b: Self) -> Self { Ymm(_mm256_max_ps(self.0, b.0)) }
-        fn lesser(self, b: Self) -> Self { Ymm(_mm256_min_ps(self.0, b.0)) }
+        fn max(self, b: Self) -> Self { Ymm(_mm256_max_ps(self.0, b.0)) }
+        fn min(self, b: Self) -> Self { Ymm(_mm256_min_ps(self.0, b.0)) }
         fn times_power_of_two(self, n: Self) -> Self {
             {
                 // In two factors, so that neither overflows the exponent.
@@ -68,7 +68,7 @@ impl Vector for Ymm {
                 Ymm(_mm256_and_ps(self.0, _mm256_castsi256_ps(kept)))
             }
         }
-        fn normal(self) -> Self { Ymm(normal_ymm(self.0)) }
+        fn flush_subnormal(self) -> Self { Ymm(flush_subnormal_ymm(self.0)) }
         fn zero_below(self, of: Self, end: f32) -> Self {
             Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))
         }
@@ -77,17 +77,17 @@ impl Vector for Ymm {
     }
 }
 
-/// The exponent of a float.
+/// The exponent bits of a float.
 const EXPONENT: i32 = f32::INFINITY.to_bits() as i32;
 
-/// The numbers, and 0 of their sign where they are subnormal, see `math::normal`. Of integers: comparing subnormal floats may
-/// be slow as well.
+/// The numbers, with subnormal ones replaced by 0 of the same sign, see `math::flush_subnormal`. Integer comparisons: comparing
+/// subnormal floats may be slow as well.
 ///
 /// # Safety
 /// AVX2.
 #[inline(always)]
-pub(crate) unsafe fn normal_ymm(x: __m256) -> __m256 {
-    // SAFETY: the caller's.
+pub(crate) unsafe fn flush_subnormal_ymm(x: __m256) -> __m256 {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = _mm256_castps_si256(x);
         let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(EXPONENT));
@@ -97,13 +97,13 @@ pub(crate) unsafe fn normal_ymm(x: __m256) -> __m256 {
     }
 }
 
-/// The same of sixteen, as words.
+/// The same for sixteen numbers, as words.
 ///
 /// # Safety
 /// AVX-512F.
 #[inline(always)]
-pub(crate) unsafe fn normal_zmm(bits: __m512i) -> __m512i {
-    // SAFETY: the caller's.
+pub(crate) unsafe fn flush_subnormal_zmm(bits: __m512i) -> __m512i {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(EXPONENT));
         _mm512_mask_and_epi32(bits, subnormal, bits, _mm512_set1_epi32(i32::MIN))
@@ -113,7 +113,7 @@ pub(crate) unsafe fn normal_zmm(bits: __m512i) -> __m512i {
 /// 2^n for |n| ≤ 126.
 #[inline(always)]
 unsafe fn power_of_two(n: __m256i) -> __m256 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
         _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
@@ -135,7 +135,7 @@ macro_rules! zmm {
             }
             #[inline(always)]
             unsafe fn transposed((from, stride): (*const f32, usize), (to, to_stride): (*mut f32, usize)) {
-                // SAFETY: the caller's: a line is a register.
+                // SAFETY: guaranteed by the caller: a line is a register.
                 unsafe {
                     let rows = std::array::from_fn(|i| _mm512_loadu_si512(from.add(i * stride).cast()));
                     for (i, column) in transpose(rows).into_iter().enumerate() {
@@ -152,11 +152,11 @@ macro_rules! zmm {
                 fn plus(self, b: Self) -> Self { $name(_mm512_add_ps(self.0, b.0)) }
                 fn minus(self, b: Self) -> Self { $name(_mm512_sub_ps(self.0, b.0)) }
                 fn times(self, b: Self) -> Self { $name(_mm512_mul_ps(self.0, b.0)) }
-                fn over(self, b: Self) -> Self { $name(_mm512_div_ps(self.0, b.0)) }
-                fn root(self) -> Self { $name(_mm512_sqrt_ps(self.0)) }
+                fn divide(self, b: Self) -> Self { $name(_mm512_div_ps(self.0, b.0)) }
+                fn sqrt(self) -> Self { $name(_mm512_sqrt_ps(self.0)) }
                 fn fused(self, b: Self, c: Self) -> Self { $name(_mm512_fmadd_ps(self.0, b.0, c.0)) }
-                fn greater(self, b: Self) -> Self { $name(_mm512_max_ps(self.0, b.0)) }
-                fn lesser(self, b: Self) -> Self { $name(_mm512_min_ps(self.0, b.0)) }
+                fn max(self, b: Self) -> Self { $name(_mm512_max_ps(self.0, b.0)) }
+                fn min(self, b: Self) -> Self { $name(_mm512_min_ps(self.0, b.0)) }
                 fn times_power_of_two(self, n: Self) -> Self { $name(_mm512_scalef_ps(self.0, n.0)) }
                 fn keep(self, first: usize, last: usize, other: Self) -> Self {
                     $name(_mm512_mask_blend_ps(lanes(first, last), other.0, self.0))
@@ -170,17 +170,17 @@ macro_rules! zmm {
                     ))))
                 }
                 fn total(self) -> f32 { _mm512_reduce_add_ps(self.0) }
-                fn greatest(self) -> f32 { _mm512_reduce_max_ps(self.0) }
+                fn max_lane(self) -> f32 { _mm512_reduce_max_ps(self.0) }
                 fn times_power_of_two_or_zero(self, n: Self, of: Self, end: f32) -> Self {
                     {
                         let kept = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(of.0, _mm512_set1_ps(end));
                         $name(_mm512_maskz_scalef_ps(kept, self.0, n.0))
                     }
                 }
-                // Where x is too small, whatever comes out is not kept.
+                // Where x is too small, the result is discarded.
                 fn exp_to_one(self) -> Self { self.exp_within(self) }
-                fn normal(self) -> Self {
-                    $name(_mm512_castsi512_ps(normal_zmm(_mm512_castps_si512(self.0))))
+                fn flush_subnormal(self) -> Self {
+                    $name(_mm512_castsi512_ps(flush_subnormal_zmm(_mm512_castps_si512(self.0))))
                 }
                 fn zero_below(self, of: Self, end: f32) -> Self {
                     {
@@ -226,7 +226,7 @@ zmm! {
     }
     fn words_down(self, below: Self) -> Self {
         {
-            // The upper row's sixteen, then the lower one's: taken alternately.
+            // The upper row's sixteen, then the lower one's, interleaved.
             let rounded = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(below.0, self.0));
             ZmmPairs(_mm512_castsi512_ps(_mm512_permutexvar_epi16(alternating(), rounded)))
         }
@@ -239,7 +239,7 @@ unsafe fn as_pairs(words: __m512) -> __m512bh {
     unsafe { std::mem::transmute::<__m512, __m512bh>(words) }
 }
 
-/// Indices that take the lower and the upper sixteen of 32 in turn.
+/// Indices that interleave the lower and the upper sixteen of 32.
 #[inline(always)]
 pub(crate) unsafe fn alternating() -> __m512i {
     const ORDER: [u16; 32] = {
@@ -256,7 +256,7 @@ pub(crate) unsafe fn alternating() -> __m512i {
     unsafe { std::mem::transmute::<[u16; 32], __m512i>(ORDER) }
 }
 
-/// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
+/// Transposes a square of 16 × 16 words: in pairs, in fours within each 128-bit part, then the parts.
 ///
 /// # Safety
 /// The machine must have AVX-512.

@@ -1,5 +1,5 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
-//! The fused form has two modes: forward and, once the gradient is there, backward; or both together, chunk by chunk, if
+//! The fused form has two modes: forward, and backward once the gradient is known; or both together, chunk by chunk, if
 //! the gradient is known beforehand. `rows` holds the per-row computation, `sizes` the chunking.
 
 mod rows;
@@ -15,14 +15,14 @@ use super::matrix::Matrix;
 use super::numbers::ValuesMut;
 use super::{softcap, threads};
 use candle_core::{D, Result, Tensor};
-use rows::{ANSWERS, Constants, answer, turn};
+use rows::{Constants, OUTPUTS, fill_outputs, row_to_gradient};
 use std::ops::Range;
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
 /// and whether the target was the top-1 token (N): 1 or 0, detached.
 ///
 /// # Errors
-/// Those of candle: shapes or number formats that do not fit.
+/// candle's own: shapes or dtypes that do not match.
 pub fn composite(
     hidden: &Tensor,
     table: &Tensor,
@@ -41,10 +41,10 @@ pub fn composite(
     Ok((target, entropy, top1))
 }
 
-/// Operations per logit, for deciding on threads.
+/// Operations per logit, for choosing the thread count.
 const COST: usize = 20;
 
-/// What the head is asked: hidden states (rows, d), table (vocab, d) and the target of each row.
+/// Inputs of the head: hidden states (rows, d), table (vocab, d) and the target of each row.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub hidden: &'a [f32],
@@ -54,7 +54,7 @@ pub struct Inputs<'a> {
     pub cap: Option<f32>,
 }
 
-/// What the head answers for each row.
+/// Outputs of the head for each row.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// Log-probability of the target.
@@ -68,11 +68,11 @@ pub struct Outputs {
     /// Logits of all rows, or of one chunk.
     logits: Aligned,
     /// Log-probability, entropy, log-sum-exp and `top1` side by side, of one chunk.
-    answers: Vec<f32>,
+    row_outputs: Vec<f32>,
 }
 
 impl Outputs {
-    /// Makes room, which is used again.
+    /// Allocates for these sizes; memory is reused.
     pub(crate) fn resize(&mut self, sizes: Sizes) {
         let rows = [
             &mut self.logp,
@@ -85,20 +85,20 @@ impl Outputs {
         }
         let logits = sizes.chunk_rows * sizes.vocab;
         if self.logits.len() < logits {
-            // What is there goes first: never both.
+            // The old buffer is freed first: the two never exist at once.
             self.logits = Aligned::default();
             self.logits = Aligned::zeros(logits);
         }
-        make_room(&mut self.answers, sizes.chunk_rows * ANSWERS);
+        make_room(&mut self.row_outputs, sizes.chunk_rows * OUTPUTS);
     }
 
-    /// Takes down what was answered of these rows.
+    /// Copies the outputs of one chunk of rows to their columns.
     fn note(&mut self, rows: Range<usize>) {
-        for (at, answer) in rows.zip(self.answers.chunks_exact(ANSWERS)) {
-            self.logp[at] = answer[0];
-            self.entropy[at] = answer[1];
-            self.lse[at] = answer[2];
-            self.top1[at] = answer[3];
+        for (at, output) in rows.zip(self.row_outputs.chunks_exact(OUTPUTS)) {
+            self.logp[at] = output[0];
+            self.entropy[at] = output[1];
+            self.lse[at] = output[2];
+            self.top1[at] = output[3];
         }
     }
 
@@ -114,17 +114,17 @@ impl Outputs {
             &self.entropy,
             &self.top1,
             &self.lse,
-            &self.answers,
+            &self.row_outputs,
         ];
         let numbers: usize = rows.into_iter().map(Vec::capacity).sum();
         ((numbers + self.logits.len()) * size_of::<f32>()) as u64
     }
 }
 
-/// Makes `part` so long, whatever it then holds.
+/// Sets the length of `part`; contents are arbitrary.
 fn make_room(part: &mut Vec<f32>, len: usize) {
     if part.capacity() < len {
-        // To the byte: a vector that grows by itself would take more.
+        // Exactly this size: a growing vector would over-allocate.
         *part = vec![0.0; len];
     }
     part.resize(len, 0.0);
@@ -141,7 +141,7 @@ pub struct Upstream<'a> {
 }
 
 impl Upstream<'_> {
-    /// For the gradient of the logits of row `at`, of which log-sum-exp and entropy are known.
+    /// The gradient constants of row `at`, whose log-sum-exp and entropy are known.
     fn constants(&self, at: usize, target: u32, lse: f32, entropy: f32) -> Constants {
         Constants {
             target: target as usize,
@@ -154,7 +154,7 @@ impl Upstream<'_> {
     }
 }
 
-/// Fills `outputs`, whose memory is used again.
+/// Fills `outputs`, whose memory is reused.
 pub fn forward(arithmetic: ComputeDtype, sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
@@ -163,17 +163,17 @@ pub fn forward(arithmetic: ComputeDtype, sizes: Sizes, inputs: Inputs, outputs: 
         let logits = &mut outputs.logits[..rows.len() * vocab];
         head.logits(&rows, logits);
         let (logits, targets) = (&*logits, &inputs.targets[rows.clone()]);
-        let answers = &mut outputs.answers[..rows.len() * ANSWERS];
-        threads::rows1(answers, ANSWERS, COST * vocab, |first, answers| {
-            let n = answers.len() / ANSWERS;
+        let row_outputs = &mut outputs.row_outputs[..rows.len() * OUTPUTS];
+        threads::rows1(row_outputs, OUTPUTS, COST * vocab, |first, row_outputs| {
+            let n = row_outputs.len() / OUTPUTS;
             let logits = &logits[first * vocab..][..n * vocab];
-            answer(logits, vocab, &targets[first..], answers);
+            fill_outputs(logits, vocab, &targets[first..], row_outputs);
         });
         outputs.note(rows);
     }
 }
 
-/// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`; no `dtable` for a frozen table. Uses up
+/// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`; no `dtable` if it is frozen. Overwrites
 /// the logits in `outputs`.
 pub fn backward(
     arithmetic: ComputeDtype,
@@ -196,7 +196,7 @@ pub fn backward(
             for (i, row) in logits.chunks_exact_mut(vocab).enumerate() {
                 let at = rows.start + first + i;
                 let of = upstream.constants(at, inputs.targets[at], lse[at], entropy[at]);
-                turn(row, of, inputs.cap);
+                row_to_gradient(row, of, inputs.cap);
             }
         });
         let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
@@ -205,7 +205,7 @@ pub fn backward(
 }
 
 /// [`forward`] and [`backward`] in one, for an `upstream` that is known beforehand: a row's logits become their gradient
-/// as soon as they have answered.
+/// as soon as its outputs are computed.
 pub fn forward_backward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -221,17 +221,19 @@ pub fn forward_backward(
     for rows in head.chunks() {
         let logits = &mut outputs.logits[..rows.len() * vocab];
         head.logits(&rows, logits);
-        let answers = &mut outputs.answers[..rows.len() * ANSWERS];
+        let row_outputs = &mut outputs.row_outputs[..rows.len() * OUTPUTS];
         let cost = 2 * COST * vocab;
-        let both = ((&mut *logits, vocab), (answers, ANSWERS));
-        threads::rows2(both.0, both.1, cost, |first, logits, answers| {
+        let both = ((&mut *logits, vocab), (row_outputs, OUTPUTS));
+        threads::rows2(both.0, both.1, cost, |first, logits, row_outputs| {
             let pairs = logits.chunks_exact_mut(vocab);
-            for (i, (row, answers)) in pairs.zip(answers.chunks_exact_mut(ANSWERS)).enumerate() {
+            for (i, (row, row_outputs)) in
+                pairs.zip(row_outputs.chunks_exact_mut(OUTPUTS)).enumerate()
+            {
                 let at = rows.start + first + i;
                 let target = inputs.targets[at];
-                answer(row, vocab, &[target], answers);
-                let of = upstream.constants(at, target, answers[2], answers[1]);
-                turn(row, of, inputs.cap);
+                fill_outputs(row, vocab, &[target], row_outputs);
+                let of = upstream.constants(at, target, row_outputs[2], row_outputs[1]);
+                row_to_gradient(row, of, inputs.cap);
             }
         });
         let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
@@ -258,7 +260,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Rows that go together.
+    /// The chunks of rows that are computed together.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let Sizes {
             rows, chunk_rows, ..
@@ -286,7 +288,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// From the gradient of the logits of these rows to that of the rows in `dhidden` (all rows, d) and their part in `dtable`.
+    /// Adds the contribution of these rows' logit gradients to `dhidden` (all rows, d) and `dtable`.
     fn backward_matmuls(
         &self,
         rows: &Range<usize>,

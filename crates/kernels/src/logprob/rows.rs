@@ -7,12 +7,12 @@ use crate::simd::multiversion;
 use crate::softcap;
 
 /// Outputs of a row: log-probability, entropy, log-sum-exp, and whether the target was the top-1 token.
-pub(super) const ANSWERS: usize = 4;
+pub(super) const OUTPUTS: usize = 4;
 
-/// The [`ANSWERS`] of each row of `logits` (rows, vocab), side by side.
-pub(super) fn answer(logits: &[f32], vocab: usize, targets: &[u32], answers: &mut [f32]) {
-    // SAFETY: needs nothing but the instructions that it picks.
-    unsafe { row_answers(false, logits, vocab, targets, answers) }
+/// The [`OUTPUTS`] of each row of `logits` (rows, vocab), side by side.
+pub(super) fn fill_outputs(logits: &[f32], vocab: usize, targets: &[u32], row_outputs: &mut [f32]) {
+    // SAFETY: the dispatch picks only instructions that the machine has.
+    unsafe { all_outputs(false, logits, vocab, targets, row_outputs) }
 }
 
 /// Inputs of a row's gradient.
@@ -22,16 +22,16 @@ pub(super) struct Constants {
     pub lse: f32,
     pub entropy: f32,
     pub dlogp: f32,
-    /// What of it all logits get by their probability: dlogp, and more of it where log-sum-exps are pulled to zero.
+    /// Coefficient of every logit's probability: dlogp, plus the z-loss term that pulls log-sum-exps to zero.
     pub spread: f32,
     pub dentropy: f32,
 }
 
 /// Replaces a row of logits by the gradient with respect to them (before the soft cap, if there is one).
-pub(super) fn turn(row: &mut [f32], of: Constants, cap: Option<f32>) {
+pub(super) fn row_to_gradient(row: &mut [f32], of: Constants, cap: Option<f32>) {
     let constants = [of.lse, of.entropy, of.spread, of.dentropy];
     let Some(cap) = cap else {
-        // SAFETY: needs nothing but the instructions that it picks.
+        // SAFETY: as in `fill_outputs`.
         unsafe { logits_to_gradient(false, row, constants) };
         row[of.target] += of.dlogp;
         return;
@@ -42,35 +42,35 @@ pub(super) fn turn(row: &mut [f32], of: Constants, cap: Option<f32>) {
 }
 
 widest! {
-    /// The [`ANSWERS`] of each row.
-    fn row_answers(
+    /// The [`OUTPUTS`] of each row.
+    fn all_outputs(
         pairs,
         logits: &[f32],
         vocab: usize,
         targets: &[u32],
-        answers: &mut [f32],
-    ) = row_answers_with
+        row_outputs: &mut [f32],
+    ) = all_outputs_with
 }
 
 /// Two passes over a row, which stays in the cache: the maximum; then both sums relative to it.
 #[inline(always)]
-unsafe fn row_answers_with<V: Vector>(
+unsafe fn all_outputs_with<V: Vector>(
     logits: &[f32],
     vocab: usize,
     targets: &[u32],
-    answers: &mut [f32],
+    row_outputs: &mut [f32],
 ) {
     let rows = logits.chunks_exact(vocab).zip(targets);
-    for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(ANSWERS)) {
-        // SAFETY: loads stay within the row; the instructions are the caller's.
+    for ((row, &target), output) in rows.zip(row_outputs.chunks_exact_mut(OUTPUTS)) {
+        // SAFETY: loads stay within the row; the caller guarantees the instructions.
         let (top, sum, weighted) = unsafe {
             let mut tops = Lanes::<V>::all(f32::NEG_INFINITY);
             for at in (0..vocab).step_by(V::LANES) {
                 let x = V::load_first(row.as_ptr().add(at), vocab - at);
                 let x = x.keep_first(vocab - at, f32::NEG_INFINITY);
-                *tops.at(at) = x.greater(*tops.at(at));
+                *tops.at(at) = x.max(*tops.at(at));
             }
-            let top = tops.greatest();
+            let top = tops.max_lane();
             let (mut sums, mut weighted) = (Lanes::<V>::all(0.0), Lanes::<V>::all(0.0));
             for at in (0..vocab).step_by(V::LANES) {
                 let x = V::load_first(row.as_ptr().add(at), vocab - at);
@@ -82,11 +82,11 @@ unsafe fn row_answers_with<V: Vector>(
             (top, sums.total(), weighted.total())
         };
         let log_sum = sum.ln();
-        answer[0] = row[target as usize] - top - log_sum;
-        // H = lse − Σ p x, with x taken from the top.
-        answer[1] = log_sum - weighted / sum;
-        answer[2] = top + log_sum;
-        answer[3] = f32::from(u8::from(row[target as usize] >= top));
+        output[0] = row[target as usize] - top - log_sum;
+        // H = lse − Σ p x, with x relative to the maximum.
+        output[1] = log_sum - weighted / sum;
+        output[2] = top + log_sum;
+        output[3] = f32::from(u8::from(row[target as usize] >= top));
     }
 }
 
@@ -103,13 +103,16 @@ unsafe fn logits_to_gradient_with<V: Vector>(
 ) {
     for at in (0..row.len()).step_by(V::LANES) {
         let left = row.len() - at;
-        // SAFETY: loads and stores stay within the row; the instructions are the caller's.
+        // SAFETY: loads and stores stay within the row; the caller guarantees the instructions.
         unsafe {
             let to = row.as_mut_ptr().add(at);
             let log_p = V::load_first(to, left).minus(V::all(lse));
             let slope = log_p.plus(V::all(entropy));
             let slope = slope.fused(V::all(dentropy), V::all(dlogp));
-            let gradient = V::all(-1.0).times(log_p.exp_to_one()).times(slope).normal();
+            let gradient = V::all(-1.0)
+                .times(log_p.exp_to_one())
+                .times(slope)
+                .flush_subnormal();
             gradient.store_first(to, left);
         }
     }

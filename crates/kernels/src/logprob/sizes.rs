@@ -1,11 +1,11 @@
 //! Chunking of the head: how many logits exist at once.
 
-use super::rows::ANSWERS;
+use super::rows::OUTPUTS;
 
 /// Most logits at once: 64 MiB of f32. The backward recomputes the rest.
 const MOST_LOGITS: usize = 16 << 20;
 
-/// Logits not worth a second chunk: 4 MiB of f32.
+/// Logits too few to be worth a second chunk: 4 MiB of f32.
 const FEW_LOGITS: usize = 1 << 20;
 
 /// Rows per chunk: with 1,024 chunking costs no measurable time, with 256 a tenth of the head's.
@@ -57,7 +57,7 @@ impl Sizes {
 
     /// Bytes of [`super::Outputs`] at this size.
     pub fn bytes(&self) -> u64 {
-        let numbers = self.chunk_rows * (self.vocab + ANSWERS) + self.rows * ANSWERS;
+        let numbers = self.chunk_rows * (self.vocab + OUTPUTS) + self.rows * OUTPUTS;
         (numbers * size_of::<f32>()) as u64
     }
 }

@@ -114,7 +114,7 @@ fn chunks_give_the_same_gradients() {
 }
 
 #[test]
-fn a_gradient_that_is_there_already_is_added_to() {
+fn gradients_accumulate_onto_existing_ones() {
     let (rows, d, vocab) = (5, 3, 7);
     let (hidden, table, dlogp) = (normal(rows * d, 0), normal(vocab * d, 1), normal(rows, 2));
     let inputs = Inputs {

@@ -6,55 +6,55 @@ use crate::numbers::{ValuesMut, bf16, halves_mut};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Which way the numbers of a block lie.
+/// The storage order of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// One column of the right input after the other: (count, k).
+    /// Column by column of the right input: (count, k).
     Columns,
-    /// As rows of some columns: (k, count).
+    /// Row by row, for some columns: (k, count).
     Rows,
 }
 
-/// A right input of (k, `n`) bf16 that is made block by block.
+/// A right input (k, `n`) of bf16 that is produced block by block.
 #[derive(Clone, Copy)]
-pub struct Made<'a> {
+pub struct Produced<'a> {
     pub n: usize,
-    /// Columns are cut at multiples of it.
+    /// Blocks are cut at multiples of this many columns.
     pub step: usize,
     pub lines: Lines,
-    /// Writes the columns that it is asked for.
+    /// Writes the requested columns.
     pub make: &'a dyn Fn(Range<usize>, &mut [bf16]),
 }
 
-/// Elements of a block: 8 MiB. The left input is packed again for each.
+/// Elements of a block: 8 MiB. The left input is packed again for each block.
 const BLOCK: usize = 4 << 20;
 
 thread_local! {
-    /// The block, owned by the thread that called the matmul; grows as needed and is kept. Taken out while in use.
-    static MADE: Cell<Buffer> = Cell::default();
+    /// The block, owned by the thread that called the matmul; grows as needed and is kept. Moved out while in use.
+    static PRODUCED: Cell<Buffer> = Cell::default();
 }
 
-/// [`super::matmul_plus`] with a right input that never lies in memory as a whole. The bits are those of the whole. A machine
-/// without kernels of our own takes it as one block.
+/// [`super::matmul_plus`] with a right input that is never in memory as a whole. The result is bit-identical. A machine
+/// without our own kernels takes it as a single block.
 ///
 /// # Panics
 /// As [`super::matmul_plus`].
-pub fn matmul_in_blocks(out: ValuesMut, a: Mat, b: Made, plus: Plus, compute: Compute) {
+pub fn matmul_in_blocks(out: ValuesMut, a: Mat, b: Produced, plus: Plus, compute: Compute) {
     let most = (BLOCK / a.cols.max(1) / b.step * b.step).max(b.step);
     blocks_of(most, out, a, b, plus, compute);
 }
 
-/// At most `most` columns at once.
-fn blocks_of(most: usize, mut out: ValuesMut, a: Mat, b: Made, plus: Plus, compute: Compute) {
+/// In blocks of at most `most` columns.
+fn blocks_of(most: usize, mut out: ValuesMut, a: Mat, b: Produced, plus: Plus, compute: Compute) {
     let n = b.n;
     check(&out, a, n, plus);
     let k = a.cols;
-    let most = if by_kernel::is_there(compute) {
+    let most = if by_kernel::is_available(compute) {
         most
     } else {
         n
     };
-    let mut buffer = MADE.take();
+    let mut buffer = PRODUCED.take();
     let words = buffer.get((most.min(n) * k).div_ceil(2));
     for from in (0..n).step_by(most.max(1)) {
         let count = most.min(n - from);
@@ -66,7 +66,7 @@ fn blocks_of(most: usize, mut out: ValuesMut, a: Mat, b: Made, plus: Plus, compu
         };
         by_kernel::columns((&mut out, n, from), a, b, plus, compute);
     }
-    MADE.set(buffer);
+    PRODUCED.set(buffer);
 }
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -75,7 +75,7 @@ mod by_kernel {
     use super::super::{Accumulation, job};
     use super::{Compute, Mat, Plus, ValuesMut};
 
-    pub fn is_there(compute: Compute) -> bool {
+    pub fn is_available(compute: Compute) -> bool {
         Kernel::best(compute.arithmetic).is_some()
     }
 
@@ -95,7 +95,7 @@ mod by_kernel {
         let base = plus.residual.map(<[f32]>::as_ptr).or(own);
         let mut job = job((to, n), a, b, 1.0, (base.map(|base| (base, n)), plus.bias));
         job.write.low_rank = plus.low_rank.as_ref().map(packed::Added::new);
-        // SAFETY: the machine has the kernel; the destination and what lies beside it have n columns, b the next of them.
+        // SAFETY: the machine has the kernel; the destination and the addends have n columns, b those of this block.
         unsafe {
             job.write = Write {
                 cols: b.cols,
@@ -110,7 +110,7 @@ mod by_kernel {
 mod by_kernel {
     use super::{Compute, Mat, Plus, ValuesMut};
 
-    pub fn is_there(_: Compute) -> bool {
+    pub fn is_available(_: Compute) -> bool {
         false
     }
 
@@ -125,7 +125,7 @@ mod by_kernel {
     }
 }
 
-/// All columns.
+/// All columns as one block.
 fn whole(out: &mut ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Compute) {
     let out = match out {
         ValuesMut::F32(x) => ValuesMut::F32(x),
@@ -141,7 +141,7 @@ mod tests {
     use crate::check::normal;
 
     #[test]
-    fn blocks_give_the_bits_of_the_whole() {
+    fn blocks_are_bit_identical_to_the_whole() {
         let (m, n, k) = (70, 150, 96);
         let a = normal(m * k, 0);
         let b: Vec<bf16> = normal(n * k, 1).into_iter().map(bf16::from_f32).collect();
@@ -189,7 +189,7 @@ mod tests {
                 let mut whole = normal(m * n, 6);
                 let mut blocks = whole.clone();
                 matmul_plus((&mut *whole).into(), a, right, plus, compute);
-                let made = Made {
+                let made = Produced {
                     n,
                     step: 64,
                     lines,

@@ -6,17 +6,17 @@ use crate::simd::multiversion;
 use crate::threads;
 use std::ops::Range;
 
-/// Columns that share the ranks they are made of.
+/// Columns that share one range of ranks.
 pub const GROUP: usize = 16;
 
-/// `scale` · `z` (rows, ranks) · `factor` (ranks, cols), of what is kept.
+/// `scale` · `z` (rows, ranks) · `factor` (ranks, cols), with dropout if there is a mask.
 #[derive(Debug, Clone, Copy)]
 pub struct LowRank<'a> {
     pub z: &'a [f32],
-    /// Numbers in a row of z.
+    /// Row length of z.
     pub ranks: usize,
     pub factor: &'a [f32],
-    /// Of each [`GROUP`] of columns the ranks (from, to) beyond which the factor is 0 there, as with several adapters side by
+    /// For each [`GROUP`] of columns, the ranks (from, to) outside which the factor is 0 there, as with several adapters side by
     /// side. Empty: all ranks count everywhere.
     pub used: &'a [(u16, u16)],
     pub kept: Option<Kept<'a>>,
@@ -39,7 +39,7 @@ impl LowRank<'_> {
         }
     }
 
-    /// What joins element (row, col).
+    /// The term of element (row, col).
     #[inline]
     pub(super) fn one(&self, row: usize, col: usize) -> f32 {
         let cols = self.factor.len() / self.ranks.max(1);
@@ -54,7 +54,7 @@ impl LowRank<'_> {
         }
     }
 
-    /// The ranks that `n` columns from `col` on are made of.
+    /// The ranks that contribute to `n` columns from `col` on.
     #[inline(always)]
     pub(super) fn ranks_of(&self, col: usize, n: usize) -> Range<usize> {
         let groups = col / GROUP..(col + n).div_ceil(GROUP);
@@ -68,13 +68,13 @@ impl LowRank<'_> {
         usize::from(ranks.0)..usize::from(ranks.1)
     }
 
-    /// With what dropout multiplies by.
+    /// The scale, including that of dropout.
     #[inline(always)]
     pub(super) fn whole_scale(&self) -> f32 {
         self.scale * self.kept.map_or(1.0, |kept| kept.scale)
     }
 
-    /// Adds it to `y` (rows, cols).
+    /// Adds the term to `y` (rows, cols).
     pub fn add_to(&self, y: &mut [f32], cols: usize) {
         threads::rows1(y, cols, 2 * self.ranks * cols, |first, y| {
             for (i, y) in y.chunks_exact_mut(cols).enumerate() {

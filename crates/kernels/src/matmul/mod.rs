@@ -2,7 +2,7 @@
 //! in `compute`; `packed` holds our own kernels, `portable` the fallback for other machines.
 //!
 //! Subnormal inputs (below 1.2e-38) count as 0: a processor takes a hundred times as long for them, and a diverged run is full
-//! of them. They are taken as they are only in a right input that few rows are multiplied with, which is read in place; and sums
+//! of them. They are not flushed only in a right input that few rows are multiplied by, which is read in place; and sums
 //! may become subnormal. The processor's own switch (FTZ and DAZ in MXCSR) would be free, but Rust code may not run while it is set.
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ mod view;
 use crate::numbers::ValuesMut;
 pub use crate::simd::bf16_available;
 pub use compute::{Compute, ComputeDtype, Threads};
-pub use in_blocks::{Lines, Made, matmul_in_blocks};
+pub use in_blocks::{Lines, Produced, matmul_in_blocks};
 pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use symmetric::matmul_symmetric;
@@ -62,7 +62,7 @@ pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Comp
     });
 }
 
-/// What [`matmul_plus`] panics for: sizes, and sums that bf16 cannot go on with.
+/// Panics on the conditions of [`matmul_plus`]: mismatched sizes, and accumulation that bf16 cannot continue.
 fn check(out: &ValuesMut, a: Mat, cols: usize, plus: Plus) {
     assert_eq!(out.len(), a.rows * cols, "destination of a matmul");
     if plus.into == Accumulation::Add {
@@ -88,7 +88,7 @@ fn check_length(len: usize, a: Mat, b: Mat) {
 ///
 /// # Safety
 /// Rows 0..a.rows of the destination, b.cols wide, must be valid for writing (and initialised, for `Accumulate`), and
-/// nobody else may access them meanwhile.
+/// nothing else may access them meanwhile.
 pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
     if a.rows == 0 || b.cols == 0 {
         return;
@@ -96,7 +96,7 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
         let job = job_into(to, a, b, scale);
-        // SAFETY: the machine has the kernel; views were checked on construction; the rest is the caller's guarantee.
+        // SAFETY: the machine has the kernel; views were checked on construction; the caller guarantees the rest.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
     // SAFETY: as above.

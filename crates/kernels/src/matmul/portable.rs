@@ -2,13 +2,13 @@
 //! correct, not fast.
 
 use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
-use crate::math::normal;
+use crate::math::flush_subnormal;
 use crate::numbers::Values;
 use crate::threads;
 use gemm::Parallelism;
 
-/// Rows, or columns, that the other input must have for this one to be searched for subnormal numbers: reading it costs less than
-/// the product then.
+/// Rows, or columns, that the other input must have for this one to be searched for subnormal numbers: reading it then costs less
+/// than the product.
 const MANY: usize = 33;
 
 /// # Safety
@@ -17,20 +17,20 @@ pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, comput
     assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     match compute.arithmetic {
         ComputeDtype::F32 => {
-            let own = |x, others| is_slow(x, others).then(|| each(x, normal));
+            let own = |x, others| is_slow(x, others).then(|| each(x, flush_subnormal));
             let (own_a, own_b) = (own(a, b.cols), own(b, a.rows));
             let a = own_a.as_ref().map_or(a, |x| Mat::new(x, a.rows, a.cols));
             let b = own_b.as_ref().map_or(b, |x| Mat::new(x, b.rows, b.cols));
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { f32_product(to, a, b, scale, compute.threads) }
         }
         ComputeDtype::Bf16 => {
-            // Subnormal numbers as `vdpbf16ps` takes them.
-            let rounded = |x| each(x, |x| to_bf16(normal(x)));
+            // Subnormal numbers as in `vdpbf16ps`.
+            let rounded = |x| each(x, |x| to_bf16(flush_subnormal(x)));
             let (a_rounded, b_rounded) = (rounded(a), rounded(b));
             let a = Mat::new(&a_rounded, a.rows, a.cols);
             let b = Mat::new(&b_rounded, b.rows, b.cols);
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { f32_product(to, a, b, scale, compute.threads) }
         }
     }
@@ -92,9 +92,9 @@ fn each(x: Mat, f: impl Fn(f32) -> f32) -> Vec<f32> {
     (0..x.rows).flat_map(row).map(f).collect()
 }
 
-/// Whether the view is not taken as it is: it has a subnormal number, and its numbers meet so many `others` that it matters.
+/// Whether the view should be copied: it has subnormal numbers, and each is multiplied by so many `others` that it matters.
 fn is_slow(x: Mat, others: usize) -> bool {
-    // Lines of neighbours in memory: one of the two strides is 1.
+    // Contiguous lines in memory: one of the two strides is 1.
     let (lines, stride, len) = match x.col_stride {
         1 => (x.rows, x.row_stride, x.cols),
         stride => (x.cols, stride, x.rows),
@@ -108,7 +108,7 @@ fn is_slow(x: Mat, others: usize) -> bool {
 }
 
 fn has_subnormal(x: &[f32]) -> bool {
-    // Without an early end, so that it vectorizes. Of bits: comparing subnormal floats may be slow as well.
+    // Without an early exit, so that it vectorizes. On bits: comparing subnormal floats may be slow as well.
     let is_subnormal =
         |x: f32| (x.to_bits() << 1).wrapping_sub(1) < (f32::MIN_POSITIVE.to_bits() << 1) - 1;
     x.iter().fold(false, |any, &x| any | is_subnormal(x))

@@ -1,13 +1,13 @@
-//! Symmetric matmuls, such as Gram matrices: the part right of the diagonal is computed, the rest is copied.
+//! Symmetric matmuls, such as Gram matrices: the part right of the diagonal is computed, the rest is mirrored.
 
 use super::{Accumulation, Compute, Destination, Mat, matmul_into};
 
 /// Columns computed at once. Of `n` columns (n + STRIP) / 2n of the matmul is computed.
 const STRIP: usize = 128;
-/// Side of the squares that are transposed at once: both lie in the first cache.
+/// Side of the squares that are transposed at once: both fit the L1 cache.
 const SQUARE: usize = 32;
 
-/// `out` (n, n) = (or +=) `scale` · a aᵀ, where a is (n, k). Adding expects `out` symmetric.
+/// `out` (n, n) = (or +=) `scale` · a aᵀ, where a is (n, k). Accumulation expects `out` to be symmetric.
 pub fn matmul_symmetric(out: &mut [f32], a: Mat, scale: f32, into: Accumulation, compute: Compute) {
     let n = a.row_count();
     assert_eq!(out.len(), n * n, "destination of a symmetric matmul");
@@ -32,7 +32,7 @@ pub fn matmul_symmetric(out: &mut [f32], a: Mat, scale: f32, into: Accumulation,
     mirror(out, n);
 }
 
-/// Copies what lies right of the diagonal of `out` (n, n) to its other side.
+/// Copies the part right of the diagonal of `out` (n, n) to the other side.
 fn mirror(out: &mut [f32], n: usize) {
     for top in (0..n).step_by(SQUARE) {
         for left in (0..=top).step_by(SQUARE) {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::matmul::{ComputeDtype, matmul};
 
-    /// Several strips and squares with rests, of a matrix and of its transpose.
+    /// Several strips and squares with remainders, of a matrix and of its transpose.
     #[test]
     fn a_symmetric_product_is_the_whole_product() {
         for (n, k) in [(1, 3), (33, 40), (128, 7), (300, 70)] {

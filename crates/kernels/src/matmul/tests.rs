@@ -1,4 +1,4 @@
-//! Matmuls against the plain sum in f64, in both dtypes, and that threads do not change a bit.
+//! Matmuls against the plain sum in f64, in both dtypes, and that the thread count does not change a bit.
 
 use super::portable::to_bf16;
 use super::*;
@@ -15,7 +15,7 @@ fn values(n: usize, lane: u32) -> Vec<f32> {
     (0..n).map(|_| rng.uniform() * 2.0 - 1.0).collect()
 }
 
-/// A factor (rows, cols) in memory with a gap after each row (or column, when it lies transposed).
+/// An input (rows, cols) in memory with a gap after each row (or column, if it is transposed).
 struct Stored {
     data: Vec<f32>,
     rows: usize,
@@ -48,7 +48,7 @@ impl Stored {
         }
     }
 
-    /// Element (i, j) as the arithmetic takes it.
+    /// Element (i, j) as the compute dtype rounds it.
     fn at(&self, arithmetic: ComputeDtype, i: usize, j: usize) -> f64 {
         let x = if self.transposed {
             self.data[j * (self.rows + self.gap) + i]
@@ -62,7 +62,7 @@ impl Stored {
     }
 }
 
-/// Checks every element of c (+)= scale · a b, and that nothing beside the destination is written.
+/// Checks every element of c (+)= scale · a b, and that nothing outside the destination is written.
 fn check(a: &Stored, b: &Stored, scale: f32, into: Accumulation, compute: Compute) {
     let (m, n, k) = (a.rows, b.cols, a.cols);
     let (stride, before) = (n + 3, 7.5);
@@ -85,7 +85,7 @@ fn check(a: &Stored, b: &Stored, scale: f32, into: Accumulation, compute: Comput
         for (at, &x) in out.iter().enumerate() {
             let (i, j) = (at / stride, at % stride);
             if i == m || j >= n {
-                assert_eq!(x, before, "({i}, {j}) lies beside the destination");
+                assert_eq!(x, before, "({i}, {j}) is outside the destination");
                 continue;
             }
             let error = (f64::from(x) - base - exact(i, j)).abs();
@@ -103,7 +103,7 @@ type Product<'a> = &'a dyn Fn(Destination, Mat, Mat, f32);
 
 /// Calls `f` with every matmul implementation of this machine.
 fn each_way(compute: Compute, f: impl Fn(Product)) {
-    // SAFETY: the tests hand in destinations of their own that are large enough.
+    // SAFETY: the tests pass their own destinations, which are large enough.
     f(&|to, a, b, scale| unsafe { portable::product(to, a, b, scale, compute) });
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     for kernel in packed::Kernel::all(compute.arithmetic) {
@@ -161,7 +161,7 @@ fn an_empty_sum_overwrites_with_zeros() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_visible() {
+fn nan_and_infinity_propagate() {
     for arithmetic in BOTH {
         let (mut a, b) = (vec![1.0; 40 * 40], vec![1.0; 40 * 40]);
         (a[3 * 40 + 39], a[5 * 40]) = (f32::NAN, f32::INFINITY);
@@ -227,10 +227,10 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
     }
 }
 
-/// Two adapters side by side over parts of the columns, and one over all of them with features dropped: to every shape of tile and
-/// to few rows, beside a residual or onto the destination, the same as where it is added afterwards.
+/// Two adapters side by side over parts of the columns, and one over all of them with dropout: added to every shape of tile and
+/// to few rows, next to a residual or onto the destination, equal to adding them afterwards.
 #[test]
-fn a_product_of_low_rank_joins_the_sums() {
+fn a_low_rank_term_is_fused_into_the_sums() {
     let sizes = [
         (1, 40, 33, 5),
         (7, 50, 20, 5),
@@ -241,7 +241,7 @@ fn a_product_of_low_rank_joins_the_sums() {
         let (a, b) = (values(m * k, 7), values(n * k, 8));
         let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, n, k).t());
         let middle = n / 2;
-        // Numbers that bf16 has: whether they are rounded makes no difference.
+        // Numbers that bf16 can represent: rounding makes no difference.
         let [z, mut factor] = [(m * ranks, 9), (ranks * n, 10)].map(|(n, lane)| {
             let values = values(n, lane).into_iter().map(to_bf16);
             values.collect::<Vec<_>>()
@@ -320,17 +320,17 @@ fn a_product_of_low_rank_joins_the_sums() {
     }
 }
 
-fn turned(data: Values, (rows, cols): (usize, usize), is_turned: bool) -> Mat {
-    match is_turned {
+fn maybe_transposed(data: Values, (rows, cols): (usize, usize), is_transposed: bool) -> Mat {
+    match is_transposed {
         true => Mat::of(data, cols, rows).t(),
         false => Mat::of(data, rows, cols),
     }
 }
 
-/// Inputs kept in bf16 are what f32 inputs are rounded to, so every bit is the same; a sum kept in bf16 is rounded once.
+/// Inputs stored in bf16 are what f32 inputs are rounded to, so every bit is the same; a sum stored in bf16 is rounded once.
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 #[test]
-fn what_lies_in_memory_as_bf16_is_multiplied_and_written_as_bf16() {
+fn bf16_storage_is_read_and_written_as_bf16() {
     let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
     for (m, n, k) in [
         (1, 9, 7),
@@ -352,14 +352,14 @@ fn what_lies_in_memory_as_bf16_is_multiplied_and_written_as_bf16() {
             for compute in BOTH.map(Compute::pool) {
                 let mut sums = vec![f32::NAN; m * n];
                 let (a, b) = (
-                    turned(Values::F32(&wide[0]), left, left_t),
-                    turned(Values::F32(&wide[1]), right, right_t),
+                    maybe_transposed(Values::F32(&wide[0]), left, left_t),
+                    maybe_transposed(Values::F32(&wide[1]), right, right_t),
                 );
                 matmul_plus(ValuesMut::F32(&mut sums), a, b, plus, compute);
                 let mut same = vec![f32::NAN; m * n];
                 let (a, b) = (
-                    turned(Values::Bf16(&x), left, left_t),
-                    turned(Values::Bf16(&y), right, right_t),
+                    maybe_transposed(Values::Bf16(&x), left, left_t),
+                    maybe_transposed(Values::Bf16(&y), right, right_t),
                 );
                 matmul_plus(ValuesMut::F32(&mut same), a, b, plus, compute);
                 // The portable fallback copies what it does not read in place, and sums a copy in another order.
@@ -383,10 +383,10 @@ fn what_lies_in_memory_as_bf16_is_multiplied_and_written_as_bf16() {
     }
 }
 
-/// Texts that are written side by side come out as they would alone. (The portable fallback does not promise it.)
+/// Texts generated in one batch equal those generated alone. (The portable fallback does not promise this.)
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 #[test]
-fn a_row_has_the_same_bits_however_many_stand_beside_it() {
+fn a_row_has_the_same_bits_for_any_number_of_rows() {
     let (n, max) = (29, 32);
     for k in [1, 40, 64, 577] {
         let (x, weights) = (values(max * k, 11), values(n * k, 12));
@@ -412,9 +412,9 @@ fn a_row_has_the_same_bits_however_many_stand_beside_it() {
     }
 }
 
-/// Products with 2^126, which brings even the smallest numbers to where they can be seen.
+/// Products with 2^126, which makes even the smallest numbers visible.
 #[test]
-fn subnormal_inputs_count_as_0_and_all_others_as_they_are() {
+fn only_subnormal_inputs_count_as_0() {
     let big = 2_f32.powi(126);
     let tiny = [
         (f32::MIN_POSITIVE, 1.0),
@@ -430,7 +430,7 @@ fn subnormal_inputs_count_as_0_and_all_others_as_they_are() {
         (f32::NEG_INFINITY, f32::NEG_INFINITY),
         (f32::NAN, f32::NAN),
     ];
-    // Few rows as well, and sizes that are no multiple of any register.
+    // Few rows as well, and sizes that are not a multiple of any register.
     for (m, n, k) in [(50, 70, 37), (33, 33, 1), (3, 45, 33)] {
         for transposed in [false, true] {
             for compute in BOTH.map(Compute::one) {
@@ -455,7 +455,7 @@ fn subnormal_inputs_count_as_0_and_all_others_as_they_are() {
                                 into: Accumulation::Overwrite,
                             };
                             product(to, a.view(), b.view().t(), 1.0);
-                            // Equal as bits are, but for the sign of a zero.
+                            // Bitwise equal, except for the sign of a zero.
                             let sum = expected * k as f32;
                             let is_sum = |y: &f32| *y == sum || y.is_nan() && sum.is_nan();
                             let wrong = out.iter().find(|y| !is_sum(y));

@@ -19,7 +19,7 @@ impl<'a> Mat<'a> {
         Mat::strided(data, rows, cols, cols)
     }
 
-    /// The same, whatever the numbers are kept in.
+    /// The same for any storage dtype.
     pub fn of(data: Values<'a>, rows: usize, cols: usize) -> Self {
         Mat::in_lines(data, rows, cols, cols)
     }
@@ -74,7 +74,7 @@ impl<'a> Mat<'a> {
         Mat::in_lines(self.data.from(from), self.rows, count, self.row_stride)
     }
 
-    /// The elements row by row, where they are not f32.
+    /// The elements row by row, unless they are f32 already.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         let Values::Bf16(_) = self.data else {
             return None;
@@ -119,7 +119,7 @@ pub struct Destination {
 /// Addends of a matmul, applied when writing the destination.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plus<'a> {
-    /// Its own values; not beside a residual, and not in bf16.
+    /// The destination's own values; not together with a residual, and not in bf16.
     pub into: Accumulation,
     /// As large as the destination.
     pub residual: Option<&'a [f32]>,

@@ -7,7 +7,7 @@ use crate::threads;
 /// Values per block.
 pub const BLOCK: usize = 32;
 
-/// Per-block data besides the codes.
+/// Per-block data in addition to the codes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Head {
     /// A value is about scale · code.
@@ -27,7 +27,7 @@ pub struct Activations {
     heads: Vec<Head>,
 }
 
-/// FLOPs per value, for the choice of thread count.
+/// FLOPs per value, for choosing the thread count.
 const COST: usize = 4;
 
 impl Activations {
@@ -105,7 +105,7 @@ mod tests {
     use crate::check::normal;
 
     #[test]
-    fn codes_stand_for_the_values_to_half_a_step() {
+    fn codes_represent_values_within_half_a_step() {
         let x = normal(3 * 64, 5);
         let mut activations = Activations::default();
         activations.fill(Mat::new(&x, 3, 64));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_may_lie_apart_and_zeros_stay_zeros() {
+    fn rows_may_be_strided_and_zeros_stay_zeros() {
         let mut x = vec![9.0; 2 * 40];
         x[40..72].fill(0.0);
         let mut activations = Activations::default();

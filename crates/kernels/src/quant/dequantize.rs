@@ -8,12 +8,12 @@ use crate::simd::{Level, level};
 use crate::threads;
 use std::ops::Range;
 
-/// Columns are cut at multiples of this alone: the largest block of any format.
+/// Columns are cut only at multiples of this: the largest block of any format.
 pub const COLUMN_STEP: usize = super::formats::VALUES;
-/// Operations per value, for deciding on threads.
+/// Operations per value, for choosing the thread count.
 const COST: usize = 4;
 
-/// Whether there are instructions for it: then bf16 in tile registers is faster than eight bits in others.
+/// Whether there are instructions for it: then bf16 in tile registers is faster than eight bits in vector registers.
 pub fn dequantizes_fast() -> bool {
     cfg!(all(target_arch = "x86_64", not(llmtui_portable))) && level() == Level::Amx
 }
@@ -81,7 +81,7 @@ fn of_panels(panels: &Panels, rows: Range<usize>, columns: &Range<usize>, to: &m
     });
 }
 
-/// Rows `rows` of a panel's sixteen.
+/// Some of a panel's sixteen rows.
 fn of_panel(
     (panels, panel): (&Panels, usize),
     rows: Range<usize>,
@@ -91,7 +91,7 @@ fn of_panel(
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if dequantizes_fast() {
         let panel = panels.panel(panel);
-        // SAFETY: the machine has the instructions, and columns are cut between blocks.
+        // SAFETY: the machine has the instructions, and columns are cut at block boundaries.
         unsafe {
             use super::{isa::avx512::dequantize, layout::with_layout};
             with_layout!(panels.kind, dequantize(panel, rows, columns, to), ());
@@ -113,7 +113,7 @@ mod tests {
     use crate::check::normal;
     use crate::quant::Kind;
 
-    /// Parts of several formats, one of them with rows that fill no panel, cut everywhere.
+    /// Parts of several formats, one of them with rows that do not fill a panel, cut at all boundaries.
     #[test]
     fn blocks_hold_the_rounded_values_of_their_rows() {
         let cols = 3 * COLUMN_STEP;

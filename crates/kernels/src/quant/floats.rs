@@ -39,7 +39,7 @@ impl Floats {
         floats
     }
 
-    /// Adds rows; false if they have another format.
+    /// Appends rows; false if they have another format.
     pub fn extend(&mut self, kind: Kind, bytes: &[u8]) -> bool {
         match (&mut self.values, kind) {
             (Values::F32(values), Kind::F32) => {
@@ -75,7 +75,7 @@ impl Floats {
         self.some_of_row(first, 0, to);
     }
 
-    /// What follows column `column` of row `row`, as f32.
+    /// The elements of row `row` from column `column` on, as f32.
     pub fn some_of_row(&self, row: usize, column: usize, to: &mut [f32]) {
         let first = row * self.cols + column;
         let range = first..first + to.len();
@@ -143,7 +143,7 @@ impl Floats {
         });
     }
 
-    /// Widens a few rows at a time and multiplies by them as by any f32 matrix.
+    /// Widens a few rows at a time and multiplies by them like any f32 matrix.
     fn many_rows(
         &self,
         (y, width, first): (&mut [f32], usize, usize),

@@ -1,4 +1,4 @@
-//! Sixteen-bit floats ⇄ f32. Rounding is to nearest, ties to even (IEEE 754). Not those of crate `half`: these compile to
+//! Sixteen-bit floats ⇄ f32. Rounding is to nearest, ties to even (IEEE 754). Not from the `half` crate: these compile to
 //! lanes in the inner loops of `floats.rs`, which `half`'s do not (a count of leading zeros, or a call).
 
 /// f16 → f32, exactly.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_f16_comes_back() {
+    fn every_f16_round_trips() {
         for bits in 0..=u16::MAX {
             let x = from_f16(bits);
             if x.is_nan() {

@@ -7,7 +7,7 @@ pub(super) const ROWS: usize = 16;
 /// The instructions of one ISA.
 ///
 /// # Safety
-/// Methods need the instructions of the implementing type; pointers must be valid for what is said.
+/// Methods need the instructions of the implementing type; pointers must be valid for the documented number of elements.
 pub(super) trait Lanes {
     /// Four bytes of each row.
     type Bytes: Copy;

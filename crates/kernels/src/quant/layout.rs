@@ -187,7 +187,7 @@ impl Scales for One {
     }
     #[inline(always)]
     unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
-        // SAFETY: needs nothing but the instructions.
+        // SAFETY: needs only the instructions, guaranteed by the caller.
         unsafe { S::splat(0.0) }
     }
     fn put(head: &mut [u8], row: usize, scales: &RowScales) {
@@ -265,7 +265,7 @@ impl Scales for Sixteen {
     }
     #[inline(always)]
     unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
-        // SAFETY: needs nothing but the instructions.
+        // SAFETY: needs only the instructions, guaranteed by the caller.
         unsafe { S::splat(0.0) }
     }
     fn put(head: &mut [u8], row: usize, scales: &RowScales) {

@@ -18,8 +18,8 @@ pub use dequantize::{COLUMN_STEP, dequantizes_fast};
 pub use formats::{Format, Kind};
 pub use packed::{PackError, Packed};
 
-/// Values → blocks of a writable format, rows of `cols` split over all threads. Says which row first has a value that is
-/// not finite, or becomes so in that format: f16, in which scales are too, ends at 65504.
+/// Values → blocks of a writable format, rows of `cols` split over all threads. Returns the first row with a value that is
+/// not finite, or overflows in that format: f16, which scales use too, ends at 65504.
 pub fn encode_rows(kind: Kind, values: &[f32], cols: usize, bytes: &mut [u8]) -> Option<usize> {
     use crate::threads;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub fn encode_rows(kind: Kind, values: &[f32], cols: usize, bytes: &mut [u8]) ->
         let to = unsafe { shared.range(row * row_bytes..(row + 1) * row_bytes) };
         let from = &values[row * cols..(row + 1) * cols];
         kind.encode(from, to);
-        // A NaN among others may become a code like any.
+        // A NaN among finite values may become an ordinary code.
         let came = from.iter().all(|x| x.is_finite());
         if !came || kind.first_not_finite(to, row_bytes).is_some() {
             first.fetch_min(row, Ordering::Relaxed);

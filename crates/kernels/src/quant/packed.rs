@@ -139,7 +139,7 @@ const CACHED: usize = 384 << 10;
 const WORTHWHILE: usize = 1 << 15;
 
 impl Packed {
-    /// No rows yet, of `cols` values each.
+    /// An empty matrix of `cols` columns.
     pub fn new(cols: usize) -> Packed {
         Packed {
             cols,

@@ -7,7 +7,7 @@ use super::isa::portable::Portable;
 use super::lanes::{Lanes, ROWS};
 use super::layout::{Codes, Layout, RowScales, RowUnit, Scales};
 
-/// Reads one block of a file.
+/// Splits one block of a file into codes and scales.
 fn split(kind: Kind, block: &[u8], unit: &mut RowUnit) {
     unit.scales = RowScales::default();
     let RowUnit { codes, scales } = unit;
@@ -20,7 +20,7 @@ fn split(kind: Kind, block: &[u8], unit: &mut RowUnit) {
         Kind::F32 | Kind::F16 | Kind::Bf16 => {}
         Kind::Q8_0 => {
             scales.scale = word(block, 0);
-            // Signed bytes with 128 added.
+            // Signed bytes, stored with an offset of 128.
             take(codes, &mut block[2..34].iter().map(|q| q ^ 0x80));
         }
         Kind::Q4_0 => {

@@ -32,9 +32,9 @@ pub(super) struct Write {
     pub to: *mut f32,
     /// Elements from one row of activations to the next.
     pub stride: usize,
-    /// Existing columns from there on: rows of weights.
+    /// Columns available from there on: rows of weights.
     pub columns: usize,
-    /// Like the destination.
+    /// A matrix like the destination.
     pub residual: Option<*const f32>,
     /// One value per column.
     pub bias: Option<*const f32>,
@@ -43,14 +43,14 @@ pub(super) struct Write {
 /// `M` rows of activations.
 ///
 /// # Safety
-/// The machine must have the instructions of `S`, the job be of layout `L` with M rows, and its pointers be valid for what
-/// it says.
+/// The machine must have the instructions of `S`, the job must have layout `L` and M rows, and its pointers must be valid for
+/// its sizes.
 #[inline(always)]
 pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
     let blocks = job.cols / BLOCK;
     let mut at = job.panels;
     for panel in 0..job.n_panels {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = [S::splat(0.0); M];
             let (mut codes, mut heads) = (job.codes, job.heads);
@@ -98,7 +98,7 @@ unsafe fn add_block<S: Lanes, L: Layout, const M: usize>(
     x: Columns,
 ) {
     let parts = L::Scales::PARTS;
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for part in 0..parts {
             let mut dots = [S::all(0); M];
@@ -142,12 +142,12 @@ unsafe fn finish<S: Lanes, const M: usize>(sums: &[S::Floats; M], write: &Write,
     for (m, sum) in sums.iter().enumerate() {
         let at = m * write.stride + first;
         if n == ROWS && write.residual.is_none() && write.bias.is_none() {
-            // SAFETY: ROWS columns of this row exist, by the caller's guarantee.
+            // SAFETY: ROWS columns of this row exist, guaranteed by the caller.
             unsafe { S::store(write.to.add(at), *sum) };
             continue;
         }
         let mut values = [0.0_f32; ROWS];
-        // SAFETY: n columns of this row exist, by the caller's guarantee.
+        // SAFETY: n columns of this row exist, guaranteed by the caller.
         unsafe {
             S::store(values.as_mut_ptr(), *sum);
             for (i, x) in values.iter_mut().enumerate().take(n) {

@@ -9,7 +9,7 @@ use crate::numbers::bf16;
 use crate::place::Place;
 use crate::threads::Shared;
 
-/// The body for what numbers lie there; a closure would not have the instructions.
+/// The body for the storage dtype; a closure would not have the instructions.
 macro_rules! of_numbers {
     ($source:expr, |$x:ident| $body:expr) => {
         match $source {
@@ -19,7 +19,7 @@ macro_rules! of_numbers {
     };
 }
 
-/// What a task reads.
+/// Inputs of a task.
 pub(super) struct Job<'a> {
     pub x: (Place, View),
     pub z: (*const f32, View),
@@ -36,7 +36,7 @@ unsafe impl Sync for Job<'_> {}
 unsafe impl Send for Job<'_> {}
 
 impl Job<'_> {
-    /// `n` features of a row from `column` on, 0 where they are dropped.
+    /// `n` features of a row from `column` on, 0 where dropped.
     #[inline(always)]
     unsafe fn features<V: Vector>(
         &self,
@@ -44,7 +44,7 @@ impl Job<'_> {
         (row, column): (usize, usize),
         n: usize,
     ) -> V {
-        // SAFETY: the caller names a place within x.
+        // SAFETY: the caller names a position within x.
         unsafe {
             let x: V = InLanes::load_first(x.add(self.x.1.start(row) + column), n);
             match self.kept {
@@ -55,7 +55,7 @@ impl Job<'_> {
     }
 }
 
-/// The body for each register of `n` numbers, with its first number and their count; only the last may be shorter. A closure would
+/// The body for each register of `n` numbers, with its first index and count; only the last may be shorter. A closure would
 /// not have the instructions.
 macro_rules! registers {
     ($V:ident, $n:expr, |$at:ident, $count:ident| $body:block) => {{
@@ -106,7 +106,7 @@ widest! { pub(super) fn project_rows(pairs, job: &Job<'_>, z: Shared, first: usi
 
 #[inline(always)]
 unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if V::NUMBERS == 2
             && let Place::Bf16(x) = job.x.0
@@ -153,7 +153,7 @@ unsafe fn project_at<V: Vector, const M: usize, const R: usize>(
     }
 }
 
-/// The same of pairs.
+/// The same for pairs.
 #[inline(always)]
 unsafe fn project_pairs_at<V: Vector, const M: usize, const R: usize>(
     job: &Job<'_>,
@@ -192,12 +192,12 @@ unsafe fn project_pairs_at<V: Vector, const M: usize, const R: usize>(
     }
 }
 
-/// Up to `n` numbers as pairs, and 0.
+/// Up to `n` numbers as pairs, then 0.
 #[inline(always)]
 unsafe fn pairs_of<V: Vector>(from: *const bf16, n: usize) -> V {
     #[repr(align(64))]
     struct Line([bf16; PAIRS]);
-    // SAFETY: the caller's, for n numbers.
+    // SAFETY: guaranteed by the caller, for n numbers.
     unsafe {
         if n >= PAIRS {
             return V::load(from.cast());
@@ -212,7 +212,7 @@ widest! { pub(super) fn expand_rows(pairs, job: &Job<'_>, x: Shared, first: usiz
 
 #[inline(always)]
 unsafe fn expand_with<V: Vector>(job: &Job<'_>, x: Shared, first: usize, rows: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { in_blocks!(expand_at::<V>(job, x), (first, rows)) }
 }
 
@@ -259,7 +259,7 @@ widest! { pub(super) fn sum_columns(pairs, job: &Job<'_>, cols: (usize, usize), 
 #[inline(always)]
 unsafe fn sum_columns_with<V: Vector>(job: &Job<'_>, cols: (usize, usize), sums: &mut [f32]) {
     sums.fill(0.0);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { of_numbers!(job.x.0, |x| sum_all::<V>(job, x, cols, sums)) }
 }
 
@@ -273,7 +273,7 @@ unsafe fn sum_all<V: Vector>(
     const TOGETHER: usize = 8;
     let at = job.x.1;
     let whole = at.rows / TOGETHER * TOGETHER;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for row in (0..whole).step_by(TOGETHER) {
             let next = x.wrapping_add(at.start(row + TOGETHER) + cols.0);

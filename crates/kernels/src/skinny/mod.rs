@@ -1,7 +1,7 @@
 //! Matmuls with a skinny factor of a few dozen rows (LoRA ranks): packing would take longer than the matmul. Inputs are read
 //! once, in place; dropout is a bit mask over what is read or written.
 //!
-//! A factor is (rank, d), row-major, and beside it stand x (rows, d) and z (rows, rank). Sums run in the same order for any number
+//! A factor is (rank, d), row-major, applied to x (rows, d) and z (rows, rank). Sums run in the same order for any number
 //! of threads.
 #![allow(unsafe_code)]
 
@@ -17,21 +17,21 @@ use super::threads::{self, Shared};
 use kernels::{Job, expand_rows, project_rows, sum_columns};
 use std::cell::{Cell, RefCell};
 
-/// Whether these beat packed matmuls at a rank, of A's side of an adapter with dropout in front: level at 24 on processors with AMX.
+/// Whether these beat packed matmuls at a rank, for A's side of an adapter with dropout before it: break-even at 24 with AMX.
 pub fn pays(rank: usize) -> bool {
     rank <= 24
 }
 
 /// Rows of a task.
 const ROWS: usize = 32;
-/// Columns of a task of [`factor_gradient`], and of a pass over its rows: its sums stay in the L1 cache.
+/// Columns per task of [`factor_gradient`], and per pass over its rows: its sums stay in the L1 cache.
 const COLUMNS: usize = 128;
 
 /// A matrix within a larger one.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
     pub rows: usize,
-    /// Columns from `first` on, of `width` in all.
+    /// Columns from `first` on, of `width` in total.
     pub first: usize,
     pub cols: usize,
     pub width: usize,
@@ -48,7 +48,7 @@ impl View {
     }
 
     /// # Panics
-    /// `values` are not the larger matrix.
+    /// If `values` does not have the size of the larger matrix.
     pub fn mat<'a>(&self, values: Values<'a>) -> Mat<'a> {
         self.check(values.len());
         Mat::of(values, self.rows, self.width).columns(self.first, self.cols)
@@ -86,7 +86,7 @@ pub fn project(
     at.check(x.len());
     to.check(z.len());
     assert_eq!(factor.len(), to.cols * at.cols, "a factor");
-    // Numbers that are bf16 in any case are multiplied in pairs, which must begin at whole words.
+    // Numbers that are rounded to bf16 anyway are multiplied in pairs, which must begin at whole words.
     let is_even = at.first.is_multiple_of(2) && at.width.is_multiple_of(2);
     let pairs = is_even && has_bf16() && matches!(x, Values::Bf16(_));
     let mut rounded = ROUNDED.take();
@@ -114,7 +114,7 @@ pub fn project(
     ROUNDED.set(rounded);
 }
 
-/// `x` += `scale` · `z` · `factor`, where it is kept.
+/// `x` += `scale` · `z` · `factor`, where the mask keeps it.
 pub fn expand(
     (z, from): (&[f32], View),
     factor: &[f32],
@@ -187,26 +187,26 @@ pub fn factor_gradient(
     });
 }
 
-/// `turned` (cols, rows) = `matrix` (rows, cols) transposed.
-pub fn transpose(matrix: &[f32], cols: usize, turned: &mut [f32]) {
+/// `transposed` (cols, rows) = `matrix` (rows, cols) transposed.
+pub fn transpose(matrix: &[f32], cols: usize, transposed: &mut [f32]) {
     let rows = matrix.len() / cols.max(1);
     for (i, row) in matrix.chunks_exact(cols).enumerate() {
         for (j, x) in row.iter().enumerate() {
-            turned[j * rows + i] = *x;
+            transposed[j * rows + i] = *x;
         }
     }
 }
 
 thread_local! {
     static SUMS: RefCell<Buffer> = RefCell::default();
-    /// A factor in bf16. Taken out while in use: a waiting thread may be given other work.
+    /// A factor in bf16. Moved out while in use: a waiting thread may be given other work.
     static ROUNDED: Cell<Vec<bf16>> = const { Cell::new(Vec::new()) };
 }
 
-/// Numbers of a register of pairs.
+/// Numbers per register of pairs.
 const PAIRS: usize = 2 * LINE;
 
-/// Numbers from a row of a factor in bf16 to the next: whole registers.
+/// Row stride of a factor in bf16: whole registers.
 fn pair_stride(cols: usize) -> usize {
     cols.next_multiple_of(PAIRS)
 }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn check(rows: usize, rank: usize, d: usize, dropped: bool) {
-        // Masks are of whole rows.
+        // Masks cover whole rows.
         let beside = if dropped { 0 } else { 3 };
         let at = View {
             first: beside / 2,
@@ -354,10 +354,10 @@ mod tests {
     #[test]
     fn a_transpose_of_a_transpose_is_the_matrix() {
         let matrix = normal(35, 0);
-        let (mut turned, mut back) = (vec![0.0; 35], vec![0.0; 35]);
-        transpose(&matrix, 7, &mut turned);
-        assert_eq!((turned[1], turned[5]), (matrix[7], matrix[1]));
-        transpose(&turned, 5, &mut back);
+        let (mut transposed, mut back) = (vec![0.0; 35], vec![0.0; 35]);
+        transpose(&matrix, 7, &mut transposed);
+        assert_eq!((transposed[1], transposed[5]), (matrix[7], matrix[1]));
+        transpose(&transposed, 5, &mut back);
         assert_eq!(back, matrix);
     }
 }

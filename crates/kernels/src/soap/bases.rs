@@ -3,7 +3,8 @@
 use super::product;
 use crate::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul};
 
-/// One step of power iteration with `basis` (rows), largest estimated eigenvalue first; the order that the old vectors took.
+/// One step of power iteration on `basis` (rows), sorted by estimated eigenvalue, largest first. Returns the order of the old
+/// vectors.
 pub(super) fn power(gram: &[f32], basis: &mut [f32], n: usize) -> Vec<usize> {
     let mut next = vec![0.0; n * n];
     product(&mut next, Mat::new(basis, n, n), Mat::new(gram, n, n));
@@ -34,7 +35,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-/// Takes from `row` its share along `others`, rows that are orthonormal.
+/// Subtracts from `row` its projection onto `others`, which are orthonormal rows.
 fn project_out(row: &mut [f32], others: &[f32]) {
     for other in others.chunks(row.len()) {
         let along = dot(row, other) as f32;
@@ -42,9 +43,11 @@ fn project_out(row: &mut [f32], others: &[f32]) {
     }
 }
 
-/// Gram–Schmidt on the n rows of `basis`, in blocks. A row that depends on those before it becomes a unit vector's rest.
+/// Gram–Schmidt on the n rows of `basis`, in blocks. A row that depends on earlier ones becomes the remainder of a unit vector.
 ///
-/// A row that loses most of its length keeps its rounding errors, and normalizing it makes them large: its block is done again until no row loses more than half (Daniel, Gragg, Kaufman and Stewart 1976, Math. Comp. 30). Of a Gram matrix of few tokens most rows are of that kind.
+/// A row that loses most of its length keeps its rounding errors, and normalizing it magnifies them: its block is orthogonalized
+/// again until no row loses more than half (Daniel, Gragg, Kaufman and Stewart 1976, Math. Comp. 30). With Gram matrices of few
+/// tokens most rows are of that kind.
 pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
     const BLOCK: usize = 32;
     /// Always two ("twice is enough"), and a bound: three or four do.
@@ -72,11 +75,12 @@ pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
     }
 }
 
-/// Gram–Schmidt inside a block of rows that were as long as `before`, after the rows `done`; the smallest share of its length that a row kept.
+/// Gram–Schmidt inside a block of rows whose lengths were `before`, after the rows `done`; returns the smallest fraction of its
+/// length that a row kept.
 fn normalize(block: &mut [f32], done: &[f32], n: usize, before: &[f64]) -> f64 {
-    /// Below this share of a row nothing but rounding is left of it.
+    /// Below this fraction only rounding errors are left of a row.
     const REST: f64 = 1e-6;
-    /// Rows of Gram matrices of gradients below 1e-15: their lengths may have no reciprocal in f32.
+    /// Squared length of rows from gradients below 1e-15: their lengths may have no reciprocal in f32.
     const NOTHING: f64 = 1e-30;
     let mut smallest = 1.0_f64;
     for (i, before) in before.iter().enumerate() {
@@ -94,7 +98,7 @@ fn normalize(block: &mut [f32], done: &[f32], n: usize, before: &[f64]) -> f64 {
             project_out(row, ready);
             length = dot(row, row).sqrt();
             kept = length;
-            // Among all unit vectors one keeps at least so much.
+            // Of all unit vectors at least one keeps this much.
             least = 0.5 / (n as f64).sqrt();
             unit += 1;
         }
@@ -181,7 +185,7 @@ pub(super) mod tests {
         tiny[..n].copy_from_slice(&made_up(n, 0.4));
         orthonormalize(&mut tiny, n);
         assert!(off_identity(&tiny, n) < 1e-5);
-        // Of rank three, with a row of zeros.
+        // Rank three, with a row of zeros.
         let mut poor: Vec<f32> = (0..n * n)
             .map(|k| (k % n) as f32 * (k / n % 3) as f32)
             .collect();
@@ -191,7 +195,7 @@ pub(super) mod tests {
 
     #[test]
     fn bases_of_few_tokens_a_step_stay_orthonormal() {
-        // As of a wide layer: 40 gradients' directions in 300, each step others, the old ones fading.
+        // Like a wide layer: 40 gradient directions in 300, different each step, the old ones decaying.
         let (n, tokens) = (300, 40);
         let mut gram = vec![0.0_f32; n * n];
         let mut basis = vec![0.0; n * n];
@@ -202,7 +206,7 @@ pub(super) mod tests {
             (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
         };
         for step in 0..12 {
-            // Directions from large to small: eigenvalues over six powers of ten.
+            // Directions from large to small: eigenvalues over six orders of magnitude.
             let g: Vec<f32> = (0..tokens * n)
                 .map(|i| noise() * 1e-3 * 0.7_f32.powi((i / n) as i32))
                 .collect();

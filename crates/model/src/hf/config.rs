@@ -20,12 +20,12 @@ const FREE: [&str; 11] = [
     "llmtui",
     "n_ctx",
     "pad_token_id",
-    // Older versions wrote its usual value whatever it was.
+    // Older versions wrote its default whatever its value was.
     "router_aux_loss_coef",
     "torch_dtype",
     "use_cache",
 ];
-/// What transformers calls the one label of a model with a score.
+/// transformers' name for the only label of a model with a score.
 const LABEL: &str = "LABEL_0";
 /// Token ids needed for generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct TokenIds {
 }
 
 impl From<Option<u32>> for TokenIds {
-    /// One token between texts that also begins them.
+    /// A single token that both separates and starts texts.
     fn from(mark: Option<u32>) -> TokenIds {
         TokenIds {
             bos: mark,
@@ -58,7 +58,7 @@ impl TokenIds {
     }
 }
 
-/// The complete `config.json`; `dtype` is that of the weights beside it.
+/// The complete `config.json`; `dtype` is that of the weights next to it.
 pub fn write(
     config: &ModelConfig,
     shape: &ModelShape,
@@ -71,7 +71,7 @@ pub fn write(
         Some(family) => of_family(family, config, shape),
         None => json!({"model_type": OWN}),
     };
-    // The tokenizer decides the vocabulary size if the spec set none; written out, the folder is self-contained.
+    // The tokenizer determines the vocabulary size if the spec sets none; written out, the folder is self-contained.
     let mut own = config.clone();
     own.vocab_size = Some(shape.vocab_size);
     value["vocab_size"] = json!(shape.vocab_size);
@@ -87,7 +87,7 @@ pub fn write(
 
 fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> Value {
     let mut canonical = family.canonical(families::canonical(config, shape));
-    // Without effect on logits, but others train on with it.
+    // Without effect on logits, but other programs use it for training.
     if let (Some(moe), Some(ours)) = (&mut canonical.moe, &config.moe) {
         moe.aux_loss_coef = ours.aux_loss_coef;
     }
@@ -106,7 +106,7 @@ fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> V
     value
 }
 
-/// Whether `architectures` names its family's model with labels.
+/// Whether `architectures` names the family's class with labels.
 fn is_classifier(map: &Map<String, Value>) -> bool {
     let model_type = map.get("model_type").and_then(Value::as_str);
     let family = model_type.and_then(|name| families::named(name).ok());
@@ -114,7 +114,7 @@ fn is_classifier(map: &Map<String, Value>) -> bool {
     family.is_some_and(|family| class.and_then(Value::as_str) == Some(family.classifier()))
 }
 
-/// Labels of a classifier: two where it does not say.
+/// Number of labels of a classifier: two if absent.
 fn labels(map: &Map<String, Value>) -> usize {
     let listed = map.get("id2label").and_then(Value::as_object);
     let said = map.get("num_labels").and_then(Value::as_u64);
@@ -178,10 +178,10 @@ fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {
 fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String> {
     let mut config: ModelConfig = crate::base::json::read(own)
         .map_err(|e| format!("llmtui.model: {}", one_line(&e.to_string())))?;
-    // Checkpoints of earlier versions name it, and their weights are without it.
+    // Checkpoints of earlier versions have it, but their weights do not.
     config.value_head = false;
     config.within_limits()?;
-    // Trainers of reward models keep our entry and put a score in the place of the vocabulary.
+    // Trainers of reward models keep our key and replace the vocabulary by a score.
     if is_classifier(map) && labels(map) == 1 {
         config.head = HeadKind::Score;
     }
@@ -195,7 +195,7 @@ fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String
         let theirs = map.get(*key).filter(|_| !FREE.contains(&key.as_str()));
         theirs.is_some_and(|theirs| !families::same(theirs, value))
     });
-    // Where we write no scaling, one that stands there is another program's, and the others follow it.
+    // Where we write no scaling, an existing one was added by another program, and other readers apply it.
     let scaling = map.get("rope_scaling").filter(|scaling| {
         let kind = |key: &str| scaling.get(key).and_then(Value::as_str);
         let is_default = kind("rope_type").or(kind("type")) == Some("default");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn our_words_come_back_exactly_with_the_vocabulary_filled_in() {
+    fn our_keys_round_trip_exactly_with_the_vocabulary_filled_in() {
         let mixed = ModelConfig {
             norm: NormConfig::LayerNorm(Default::default()),
             ..llama_config()
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_change_is_noticed_and_bookkeeping_is_not() {
+    fn changes_by_other_programs_are_detected_except_bookkeeping() {
         let mut value = written(&llama_config());
         value["torch_dtype"] = json!("bfloat16");
         value["transformers_version"] = json!("5.0.0");
@@ -276,9 +276,9 @@ mod tests {
         assert_eq!(read(&value).unwrap().vocab_size, Some(70));
     }
 
-    /// transformers 5 takes `rope_scaling` before `rope_parameters`, and 4 knows nothing else.
+    /// transformers 5 prefers `rope_scaling` to `rope_parameters`, and 4 knows only the former.
     #[test]
-    fn a_rotary_scaling_that_another_program_wrote_is_noticed() {
+    fn a_rope_scaling_added_by_another_program_is_detected() {
         use crate::nn::position::{RopeConfig, ScalingConfig, scaling::Linear};
         let linear = json!({"rope_type": "linear", "factor": 4.0});
         let scaled = ModelConfig {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_configs_are_refused_by_name() {
+    fn foreign_configs_are_rejected_by_name() {
         let error = read(&json!({"model_type": "mamba"})).unwrap_err();
         assert!(
             error.contains("mamba") && error.contains("gpt2, llama"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_the_ranges_of_a_spec_are_refused_in_our_words_and_in_theirs() {
+    fn values_out_of_range_are_rejected_under_our_keys_and_under_theirs() {
         let mut value = written(&llama_config());
         for (key, wrong) in [
             ("sliding_window", json!(0)),
@@ -364,22 +364,22 @@ mod tests {
         }
     }
 
-    /// A value head is in no model file: a policy with one is the model of its family, and reads back without one.
+    /// Model files have no value head: a policy with one is the model of its family, and reads back without it.
     #[test]
-    fn a_value_head_does_not_take_a_model_its_family() {
+    fn a_model_with_a_value_head_keeps_its_family() {
         let with_head = ModelConfig {
             value_head: true,
             ..llama_config()
         };
         assert_eq!(written(&with_head)["model_type"], "llama");
         assert_eq!(written(&with_head.in_files()), written(&llama_config()));
-        // As checkpoints of earlier versions have it.
+        // As in checkpoints of earlier versions.
         let read = read(&written(&with_head)).unwrap();
         assert!(!read.value_head);
     }
 
     #[test]
-    fn sizes_beyond_reason_are_refused_before_anything_is_made() {
+    fn unreasonable_sizes_are_rejected_before_allocation() {
         let mut value = written(&llama_config());
         value.as_object_mut().unwrap().remove("llmtui");
         for (key, size) in [

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_comes_back_and_what_does_not_is_refused() {
+    fn representable_values_round_trip_and_others_are_rejected() {
         for dtype in Dtype::ALL {
             let values = [0.0, -0.0, 1.5, -3.25, f32::INFINITY, 6.103_515_6e-5];
             let mut bytes = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Rates of what transformers drops in training; logits do not depend on them.
+/// Dropout rates of transformers' training; logits do not depend on them.
 pub const DROPOUTS: [&str; 5] = [
     "attention_dropout",
     "attn_pdrop",
@@ -243,7 +243,7 @@ impl<'a> Keys<'a> {
         let seen = self.seen.borrow();
         let stray = self.map.iter().find(|(key, value)| {
             let known = seen.contains(*key) || (self.above.is_empty() && harmless(key));
-            !known && !says_nothing(value)
+            !known && !is_unset(value)
         });
         let Some((key, value)) = stray else {
             return Ok(());
@@ -263,7 +263,7 @@ fn harmless(key: &str) -> bool {
         || HARMLESS_STEMS.iter().any(|stem| key.starts_with(stem))
 }
 
-fn says_nothing(value: &Value) -> bool {
+fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(flag) => !flag,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_refused_unless_it_is_harmless_or_says_nothing() {
+    fn unread_keys_are_rejected_unless_they_are_harmless_or_unseing() {
         for good in [
             json!({"torch_dtype": "bfloat16", "_name_or_path": "x", "alibi": false, "extra": null, "lists": []}),
             json!({"summary_type": "cls_index", "unsloth_fixed": true}),
@@ -321,8 +321,8 @@ mod tests {
                 .unwrap_err()
                 .contains("expected false")
         );
-        assert_eq!(keys.finish(), Ok(()), "it was looked at");
-        // A number is one number, with and without a point.
+        assert_eq!(keys.finish(), Ok(()), "it was read");
+        // A number is the same with and without a decimal point.
         let value = json!({"mscale": 1, "truncate": 1});
         let keys = Keys::new(map(&value));
         assert_eq!(keys.only("mscale", &json!(1.0)), Ok(()));

@@ -121,7 +121,7 @@ impl<'a> Outgoing<'a> {
     /// Files of at most `max_bytes` each; a larger tensor gets its own file.
     pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
         let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
-        // As `config.json` says it, of the context too: a family that knew the one and not the other would name half a model.
+        // As `config.json` states it, context included: a family that knew one and not the other would name half a model.
         let config = model.config().in_files();
         let family = families::of(&config).filter(|_| naming == Naming::Family);
         let mut filled = 0;
@@ -197,7 +197,7 @@ impl<'a> Outgoing<'a> {
 /// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds at most one transposed matrix.
 ///
 /// # Errors
-/// `out` does not take it, or the weights are quantized.
+/// `out` cannot be written, or the weights are quantized.
 pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, out)
 }
@@ -235,8 +235,8 @@ fn is_buffer(family: Option<&dyn Family>, name: &str) -> bool {
     family.is_some_and(|family| family.is_buffer(name))
 }
 
-/// Whose names the tensors beside a config.json carry: those of its `model_type`. Several families may compute what a model
-/// does (Phi-3 that rotates whole heads is Mistral), so what it computes does not tell.
+/// The family that named the tensors next to a config.json: that of its `model_type`. Several families may compute the same
+/// model (Phi-3 with whole heads rotated is Mistral), so the computation does not identify it.
 fn family_in(value: &Value, config: &ModelConfig) -> Option<&'static dyn Family> {
     match value["model_type"].as_str() {
         Some(config::OWN) => None,
@@ -270,7 +270,7 @@ pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
 /// The model config of a folder's `config.json`; with the vocabulary size filled in.
 ///
 /// # Errors
-/// `config.json` is absent, no JSON, or describes a model that is not supported; says which key.
+/// `config.json` is absent, not JSON, or describes an unsupported model; the message names the key.
 pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
     let value = read_json(folder)?;
     config::read(&value).map_err(|what| HfError::Config {
@@ -282,7 +282,7 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
 /// BOS, EOS and padding ids of a folder's `config.json`; invalid ids are dropped.
 ///
 /// # Errors
-/// `config.json` is absent or no JSON.
+/// `config.json` is absent or not JSON.
 pub fn token_ids(folder: &Path) -> Result<TokenIds, HfError> {
     let value = read_json(folder)?;
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -327,7 +327,7 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
     Ok(())
 }
 
-/// Loads a folder's model with weights on the CPU; an adapter beside them is merged. Its files are validated against its
+/// Loads a folder's model with weights on the CPU; an adapter next to them is merged. Its files are validated against its
 /// config before allocation.
 ///
 /// # Errors
@@ -338,7 +338,7 @@ pub fn load(folder: &Path) -> Result<Model, HfError> {
     Ok(model)
 }
 
-/// The same without the adapter beside the weights.
+/// The same without the adapter next to the weights.
 ///
 /// # Errors
 /// As [`load`].
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn every_style_comes_back_bit_for_bit() {
+    fn every_style_round_trips_bit_for_bit() {
         for config in styles() {
             let dir = tempfile::tempdir().unwrap();
             let model = save(dir.path(), &config);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_another_shape_is_refused_with_tensor_and_shapes() {
+    fn a_folder_of_another_shape_is_rejected_with_tensor_and_shapes() {
         let dir = tempfile::tempdir().unwrap();
         save(dir.path(), &tiny());
         let wider = ModelConfig {

@@ -100,7 +100,7 @@ pub fn write_to(
     write_with(out, heads, &[], fill)
 }
 
-/// The same with words about the file beside the format's own.
+/// The same with additional metadata.
 ///
 /// # Errors
 /// As [`write_to`].
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_bit_for_bit() {
+    fn tensors_round_trip_bit_for_bit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.safetensors");
         let odd = [f32::NAN, -0.0, 1e-42, f32::INFINITY];
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_and_a_huge_header_are_refused() {
+    fn a_truncated_file_and_a_huge_header_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.safetensors");
         write(&path, &[tensor("w", &[8], &[0.0; 8])]).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_longer_than_a_chunk_are_whole_and_in_any_order() {
+    fn tensors_longer_than_a_chunk_are_complete_in_any_order() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.safetensors");
         let long: Vec<f32> = (0..2 * CHUNK + 7).map(|i| i as f32).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_as_many_as_announced_are_no_file() {
+    fn a_wrong_number_of_values_is_an_error() {
         let head = TensorHead::f32("w", vec![3]);
         for n in [2, 4] {
             let written = write_to(&mut Vec::new(), std::slice::from_ref(&head), &mut |sink| {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn half_precision_is_read_back_and_too_large_numbers_are_refused_by_name() {
+    fn half_precision_round_trips_and_too_large_numbers_are_rejected_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.safetensors");
         let heads = Dtype::ALL.map(|dtype| TensorHead {
@@ -275,7 +275,7 @@ mod tests {
             dtype,
         });
         let mut out = File::create(&path).unwrap();
-        // One portion over all three.
+        // One piece spanning all three.
         write_to(&mut out, &heads, &mut |sink| {
             sink.put(&[1.0, -2.5, 3.0, 0.5, 4.0, 8.0])
         })

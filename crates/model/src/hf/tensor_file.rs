@@ -50,7 +50,7 @@ struct Place {
     from: usize,
 }
 
-/// A tensor that was found: its bytes lie in the file, which was as long as its header says when it was opened.
+/// A located tensor: its bytes are within the file, whose length was validated when it was opened.
 struct Found {
     dtype: Dtype,
     from: u64,
@@ -74,7 +74,7 @@ impl TensorFile {
     ///
     /// # Errors
     /// An invalid header; tensors that overlap, leave gaps, or have sizes other than their shapes; a file
-    /// shorter or longer than its header says.
+    /// shorter or longer than its header states.
     pub fn open(path: &Path) -> Result<TensorFile, TensorFileError> {
         let io = |source| TensorFileError::Io {
             path: path.into(),
@@ -86,7 +86,7 @@ impl TensorFile {
         };
         let mut file = open_plain(path).map_err(io)?;
         let text = header(path, &mut file)?;
-        // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
+        // Rejects tensors that overlap, leave gaps, or have sizes other than their shapes.
         let heads: Metadata =
             serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
         let whole = file.metadata().map_err(io)?.len();
@@ -118,7 +118,7 @@ impl TensorFile {
         &self.path
     }
 
-    /// What the header says under a key about the whole file.
+    /// A metadata value of the header, by key.
     pub fn word(&self, key: &str) -> Option<&str> {
         self.words.get(key).map(String::as_str)
     }
@@ -144,7 +144,7 @@ impl TensorFile {
         self.find(name, expected).map(|_| ())
     }
 
-    /// The dtype of a tensor after validation, where its bytes begin, and how many values it has.
+    /// The dtype of a tensor after validation, the offset of its bytes, and its number of values.
     fn find(&self, name: &str, expected: &[usize]) -> Result<Found, TensorFileError> {
         let Some(place) = self.index.get(name) else {
             return Err(TensorFileError::Missing {

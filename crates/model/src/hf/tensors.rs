@@ -52,7 +52,7 @@ impl DiskTensor {
 
     /// A matrix (out, in) of ours as (in, out).
     #[must_use]
-    pub fn turned(mut self) -> DiskTensor {
+    pub fn transposed(mut self) -> DiskTensor {
         if let (Values::Own(parts), [_, _]) = (&self.values, &self.shape[..])
             && let [range] = &parts[..]
         {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_share_a_tensor_and_turned_matrices_find_their_places() {
+    fn fused_and_transposed_tensors_map_to_their_parameters() {
         let dir = tempfile::tempdir().unwrap();
         let all = [
             ("ab", &[3, 2][..], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]),
@@ -306,15 +306,15 @@ mod tests {
             ("x.buffer", &[1], &[0.0]),
         ];
         let file = file(dir.path(), &all);
-        // b lies in front of a, with a gap between them.
+        // b is before a, with a gap between them.
         let mut ab = DiskTensor::own(&info("ab", &[1, 2], 3));
         ab.append(DiskTensor::own(&info("b", &[2, 2], 5)));
-        let c = DiskTensor::own(&info("c", &[3, 2], 9)).turned();
+        let c = DiskTensor::own(&info("c", &[3, 2], 9)).transposed();
         let tensors = [ab, c];
         let weights = read(&file, &tensors, 15).unwrap();
         assert_eq!(weights[3..9], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(weights[9..], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
-        // And out again.
+        // And written again.
         for (tensor, (_, _, values)) in tensors.iter().zip(all) {
             let mut out = Vec::new();
             let put = &mut |part: &[f32]| {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rows_are_cut_and_fewer_are_an_error() {
+    fn extra_rows_are_dropped_and_missing_ones_are_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path(), &[("wpe", &[3, 1], &[1.0, 2.0, 3.0])]);
         let table = |rows: usize| {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_trunks_are_read_and_strangers_are_not() {
+    fn bare_trunks_are_accepted_and_foreign_tensors_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let file = file(
             dir.path(),

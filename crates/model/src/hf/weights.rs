@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_one_table() {
+    fn shards_form_one_table() {
         let dir = tempfile::tempdir().unwrap();
         file(dir.path(), "a.safetensors", &["x", "y"]);
         file(dir.path(), "b.safetensors", &["z"]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_lies_is_refused_and_never_leads_out_of_the_folder() {
+    fn an_inconsistent_index_is_rejected_and_never_points_outside_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         file(dir.path(), "a.safetensors", &["x", "y"]);
         index(dir.path(), &[("x", "a.safetensors")]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_without_safetensors_say_what_they_have_and_what_to_do() {
+    fn folders_without_safetensors_report_what_they_have_and_what_to_do() {
         for (name, part) in [
             ("pytorch_model.bin", "pickle"),
             ("model.pt", "save_pretrained"),

@@ -43,7 +43,7 @@ impl Keys<'_> {
     /// A positive number, if the key is present.
     ///
     /// # Errors
-    /// The key is no positive number.
+    /// The key is not a positive number.
     pub fn number_if(&self, key: &str) -> Result<Option<f64>, String> {
         match self.get(key) {
             None => Ok(None),

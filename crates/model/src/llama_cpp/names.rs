@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shuffled_rows_are_pairs_side_by_side() {
+    fn shuffled_rows_make_pairs_adjacent() {
         let rows: Vec<usize> = (0..8).map(|row| shuffled_row(row, 4)).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
     }

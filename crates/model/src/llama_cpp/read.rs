@@ -43,7 +43,7 @@ pub struct SpecialTokens {
     pub pad: Option<u32>,
 }
 
-/// Tensors that follow from the metadata or repeat it.
+/// Tensors that are derived from the metadata, or repeat it.
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
 
 impl GgufModel {
@@ -155,13 +155,13 @@ impl GgufModel {
         })
     }
 
-    /// Whether the file keeps weights in another format than f32.
+    /// Whether the file stores weights in a format other than f32.
     pub fn is_packed(&self) -> bool {
         let is_f32 = |tensor: &TensorInfo| Kind::by_ggml_id(tensor.kind.id) == Some(Kind::F32);
         !self.tensors.values().all(is_f32)
     }
 
-    /// Whether any weights lost something to a smaller format: f32, f16 and bf16 are numbers, blocks with a scale are not.
+    /// Whether any weights are quantized: f32, f16 and bf16 are plain numbers, blocks with a scale are not.
     pub fn is_quantized(&self) -> bool {
         self.tensors.values().any(|tensor| tensor.kind.block > 1)
     }
@@ -171,10 +171,10 @@ impl GgufModel {
         self.tensors.values().map(|tensor| tensor.bytes).sum()
     }
 
-    /// The same for a model of another config with the same parameters: a base under adapters.
+    /// The same for a model of another config with the same parameters: a base with adapters.
     ///
     /// # Errors
-    /// As for [`GgufModel::quantized`]; the config's parameters are others.
+    /// As for [`GgufModel::quantized`]; the config has other parameters.
     pub fn quantized_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
         let vocab_size = self.shape.vocab_size;
         self.check_parameters(&Model::parameters(config, vocab_size)?)?;
@@ -201,7 +201,7 @@ impl GgufModel {
         self.fill_parts(model, &infos)
     }
 
-    /// The same of these parameters of the model: see [`Model::base_of_vocabulary`].
+    /// The same for these parameters of the model: see [`Model::base_of_vocabulary`].
     ///
     /// # Errors
     /// As [`GgufModel::fill`].
@@ -268,7 +268,7 @@ impl GgufModel {
         let tensor = self.tensors.get(&place.tensor).ok_or_else(missing)?;
         let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
         let all = tensor_bytes(&self.head, tensor, &self.bytes);
-        // A vector is one row of its values; a permuted one is as many rows of one.
+        // A vector is a single row; a permuted one is a column of single values.
         let (rows, cols) = match info.shape[..] {
             [rows, cols] => (rows, cols),
             _ if place.shuffled.is_some() || place.rows != info.len => (info.len, 1),
@@ -318,7 +318,7 @@ impl GgufModel {
 
 fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {
     let start = (head.data_start + tensor.offset) as usize;
-    // `seen` has held every tensor against the length of the map.
+    // `seen` has checked every tensor against the length of the map.
     bytes
         .get(start..start + tensor.bytes as usize)
         .unwrap_or_default()

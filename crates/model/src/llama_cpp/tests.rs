@@ -1,4 +1,4 @@
-//! Small models of every architecture through a file and back.
+//! Small models of every architecture, written to a file and read back.
 
 mod broken;
 
@@ -67,7 +67,7 @@ fn gemma2() -> ModelConfig {
     }
 }
 
-/// With a scale of scores that no key can say.
+/// With an attention scale that no key can express.
 fn gemma3() -> ModelConfig {
     let local = with_rope(|rope| {
         rope.local_theta = Some(10_000.0);
@@ -92,7 +92,7 @@ fn with_rope(change: impl Fn(&mut crate::nn::position::RopeConfig)) -> ModelConf
     config
 }
 
-/// (architecture, model), as far as this program computes them.
+/// (architecture, model), for everything that this program supports.
 fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
         ("llama", llama()),
@@ -109,7 +109,7 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
             "llama",
             with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default()))),
         ),
-        // Rows of queries are permuted, and the scale of scores is folded into them.
+        // Rows of queries are permuted, and the attention scale is folded into them.
         (
             "llama",
             ModelConfig {
@@ -118,7 +118,7 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
                 ..llama()
             },
         ),
-        // Another base, to a program that knows no such scaling.
+        // For a program without such scaling, a different base.
         (
             "llama",
             with_rope(|rope| rope.scaling = Some(ScalingConfig::Ntk(Default::default()))),
@@ -175,7 +175,7 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
 fn random(config: &ModelConfig) -> Model {
     let mut model = Model::new(config, 40, &Device::Cpu).unwrap();
     model.init(9).unwrap();
-    // Biases and gains that are not all alike.
+    // Varied biases and gains.
     let infos = model.params().infos().to_vec();
     model
         .params_mut()
@@ -212,7 +212,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 }
 
 #[test]
-fn every_architecture_comes_back_with_the_same_logits() {
+fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
     assert_eq!(models.len(), 15);
     for (name, config) in models {
@@ -234,7 +234,7 @@ fn every_architecture_comes_back_with_the_same_logits() {
 }
 
 #[test]
-fn quantized_files_say_about_the_same() {
+fn quantized_files_give_similar_logits() {
     for (_, config) in models().into_iter().take(2) {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -266,7 +266,7 @@ fn quantized_files_say_about_the_same() {
 }
 
 #[test]
-fn a_dequantized_file_is_written_again_without_loss() {
+fn a_dequantized_file_is_rewritten_without_loss() {
     let model = random(&llama());
     for kind in [Kind::F16, Kind::Bf16] {
         let (_dir, path, _) = saved(&model, kind);
@@ -277,15 +277,15 @@ fn a_dequantized_file_is_written_again_without_loss() {
 }
 
 #[test]
-fn formats_that_do_not_fit_are_replaced_aloud() {
+fn formats_that_do_not_fit_are_replaced_with_a_note() {
     let model = random(&llama());
     let (_dir, path, written) = saved(&model, Kind::Q4K);
-    // 64 and 96 values in a row: no super-block fits.
+    // Rows of 64 and 96 values: no super-block fits.
     assert_eq!(
         written.formats.keys().copied().collect::<Vec<_>>(),
         ["Q5_0", "Q8_0"]
     );
-    // By width: the head and the rest of 64, and the projections down of 96.
+    // By row length: the head and most others 64, the down projections 96.
     assert_eq!(written.notes.len(), 3, "{:?}", written.notes);
     let said = written.notes.join("\n");
     for part in [
@@ -307,7 +307,7 @@ fn formats_that_do_not_fit_are_replaced_aloud() {
 }
 
 #[test]
-fn models_that_llama_cpp_does_not_compute_are_refused() {
+fn models_unsupported_by_llama_cpp_are_rejected() {
     let refused = |config: &ModelConfig| {
         let result = write(&random(config), Kind::F32, "", &[], &mut Vec::new());
         result.unwrap_err().to_string()
@@ -341,7 +341,7 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
             mlp: MlpConfig::Relu(Default::default()),
             ..gpt2(false)
         },
-        // A part of each head, and factors of frequencies, where llama.cpp takes neither.
+        // Partial RoPE, and frequency factors, where llama.cpp supports neither.
         qwen(None, 0.5),
         qwen(Some(ScalingConfig::Llama3(Default::default())), 1.0),
         with_rope(|rope| rope.scaling = Some(yarn(16.0))),
@@ -359,7 +359,7 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
 }
 
 #[test]
-fn what_is_said_otherwise_is_told() {
+fn converted_features_are_noted() {
     let windowed = ModelConfig {
         sliding_window: Some(20),
         ..llama()
@@ -376,7 +376,7 @@ fn what_is_said_otherwise_is_told() {
         (file.config().seq_len, file.config().sliding_window),
         (20, None)
     );
-    // 20 tokens are what `logits` asks for.
+    // `logits` uses 20 tokens.
     assert!(
         off(
             &logits(&mut file.dequantized().unwrap()),
@@ -404,7 +404,7 @@ fn what_is_said_otherwise_is_told() {
 }
 
 #[test]
-fn factors_of_frequencies_tell_the_scaling_that_they_came_from() {
+fn frequency_factors_identify_their_scaling() {
     for (factor, original_len) in [(8.0, 8192), (32.0, 8192), (4.0, 64)] {
         let scaling = crate::nn::position::scaling::Llama3 {
             factor,
@@ -422,9 +422,9 @@ fn factors_of_frequencies_tell_the_scaling_that_they_came_from() {
     }
 }
 
-/// Factors do not tell all parameters: what is not recognized is taken as it stands, with the same logits.
+/// Factors do not determine all parameters: unrecognized ones are used as they are, with the same logits.
 #[test]
-fn factors_of_an_unusual_scaling_come_back_as_divisors() {
+fn factors_of_an_unusual_scaling_are_read_as_divisors() {
     let scaling = crate::nn::position::scaling::Llama3 {
         factor: 4.0,
         high_freq_factor: 2.0,
@@ -442,7 +442,7 @@ fn factors_of_an_unusual_scaling_come_back_as_divisors() {
 }
 
 #[test]
-fn values_that_a_format_cannot_hold_are_refused_by_their_tensor() {
+fn values_out_of_range_for_a_format_are_rejected_with_their_tensor() {
     let with = |name: &str, value: f32| {
         let mut model = random(&llama());
         let infos = model.params().infos().to_vec();

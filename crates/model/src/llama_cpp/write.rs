@@ -18,8 +18,8 @@ pub struct Written {
     pub architecture: &'static str,
     /// Number formats of the matrices, with the count of each.
     pub formats: BTreeMap<&'static str, usize>,
-    /// Features that were converted, and tensors that could not have the requested format: how many, why, and the format they
-    /// got instead.
+    /// Converted features, and tensors that could not have the requested format: how many, why, and the format used
+    /// instead.
     pub notes: Vec<String>,
 }
 
@@ -193,10 +193,10 @@ fn keeps_f32(tensor: &str) -> bool {
     tensor == "position_embd.weight" || tensor.ends_with("ffn_gate_inp.weight")
 }
 
-/// The reason, and which tensors.
+/// The reason, and the affected tensors.
 type Instead = BTreeMap<String, Vec<String>>;
 
-/// One note for each reason.
+/// One note per reason.
 fn notes(instead: Instead) -> Vec<String> {
     let line = |(why, tensors): (String, Vec<String>)| match tensors.as_slice() {
         [one] => format!("{one}: {why}"),
@@ -281,7 +281,7 @@ fn rope_factors(model: &Model) -> Option<Vec<f32>> {
 
 impl Part<'_> {
     /// # Errors
-    /// A value that the format cannot hold, or a scale of its block: it would be infinite in the file.
+    /// A value out of range for the format, or for the scale of its block: it would be infinite in the file.
     fn encode(&self, weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), String> {
         let mut values = self.values.clone().unwrap_or_default();
         for (info, place) in &self.made_of {

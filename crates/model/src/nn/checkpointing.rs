@@ -41,7 +41,7 @@ impl ActivationCheckpointing {
         }
     }
 
-    /// Share of the forward pass's blocks that run a second time.
+    /// Fraction of the forward pass's blocks that run a second time.
     pub fn recomputed_share(self, n_layer: usize) -> f64 {
         let segment = self.segment_len(n_layer).max(1);
         let last = match n_layer % segment {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_writes_it_as_a_word_with_settings() {
+    fn a_spec_writes_it_as_a_name_with_settings() {
         let read = |text: &str| serde_json::from_str::<ActivationCheckpointing>(text);
         assert_eq!(
             read(r#"{"full": {}}"#).unwrap(),

@@ -1,5 +1,5 @@
-//! The oracle: the whole decoder in plain candle, on any device and in any dtype. The gradient checks compare the fused one
-//! with it.
+//! The oracle: the whole decoder in plain candle, on any device and in any dtype. The gradient checks compare the fused
+//! implementation with it.
 
 use super::layout::{
     AdapterSpans, BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,
@@ -28,10 +28,10 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Copies out of the flat weights, as leaves that candle differentiates by when `track` is set.
+    /// Copies the parameters out of the flat weights, as leaves that candle differentiates by if `track` is set.
     ///
     /// # Errors
-    /// Those of candle.
+    /// candle's own.
     pub fn new(layout: &Layout, weights: &Tensor, dtype: DType, track: Track) -> Result<Self> {
         let mut leaves = Leaves {
             tensors: BTreeMap::new(),
@@ -73,9 +73,9 @@ impl Leaves {
 pub(crate) struct Graph {
     pub logp: Tensor,
     pub entropy: Tensor,
-    /// 1 where the target had the highest probability (top-1), else 0.
+    /// 1 if the target had the highest probability (top-1), else 0.
     pub top1: Tensor,
-    /// Of a value head, with its graph.
+    /// Of the value head, with its graph.
     pub value: Option<Tensor>,
     /// The experts' balancing losses.
     pub balance: Option<Tensor>,
@@ -96,10 +96,10 @@ pub(crate) struct Decoder<'a> {
 
 impl Decoder<'_> {
     /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds keys and values of earlier tokens by layer
-    /// and is extended; an empty list starts afresh. `first` keeps the documents of packed rows apart.
+    /// and is extended; empty at the start. `first` separates the documents of packed rows.
     ///
     /// # Errors
-    /// Those of candle: ids outside of the vocabulary, more positions than there are.
+    /// candle's own: ids outside of the vocabulary, positions beyond the table.
     pub fn hidden(
         &self,
         ids: &Tensor,
@@ -236,7 +236,7 @@ impl Decoder<'_> {
         Ok((y.reshape(h.shape())?, share))
     }
 
-    /// What each of the tokens of `h` (B, T, D) counts in a mean over those that are not padding, (B · T, 1).
+    /// The weight of each token of `h` (B, T, D) in a mean over those that are not padding, (B · T, 1).
     fn counted(&self, h: &Tensor, filled: Option<&[u32]>) -> Result<Tensor> {
         let (rows, seq_len) = (h.dim(0)?, h.dim(1)?);
         let counted = Counted {
@@ -276,7 +276,7 @@ impl Decoder<'_> {
     /// Hidden states (…, D) → logits (…, V).
     ///
     /// # Errors
-    /// Those of candle.
+    /// candle's own.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = self.leaves.get(self.layout.head)?;
         let head = head.reshape((self.layout.head.rows, self.layout.head.cols))?;
@@ -291,7 +291,7 @@ impl Decoder<'_> {
     /// Log-probabilities and entropies of a batch with their graph, and whether targets were the top-1 tokens.
     ///
     /// # Errors
-    /// Those of candle: ids outside of the vocabulary, more positions than there are.
+    /// candle's own: ids outside of the vocabulary, positions beyond the table.
     pub fn outputs(&self, batch: &TokenBatch) -> Result<Graph> {
         let shape = (batch.batch_size, batch.seq_len);
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
@@ -331,10 +331,10 @@ impl Decoder<'_> {
         })
     }
 
-    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + Σ dvalue · value, and of what balances experts, for each leaf.
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + Σ dvalue · value + balancing losses, for each leaf.
     ///
     /// # Errors
-    /// Those of candle: gradients of another shape than the outputs.
+    /// candle's own: gradients of another shape than the outputs.
     pub fn gradients(
         &self,
         outputs: &Graph,
@@ -394,8 +394,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// `y` (…, out) + scale · B (A · dropout(`x`)), for the features that have an adapter; scaled to their magnitudes where they
-    /// have any.
+    /// `y` (…, out) + scale · B (A · dropout(`x`)), for the features that have an adapter; scaled to their magnitudes, if
+    /// any.
     fn adapted(
         &self,
         adapter: &AdapterSpans,
@@ -457,7 +457,7 @@ impl Decoder<'_> {
         )
     }
 
-    /// A gain as features are multiplied by it.
+    /// The effective gain.
     fn gain(&self, span: Span) -> Result<Tensor> {
         self.leaves.get(span)? + self.config.norm.gain_offset()
     }

@@ -203,7 +203,7 @@ impl Default for ModelConfig {
     }
 }
 
-/// The numbers of a [`ModelConfig`] with every default filled in.
+/// The sizes of a [`ModelConfig`] with every default filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelShape {
     pub n_layer: usize,
@@ -211,7 +211,7 @@ pub struct ModelShape {
     pub n_kv_head: usize,
     pub head_dim: usize,
     pub d_model: usize,
-    /// Width inside a feed-forward block; of one expert where there are many.
+    /// Width inside a feed-forward block; with experts, of one expert.
     pub d_ff: usize,
     pub seq_len: usize,
     pub vocab_size: usize,
@@ -229,7 +229,7 @@ impl ModelShape {
 }
 
 impl ModelConfig {
-    /// Fills in what follows from the rest; `vocab_size` is the tokenizer's, used where the config names none.
+    /// Fills in the derived sizes; `vocab_size` is the tokenizer's, used if the config has none.
     pub fn shape(&self, vocab_size: usize) -> ModelShape {
         let d_ff = self.d_ff.unwrap_or_else(|| {
             if self.mlp.gated() {
@@ -250,8 +250,8 @@ impl ModelConfig {
         }
     }
 
-    /// The config that files carry: shorter training sequences do not shorten the model's context, and a value head, which
-    /// no model file has, is none of the model's.
+    /// The config for model files: shorter training sequences do not shorten the model's context, and a value head is left out,
+    /// because model files have none.
     pub fn in_files(&self) -> ModelConfig {
         ModelConfig {
             seq_len: self.context_len.unwrap_or(self.seq_len).max(self.seq_len),
@@ -261,7 +261,7 @@ impl ModelConfig {
         }
     }
 
-    /// Whether the same weights serve another context: positions are rotations that do not depend on its length.
+    /// Whether the same weights work at another context length: positions are rotations independent of it.
     pub fn keeps_context(&self) -> bool {
         self.position
             .rope()
@@ -275,12 +275,12 @@ impl ModelConfig {
             })
     }
 
-    /// Whether the output head is the table of token embeddings: a score has a vector of its own.
+    /// Whether the output head is the table of token embeddings: a score has its own vector.
     pub fn ties_head(&self) -> bool {
         self.tie_embeddings && self.head == HeadKind::Vocabulary
     }
 
-    /// Whether it judges answers instead of writing them.
+    /// Whether it is a reward model instead of a language model.
     pub fn is_reward_model(&self) -> bool {
         self.head == HeadKind::Score
     }
@@ -309,7 +309,7 @@ impl ModelConfig {
         }
     }
 
-    /// How many tokens up to itself a token sees in block `layer`, counted from 0; `None`: all.
+    /// How many tokens up to itself a token attends to in block `layer`, counted from 0; `None`: all.
     pub fn window(&self, layer: usize) -> Option<usize> {
         let sees_all = self
             .global_every
@@ -333,7 +333,7 @@ impl ModelConfig {
         blocks.count()
     }
 
-    /// The experts of block `layer`, where it has many.
+    /// The experts of block `layer`, if it has any.
     pub fn experts(&self, layer: usize) -> Option<&MoeConfig> {
         self.moe.as_ref().filter(|moe| moe.has_experts(layer))
     }

@@ -1,5 +1,5 @@
-//! Log-likelihoods of continuations of a context: the context is prefilled once for all of them, and a prefix that several
-//! contexts share once for all of those.
+//! Log-likelihoods of continuations of a context: each context is prefilled once for all its continuations, and a prefix shared
+//! by several contexts once for all of them.
 
 use super::decoding::Extent;
 pub use super::decoding::Scores;
@@ -7,7 +7,7 @@ use super::{Model, ModelShape};
 use candle_core::{Result, bail};
 use std::ops::ControlFlow;
 
-/// A context and what may follow it. Both have at least one token.
+/// A context and its possible continuations. Each has at least one token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     pub context: Vec<u32>,
@@ -15,14 +15,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// Tokens that the longest of its texts needs room for: the last token of a text is predicted and not read.
+    /// Cache capacity for the longest of its texts: the last token of a text is predicted but not processed.
     pub fn tokens(&self) -> usize {
         let longest = self.continuations.iter().map(Vec::len).max().unwrap_or(0);
         self.context.len() + longest.saturating_sub(1)
     }
 }
 
-/// Bytes of keys and values that one token of one text takes (f32).
+/// Bytes of keys and values per token of one text (f32).
 pub fn kv_bytes_per_token(shape: &ModelShape) -> usize {
     4 * 2 * shape.n_layer * shape.n_kv_head * shape.head_dim
 }
@@ -51,8 +51,8 @@ pub fn check(model: &Model, groups: &[Group]) -> Result<()> {
     Ok(())
 }
 
-/// Scores of every continuation of every group, in their order. All texts are held side by side: the caller bounds how many
-/// groups it hands over, by [`kv_bytes_per_token`].
+/// Scores of every continuation of every group, in order. All texts are cached at the same time: the caller limits the number of
+/// groups per call, by [`kv_bytes_per_token`].
 ///
 /// # Errors
 /// As [`check`]; damaged weights.
@@ -64,7 +64,7 @@ pub fn score(model: &mut Model, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
         return Ok(vec![Vec::new(); groups.len()]);
     }
     let scores = model.decode_batch(Extent { texts, tokens }, |decoding| {
-        // The first text of each group that has any, and what is read of its context before the scored pieces.
+        // The first text of each non-empty group, and the part of its context to prefill before the scored pieces.
         let mut firsts = Vec::new();
         let mut at = 0;
         for group in groups
@@ -144,7 +144,7 @@ mod tests {
         model
     }
 
-    /// The result of a whole pass over each text.
+    /// The result of a full pass over each text.
     fn alone(model: &mut Model, context: &[u32], continuation: &[u32]) -> Vec<f32> {
         let all = [context, continuation].concat();
         let n = all.len() - 1;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_context_gives_what_each_text_gives_alone() {
+    fn texts_with_a_shared_context_score_as_alone() {
         let mut rng = Rng::new(1, Stream::Test, 0, 0);
         let mut ids = |n: usize| (0..n).map(|_| rng.below(31) as u32).collect::<Vec<_>>();
         let head = ids(40);

@@ -12,9 +12,9 @@ use std::ops::ControlFlow;
 /// The size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Texts side by side.
+    /// Number of texts.
     pub texts: usize,
-    /// Most tokens of one text.
+    /// Maximum tokens of one text.
     pub tokens: usize,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// The cached tokens of a text.
+    /// The number of cached tokens of a text.
     pub fn held(&self, text: usize) -> usize {
         match self {
             Decoding::Composite { .. } => 0,
@@ -98,7 +98,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Appends `tokens` to the first text and fills `logits` (V), those after the last of them; the buffer may be reused.
+    /// Appends `tokens` to the first text and fills `logits` (V), those after the last token; the buffer may be reused.
     ///
     /// # Errors
     /// More tokens than a text may have, or an id outside of the vocabulary.
@@ -118,7 +118,7 @@ impl<'a> Decoding<'a> {
         pause: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         debug_assert!(pieces.is_sorted_by_key(|(text, _)| *text));
-        // Long pieces come in chunks; the last chunk of all brings the logits.
+        // Long pieces are processed in chunks; only the last chunk gives logits.
         let mut skip = 0;
         while pieces
             .iter()
@@ -128,7 +128,7 @@ impl<'a> Decoding<'a> {
         {
             for (text, tokens) in pieces {
                 let rest = &tokens[skip.min(tokens.len())..];
-                // What is left for the end has at least one token.
+                // The rest for the end has at least one token.
                 let chunk = &rest[..rest.len().saturating_sub(1).min(CHUNK)];
                 if !chunk.is_empty() {
                     self.read_chunk(&[(*text, chunk)], logits)?;
@@ -194,8 +194,8 @@ impl<'a> Decoding<'a> {
         Ok(())
     }
 
-    /// Reads on in several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
-    /// log-probability (nats) of the target after each of its tokens and whether it is the most likely one.
+    /// Continues several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
+    /// log-probability (nats) of the target after each of its tokens and whether it is the top-1 token.
     ///
     /// # Errors
     /// More tokens than a text may have, or an id outside of the vocabulary.
@@ -212,7 +212,7 @@ impl<'a> Decoding<'a> {
             let to = at + fits.count().max(1);
             let (part, into) = (&pieces[at..to], &mut scores[at..to]);
             match part {
-                // A long piece goes alone, chunk by chunk.
+                // A long piece is processed alone, chunk by chunk.
                 [(text, inputs, targets)] => {
                     for (inputs, targets) in inputs.chunks(CHUNK).zip(targets.chunks(CHUNK)) {
                         self.score_chunk(&[(*text, inputs, targets)], into)?;
@@ -255,7 +255,7 @@ impl<'a> Decoding<'a> {
                 for ((_, inputs, _), scores) in pieces.iter().zip(scores) {
                     let rows = row..row + inputs.len();
                     scores.logps.extend(&pass.outputs.logp[rows.clone()]);
-                    // 1 where the target is the most likely token.
+                    // 1 if the target is the top-1 token.
                     let hits = pass.outputs.top1[rows].iter().filter(|hit| **hit > 0.5);
                     scores.greedy += hits.count();
                     row += inputs.len();
@@ -265,7 +265,7 @@ impl<'a> Decoding<'a> {
         Ok(())
     }
 
-    /// Forgets what was read of a text.
+    /// Clears the cache of a text.
     pub fn restart(&mut self, text: usize) {
         match self {
             Decoding::Composite { pasts, .. } => pasts[text].clear(),

@@ -2,17 +2,17 @@
 
 use super::ModelConfig;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The keys that it is about, as they stand in a spec's `model` section.
+    /// The keys concerned, as written in a spec's `model` section.
     pub keys: &'static [&'static str],
     pub what: String,
     pub hint: String,
 }
 
 impl Fault {
-    /// A fault, unless all is good.
+    /// A fault, unless the condition holds.
     pub fn unless(
         good: bool,
         keys: &'static [&'static str],
@@ -28,7 +28,7 @@ impl Fault {
 }
 
 impl ModelConfig {
-    /// All that is wrong, in the order of the keys; empty where a model can be made.
+    /// All problems, in the order of the keys; empty if a model can be built.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Faults(Vec::new());
         heads(self, &mut faults);

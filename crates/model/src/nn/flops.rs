@@ -1,4 +1,4 @@
-//! FLOPs per token, for a run's share of the machine's peak (MFU).
+//! FLOPs per token, for a run's model FLOPs utilization (MFU).
 
 use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 
@@ -32,7 +32,7 @@ pub fn frozen_matmul_params(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
 }
 
 impl Model {
-    /// Operations of one training token of this model. A matrix that is frozen needs no gradient of its own: 4 N instead of
+    /// FLOPs of one training token of this model. A frozen matrix needs no weight gradient: 4 N instead of
     /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
@@ -58,7 +58,7 @@ mod tests {
             let model = Model::new(config, 65, &Device::Cpu).unwrap();
             model.flops_per_token()
         };
-        // 804,096 parameters less 64 × 128 positions; 4 layers × 128 features × 64 tokens of attention.
+        // 804,096 parameters minus 64 × 128 positions; 4 layers × 128 features × 64 tokens of attention.
         let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
         assert_eq!(flops(&tied), expected);
         assert_eq!(flops(&free), expected);

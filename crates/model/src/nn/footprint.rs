@@ -1,5 +1,5 @@
-//! Memory of a pass besides weights, gradients and moments, predicted to the byte for the planner; tests below compare it with
-//! real steps.
+//! Memory of a pass besides weights, gradients and moments, predicted to the byte for the planner; the tests below compare it
+//! with real steps.
 //!
 //! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, F = d_ff and W = F, or 2 F
 //! for a gated block, a block whose activations are stored has per row
@@ -28,7 +28,7 @@ use super::{ActivationCheckpointing, ModelConfig, ModelShape};
 use crate::kernels::logprob;
 pub use crate::kernels::matmul::ComputeDtype;
 
-/// The model of a pass, and how it computes.
+/// The model of a pass, and its compute settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub config: &'a ModelConfig,
@@ -40,7 +40,7 @@ pub struct Subject<'a> {
 }
 
 /// A training pass over `batch` sequences of `seq_len` tokens on the fused backend, for a loss whose gradient is known
-/// beforehand. Others keep the logits of all rows up to 64 MiB.
+/// beforehand. Other losses keep the logits of all rows, up to 64 MiB.
 pub fn training(
     of: Subject,
     at_once: (usize, usize),
@@ -49,12 +49,12 @@ pub fn training(
     count(of, Track::Gradients, at_once, checkpointing)
 }
 
-/// An evaluation pass: buffers are used again as soon as nobody reads them.
+/// An evaluation pass: buffers are reused as soon as nothing reads them.
 pub fn evaluation(of: Subject, at_once: (usize, usize)) -> Footprint {
     count(of, Track::Off, at_once, ActivationCheckpointing::default())
 }
 
-/// Bytes of keys and values of texts that are read side by side, each with room for `tokens`.
+/// Bytes of keys and values of texts that are decoded together, each with space for `tokens`.
 pub fn cache(config: &ModelConfig, shape: &ModelShape, (texts, tokens): (usize, usize)) -> u64 {
     let row = 2 * shape.n_kv_head * shape.head_dim * size_of::<f32>();
     let layers = (0..shape.n_layer).map(|layer| {
@@ -64,7 +64,7 @@ pub fn cache(config: &ModelConfig, shape: &ModelShape, (texts, tokens): (usize, 
     (texts * row * layers.sum::<usize>()) as u64
 }
 
-/// What reading them needs besides: a pass over a piece of prompts or over the next token of each text, and its logits.
+/// Additional memory for decoding them: a pass over a chunk of prompts or over the next token of each text, and its logits.
 pub fn decoding(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let rows = texts.max(CHUNK.min(texts * tokens));
     let at_once = (rows.div_ceil(tokens.max(1)), tokens);
@@ -96,7 +96,7 @@ fn count(
     Pass::counting(track).count(&plan, batch * seq_len, seq_len)
 }
 
-/// Rows whose logits are there at once, of so many.
+/// Rows whose logits exist at once, out of `rows`.
 pub fn head_rows(shape: &ModelShape, rows: usize) -> usize {
     logprob::Sizes::in_chunks(rows, shape.d_model, shape.vocab_size).chunk_rows
 }
@@ -153,7 +153,7 @@ mod tests {
     const VOCAB: usize = 11;
 
     #[test]
-    fn keys_and_values_take_what_was_counted() {
+    fn keys_and_values_use_the_predicted_memory() {
         let windowed = ModelConfig {
             sliding_window: Some(4),
             ..llama(3)
@@ -179,7 +179,7 @@ mod tests {
         all
     }
 
-    /// Gradients and log-probabilities of two micro-steps, and what each left allocated.
+    /// Gradients and log-probabilities of two micro-steps, and the memory that each left allocated.
     fn run(
         config: &ModelConfig,
         trained: Trained,
@@ -217,7 +217,7 @@ mod tests {
         (model.params().read_grads(bits).unwrap(), logp, bytes)
     }
 
-    /// None, on all layers with features dropped, on attention alone without, and with magnitudes.
+    /// None, on all layers with dropout, on attention only without, and with magnitudes.
     fn adapters() -> [Option<AdapterConfig>; 4] {
         let lora = |targets, dropout| {
             let config = Lora {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpointing_changes_no_bit_and_the_predicted_bytes_are_exact() {
+    fn checkpointing_is_bit_identical_and_the_predicted_bytes_are_exact() {
         for n_layer in [1, 2, 3, 5] {
             for config in [gpt2(n_layer), llama(n_layer)] {
                 for adapter in adapters() {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_falls_as_the_formula_says() {
+    fn memory_decreases_as_the_formula_predicts() {
         let (config, rows) = (gpt2(12), 12);
         let shape = config.shape(VOCAB);
         let bytes = |checkpointing| {
@@ -294,14 +294,14 @@ mod tests {
         let kept = bytes(ActivationCheckpointing::None {});
         let half = bytes(ActivationCheckpointing::EveryN { n: 6 });
         let full = bytes(ActivationCheckpointing::Full {});
-        // (4 + 3 + 1 + 4) d + n_head + 4 numbers for each block and row, and one boundary.
+        // (4 + 3 + 1 + 4) d + n_head + 4 numbers per block and row, and one boundary.
         let block = rows * 4 * (12 * 16 + 2 + 4);
         assert_eq!(kept - half, 6 * block - rows * 4 * 16);
         assert!(full < kept / 4, "{full} of {kept}");
     }
 
     #[test]
-    fn evaluation_takes_a_layer_and_training_takes_all() {
+    fn evaluation_needs_one_layer_and_training_all() {
         let config = gpt2(12);
         let shape = config.shape(65);
         let kept = ActivationCheckpointing::None {};
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_at_once_holds_a_chunk_of_logits() {
+    fn a_combined_head_pass_holds_a_chunk_of_logits() {
         const VOCAB: usize = 1100;
         let config = ModelConfig {
             n_layer: 2,

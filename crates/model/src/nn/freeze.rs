@@ -1,4 +1,4 @@
-//! Which parameters are frozen by name: by the part of the model that they are, or by patterns of module names.
+//! Selects frozen parameters by name: by part of the model, or by patterns of module names.
 
 use super::adapter::is_named;
 use super::config::ModelConfig;
@@ -6,7 +6,7 @@ use super::layout::{Layout, Parts};
 use super::params::ParamInfo;
 use super::role::{Role, Site};
 
-/// Words for parts; whatever else is written is a pattern. A bias goes with its matrix.
+/// Names of parts; anything else is a pattern. A bias is frozen with its matrix.
 pub const PARTS: [&str; 8] = [
     "embeddings",
     "positions",
@@ -18,14 +18,14 @@ pub const PARTS: [&str; 8] = [
     "head",
 ];
 
-/// Whether one of the words or patterns names this parameter.
+/// Whether one of the names or patterns selects this parameter.
 pub fn is_frozen(info: &ParamInfo, names: &[String]) -> bool {
     names.iter().any(|name| names_it(info, name))
 }
 
 fn names_it(info: &ParamInfo, name: &str) -> bool {
     match name {
-        // One name where the two are tied.
+        // One parameter if the two are tied.
         "embeddings" => info.role == Role::Embedding,
         "positions" => info.role == Role::Position,
         "attention" => matches!(info.role, Role::Attention(_) | Role::Bias(Site::Attention)),
@@ -46,7 +46,7 @@ fn is_mlp(info: &ParamInfo) -> bool {
     matches!(info.role, Role::Mlp(_) | Role::Bias(Site::Mlp))
 }
 
-/// What is wrong with these names for a model of this kind, and what helps.
+/// What is wrong with these names for this model, and the fix.
 pub fn freeze_fault(config: &ModelConfig, names: &[String]) -> Option<(String, String)> {
     let trains = |info: &ParamInfo| !is_frozen(info, names);
     let parts = Parts {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_and_experts_are_named_by_part_and_by_pattern() {
+    fn routers_and_experts_are_selected_by_part_and_by_pattern() {
         let config = experts();
         let routers = frozen(&config, &["router"]);
         assert!(routers.len() >= 2 && routers.iter().all(|name| name.contains("gate")));
@@ -123,7 +123,7 @@ mod tests {
         assert!(one.iter().all(|name| all.contains(name)));
     }
 
-    /// The balancing rule writes biases without a gradient; of a frozen router it must not.
+    /// The balancing rule updates biases without a gradient; those of a frozen router must not change.
     #[test]
     fn a_frozen_router_keeps_its_balancing_biases_and_its_matrix() {
         let config = experts();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_nothing_of_everything_and_of_halves_are_refused() {
+    fn names_of_nothing_of_everything_and_of_fused_parts_are_rejected() {
         let config = experts();
         let fault = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Generates continuations of prompts token by token with a KV cache: of one text, or of several at once, with the same
+//! Generates continuations of prompts token by token with a KV cache: of one text, or of several in a batch, with the same
 //! results as alone.
 //!
 //! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is prefilled again from
@@ -20,7 +20,7 @@ mod reads;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GeneratedToken {
     pub id: u32,
-    /// Log-probability in nats under the model's whole distribution, before penalties, temperature and truncation.
+    /// Log-probability in nats under the model's own distribution, before penalties, temperature and truncation.
     pub logprob: f32,
     /// Entropy of that distribution, nats.
     pub entropy: f32,
@@ -31,9 +31,9 @@ pub struct GeneratedToken {
 /// Why generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// An end-of-text token; it is not among the tokens.
+    /// An end-of-text token; it is not part of the tokens.
     Eos,
-    /// `max_new_tokens` are reached.
+    /// `max_new_tokens` is reached.
     Length,
     /// The context is full.
     Context,
@@ -44,14 +44,14 @@ pub enum Finish {
 /// The completion of a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
-    /// New tokens, without the prompt and without the one that ended it.
+    /// New tokens, without the prompt and without the token that ended the text.
     pub tokens: Vec<u32>,
     pub finish: Finish,
-    /// The token that ended it, if one did.
+    /// The token that ended the text, if any.
     pub end: Option<GeneratedToken>,
 }
 
-/// What to do with a text that has filled the context.
+/// What to do if a text has filled the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// It ends; a prompt that is longer is an error.
@@ -63,14 +63,14 @@ pub enum WhenFull {
 /// Settings of generation.
 #[derive(Debug, Clone, Copy)]
 pub struct Continuing<'a> {
-    /// `stop` is about text and up to the caller; `context` is decided in `when_full`.
+    /// `stop` concerns text and is handled by the caller; `context` is decided in `when_full`.
     pub sampling: &'a Sampling,
     /// Tokens that end a text.
     pub ends: &'a [u32],
     pub when_full: WhenFull,
 }
 
-/// A text to be continued.
+/// A text to continue.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
     pub tokens: &'a [u32],
@@ -81,7 +81,7 @@ pub struct Prompt<'a> {
 /// Progress of generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// So many tokens of the prompt are prefilled, `kept` of them from the cache of an earlier text. Sent before prefill and
+    /// This many tokens of the prompt are prefilled, `kept` of them from the cache of an earlier text. Sent before prefill and
     /// between two chunks of a long prompt.
     Read {
         tokens: usize,
@@ -93,7 +93,7 @@ pub enum Step {
 /// Generates at most `sampling.max_new_tokens` after `prompt`. `on_token` gets each token as it is sampled and may stop.
 ///
 /// # Errors
-/// An empty prompt, ids beyond the vocabulary, a prompt that the context cannot hold, damaged weights.
+/// An empty prompt, ids outside the vocabulary, a prompt beyond the context, damaged weights.
 pub fn generate(
     model: &mut Model,
     prompt: &[u32],
@@ -111,8 +111,8 @@ pub fn generate(
     }
 }
 
-/// [`generate`] for one text after the other with the same model: the KV cache of the last one is kept, and a prompt with the
-/// same prefix prefills only the rest. `hear` may also cancel between the chunks of a long prompt.
+/// [`generate`] for successive texts with the same model: the KV cache of the last one is kept, and a prompt with the
+/// same prefix prefills only the rest. `on_step` may also cancel between the chunks of a long prompt.
 ///
 /// # Errors
 /// As [`generate`].
@@ -121,7 +121,7 @@ pub fn generate_on(
     kept: &mut Kept,
     prompt: &[u32],
     how: Continuing,
-    hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
 ) -> Result<Generated> {
     let prompt = Prompt {
         tokens: prompt,
@@ -134,13 +134,13 @@ pub fn generate_on(
         text.read = decoding.held(0);
         let kept = text.read;
         let first = Step::Read { tokens: kept, kept };
-        if text.finish.is_none() && hear(first).is_break() {
+        if text.finish.is_none() && on_step(first).is_break() {
             text.finish = Some(Finish::Stopped);
         }
         let texts = std::slice::from_mut(&mut text);
-        go_on(texts, decoding, how, &mut |_, step| match step {
-            Step::Read { tokens, .. } => hear(Step::Read { tokens, kept }),
-            token => hear(token),
+        run(texts, decoding, how, &mut |_, step| match step {
+            Step::Read { tokens, .. } => on_step(Step::Read { tokens, kept }),
+            token => on_step(token),
         })?;
         Ok(text.window.clone())
     })?;
@@ -193,7 +193,7 @@ fn begin<'a>(model: &Model, prompts: &[Prompt], how: Continuing<'a>) -> Vec<Text
     texts.collect()
 }
 
-/// Of adjacent equal prompts the first is prefilled.
+/// Only the first of adjacent equal prompts is prefilled.
 fn side_by_side(
     texts: &mut [Text],
     prompts: &[Prompt],
@@ -208,13 +208,13 @@ fn side_by_side(
             false => first = i,
         }
     }
-    go_on(texts, reader, how, &mut |i, step| match step {
+    run(texts, reader, how, &mut |i, step| match step {
         Step::Read { .. } => ControlFlow::Continue(()),
         Step::Token(token) => on_token(i, token),
     })
 }
 
-/// Checks the prompts, and returns the cache capacity that each text needs, in tokens.
+/// Checks the prompts, and returns the cache capacity per text, in tokens.
 fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
     let limit = model.shape().seq_len;
     for prompt in prompts {
@@ -232,11 +232,11 @@ fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
 }
 
 /// Generates until every text has ended. Cancelling during a prefill ends all of them.
-fn go_on(
+fn run(
     texts: &mut [Text],
     reader: &mut dyn Reads,
     how: Continuing,
-    hear: &mut dyn FnMut(usize, Step) -> ControlFlow<()>,
+    on_step: &mut dyn FnMut(usize, Step) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut logits = Vec::new();
     loop {
@@ -252,7 +252,7 @@ fn go_on(
         let done = reader.read_on(&pieces, &mut logits, &mut |i, more| {
             read[i] += more;
             let (tokens, kept) = (read[i], 0);
-            hear(i, Step::Read { tokens, kept })
+            on_step(i, Step::Read { tokens, kept })
         })?;
         if done.is_break() {
             for text in texts.iter_mut() {
@@ -263,7 +263,7 @@ fn go_on(
         let rows = rows(texts, &running, reader);
         draw(texts, &rows, &logits, running.len());
         for (i, text) in texts.iter_mut().enumerate() {
-            let mut on_token = |token| hear(i, Step::Token(token));
+            let mut on_token = |token| on_step(i, Step::Token(token));
             if text.take_over(how.ends, &mut on_token)? {
                 text.settle(i, reader);
             }
@@ -352,7 +352,7 @@ impl<'a> Text<'a> {
         &self.window[self.read..]
     }
 
-    /// Samples the next token by the logits after the new tokens.
+    /// Samples the next token from the logits after the new tokens.
     fn draw(&mut self, logits: &[f32]) {
         self.read = self.window.len();
         self.drawn = Some(self.sampler.next(logits, self.new.len() as u64));

@@ -1,4 +1,4 @@
-//! The KV cache of a text, so that each token is computed once; and of several texts of different lengths side by side, with
+//! The KV cache of a text, so that each token is computed once; and of several texts of different lengths, with
 //! the pieces that the current pass appends.
 
 use crate::kernels::attention::{Heads, Piece};
@@ -88,7 +88,7 @@ impl KvCache {
         }
     }
 
-    /// Appends keys and values of new rows of `qkv` to the layer. They count once all layers have them.
+    /// Appends keys and values of new rows of `qkv` to the layer. They count as cached once all layers have them.
     pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
         let held = &mut self.layers[layer];
@@ -143,7 +143,7 @@ impl KvCache {
         }
     }
 
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
         let values = |layer: &LayerCache| layer.keys.len() + layer.values.len();
         4 * self.layers.iter().map(values).sum::<usize>()
@@ -169,7 +169,7 @@ pub struct Kept {
 impl Kept {
     /// Larger caches are freed at the end of a text.
     const MAX_BYTES: usize = 1 << 30;
-    /// Capacity grows in steps of so many tokens.
+    /// Capacity grows in steps of this many tokens.
     const STEP: usize = 1024;
 
     /// A cache with space for `capacity` tokens that contains as much of `text` as possible, but never all of it: its last token
@@ -200,7 +200,7 @@ impl Kept {
         self.cache = cache;
     }
 
-    /// `tokens` rounded up, at most `limit`: so a conversation does not reallocate its cache in every turn.
+    /// `tokens` rounded up, at most `limit`, so that a conversation does not reallocate its cache in every turn.
     pub(crate) fn room(tokens: usize, limit: usize) -> usize {
         tokens
             .div_ceil(Self::STEP)
@@ -266,9 +266,9 @@ impl Texts {
         start
     }
 
-    /// The caches of the pieces and how many tokens each gets.
+    /// The caches of the pieces, with the number of tokens that each gets.
     pub fn reading(&mut self) -> impl Iterator<Item = (&mut KvCache, usize)> {
-        // Pieces are in the order of the texts, so one walk over the caches meets them all.
+        // Pieces are in the order of the texts, so one walk over the caches finds them all.
         let mut pieces = self.pieces.iter().peekable();
         self.caches
             .iter_mut()
@@ -294,7 +294,7 @@ mod tests {
 
     /// A layer with a sliding window caches, of what a token attends to, the same as a layer without one.
     #[test]
-    fn a_window_forgets_only_what_nobody_sees() {
+    fn a_window_drops_only_tokens_that_are_not_visible() {
         let heads = Heads {
             n_head: 2,
             n_kv_head: 2,
@@ -310,7 +310,7 @@ mod tests {
             let qkv: Vec<f32> = (0..new * heads.qkv_width()).map(|_| rng.normal()).collect();
             let all = copied(&cache.append(0, heads, &qkv), new, heads);
             let kept = copied(&cache.append(1, heads, &qkv), new, heads);
-            // The first new token sees window − 1 tokens before it.
+            // The first new token attends to window − 1 tokens before it.
             let seen = new + (window - 1).min(read);
             for (all, kept) in all.iter().zip(&kept) {
                 assert_eq!(all[all.len() - seen..], kept[kept.len() - seen..]);
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Rows of keys and of values by head, the new ones included.
+    /// Rows of keys and values by head, the new ones included.
     fn copied(held: &Piece, new: usize, heads: Heads) -> Vec<Vec<Vec<f32>>> {
         let d = heads.head_dim;
         let rows = |values: &[f32], head: usize| {

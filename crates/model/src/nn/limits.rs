@@ -5,7 +5,7 @@ use super::ModelConfig;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// Experts of all blocks together: each is several tensors, which are listed before any is allocated.
+/// Maximum experts of all blocks together: each has several tensors, which are listed before any is allocated.
 const MAX_EXPERTS: usize = 100_000;
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(ModelConfig).to_value());
@@ -16,7 +16,7 @@ impl ModelConfig {
     pub fn within_limits(&self) -> Result<(), String> {
         let of_width = self.d_model.checked_div(self.n_head);
         let config = ModelConfig {
-            // What follows from other sizes is no choice.
+            // Derived sizes are not checked.
             head_dim: self.head_dim.filter(|n| Some(*n) != of_width),
             ..self.clone()
         };
@@ -24,7 +24,7 @@ impl ModelConfig {
         if let Some(what) = out_of_range(&SCHEMA, &value, "") {
             return Err(what);
         }
-        // JSON has no word for them.
+        // JSON cannot represent them.
         let back = serde_json::from_value::<ModelConfig>(value);
         if back.ok().as_ref() != Some(&config) {
             return Err("a number is not finite".into());
@@ -39,7 +39,7 @@ impl ModelConfig {
     }
 }
 
-/// The first number of `value` that `here`, a part of the schema, does not allow.
+/// The first number of `value` that the schema part `here` does not allow.
 fn out_of_range(here: &Value, value: &Value, path: &str) -> Option<String> {
     let target = here["$ref"]
         .as_str()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_range_are_named_wherever_they_stand() {
+    fn numbers_out_of_range_are_named_at_any_depth() {
         for (change, key) in [
             (json!({"n_layer": 0}), "n_layer"),
             (json!({"d_model": 1 << 20}), "d_model"),

@@ -35,19 +35,19 @@ pub struct ParamInfo {
     pub offset: usize,
     /// Number of elements.
     pub len: usize,
-    /// First element in the flat gradients and moments; `None` where it is frozen.
+    /// First element in the flat gradients and moments; `None` if it is frozen.
     pub grad: Option<usize>,
     /// Whether weight decay applies: matrices and embeddings yes, norms and biases no.
     pub decay: bool,
-    /// Its learning rate over the run's.
+    /// Its learning rate relative to the run's.
     pub lr_scale: f64,
-    /// How it starts.
+    /// Its initialization.
     pub init: Init,
 }
 
 impl ParamInfo {
-    /// Whether an update's size over its own says something: that of a matrix. An adapter's B begins at 0, so that every first
-    /// update is large beside it.
+    /// Whether the update-to-weight ratio is meaningful: for matrices. An adapter's B starts at 0, so that every early
+    /// update is relatively large.
     pub fn has_update_ratio(&self) -> bool {
         self.shape.len() == 2 && self.role != Role::Adapter(AdapterRole::B)
     }
@@ -68,7 +68,7 @@ impl ParamInfo {
     }
 }
 
-/// The module that a parameter of this name is the weight of.
+/// The module of a parameter's name.
 pub fn module_name(parameter: &str) -> &str {
     parameter.strip_suffix(".weight").unwrap_or(parameter)
 }
@@ -79,17 +79,17 @@ pub struct Params {
     /// The base model's, then those of adapters.
     infos: Vec<ParamInfo>,
     n_base: usize,
-    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantized.
+    /// Offset of the first parameter stored here: 0, or the end of a base that is stored elsewhere, quantized.
     held: usize,
     weights: Tensor,
     grads: Tensor,
     /// The gradients count as zeros, whatever the memory contains: the next backward overwrites it, which saves a pass over
-    /// all of it to clear and another to add. Whoever else reads them has them cleared first.
+    /// all of it to clear and another to add. Any other reader must have them cleared first.
     cleared: AtomicBool,
 }
 
 impl Params {
-    /// Names and shapes of weights that are not here: those of a model that is only read, in its file's own formats.
+    /// Names and shapes of weights that are not stored here: those of an inference-only model in its file's formats.
     pub(crate) fn absent(infos: Vec<ParamInfo>) -> Result<Self> {
         let nothing = || Tensor::zeros(0, DType::F32, &Device::Cpu);
         Ok(Params {
@@ -107,12 +107,12 @@ impl Params {
         self.held == 0
     }
 
-    /// Offset of the first parameter whose weights are here; those in front of it are kept quantized elsewhere.
+    /// Offset of the first parameter stored here; those before it are stored elsewhere, quantized.
     pub fn first_held(&self) -> usize {
         self.held
     }
 
-    /// An error where weights are kept quantized, for reading only.
+    /// An error if weights are quantized, for inference only.
     pub(crate) fn require_present(&self) -> Result<()> {
         if !self.is_present() {
             candle_core::bail!("{QUANTIZED}")
@@ -120,7 +120,7 @@ impl Params {
         Ok(())
     }
 
-    /// An error where nothing trains.
+    /// An error if nothing trains.
     pub(crate) fn require_trainable(&self) -> Result<()> {
         match self.n_trainable() {
             0 if !self.is_present() => candle_core::bail!("{QUANTIZED}"),
@@ -136,7 +136,7 @@ impl Params {
         Params::over((weights, 0), infos, n_base)
     }
 
-    /// The same over weights that are there, of parameters from the offset `held` on.
+    /// The same with existing weights, of parameters from the offset `held` on.
     fn over(
         (weights, held): (Tensor, usize),
         infos: Vec<ParamInfo>,
@@ -153,7 +153,7 @@ impl Params {
         })
     }
 
-    /// The same weights, as far as both tables have them, under another table whose base model is the same; gradients are
+    /// The same weights, as far as both tables have them, under another table with the same base model; gradients are
     /// zeros.
     pub(crate) fn rearranged(&self, infos: Vec<ParamInfo>, n_base: usize) -> Result<Self> {
         let mut pairs = infos.iter().zip(&self.infos);
@@ -168,7 +168,7 @@ impl Params {
             len => weights.slice_set(&self.weights.narrow(0, from, len)?, 0, to),
         };
         copy(0, 0, sum(&infos[..n_base]) - self.held)?;
-        // What lies after the base moves with the adapters: a value head is after those.
+        // What follows the base moves with the adapters: a value head comes after those.
         for info in &infos[n_base..] {
             let mut own = self.infos[self.n_base..].iter();
             if let Some(own) = own.find(|own| own.name == info.name && own.len == info.len) {
@@ -183,33 +183,33 @@ impl Params {
         &self.infos
     }
 
-    /// Those of the base model: all but adapters.
+    /// The base model's parameters: all but adapters.
     pub fn base(&self) -> &[ParamInfo] {
         &self.infos[..self.n_base]
     }
 
-    /// Those of adapters.
+    /// The adapters' parameters.
     pub fn adapters(&self) -> &[ParamInfo] {
         let behind = &self.infos[self.n_base..];
         &behind[..behind.len() - usize::from(self.value_head().is_some())]
     }
 
-    /// Whether adapters alone train: no step changes the weights under them.
+    /// Whether only adapters train: no step changes the weights under them.
     pub fn base_is_frozen(&self) -> bool {
         !self.adapters().is_empty() && self.base().iter().all(|info| !info.trains())
     }
 
-    /// That of a value head: the last one, part of neither base nor adapters.
+    /// A value head's parameter: the last one, part of neither base nor adapters.
     pub fn value_head(&self) -> Option<&ParamInfo> {
         self.infos.last().filter(|info| info.role == Role::Value)
     }
 
-    /// Those that train, in the order of their gradients, which have no gaps.
+    /// The trainable parameters, in the order of their gradients, which have no gaps.
     pub fn trainable(&self) -> impl Iterator<Item = &ParamInfo> {
         self.infos.iter().filter(|info| info.trains())
     }
 
-    /// Elements that train.
+    /// Number of trainable elements.
     pub fn n_trainable(&self) -> usize {
         self.grads.elem_count()
     }
@@ -227,8 +227,8 @@ impl Params {
         self.weights.device()
     }
 
-    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantized. Shares memory: what is
-    /// written through it is seen by the model.
+    /// The flat weights (n_params), f32; only the adapters' if the base is quantized. Shares memory: writes through
+    /// it change the model.
     pub fn weights(&self) -> &Tensor {
         &self.weights
     }
@@ -236,7 +236,7 @@ impl Params {
     /// The flat gradients (n_trainable), f32.
     ///
     /// # Errors
-    /// Weights that are not trained have no gradients.
+    /// Nothing trains.
     pub fn grads(&self) -> Result<&Tensor> {
         self.require_trainable()?;
         self.settle()?;
@@ -264,7 +264,7 @@ impl Params {
     /// One parameter's weights in its own shape, copied.
     ///
     /// # Errors
-    /// A weight that is held quantized, and those of candle.
+    /// A quantized weight, and candle's own.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
         let Some(from) = info.offset.checked_sub(self.held) else {
             candle_core::bail!("{QUANTIZED}")
@@ -292,7 +292,7 @@ impl Params {
     /// Reads all weights; on an accelerator through a copy.
     ///
     /// # Errors
-    /// Weights that are kept quantized; as [`Params::read_held`].
+    /// Quantized weights; as [`Params::read_held`].
     pub fn read_weights<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         self.require_present()?;
         flat::read(&self.weights, read)
@@ -310,7 +310,7 @@ impl Params {
     /// Sets the trainable parameters: `values` (n_trainable) in the order of the flat gradients. Frozen weights stay.
     ///
     /// # Errors
-    /// Another number of values; weights that are not here.
+    /// Another number of values; weights that are not stored here.
     pub fn write_trained(&mut self, values: &[f32]) -> Result<()> {
         if values.len() != self.n_trainable() {
             let (got, wanted) = (values.len(), self.n_trainable());
@@ -328,7 +328,7 @@ impl Params {
         })
     }
 
-    /// Reads the weights that are here: those of parameters whose offset is [`Params::first_held`] or more, from there on.
+    /// Reads the weights stored here: those of parameters from offset [`Params::first_held`] on.
     ///
     /// # Errors
     /// A copy from or to an accelerator that fails.
@@ -344,13 +344,13 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
-    /// The position of a parameter in the flat weights; `None` if it is kept quantized elsewhere.
+    /// The position of a parameter in the flat weights; `None` if it is stored elsewhere, quantized.
     pub fn place(&self, info: &ParamInfo) -> Option<std::ops::Range<usize>> {
         let from = info.offset.checked_sub(self.held)?;
         Some(from..from + info.len)
     }
 
-    /// Changes weights in place that lie one after the other: all that are here, of parameters from number `first` on.
+    /// Changes contiguous weights in place: all that are stored here, of parameters from number `first` on.
     pub(crate) fn write_from<R>(
         &mut self,
         first: usize,
@@ -382,7 +382,7 @@ impl Params {
     /// Sets all gradients to zero.
     ///
     /// # Errors
-    /// Weights that are not trained have no gradients.
+    /// Nothing trains.
     pub fn zero_grads(&mut self) -> Result<()> {
         self.require_trainable()?;
         if self.device().is_cpu() {
@@ -395,7 +395,7 @@ impl Params {
     /// Global L2 norm of the gradients, accumulated in f64; the same bits whatever the number of threads.
     ///
     /// # Errors
-    /// Weights that are not trained have no gradients.
+    /// Nothing trains.
     pub fn grad_norm(&self) -> Result<f64> {
         if self.device().is_cpu() {
             return flat::read(self.grads()?, crate::kernels::reduce::l2_norm);

@@ -33,7 +33,7 @@ impl PrecisionError {
 }
 
 impl Precision {
-    /// What this means on this machine.
+    /// The dtype for this machine.
     ///
     /// # Errors
     /// bf16 on a processor without it: numbers would be the same, but slower than f32.
@@ -50,7 +50,7 @@ impl Precision {
     }
 }
 
-/// The word for an arithmetic in specs, logs and tables.
+/// The name of a compute dtype in specs, logs and tables.
 pub fn compute_dtype_name(arithmetic: ComputeDtype) -> &'static str {
     match arithmetic {
         ComputeDtype::F32 => "f32",
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_takes_what_there_is_and_bf16_is_never_replaced_silently() {
+    fn auto_uses_what_is_available_and_bf16_is_never_replaced_silently() {
         use Precision::{Auto, Bf16, F32};
         let with = [Auto, F32, Bf16].map(|p| p.resolve_with(true));
         assert_eq!(

@@ -17,11 +17,11 @@ pub enum Part {
     Activation,
     Rotary,
     Embedding,
-    /// Products with the vocabulary, log-probabilities and entropies, both directions.
+    /// Matmuls with the vocabulary, log-probabilities and entropies, both directions.
     Head,
     /// Sums of gradients where the residual stream forks.
     Residual,
-    /// Choosing experts, laying tokens out for them and putting them together again.
+    /// Routing, gathering tokens by expert, and combining the outputs.
     Experts,
 }
 
@@ -66,8 +66,8 @@ enum Mode {
     Skip,
 }
 
-/// The one place through which a pass calls kernels. What a kernel reads of weights, gradients and buffers is looked up inside
-/// the call: a pass that counts has none of it.
+/// The only place through which a pass calls kernels. Weights, gradients and buffers are looked up inside
+/// the call, because a counting pass has none of them.
 #[derive(Debug, Default)]
 pub(crate) struct Kernels {
     mode: Mode,
@@ -83,7 +83,7 @@ impl Kernels {
         }
     }
 
-    /// Begins to measure, from zero.
+    /// Starts timing, from zero.
     pub fn start(&mut self) {
         *self = Kernels {
             mode: Mode::Time(SystemClock::new()),
@@ -104,7 +104,7 @@ impl Kernels {
         }
     }
 
-    /// Time of each part since the start; `None` when it never started.
+    /// Time of each part since the start; `None` if it was never started.
     pub fn spent(&self) -> Option<[(Part, Duration); Part::ALL.len()]> {
         let Mode::Time(_) = self.mode else {
             return None;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_apart_and_skipped_kernels_do_not_run() {
+    fn parts_are_distinguished_and_skipped_kernels_do_not_run() {
         let calls = std::cell::Cell::new(0);
         let call = || calls.set(calls.get() + 1);
         let mut kernels = Kernels::default();

@@ -3,7 +3,7 @@
 /// The part that a parameter plays in a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Token embeddings, which are the output head too where the two are tied.
+    /// Token embeddings, which are also the output head if the two are tied.
     Embedding,
     /// Learned vectors of positions.
     Position,
@@ -17,11 +17,11 @@ pub enum Role {
     Bias(Site),
     /// The router: its matrix, and the balancing biases.
     Router,
-    /// The output head, where it is not tied to the embeddings.
+    /// The output head, unless tied to the embeddings.
     Head,
     /// A factor of a low-rank adapter.
     Adapter(AdapterRole),
-    /// The vector that makes a value of a hidden state, beside the output head.
+    /// The value head: the vector that maps a hidden state to a value.
     Value,
 }
 
@@ -62,7 +62,7 @@ pub enum Site {
 }
 
 impl Role {
-    /// The role of the bias beside a matrix of this role.
+    /// The role of the bias that belongs to a matrix of this role.
     pub fn bias(self) -> Role {
         Role::Bias(match self {
             Role::Attention(_) => Site::Attention,

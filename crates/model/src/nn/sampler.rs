@@ -7,7 +7,7 @@
 //! 5. min-p over the remaining candidates;
 //! 6. a draw from the softmax of the remaining candidates.
 //!
-//! The most likely token survives every cut. The reported log-probability of a token and the entropy at its position
+//! The most likely token survives every truncation. The reported log-probability of a token and the entropy at its position
 //! are those of the model's own distribution, before all of this. Stop strings are about text and handled elsewhere.
 
 use crate::base::rng::{Rng, Stream};
@@ -17,31 +17,31 @@ use crate::kernels::math::exp;
 use candle_core::{Result, bail};
 
 /// The initial number of candidates of top-p; it grows until it covers the mass.
-const FIRST_LOOK: usize = 64;
+const INITIAL_CANDIDATES: usize = 64;
 
 /// A sampled token, and its statistics under the model's own distribution, in nats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Chosen {
     pub id: u32,
     pub logprob: f32,
-    /// Entropy of the distribution that it was chosen from, before penalties, temperature and cuts.
+    /// Entropy of the distribution it was drawn from, before penalties, temperature and truncation.
     pub entropy: f32,
-    /// Its log-probability after penalties and temperature, before cuts: of the policy whose completion this is.
+    /// Its log-probability after penalties and temperature, before truncation: under the policy whose completion this is.
     pub tempered: f32,
 }
 
-/// Chooses the tokens of one text; a draw depends on the seed, the text's number and the number of the new token alone.
+/// Samples the tokens of one text; a draw depends only on the seed, the text's number and the index of the new token.
 pub(crate) struct Sampler<'a> {
     sampling: &'a Sampling,
-    /// Of the text among those that are written under one seed.
+    /// Number of the text among those generated with one seed.
     number: u32,
     /// Whether a token id occurs in the text so far; empty without a repetition penalty.
     seen: Vec<bool>,
     /// Logits after penalty and temperature, if these change any; reused between draws, as are the following.
     adjusted: Vec<f32>,
-    /// (id, adjusted logit) of the remaining candidates; empty if nothing is cut.
+    /// (id, adjusted logit) of the remaining candidates; empty without truncation.
     candidates: Vec<(u32, f32)>,
-    /// Unnormalized probabilities, of the model's own distribution at the end.
+    /// Unnormalized probabilities; at the end, those of the model's own distribution.
     weights: Vec<f32>,
 }
 
@@ -85,14 +85,14 @@ impl<'a> Sampler<'a> {
         let mut own = None;
         let id = if self.sampling.temperature <= 0.0 {
             greedy(if is_plain { logits } else { &self.adjusted })
-        } else if self.cuts(logits.len()) {
-            self.look_at(if is_plain { Some(logits) } else { None });
-            self.cut_top_k();
-            self.cut_top_p();
-            self.cut_min_p();
+        } else if self.truncates(logits.len()) {
+            self.reset_candidates(if is_plain { Some(logits) } else { None });
+            self.apply_top_k();
+            self.apply_top_p();
+            self.apply_min_p();
             self.draw(index)
         } else if is_plain {
-            // One softmax serves the draw and the report.
+            // One softmax for both the draw and the report.
             own = Some(distribution::softmax(logits, &mut self.weights));
             self.draw_of_all(logits, index)
         } else {
@@ -119,8 +119,8 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Whether candidates may be cut before a draw.
-    fn cuts(&self, vocab_size: usize) -> bool {
+    /// Whether candidates may be truncated before a draw.
+    fn truncates(&self, vocab_size: usize) -> bool {
         let Sampling {
             top_k,
             top_p,
@@ -153,13 +153,13 @@ impl<'a> Sampler<'a> {
     }
 
     /// Makes every token a candidate, with the given logits or else the adjusted ones.
-    fn look_at(&mut self, logits: Option<&[f32]>) {
+    fn reset_candidates(&mut self, logits: Option<&[f32]>) {
         let logits = logits.unwrap_or(&self.adjusted);
         self.candidates.clear();
         self.candidates.extend((0..).zip(logits.iter().copied()));
     }
 
-    fn cut_top_k(&mut self) {
+    fn apply_top_k(&mut self) {
         let k = self.sampling.top_k;
         if k == 0 || k >= self.candidates.len() {
             return;
@@ -170,14 +170,14 @@ impl<'a> Sampler<'a> {
         self.candidates.sort_unstable_by(by_logit);
     }
 
-    fn cut_top_p(&mut self) {
+    fn apply_top_p(&mut self) {
         let p = f64::from(self.sampling.top_p);
         if p >= 1.0 {
             return;
         }
         let wanted = p * weigh(&self.candidates).sum::<f64>();
         let n = self.candidates.len();
-        let mut look = FIRST_LOOK.min(n);
+        let mut look = INITIAL_CANDIDATES.min(n);
         loop {
             if look < n {
                 self.candidates.select_nth_unstable_by(look - 1, by_logit);
@@ -191,14 +191,14 @@ impl<'a> Sampler<'a> {
             });
             match reached {
                 Some(last) => return self.candidates.truncate(last + 1),
-                // All of it, and rounding kept the sum below.
+                // All of it: rounding kept the sum below.
                 None if look == n => return,
                 None => look = (look * 8).min(n),
             }
         }
     }
 
-    fn cut_min_p(&mut self) {
+    fn apply_min_p(&mut self) {
         let min_p = self.sampling.min_p;
         if min_p <= 0.0 {
             return;
@@ -214,7 +214,7 @@ impl<'a> Sampler<'a> {
         Rng::new(self.sampling.seed, Stream::Sample, index, self.number).uniform_f64()
     }
 
-    /// From the remaining candidates.
+    /// Draws from the remaining candidates.
     fn draw(&mut self, index: u64) -> u32 {
         let total: f64 = weigh(&self.candidates).sum();
         let mut left = self.uniform(index) * total;
@@ -224,17 +224,17 @@ impl<'a> Sampler<'a> {
                 return id;
             }
         }
-        // Rounding can leave a crumb: it belongs to the most likely token.
+        // Rounding can leave a remainder: it goes to the most likely token.
         self.best().unwrap_or_default()
     }
 
-    /// From all of `logits`, whose softmax lies in `weights`.
+    /// Draws from all of `logits`, whose softmax is in `weights`.
     fn draw_of_all(&self, logits: &[f32], index: u64) -> u32 {
-        let place = distribution::place(&self.weights, self.uniform(index));
+        let place = distribution::sample(&self.weights, self.uniform(index));
         place.map_or_else(|| greedy(logits), |at| at as u32)
     }
 
-    /// The first of the most likely.
+    /// The first of the most likely candidates.
     fn best(&self) -> Option<u32> {
         let best = self.candidates.iter().copied();
         best.reduce(|best, next| if next.1 > best.1 { next } else { best })
@@ -242,12 +242,12 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// Likeliest first; ties by id.
+/// Most likely first; ties by id.
 fn by_logit(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// The place of the first of the highest.
+/// The index of the first maximum.
 fn greedy(logits: &[f32]) -> u32 {
     let best = logits.iter().enumerate();
     let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });

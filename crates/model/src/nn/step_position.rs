@@ -2,13 +2,13 @@
 
 use crate::kernels::dropout::Dropout;
 
-/// The place of a micro-step in a run. Passes that know none are the first of a run with seed 0.
+/// The position of a micro-step in a run. The default is the first one of a run with seed 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepPosition {
     pub seed: u64,
     /// Counted over the whole run.
     pub micro_step: u64,
-    /// Tokens of the micro-step before this pass, where it goes through the model in parts.
+    /// Tokens of the micro-step before this pass, if it is processed in parts.
     pub first_token: usize,
     /// The weight of balancing losses in the optimizer step: one over its micro-steps.
     pub share: f64,

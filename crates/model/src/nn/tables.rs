@@ -4,19 +4,19 @@ use super::position::wave;
 use super::{ModelConfig, ModelShape};
 use crate::kernels::rotary::{RotaryTable, Rotation};
 
-/// Tables over positions, as far as anybody has read.
+/// Tables over positions, up to the largest requested so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     rotary: Option<RotaryTable>,
-    /// In blocks with a window, where they turn otherwise.
+    /// In blocks with a window, if they rotate differently.
     local: Option<RotaryTable>,
-    /// Fixed vectors of positions, (positions, d_model); `None` where the model has none.
+    /// Fixed position vectors, (positions, d_model); `None` if the model has none.
     waves: Option<Vec<f32>>,
     d_model: usize,
     slopes: Option<Vec<f32>>,
 }
 
-/// How queries and keys turn in blocks that see everything, and in those with a window.
+/// The rotations in blocks without a window, and in those with one.
 pub fn rotations(config: &ModelConfig, shape: &ModelShape) -> [Option<Rotation>; 2] {
     let Some(rope) = config.position.rope() else {
         return [None, None];
@@ -43,7 +43,7 @@ impl Tables {
         tables
     }
 
-    /// Makes sure that positions 0..len are held.
+    /// Extends the tables to positions 0..len.
     pub fn extend_to(&mut self, len: usize) {
         for table in [&mut self.rotary, &mut self.local].into_iter().flatten() {
             table.extend_to(len);
@@ -55,7 +55,7 @@ impl Tables {
         }
     }
 
-    /// The rotation of a block that sees so far.
+    /// The rotation of a block with this window.
     pub fn rotary(&self, window: Option<usize>) -> Option<&RotaryTable> {
         let local = self.local.as_ref().filter(|_| window.is_some());
         local.or(self.rotary.as_ref())

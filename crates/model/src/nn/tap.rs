@@ -1,10 +1,9 @@
-//! Observers of a training pass: read-only access to activations. A pass without one only checks once per place that there is
-//! none.
+//! Observers of a training pass: read-only access to activations. A pass without one only tests for it at each site.
 
 use crate::kernels::attention;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A place of a block whose values can be seen.
+/// A site in a block whose values can be observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     /// A block's output: the residual stream, (rows, D).
@@ -14,7 +13,7 @@ pub enum Site {
     FeedForward,
 }
 
-/// Values of one place, row-major, without padding.
+/// Values of one site, row-major, without padding.
 #[derive(Debug, Clone, Copy)]
 pub struct Activation<'a> {
     pub site: Site,
@@ -36,7 +35,7 @@ pub struct AttentionInputs<'a> {
     pub qkv: &'a [f32],
 }
 
-/// Looks on. Forwards that only run again for the backward are not shown.
+/// An observer. Forwards that are recomputed for the backward are not observed.
 pub trait Tap: Send {
     fn activation(&mut self, _seen: &Activation<'_>) {}
     fn attention(&mut self, _seen: &AttentionInputs<'_>) {}
@@ -47,8 +46,8 @@ pub trait Tap: Send {
 /// A tap that the pass and its owner both hold.
 pub type SharedTap = Arc<Mutex<dyn Tap>>;
 
-/// Calls a tap. One whose owner panicked is still whole: it only counts.
-pub(crate) fn ask(tap: Option<&SharedTap>, look: impl FnOnce(&mut dyn Tap)) {
+/// Calls a tap. If its owner panicked while holding it, it is still consistent: it only counts.
+pub(crate) fn observe(tap: Option<&SharedTap>, look: impl FnOnce(&mut dyn Tap)) {
     if let Some(tap) = tap {
         look(&mut *tap.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,6 +1,6 @@
 //! Autograd at the granularity of layers. A forward pass writes activations into slots and pushes one node per layer; the
-//! backward visits the nodes from last to first. All buffers come from one pool and return to it as soon as they are not read
-//! any more, so gradients use the memory of activations, and the same calls get the same memory in every step. A counting
+//! backward visits the nodes from last to first. All buffers come from one pool and return to it as soon as nothing reads them
+//! any more, so gradients reuse the memory of activations, and the same calls get the same memory in every step. A counting
 //! arena hands out lengths without memory: the same pass over it gives the memory of the pass.
 
 use crate::kernels::aligned::Aligned;
@@ -8,20 +8,20 @@ use crate::kernels::matmul::Accumulation;
 use crate::kernels::numbers::{Storage, Values, ValuesMut};
 use std::ops::{Deref, DerefMut};
 
-/// A place of the arena: a value, and later its gradient.
+/// A slot of the arena: a value, and later its gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
 /// Whether a forward pass keeps what its backward needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Track {
-    /// Values go back to the pool as soon as the forward has read them.
+    /// Values return to the pool as soon as the forward has read them.
     Off,
     Gradients,
 }
 
-/// A buffer of the arena. In one that counts it has a length, but its slice is empty: what a buffer is made as long as
-/// must come from lengths of buffers or from shapes.
+/// A buffer of the arena. In a counting arena it has a length, but its slice is empty: sizes of other buffers must be derived
+/// from buffer lengths or from shapes.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Aligned,
@@ -41,7 +41,7 @@ impl Buffer {
         self.storage
     }
 
-    /// Its numbers, in whatever they are kept.
+    /// Its values, in their storage dtype.
     pub fn view(&self) -> Values<'_> {
         self.storage.view(&self.memory, self.room())
     }
@@ -107,7 +107,7 @@ impl Arena {
         }
     }
 
-    /// Begins a pass: all slots of the last one are void.
+    /// Begins a pass: all slots of the last one become invalid.
     pub fn restart(&mut self) {
         for cell in self.cells.drain(..) {
             for buffer in [cell.value, cell.gradient] {
@@ -118,7 +118,7 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of all buffers back to the system: the next pass has other sizes.
+    /// Returns the memory of all buffers to the system: the next pass has other sizes.
     pub fn clear(&mut self) {
         self.cells.clear();
         self.pool.clear();
@@ -135,7 +135,7 @@ impl Arena {
         self.slot_in(Storage::F32, len)
     }
 
-    /// The same for `n` numbers kept in something else.
+    /// The same for `n` numbers in a given dtype.
     pub fn slot_in(&mut self, storage: Storage, n: usize) -> Slot {
         let value = self.buffer_in(storage, n);
         self.cells.push(Cell {
@@ -145,7 +145,7 @@ impl Arena {
         Slot(self.cells.len() - 1)
     }
 
-    /// Says that nobody reads the slot's value again.
+    /// Marks that nothing reads the slot's value again.
     pub fn release(&mut self, slot: Slot) {
         let value = self.take(slot);
         self.free(value);
@@ -155,7 +155,7 @@ impl Arena {
         &self.cells[slot.0].value
     }
 
-    /// Numbers of the slot's value, whatever they are kept in.
+    /// Number of elements of the slot's value, in any dtype.
     pub fn numbers(&self, slot: Slot) -> usize {
         self.cells[slot.0].value.numbers
     }
@@ -165,7 +165,7 @@ impl Arena {
         self.cells[slot.0].value.storage()
     }
 
-    /// The slot's numbers, in whatever they are kept.
+    /// The slot's values, in their storage dtype.
     pub fn view(&self, slot: Slot) -> Values<'_> {
         self.cells[slot.0].value.view()
     }
@@ -175,7 +175,7 @@ impl Arena {
         self.cells[slot.0].value.len()
     }
 
-    /// Takes a value out for writing while others are read; [`Arena::put`] brings it back.
+    /// Moves a value out for writing while others are read; [`Arena::put`] puts it back.
     pub fn take(&mut self, slot: Slot) -> Buffer {
         std::mem::take(&mut self.cells[slot.0].value)
     }
@@ -184,12 +184,12 @@ impl Arena {
         self.cells[slot.0].value = value;
     }
 
-    /// A buffer of `len` arbitrary elements, the last one freed first: it is the most likely to be in a cache.
+    /// A buffer of `len` arbitrary elements, preferably the one freed last: it is the most likely to be in a cache.
     pub fn buffer(&mut self, len: usize) -> Buffer {
         self.buffer_in(Storage::F32, len)
     }
 
-    /// The same for `n` numbers kept in something else.
+    /// The same for `n` numbers in a given dtype.
     pub fn buffer_in(&mut self, storage: Storage, n: usize) -> Buffer {
         let len = storage.words(n);
         let buffer = match self.pool.iter().rposition(|buffer| buffer.len() == len) {
@@ -214,7 +214,7 @@ impl Arena {
         }
     }
 
-    /// Gives a buffer back for others.
+    /// Returns a buffer to the pool.
     pub fn free(&mut self, buffer: Buffer) {
         if !buffer.is_empty() {
             self.pool.push(buffer);
@@ -222,12 +222,12 @@ impl Arena {
     }
 
     /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
-    /// add. [`Arena::put_gradient`] brings it back.
+    /// add. [`Arena::put_gradient`] puts it back.
     pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Buffer, Accumulation) {
         self.open_gradient_in(Storage::F32, slot, len)
     }
 
-    /// The same for `n` numbers kept in something else, if they are the first.
+    /// The same for `n` numbers in a given dtype, if they are the first contribution.
     pub fn open_gradient_in(
         &mut self,
         storage: Storage,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_that_counts_hands_out_lengths_alone() {
+    fn a_counting_arena_hands_out_only_lengths() {
         let mut arena = Arena::counting();
         let slot = arena.slot(1 << 50);
         assert_eq!((arena.len(slot), arena.get(slot).len()), (1 << 50, 0));

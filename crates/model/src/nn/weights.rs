@@ -1,5 +1,5 @@
 //! The source of a pass's weights: the flat buffer of a trainable model, or tensor by tensor as in a file, quantized and
-//! frozen, with adapters in f32 beside them.
+//! frozen, with adapters in f32.
 
 use super::layout::{Layout, Span};
 use super::params::ParamInfo;
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a> {
     Flat(&'a [f32]),
-    /// The base as a file keeps it, and adapters in f32, which begin at the offset `from`.
+    /// The base in a file's formats, and adapters in f32, which start at the offset `from`.
     Stored {
         stored: &'a Stored,
         adapters: &'a [f32],
         from: usize,
     },
-    /// None: for a pass that counts. All matrices are empty.
+    /// For a counting pass. All matrices are empty.
     Absent {
         are_stored: bool,
     },
 }
 
 impl<'a> Weights<'a> {
-    /// A matrix, whatever it is kept in.
+    /// A matrix, in any format.
     pub fn matrix(self, span: Span) -> Matrix<'a> {
         match self {
             Weights::Flat(weights) => Matrix::Dense(&weights[span.range()]),
@@ -40,7 +40,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Whether matrices are kept as a file has them.
+    /// Whether matrices are in a file's formats.
     pub fn are_stored(self) -> bool {
         match self {
             Weights::Flat(_) => false,
@@ -49,7 +49,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The parameters that are always f32: vectors, and tables whose rows are summed. Nothing for a packed matrix.
+    /// The parameters that are always f32: vectors, and tables whose rows are summed. Empty for a packed matrix.
     pub fn dense(self, span: Span) -> &'a [f32] {
         match self {
             Weights::Flat(weights) => &weights[span.range()],
@@ -58,7 +58,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// One parameter as a file gives it.
+/// One parameter, as read from a file.
 #[derive(Debug)]
 pub enum StoredTensor {
     /// Row-major f32.
@@ -68,7 +68,7 @@ pub enum StoredTensor {
 }
 
 impl StoredTensor {
-    /// Whether these are the values of the parameter, in number.
+    /// Checks the number of values against the parameter.
     fn check(&self, info: &ParamInfo) -> Result<(), PackError> {
         let (kind, found) = match self {
             StoredTensor::Dense(values) => (Kind::F32, size_of_val(values.as_slice())),
@@ -96,7 +96,7 @@ impl StoredTensor {
     }
 }
 
-/// The weights of a model that is only read, by the place that they have in the layout.
+/// The weights of an inference-only model, by their offset in the layout.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     parts: BTreeMap<usize, StoredPart>,
@@ -108,7 +108,7 @@ pub(crate) enum StoredPart {
     Packed(Packed),
 }
 
-/// A whole embedding or head, in any format, to be put into a model: see [`super::Model::replace_table`].
+/// A whole embedding or head, in any format, for [`super::Model::replace_table`].
 #[derive(Debug)]
 pub struct Table {
     pub(super) part: StoredPart,
@@ -116,10 +116,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of row-major values.
+    /// A table of row-major values.
     ///
     /// # Errors
-    /// Values that are not as many as the shape says.
+    /// The number of values does not match the shape.
     pub fn dense(values: Vec<f32>, shape: &[usize]) -> candle_core::Result<Table> {
         if values.len() != shape.iter().product::<usize>() {
             candle_core::bail!("table: {} values for the shape {shape:?}", values.len())
@@ -130,7 +130,7 @@ impl Table {
         })
     }
 
-    /// The same for a model whose matrices are kept in the formats of a file, where f32 is one of them.
+    /// The same for a model whose matrices are in a file's formats, which include f32.
     pub(super) fn packed(self) -> candle_core::Result<StoredPart> {
         match self.part {
             StoredPart::Dense(values) => {
@@ -146,7 +146,7 @@ impl Table {
 }
 
 impl Stored {
-    /// Calls `read` for every parameter and joins those that one matmul serves.
+    /// Calls `read` for every parameter and fuses those of one matmul.
     ///
     /// # Errors
     /// Those of `read`; a tensor of another shape than its parameter.
@@ -161,7 +161,7 @@ impl Stored {
             }
             let infos = layout.infos.iter();
             let infos = infos.filter(|info| span.range().contains(&info.offset));
-            // Rows of the table of positions are added, never multiplied.
+            // Rows of the position table are added, never multiplied.
             let mut part = match span.rows == 1 || Some(span) == layout.positions {
                 true => StoredPart::Dense(Vec::new()),
                 false => StoredPart::Packed(Packed::new(span.cols)),
@@ -180,13 +180,13 @@ impl Stored {
         Ok(Stored { parts })
     }
 
-    /// Puts another table where a parameter lies that is a part of its own; the one that was there.
+    /// Replaces the table of a parameter stored separately; returns the previous one.
     pub fn replace(&mut self, info: &ParamInfo, table: StoredPart) -> Option<StoredPart> {
         let part = self.parts.get_mut(&info.offset)?;
         Some(std::mem::replace(part, table))
     }
 
-    /// Bytes of the part that begins at a span's place.
+    /// Bytes of the part that starts at a span's offset.
     pub fn bytes(&self, span: Span) -> usize {
         match self.parts.get(&span.offset) {
             Some(StoredPart::Packed(packed)) => packed.bytes(),
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A model whose weights are those of `kind`, stored and in f32.
+    /// A model with weights of `kind`, stored and in f32.
     fn pair(config: &ModelConfig, kind: Kind) -> (Model, Model) {
         let mut dense = Model::new(config, 50, &Device::Cpu).unwrap();
         dense.init(3).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_model_says_what_its_values_in_f32_say() {
+    fn a_stored_model_agrees_with_its_values_in_f32() {
         let gpt2 = ModelConfig {
             bias: true,
             d_model: 64,
@@ -306,7 +306,7 @@ mod tests {
                 let square = |x: f32| f64::from(x * x);
                 let off: f64 = a.iter().zip(&b).map(|(a, b)| square(a - b)).sum();
                 let share = (off / b.iter().map(|b| square(*b)).sum::<f64>()).sqrt();
-                // Activations are rounded to eight bits on their way into a matmul with quantized weights, and these weights
+                // Activations are rounded to eight bits as inputs of a matmul with quantized weights, and these weights
                 // are large: errors grow from layer to layer.
                 let allowed = if kind == Kind::F32 { 1e-5 } else { 0.05 };
                 assert!(share <= allowed, "{kind:?}: {share}");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn training_quantized_weights_is_refused_with_the_way_out() {
+    fn training_quantized_weights_is_rejected_with_a_fix() {
         let (mut stored, dense) = pair(&llama(), Kind::Q8_0);
         let batch = TokenBatch::plain(&[1, 2], &[2, 3], 1, 2);
         let refused = stored.forward(&batch).unwrap_err().to_string();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantized_base_carries_adapters_that_train() {
+    fn adapters_train_on_a_quantized_base() {
         use crate::nn::adapter::{AdapterConfig, Lora};
         let adapter = AdapterConfig::Lora(Lora {
             rank: 4,
@@ -337,7 +337,7 @@ mod tests {
         });
         let tokens: Vec<u32> = (0..17).map(|i| i * 7 % 50).collect();
         let batch = TokenBatch::plain(&tokens[..16], &tokens[1..], 1, 16);
-        // Products with quantized weights round activations to eight bits, so the two models differ by more than their
+        // Matmuls with quantized weights round activations to eight bits, so the two models differ by more than their
         // backward; `kernels/matrix` tests that alone.
         for (kind, allowed) in [(Kind::F32, 1e-4), (Kind::Bf16, 1e-4), (Kind::Q8_0, 0.3)] {
             let (mut stored, mut dense) = pair(&llama(), kind);
@@ -371,7 +371,7 @@ mod tests {
                 .sum();
             let share = (off / steps[1].iter().map(|b| square(*b)).sum::<f64>()).sqrt();
             assert!(share <= allowed, "{kind:?}: {share}");
-            // The base is what it was.
+            // The base is unchanged.
             assert_ne!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
             stored.set_adapters(false);
             assert_eq!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// Of what trains, where every token shall become likelier.
+    /// Gradients of the trainable parameters, for a loss that makes every token more likely.
     fn gradients(model: &mut Model, batch: &TokenBatch) -> Vec<f32> {
         model.params_mut().zero_grads().unwrap();
         let logp = model.forward(batch).unwrap().logp;
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_shape_are_refused() {
+    fn bytes_of_another_shape_are_rejected() {
         let short = |info: &ParamInfo| -> Result<StoredTensor, Error> {
             Ok(match info.shape.len() {
                 1 => StoredTensor::Dense(vec![1.0; info.len]),

@@ -1,6 +1,6 @@
 //! What an update rule declares about its settings, for the review of specs.
 
-/// What is added to a divisor.
+/// A term added to a divisor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epsilon {
     /// Its key among the rule's settings.
@@ -18,12 +18,12 @@ pub enum Beside {
     Squares,
 }
 
-/// What a rule's learning rate is the rate of.
+/// What a rule's learning rate scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateScale {
-    /// Single elements, as long as AdamW's steps: its usual rates hold.
+    /// Single elements, with steps as long as AdamW's: its usual rates apply.
     AdamW,
-    /// Single elements, by steps of another length.
+    /// Single elements, with steps of another length.
     Elements,
     /// The same, at rates that are high for any other rule.
     High,

@@ -38,7 +38,7 @@ pub struct Config {
     pub weight_decay: f64,
 }
 
-/// Least size of a tensor where rates are relative to it.
+/// Lower bound on a tensor's RMS if rates are relative to it.
 const LEAST_SIZE: f64 = 1e-3;
 
 impl Default for Config {
@@ -103,7 +103,7 @@ struct Adafactor {
     held: Held,
     tensors: Tensors,
     n_trainable: usize,
-    /// Of each part.
+    /// The state of each part.
     shapes: Vec<Vec<usize>>,
     scratch: Vec<f32>,
 }

@@ -189,7 +189,7 @@ mod tests {
     use crate::optim::tests::{model, take_up, update};
 
     #[test]
-    fn an_unknown_part_is_refused_by_name() {
+    fn an_unknown_part_is_rejected_by_name() {
         let model = model();
         let mut rule = Config::default().build(model.params()).unwrap();
         let error = rule.read_state("adamw.steep", &mut |_| ()).unwrap_err();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn decay_pulls_matrices_alone() {
+    fn decay_affects_only_matrices() {
         let mut model = model();
         let before = model.params().read_weights(<[f32]>::to_vec).unwrap();
         let mut rule = Config::default().build(model.params()).unwrap();

@@ -37,7 +37,7 @@ pub struct Config {
     pub weight_decay: f64,
 }
 
-/// AdamW's.
+/// AdamW's defaults.
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -104,10 +104,10 @@ impl super::Optimizer for Config {
     }
 }
 
-/// A moment of all that trains.
+/// A moment of all trainable parameters.
 struct Stored {
     codes: Vec<u8>,
-    /// Of the blocks of each tensor.
+    /// The scales of each tensor's blocks.
     scales: Vec<f32>,
 }
 
@@ -126,7 +126,7 @@ const MEAN_SCALES: &str = "adamw8bit.mean_scales";
 const SQUARE: &str = "adamw8bit.square";
 const SQUARE_SCALES: &str = "adamw8bit.square_scales";
 
-/// Codes in one saved f32: a whole number below 2^24, which f32 holds exactly.
+/// Codes packed into one saved f32: an integer below 2^24, which f32 represents exactly.
 const PACKED: usize = 3;
 
 fn pack(codes: &[u8]) -> Vec<f32> {

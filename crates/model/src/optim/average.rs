@@ -1,4 +1,4 @@
-//! An exponential moving average of the weights (EMA) beside any update rule: evaluations, samples, checkpoints and exports
+//! An exponential moving average of the weights (EMA) on top of any update rule: evaluations, samples, checkpoints and exports
 //! use the average, training continues from the weights.
 
 use super::{MeanSquare, StatePart, TensorNorms, UpdateRule};
@@ -7,21 +7,21 @@ use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
 
-/// The other weights: the average, or while that is in the model, the weights that train. Saved beside a checkpoint of the average.
+/// The other weights: the average, or while that is in the model, the training weights. Saved with a checkpoint of the average.
 const OTHER: &str = "ema.other";
-/// How far the average is, as [`Phase`] says.
+/// Progress of the average, encoded as in [`Phase`].
 const BEGUN: &str = "ema.begun";
-/// Whole numbers are exact in f32 up to here.
+/// Integers are exact in f32 up to here.
 const MOST: u32 = 1 << 24;
 
-/// How far an average is.
+/// Progress of an average.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
     /// 0 in the state.
     NotBegun,
-    /// So many updates have gone into it, and its decay still rises: 2 more in the state.
+    /// This many updates have gone into it, and its decay still rises: stored as this plus 2.
     WarmUp(u32),
-    /// The decay is that of the spec: 1 in the state, as also averages from before there was a warm-up say.
+    /// The decay is that of the spec: stored as 1, as also in averages from before there was a warm-up.
     Constant,
 }
 
@@ -42,7 +42,7 @@ impl Phase {
         }
     }
 
-    /// Goes one update further and gives its decay: min(`decay`, (1 + t) / (10 + t)) at update t, as in TensorFlow's and timm's
+    /// Advances by one update and returns its decay: min(`decay`, (1 + t) / (10 + t)) at update t, as in TensorFlow's and timm's
     /// averages. A constant one would leave the initial weights in the average for 1 / (1 − decay) updates and more.
     fn advance(&mut self, decay: f64) -> f64 {
         let Phase::WarmUp(updates) = self else {
@@ -58,19 +58,19 @@ impl Phase {
     }
 }
 
-/// A rule and the average of the weights that it makes.
+/// A rule and the average of its weights.
 pub struct Averaged {
     rule: Box<dyn UpdateRule>,
-    /// a ← decay · a + (1 − decay) · w after every update, behind the warm-up.
+    /// a ← decay · a + (1 − decay) · w after every update, after the warm-up.
     decay: f64,
-    /// As long as what trains, in the order of the gradients.
+    /// As long as the trainable set, in the order of the gradients.
     other: Vec<f32>,
     phase: Phase,
     shown: bool,
 }
 
 impl Averaged {
-    /// An average that begins where the weights stand before the first update.
+    /// An average that starts at the weights before the first update.
     pub fn new(rule: Box<dyn UpdateRule>, decay: f64, params: &Params) -> Averaged {
         Averaged {
             rule,
@@ -81,7 +81,7 @@ impl Averaged {
         }
     }
 
-    /// Visits each trainable tensor's weights and its part of the other ones.
+    /// Visits each trainable tensor's weights and its part of the other weights.
     fn visit(
         &mut self,
         params: &Params,
@@ -208,9 +208,9 @@ mod tests {
         Box::new(Averaged::new(rule, 0.8, model.params()))
     }
 
-    /// The average by its definition, beside the weights that the rule alone makes.
+    /// The average by its definition, and the weights that the rule alone produces.
     #[test]
-    fn the_average_is_that_of_the_weights_after_every_update() {
+    fn the_average_is_over_the_weights_after_every_update() {
         let (mut plain, mut shown) = (model(), model());
         let config: OptimizerConfig =
             serde_json::from_value(serde_json::json!({"adamw": {}})).unwrap();
@@ -244,9 +244,9 @@ mod tests {
         }
     }
 
-    /// Checkpoints of older builds say 1, and that their average goes on as it was.
+    /// Checkpoints of older builds store 1, and their average continues unchanged.
     #[test]
-    fn an_average_of_before_there_was_a_warm_up_keeps_its_decay() {
+    fn an_average_from_before_there_was_a_warm_up_keeps_its_decay() {
         let mut phase = Phase::from_state(1.0);
         assert_eq!((phase.advance(0.999), phase.to_state()), (0.999, 1.0));
         let mut phase = Phase::WarmUp(0);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_saved_by_its_average_goes_on_bit_for_bit() {
+    fn a_run_saved_with_its_average_resumes_bit_for_bit() {
         let (mut whole, mut saved, mut resumed) = (model(), model(), model());
         let mut rule = averaged(&whole);
         update(&mut whole, &mut *rule, 0..6);

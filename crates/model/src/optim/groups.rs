@@ -7,16 +7,16 @@ use candle_core::{Result, bail};
 /// Parameters that share a learning rate and a weight decay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Which ones, by their index in [`Params::infos`].
+    /// Their indices in [`Params::infos`].
     pub params: Vec<usize>,
-    /// Their learning rate over that of the update.
+    /// Their learning rate relative to that of the update.
     pub lr_scale: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
 }
 
-/// The usual groups of what trains: matrices and embeddings, which decay, and vectors, which do not; those with a learning rate
-/// of their own apart from the others.
+/// The default groups of the trainable set: matrices and embeddings, which decay, and vectors, which do not; those with their own
+/// learning rate are separate.
 pub fn by_decay(params: &Params, weight_decay: f64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for decays in [true, false] {
@@ -40,10 +40,10 @@ pub fn by_decay(params: &Params, weight_decay: f64) -> Vec<Group> {
     groups
 }
 
-/// The trainable parameters in the order of their gradients, each with what its group says.
+/// The trainable parameters in the order of their gradients, each with its group's settings.
 ///
 /// # Errors
-/// A parameter that trains and stands in no group or in two, one that is frozen and stands in one, an index of none.
+/// A trainable parameter in no group or in two, a frozen one in a group, an invalid index.
 pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
     let infos = params.infos();
     let mut of: Vec<Option<&Group>> = vec![None; infos.len()];
@@ -74,7 +74,7 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Bytes of one f32 for each weight that trains.
+/// Bytes of one f32 per trainable weight.
 pub(super) fn trained_bytes(infos: &[ParamInfo]) -> u64 {
     let trained = infos.iter().filter(|info| info.trains());
     trained
@@ -82,7 +82,7 @@ pub(super) fn trained_bytes(infos: &[ParamInfo]) -> u64 {
         .sum()
 }
 
-/// Refuses parameters of which not as many train as when the rule was built.
+/// Rejects parameters with another number of trainable elements than the rule was built for.
 pub(super) fn check_len(rule: &str, params: &Params, built_for: usize) -> Result<()> {
     let found = params.n_trainable();
     if found != built_for {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trainable_parameter_stands_in_one_group() {
+    fn every_trainable_parameter_is_in_one_group() {
         let mut model = model();
         model
             .train_only(|info| info.role != Role::Embedding)
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_miss_repeat_or_unfreeze_are_refused_by_name() {
+    fn groups_that_miss_repeat_or_unfreeze_are_rejected_by_name() {
         let mut model = model();
         let said = |model: &Model, groups: &[Group]| {
             parts(model.params(), groups).unwrap_err().to_string()

@@ -5,15 +5,15 @@ use crate::kernels::flat;
 use crate::nn::Params;
 use candle_core::{Result, bail};
 
-/// Pieces that a counter is stored in.
+/// Number of pieces that a counter is stored in.
 pub(super) const PIECES: usize = 4;
 
-/// Pieces of 16 bits are exact in f32; a count as one f32 would not be beyond 2^24.
+/// Pieces of 16 bits are exact in f32; a count as a single f32 would not be beyond 2^24.
 pub(super) fn pieces(count: u64) -> [f32; PIECES] {
     std::array::from_fn(|i| ((count >> (16 * i)) & 0xffff) as f32)
 }
 
-/// The count that [`pieces`] were made of. Of a damaged file they may be anything: an error then, not another count.
+/// The count of these [`pieces`]. In a damaged file they may be anything: that is an error, not another count.
 pub(super) fn whole(pieces: &[f32; PIECES]) -> Result<u64> {
     let mut count = 0;
     for &piece in pieces.iter().rev() {
@@ -33,7 +33,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Zeros under these names, with these lengths.
+    /// Zero-initialized buffers with these names and lengths.
     pub fn new(
         rule: &'static str,
         buffers: &[(&'static str, usize)],
@@ -52,7 +52,7 @@ impl Held {
     /// The first `N` buffers.
     ///
     /// # Errors
-    /// The rule keeps fewer.
+    /// The rule has fewer.
     pub fn buffers<const N: usize>(&mut self) -> Result<[&mut [f32]; N]> {
         let mut all = self.buffers.iter_mut().map(|(_, values)| &mut values[..]);
         let found: Vec<_> = all.by_ref().take(N).collect();

@@ -177,7 +177,7 @@ mod tests {
         };
         let (lr, scale) = (0.003, 0.7);
         for step in 0..10 {
-            // The first gradient of all is zero, and its sign too.
+            // The very first gradient is zero, and its sign too.
             let gradient = |i: usize| ((i * 7 + step * 13) as f32).sin();
             let fill = |g: &mut [f32]| (0..g.len()).for_each(|i| g[i] = gradient(i));
             model.params_mut().write_grads(fill).unwrap();

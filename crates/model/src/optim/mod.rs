@@ -25,39 +25,39 @@ mod sophia;
 #[cfg(test)]
 mod tests;
 
-/// What every optimizer's settings have in common.
+/// The interface of every optimizer's settings.
 pub trait Optimizer {
     /// Peak learning rate, before the schedule.
     fn lr(&self) -> f64;
     /// Decoupled weight decay of matrices and embeddings.
     fn weight_decay(&self) -> f64;
-    /// Bytes of state that the rule keeps for those of the parameters that train.
+    /// Bytes of state for the trainable ones of these parameters.
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
-    /// What it keeps from step to step, in words.
+    /// A short description of its state.
     fn keeps(&self) -> &'static str;
-    /// What it adds to what it divides by; `None` where it divides by nothing that gradients make small.
+    /// The term added to its divisor; `None` if it has no divisor that small gradients make small.
     fn epsilon(&self) -> Option<Epsilon>;
-    /// β1 and β2 of a rule that is Adam but for how it keeps its moments.
+    /// β1 and β2 of a rule that equals Adam except for the storage of its moments.
     fn adam_betas(&self) -> Option<(f64, f64)>;
     fn rate_scale(&self) -> RateScale;
-    /// Whether ranks of PyTorch have it (`engine: torch`): by β1, β2 and ε.
+    /// Whether PyTorch ranks support it (`engine: torch`): by β1, β2 and ε.
     fn on_torch(&self) -> bool {
         false
     }
-    /// Whether its state has blocks with a scale each, which do not end where tensors are cut into shares.
+    /// Whether its state has blocks with a scale each, which do not align with shards of tensors.
     fn has_blocks(&self) -> bool {
         false
     }
-    /// Whether the rule asks for gradients on labels that the model draws itself, which a language model alone can give.
+    /// Whether the rule needs gradients on labels sampled from the model, which only a language model can give.
     fn needs_curvature(&self) -> bool {
         false
     }
-    /// The rule with fresh state for these parameters; every one that trains stands in one group.
+    /// The rule with fresh state for these parameters; every trainable one is in exactly one group.
     ///
     /// # Errors
-    /// Groups that leave one out, name one twice, or name one that is frozen.
+    /// Groups that omit a parameter, contain one twice, or contain a frozen one.
     fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>>;
-    /// The same for the usual groups.
+    /// The same with the default groups.
     ///
     /// # Errors
     /// As [`Optimizer::build_grouped`].
@@ -66,33 +66,32 @@ pub trait Optimizer {
     }
 }
 
-/// Changes weights by their gradients.
+/// An update rule with its state.
 pub trait UpdateRule: Send {
     /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
-    /// are left as they are.
+    /// are not modified.
     ///
     /// # Errors
-    /// Parameters that it was not built for; weights that are not trained; those of candle.
+    /// Parameters that it was not built for; weights that do not train; candle's own.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
     /// Compute dtype of the rule's own matmuls (Muon, SOAP), if it can use one; default f32.
     fn set_compute_dtype(&mut self, _arithmetic: ComputeDtype) {}
-    /// Norms of the gradient, change and weights (before it) of what trains in the last update, in the order of
-    /// [`Params::trainable`]. Empty
-    /// before the first update, and where the update does not measure them (accelerators).
+    /// Norms of the gradient, change and weights (before it) of the trainable parameters in the last update, in the order of
+    /// [`Params::trainable`]. Empty before the first update, and if the update does not measure them (accelerators).
     fn last_norms(&self) -> &[TensorNorms];
-    /// Brings the average of the weights into the model, where the rule keeps one, or (`false`) back what it trains.
-    /// Evaluations, samples, checkpoints and exports see the average. Twice is once.
+    /// Swaps the average of the weights into the model, if the rule keeps one, or (`false`) the training weights back.
+    /// Evaluations, samples, checkpoints and exports use the average. Idempotent.
     ///
     /// # Errors
     /// As [`UpdateRule::step`].
     fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
         Ok(())
     }
-    /// Whether the next update comes after a look at the curvature: see [`UpdateRule::take_curvature`].
+    /// Whether the next update should be preceded by a curvature estimate: see [`UpdateRule::take_curvature`].
     fn wants_curvature(&mut self) -> bool {
         false
     }
-    /// Takes in the mean gradient over `labels` labels that the model drew itself; it lies where gradients do.
+    /// Accumulates the mean gradient over `labels` labels sampled from the model; it is in the model's flat gradients.
     ///
     /// # Errors
     /// As [`UpdateRule::step`].
@@ -103,31 +102,31 @@ pub trait UpdateRule: Send {
     fn mean_square(&self) -> Option<MeanSquare> {
         None
     }
-    /// The state part that holds the running mean of past gradients, element by element as the gradient lies; `None` for a rule
+    /// The state part with the running mean of past gradients, in the gradients' layout; `None` for a rule
     /// without one, or with one in another basis.
     fn mean_gradient(&self) -> Option<&'static str> {
         None
     }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
-    /// Hands one part's values to `read`, without a copy where they lie in host memory.
+    /// Passes one part's values to `read`, without a copy if they are in host memory.
     ///
     /// # Errors
-    /// Its state has no part of this name; a copy from an accelerator that fails.
+    /// There is no part of this name; a copy from an accelerator that fails.
     fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()>;
-    /// Lets `write` fill one part in place.
+    /// Calls `write` to fill one part in place.
     ///
     /// # Errors
-    /// Its state has no part of this name; values that are no count where it counts; a copy to an accelerator that fails.
+    /// There is no part of this name; an invalid count; a copy to an accelerator that fails.
     fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()>;
 }
 
-/// Where an update rule keeps each element's mean squared gradient, flat like the gradients.
+/// Where an update rule keeps each element's mean squared gradient, in the gradients' layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanSquare {
-    /// Of its state.
+    /// Name of its state part.
     pub part: &'static str,
-    /// What divides it to take its bias towards 0 away.
+    /// Divisor that corrects its bias towards 0.
     pub correction: f64,
 }
 
@@ -139,9 +138,9 @@ pub struct StatePart {
     pub len: usize,
 }
 
-/// The factor that brings a gradient of global norm `norm` down to `clip_norm`, as torch's `clip_grad_norm_` computes it;
-/// 1 where nothing is to be clipped or `clip_norm` is 0 (off). A norm of NaN gives NaN and an infinite one 0: the
-/// caller has to look at the norm itself.
+/// The factor that scales a gradient of global norm `norm` down to `clip_norm`, as torch's `clip_grad_norm_` computes it;
+/// 1 if nothing is clipped or `clip_norm` is 0 (off). A norm of NaN gives NaN and an infinite one 0: the
+/// caller must check the norm itself.
 pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
     if clip_norm <= 0.0 || norm <= clip_norm {
         1.0

@@ -67,7 +67,7 @@ pub enum Scale {
     MatchRms,
 }
 
-/// Up to this learning rate `auto` takes it for one of AdamW's.
+/// Up to this learning rate `auto` assumes one chosen for AdamW.
 const RATES_OF_ADAMW: f64 = 2e-3;
 
 impl Default for Config {
@@ -104,7 +104,7 @@ impl Config {
     }
 }
 
-/// What Muon moves: the matrices of attention and feed-forward blocks, and adapters beside them.
+/// The parameters updated by Muon: the matrices of attention and feed-forward blocks, and their adapters.
 fn shape(info: &ParamInfo) -> Option<muon::Shape> {
     let blocks = match info.role {
         Role::Attention(AttentionRole::QueryKeyValue) => 3,
@@ -168,10 +168,10 @@ impl super::Optimizer for Config {
 /// The rule with its moments.
 struct Muon {
     config: Config,
-    /// Means as long as the gradients; squares of what AdamW moves.
+    /// Means as long as the gradients; squares for AdamW's parameters.
     held: Held,
     tensors: Tensors,
-    /// Of each part; none for AdamW's.
+    /// The shape of each part; `None` for AdamW's.
     shapes: Vec<Option<muon::Shape>>,
     arithmetic: ComputeDtype,
     scratch: Scratch,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn bf16_rounds_the_direction_of_hidden_matrices_alone() {
+    fn bf16_rounds_only_the_direction_of_hidden_matrices() {
         let after = |arithmetic| {
             let mut model = model();
             let rule = Config::default().build(model.params()).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_part_is_refused_by_name() {
+    fn an_unknown_part_is_rejected_by_name() {
         let model = model();
         let rule = Config::default().build(model.params()).unwrap();
         let error = rule.read_state("muon.men", &mut |_| ()).unwrap_err();

@@ -140,7 +140,7 @@ fn hold(
 }
 
 impl ScheduleFree {
-    /// All three begin where the weights do.
+    /// All three start at the weights.
     fn begin(&mut self, params: &Params) -> Result<()> {
         if *self.held.counter(3) == 1 {
             return Ok(());
@@ -166,7 +166,7 @@ impl UpdateRule for ScheduleFree {
         self.begin(params)?;
         *self.held.counter(0) += 1;
         let step = *self.held.counter(0);
-        // The average weighs each step by the square of the largest rate so far, so that warm-up counts little.
+        // The average weights each step by the square of the largest rate so far, so that warm-up counts little.
         let max_lr = f64::from_bits(*self.held.counter(2)).max(lr);
         let weight = max_lr * max_lr;
         let sum = f64::from_bits(*self.held.counter(1)) + weight;
@@ -227,7 +227,7 @@ mod tests {
     use crate::optim::tests::{model, state, take_up, update, weights};
 
     #[test]
-    fn the_average_is_shown_and_taken_back_without_a_trace() {
+    fn the_average_is_swapped_in_and_out_exactly() {
         let (mut whole, mut looked) = (model(), model());
         let mut plain = Config::default().build(whole.params()).unwrap();
         let mut shown = Config::default().build(looked.params()).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_saved_by_its_average_goes_on_bit_for_bit() {
+    fn a_run_saved_with_its_average_resumes_bit_for_bit() {
         let (mut whole, mut saved) = (model(), model());
         let config = Config::default();
         let mut rule = config.build(whole.params()).unwrap();

@@ -62,7 +62,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Which sides of a parameter have a basis.
+    /// The sides of a parameter that have a basis.
     fn shape(&self, info: &ParamInfo) -> Shape {
         let blocks = match info.role {
             Role::Attention(AttentionRole::QueryKeyValue) => 3,
@@ -135,7 +135,7 @@ struct Soap {
     config: Config,
     held: Held,
     tensors: Tensors,
-    /// Of each part.
+    /// The shape of each part.
     shapes: Vec<Shape>,
     scratch: Scratch,
 }

@@ -99,7 +99,7 @@ struct Sophia {
 }
 
 const STEPS: &str = "sophia.steps";
-/// Updates done when the curvature was taken last.
+/// Update count at the last curvature estimate.
 const TAKEN: &str = "sophia.taken";
 const MEAN: &str = "sophia.mean";
 const CURVATURE: &str = "sophia.curvature";
@@ -157,7 +157,7 @@ mod tests {
     use crate::optim::tests::{model, update};
 
     #[test]
-    fn the_curvature_is_wanted_every_so_many_updates_and_once() {
+    fn the_curvature_is_requested_once_per_interval() {
         let mut model = model();
         let config = Config {
             every: 3,

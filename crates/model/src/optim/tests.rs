@@ -13,7 +13,7 @@ fn all() -> Vec<OptimizerConfig> {
 
 /// PyTorch ranks receive β1, β2 and ε; blocks do not matter if nothing is split.
 #[test]
-fn what_a_rule_says_of_itself_agrees() {
+fn declared_properties_of_rules_are_consistent() {
     for rule in all() {
         let id = rule.entry().id;
         let adam = rule.adam_betas().is_some() && rule.epsilon().is_some();
@@ -46,7 +46,7 @@ pub fn model() -> Model {
     model
 }
 
-/// Updates number `steps` of a made-up run: gradients are a function of the step.
+/// The given updates of a made-up run: gradients are a function of the step.
 pub fn update(model: &mut Model, rule: &mut dyn UpdateRule, steps: std::ops::Range<u64>) {
     for step in steps {
         let fill = |grads: &mut [f32]| {
@@ -87,7 +87,7 @@ pub fn weights(model: &Model) -> Vec<u32> {
 }
 
 #[test]
-fn a_rule_that_takes_up_saved_state_goes_on_bit_for_bit() {
+fn a_rule_with_restored_state_continues_bit_for_bit() {
     for config in all() {
         let mut whole = model();
         let mut rule = config.build(whole.params()).unwrap();
@@ -105,7 +105,7 @@ fn a_rule_that_takes_up_saved_state_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn a_rule_holds_the_state_that_it_announces_and_for_what_trains_alone() {
+fn a_rule_holds_the_declared_state_and_only_for_the_trainable_set() {
     for config in all() {
         let mut model = model();
         for trained in [1, 2] {
@@ -126,7 +126,7 @@ fn a_rule_holds_the_state_that_it_announces_and_for_what_trains_alone() {
 }
 
 #[test]
-fn a_rule_moves_what_trains_and_nothing_else() {
+fn a_rule_changes_only_the_trainable_set() {
     for config in all() {
         let mut model = model();
         model.train_only(|info| info.layer.is_some()).unwrap();
@@ -145,7 +145,7 @@ fn a_rule_moves_what_trains_and_nothing_else() {
 }
 
 #[test]
-fn adapters_move_and_their_base_does_not() {
+fn adapters_change_and_their_base_does_not() {
     let adapter = serde_json::json!({"lora": {"rank": 2, "dropout": 0.0}});
     let adapter = serde_json::from_value(adapter).unwrap();
     for config in all() {
@@ -197,7 +197,7 @@ fn a_bias_that_balances_experts_is_the_sum_of_what_its_rule_added() {
 }
 
 #[test]
-fn a_group_has_a_learning_rate_of_its_own() {
+fn a_group_has_its_own_learning_rate() {
     for config in all() {
         let step = |scale: f64| {
             let mut model = model();
@@ -230,7 +230,7 @@ fn clipping_scales_only_what_is_too_long() {
     assert_eq!(clip_scale(f64::INFINITY, 1.0), 0.0);
 }
 
-/// What a probe holds the gradient against: neither other weights nor a mean in another basis.
+/// Probes compare the gradient with it: it must not be for other weights or in another basis.
 #[test]
 fn the_mean_gradient_of_a_rule_points_where_gradients_do() {
     let mut with_one = Vec::new();
@@ -261,7 +261,7 @@ fn the_mean_gradient_of_a_rule_points_where_gradients_do() {
         };
         let m = |i: usize| mean[i];
         let cosine = dot(&m, &gradient) / (dot(&m, &m) * dot(&gradient, &gradient)).sqrt();
-        // Muon keeps sums beside AdamW's means.
+        // Muon keeps sums in addition to AdamW's means.
         assert!(cosine > 0.9, "{part}: {cosine}");
     }
     assert_eq!(with_one, ["adamw", "muon", "lion", "sophia"]);

@@ -1,4 +1,4 @@
-//! Rules on RL runs: each fault planted in a synthetic history, and healthy histories beside it.
+//! Rules on RL runs: each fault planted in a synthetic history, and healthy histories for comparison.
 
 use super::*;
 use crate::base::clock::UnixMillis;
@@ -8,7 +8,7 @@ const STEPS: u64 = 400;
 /// Steps between evaluations.
 const EVERY: u64 = 50;
 
-/// What a history reads at a step; the fields are those of a run that goes well.
+/// The readings of a history at a step, as in a healthy run.
 #[derive(Clone, Copy)]
 struct At {
     reward: f64,
@@ -23,7 +23,7 @@ struct At {
     kl: f64,
 }
 
-/// From 0.2 towards 0.9 as it is learned, with the noise of a batch.
+/// From 0.2 towards 0.9 with progress, with the noise of a batch.
 fn healthy(step: u64) -> At {
     let learned = 1.0 - (-(step as f64) / 150.0).exp();
     let noise = [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6];
@@ -45,7 +45,7 @@ fn history(at: impl Fn(u64) -> At) -> Diagnosis {
     history_of("grpo", 0.0, at)
 }
 
-/// The same of a run by a method with a pull to the reference.
+/// The same for a run of a method with a KL penalty to the reference.
 fn history_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> Diagnosis {
     let mut state = RunState::new();
     let mut seq = 0;
@@ -106,7 +106,7 @@ fn history_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> Diagnosis {
     diagnose(&state)
 }
 
-/// The findings that are no pass.
+/// The findings that did not pass.
 fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
     let found = diagnosis.findings.iter();
     let found = found.filter(|f| f.status != Status::Pass);
@@ -128,7 +128,7 @@ const RULES_OF_ANSWERS: [&str; 9] = [
 #[test]
 fn healthy_histories_pass_every_rule() {
     let solved = |step| At {
-        // All are right and certain: groups are alike and entropy is gone, and that is no fault.
+        // All answers are right and certain: groups are alike and entropy is zero, which is not a fault.
         reward: 1.0,
         spread: 0.0,
         same: 1.0,
@@ -138,7 +138,7 @@ fn healthy_histories_pass_every_rule() {
     };
     let noisy = |step: u64| {
         let now = healthy(step);
-        // Held-out answers go up and down by chance.
+        // Held-out results fluctuate by chance.
         let chance = [0.0, -0.04, 0.03][(step / EVERY) as usize % 3];
         At {
             pass: now.pass + chance,
@@ -163,20 +163,20 @@ fn healthy_histories_pass_every_rule() {
 }
 
 #[test]
-fn what_stands_beside_a_title_means_what_the_title_says() {
+fn evidence_agrees_with_its_title() {
     let diagnosis = history(healthy);
     let found = |id: &str| diagnosis.findings.iter().find(|f| f.id == id).unwrap();
     let same = found("same_rewards");
     let said = same.evidence.to_string();
     assert!(said.ends_with(" % of groups"), "{said}");
     assert_eq!(same.title, "equal rewards");
-    // The best evaluation is the newest: it is said once.
+    // The best evaluation is the newest: it is stated once.
     let said = found("reward_hacking").evidence.to_string();
     assert_eq!(said, "pass@1 0.85 at step 400");
 }
 
 #[test]
-fn a_reward_that_rises_while_held_out_answers_get_worse_is_hacked() {
+fn a_rising_reward_with_worse_held_out_answers_is_reward_hacking() {
     let at = |step: u64| {
         let now = healthy(step);
         let fallen = (step as f64 - 150.0).max(0.0) / 500.0;
@@ -197,7 +197,7 @@ fn a_reward_that_rises_while_held_out_answers_get_worse_is_hacked() {
 }
 
 #[test]
-fn reward_and_held_out_answers_that_fall_together_are_no_hacking_but_a_warning() {
+fn falling_reward_and_held_out_answers_are_not_hacking_but_a_warning() {
     let at = |step: u64| {
         let best = healthy(step.min(150));
         let fallen = (step as f64 - 150.0).max(0.0) / 500.0;
@@ -271,7 +271,7 @@ fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
 }
 
 #[test]
-fn answers_of_one_token_are_named_in_place_of_the_reward_that_never_varies() {
+fn answers_of_one_token_are_reported_instead_of_the_reward_that_never_varies() {
     let ended = |step| At {
         reward: 0.0,
         spread: 0.0,
@@ -296,7 +296,7 @@ fn answers_of_one_token_are_named_in_place_of_the_reward_that_never_varies() {
         ..ended(step)
     });
     assert!(cause.contains("truncated") && fix.contains("max_new_tokens"));
-    // Short answers that earn something are answers.
+    // Short answers that earn a reward are answers.
     let short = |step| At {
         length: 1.2,
         ..healthy(step)
@@ -305,7 +305,7 @@ fn answers_of_one_token_are_named_in_place_of_the_reward_that_never_varies() {
 }
 
 #[test]
-fn entropy_that_vanishes_before_answers_are_right_has_collapsed() {
+fn vanishing_entropy_before_answers_are_right_is_a_collapse() {
     let at = |step: u64| At {
         entropy: 1.2 * (-(step as f64) / 40.0).exp(),
         reward: 0.4,
@@ -316,7 +316,7 @@ fn entropy_that_vanishes_before_answers_are_right_has_collapsed() {
 }
 
 #[test]
-fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
+fn truncated_answers_warn_and_growth_is_distinguished_from_no_end() {
     let at = |grows: f64| {
         move |step: u64| At {
             length: 20.0 + grows * step as f64,
@@ -333,7 +333,7 @@ fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
     }
 }
 
-/// The one finding that is no pass.
+/// The one finding that did not pass.
 fn only(diagnosis: &Diagnosis, id: &str) -> Finding {
     let found = faults(diagnosis);
     assert!(
@@ -349,7 +349,7 @@ fn only(diagnosis: &Diagnosis, id: &str) -> Finding {
 }
 
 #[test]
-fn repetition_that_the_reward_likes_fails_and_loops_warn() {
+fn rewarded_repetition_fails_and_loops_warn() {
     let repeats = |step: u64| 0.1 + 0.6 * step as f64 / STEPS as f64;
     let liked = history(|step| At {
         repetition: repeats(step),
@@ -374,7 +374,7 @@ fn repetition_that_the_reward_likes_fails_and_loops_warn() {
         found.status == Status::Warn && found.cause.contains("loops"),
         "{found:?}"
     );
-    // One signal alone is no diagnosis: the reward falls and lengths stay.
+    // A single signal is not a diagnosis: the reward falls and lengths stay.
     let alone = history(|step| At {
         repetition: repeats(step),
         reward: 0.5 - 0.0002 * step as f64,
@@ -382,7 +382,7 @@ fn repetition_that_the_reward_likes_fails_and_loops_warn() {
         ..healthy(step)
     });
     assert_eq!(faults(&alone), []);
-    // Texts that repeat by their nature.
+    // Naturally repetitive texts.
     let rhymes = history(|step| At {
         repetition: 0.45,
         ..healthy(step)
@@ -391,14 +391,14 @@ fn repetition_that_the_reward_likes_fails_and_loops_warn() {
 }
 
 #[test]
-fn a_policy_that_runs_away_while_the_reward_rises_warns() {
+fn a_growing_kl_with_a_rising_reward_warns() {
     let away = history(|step| At {
         kl: 0.02 * (step as f64 / 80.0).exp2().powi(2),
         ..healthy(step)
     });
     let found = only(&away, "kl_runaway");
     assert!(found.fix.contains("beta"), "{found:?}");
-    // Far, and settled there.
+    // Far from the reference, but settled.
     let settled = history(|step| At {
         kl: 1.2 * (1.0 - (-(step as f64) / 60.0).exp()),
         ..healthy(step)
@@ -407,7 +407,7 @@ fn a_policy_that_runs_away_while_the_reward_rises_warns() {
 }
 
 #[test]
-fn answers_that_no_reward_can_read_warn_with_the_reason() {
+fn unscorable_answers_warn_with_the_reason() {
     let form = history(|step| At {
         unread: 0.8,
         ..healthy(step)
@@ -428,7 +428,7 @@ fn answers_that_no_reward_can_read_warn_with_the_reason() {
 }
 
 #[test]
-fn updates_that_go_too_far_and_critics_that_know_nothing_warn() {
+fn too_large_updates_and_useless_critics_warn() {
     let history = |clipped: f64, moved: f64, explained: f64, loss: &dyn Fn(u64) -> f64| {
         let mut state = RunState::new();
         for step in 1..=STEPS {
@@ -471,9 +471,9 @@ fn updates_that_go_too_far_and_critics_that_know_nothing_warn() {
     );
 }
 
-/// Setting a key of another method makes a run one of that method.
+/// Setting a key of another method would turn the run into one of that method.
 #[test]
-fn advice_names_the_settings_of_the_run_s_method_and_more_than_it_has() {
+fn advice_names_the_settings_of_the_run_s_method_and_larger_values() {
     let away = |step: u64| At {
         kl: 0.02 * (step as f64 / 80.0).exp2().powi(2),
         ..healthy(step)
@@ -516,15 +516,15 @@ fn advice_names_the_settings_of_the_run_s_method_and_more_than_it_has() {
             if matches!(id, "kl_runaway" | "repeated_answers") {
                 assert!(fix.contains(pull), "{method}: {fix}");
             }
-            // Every one of them names a key of GRPO's to a run of GRPO.
+            // Only runs of GRPO get a key of GRPO's.
             assert_eq!(fix.contains("method.grpo."), method == "grpo", "{fix}");
         }
     }
 }
 
-/// First and last evaluation alone called it learning, or stable.
+/// Comparing only the first and last evaluation called it learning, or stable.
 #[test]
-fn a_policy_that_loses_what_it_gained_is_not_learning() {
+fn a_policy_that_loses_its_gain_is_not_learning() {
     let falls = |from: f64, to: f64| {
         history(move |step| At {
             pass: match step {
@@ -532,7 +532,7 @@ fn a_policy_that_loses_what_it_gained_is_not_learning() {
                 1..=250 => 0.95,
                 _ => to,
             },
-            // Held-out answers alone say it.
+            // Held-out answers are the only evidence.
             reward: 0.5,
             ..healthy(step)
         })

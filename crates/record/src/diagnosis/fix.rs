@@ -1,14 +1,14 @@
-//! What helps, as rules write it: text in which the settings to change are marked, named by the field's terms. Runs of this
-//! program read its own settings, runs of other programs the names that their trainers use. A rule writes:
+//! Fixes as rules write them: text in which the settings to change are marked, by their usual names in the field. For runs of
+//! this program they become its own settings, for runs of other programs the names in their trainers. A rule writes:
 //!
 //! - `<learning_rate=1e-3>`, a change: `-s lr=1e-3` here, `learning_rate=1e-3` elsewhere
 //! - `<beta:0.04>`, a value to consider: `method.grpo.beta=0.04` here, of a run of GRPO; `beta=0.04` elsewhere
 //! - `<temperature>`, a setting: `rollout.temperature` here, `temperature` elsewhere
-//! - `«run `llmtui preflight`|check the mask»`, what only this program can do, and what to do elsewhere; either may be empty
-//! - `‹, <epsilon_high:0.28>›`, what is left out where the run's method has no such setting: that of another method would
-//!   make it a run of that method
+//! - `«run `llmtui preflight`|check the mask»`, what only this program can do, and the alternative elsewhere; either may be empty
+//! - `‹, <epsilon_high:0.28>›`, text that is omitted if the run's method has no such setting: another method's would
+//!   turn it into a run of that method
 
-/// A setting by its names.
+/// A setting with its names.
 #[derive(Debug, PartialEq)]
 struct Setting {
     /// In Transformers, TRL and PyTorch.
@@ -20,7 +20,7 @@ struct Setting {
 #[derive(Debug, PartialEq)]
 enum Ours {
     Key(&'static str),
-    /// Keys of methods, each with its own under `method`.
+    /// A key per method, under `method`.
     OfMethod(&'static [(&'static str, &'static str)]),
 }
 
@@ -56,16 +56,16 @@ const SETTINGS: &[Setting] = &[
     of("num_iterations", Key("rollout.epochs")),
 ];
 
-/// Whose words a fix is read in.
+/// The program for whose runs a fix is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader<'a> {
-    /// A run of this program, by this method.
+    /// This program, with the run's method.
     Ours(&'a str),
-    /// A run of another program.
+    /// Another program.
     Foreign,
 }
 
-/// The settings that fixes name to a run of a method, as a spec writes them.
+/// The settings that fixes may name for a run of a method, as written in a spec.
 pub fn settings(method: &str) -> Vec<String> {
     SETTINGS
         .iter()
@@ -74,7 +74,7 @@ pub fn settings(method: &str) -> Vec<String> {
 }
 
 impl Setting {
-    /// Its key in a spec of a method; none where the method has no such setting.
+    /// Its key in a spec of a method; `None` if the method has no such setting.
     fn key(&self, method: &str) -> Option<String> {
         match self.ours {
             Key(key) => Some(key.into()),
@@ -92,18 +92,18 @@ enum Part<'a> {
     Text(&'a str),
     Setting {
         setting: &'static Setting,
-        /// What to set it to, and whether that is advised as it stands.
+        /// The value, and whether to set exactly this value.
         value: Option<(&'a str, bool)>,
     },
     Either {
         ours: &'a str,
         theirs: &'a str,
     },
-    /// Only where the method has every setting in it.
+    /// Only if the method has every setting in it.
     IfKnown(Vec<Part<'a>>),
 }
 
-/// The fix as it is read.
+/// Renders a fix for a reader.
 pub(super) fn render(fix: &str, reader: Reader<'_>) -> String {
     words(&parts(fix), reader)
 }
@@ -145,7 +145,7 @@ impl Part<'_> {
     }
 }
 
-/// Whatever is not marked is text: findings of checks, which rules pass on, may hold any.
+/// Unmarked text is kept: findings of checks, which rules pass on, may contain anything.
 fn parts(fix: &str) -> Vec<Part<'_>> {
     let (mut found, mut rest, mut from) = (Vec::new(), fix, 0);
     while let Some(at) = rest[from..].find(['<', '«', '‹']).map(|at| from + at) {
@@ -161,7 +161,7 @@ fn parts(fix: &str) -> Vec<Part<'_>> {
     found
 }
 
-/// The mark that a text begins with, and its length in bytes.
+/// The marked part that a text begins with, and its length in bytes.
 fn marked(text: &str) -> Option<(Part<'_>, usize)> {
     if let Some(inner) = text.strip_prefix('«') {
         let (inner, _) = inner.split_once('»')?;
@@ -208,7 +208,7 @@ mod tests {
         "{repetition",
         "{length: {",
     ];
-    /// Rules that no log of another program can reach: they read events, layers or settings that only this one has.
+    /// Rules that never apply to logs of other programs: they read events, layers or settings that only this one has.
     const OWN: [&str; 8] = [
         "engine",
         "events",
@@ -221,7 +221,7 @@ mod tests {
     ];
 
     #[test]
-    fn runs_of_other_programs_read_nothing_of_this_one() {
+    fn fixes_for_other_programs_mention_nothing_of_this_one() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/diagnosis/rules");
         let mut seen = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -231,7 +231,7 @@ mod tests {
                 continue;
             }
             let text = std::fs::read_to_string(&path).unwrap();
-            // Neither comments, nor sources, nor evidence of the spec, which a log has not. What is expected is said, too.
+            // Without comments, sources, and evidence from the spec, which foreign logs lack. Expected values are included.
             let not_said = ["//", "source:", "format!(\"model.dropout"];
             let said = text.lines().map(str::trim);
             for line in said.filter(|line| line.contains('"')) {
@@ -240,7 +240,7 @@ mod tests {
                 }
                 let (ours, theirs) = (render(line, OURS_IS), render(line, Reader::Foreign));
                 seen += usize::from(ours != theirs);
-                // A path goes on; the end of a sentence does not.
+                // A path continues after the dot; a sentence ends.
                 let names = |word: &&&str| {
                     let behind = theirs.split(**word).nth(1);
                     let goes_on = |text: &str| text.starts_with(|c: char| c.is_ascii_lowercase());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_have_the_names_of_the_program_that_trains() {
+    fn changes_use_the_names_of_the_training_program() {
         let fix = "lower the learning rate: <learning_rate=1e-4> <max_grad_norm=1>« (t tunes it while it runs)|»; a higher <temperature>, <beta:0.04>";
         assert_eq!(
             render(fix, Reader::Ours("grpo")),
@@ -271,9 +271,9 @@ mod tests {
         );
     }
 
-    /// `method.grpo.beta` set on a run of RLOO makes it a run of GRPO.
+    /// `method.grpo.beta` set on a run of RLOO would turn it into a run of GRPO.
     #[test]
-    fn settings_are_those_of_the_run_s_method_and_others_are_left_out() {
+    fn settings_are_those_of_the_run_s_method_and_others_are_omitted() {
         let fix = "smaller steps‹, <epsilon_high:0.28>›, <beta:0.1> or <temperature>";
         for (method, said) in [
             (

@@ -1,5 +1,5 @@
 //! How training is going: rules over the fold of a run's events, and one verdict for the whole. The same rules judge a live
-//! run, a headless one and a finished log; nothing here reads a file, a clock or a screen. Thresholds and their sources:
+//! run, a headless one and a finished log; nothing here accesses files, clocks or the screen. Thresholds and their sources:
 //! docs/diagnosis.md.
 
 mod fix;
@@ -22,15 +22,15 @@ use crate::wire::id as metric;
 /// One rule: a file of `rules/` and a word in its list.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Its word, the label of its row, what passes, and where the threshold comes from.
+    /// Its id, the title of its row, what passes, and the source of the threshold.
     pub entry: Entry,
-    /// Ids of the metrics that it reads: without one of them it is not asked.
+    /// Ids of the metrics that it needs: without one of them it is skipped.
     pub needs: &'static [&'static str],
-    /// `None` where there is nothing to say yet, or where another rule says it.
+    /// `None` if there is nothing to report yet, or another rule reports it.
     pub judge: fn(&View<'_>) -> Option<Finding>,
 }
 
-/// What the rules say of a run.
+/// The result of all rules for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
     pub verdict: Verdict,
@@ -40,11 +40,11 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
 }
 
-/// Id of the finding that holds the verdict in a log; `run::index` reads it for lists of runs.
+/// Id of the finding that represents the verdict in a log; `run::index` reads it for lists of runs.
 pub const VERDICT: &str = crate::run::index::VERDICT;
 
 impl Diagnosis {
-    /// The verdict as a finding: its title is the word, its evidence the numbers.
+    /// The verdict as a finding: its title is the verdict's name, its evidence the numbers.
     pub fn finding(&self) -> Finding {
         Finding {
             status: self.verdict.status(),
@@ -52,36 +52,39 @@ impl Diagnosis {
         }
     }
 
-    /// The finding whose settings are advised first: what failed before what is only doubtful.
+    /// The finding whose settings are suggested first: failures before warnings.
     pub fn advised(&self) -> Option<&Finding> {
         let of = |status: Status| self.findings.iter().filter(move |f| f.status == status);
         let mut wrong = of(Status::Fail).chain(of(Status::Warn));
         wrong.find(|finding| !finding.changes().is_empty())
     }
 
-    /// The verdict first, then the findings: what programs read.
+    /// The verdict first, then the findings, for JSON.
     pub fn list(&self) -> Vec<Finding> {
         let mut list = vec![self.finding()];
         list.extend(self.findings.iter().cloned());
         list
     }
 
-    /// Whether something fails: a rule, or the verdict on what the rules are too careful to name.
+    /// Whether a rule fails, or the verdict does without a rule that names the fault.
     pub fn failed(&self) -> bool {
         self.list().iter().any(|f| f.status == Status::Fail)
     }
 
-    /// The finding that matters most: the first of the worst.
+    /// The most important finding: the first of the worst.
     pub fn worst(&self) -> Option<&Finding> {
         self.findings.iter().min_by_key(|f| f.status)
     }
 }
 
-/// Judges a run by every rule. Cheap enough for a screen: each rule reads a few hundred points, whatever the run's length.
+/// Judges a run by every rule. Fast enough for every frame: each rule reads a few hundred points, whatever the run's length.
 pub fn diagnose(state: &RunState) -> Diagnosis {
     let view = View::of(state);
-    let mut findings: Vec<Finding> = RULES.iter().filter_map(|rule| rule.ask(&view)).collect();
-    // What a newer engine said by rules that are unknown here.
+    let mut findings: Vec<Finding> = RULES
+        .iter()
+        .filter_map(|rule| rule.evaluate(&view))
+        .collect();
+    // Findings of a newer engine by rules unknown here.
     let known = |id: &str| id == VERDICT || RULES.iter().any(|rule| rule.entry.id == id);
     let foreign = state.diagnosed.values().map(|d| &d.finding);
     findings.extend(
@@ -98,13 +101,13 @@ pub fn diagnose(state: &RunState) -> Diagnosis {
 }
 
 impl Rule {
-    /// It has nothing to say any more.
+    /// The finding of a rule that no longer applies.
     fn clear(&self) -> Finding {
         Finding::pass("clear").named(self.entry.id, self.entry.title)
     }
 
     /// The rule's finding under its name.
-    fn ask(&self, view: &View<'_>) -> Option<Finding> {
+    fn evaluate(&self, view: &View<'_>) -> Option<Finding> {
         if !self
             .needs
             .iter()

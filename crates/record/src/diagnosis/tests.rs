@@ -1,4 +1,4 @@
-//! Rules on made-up runs; `tests/diagnosis.rs` holds them to recorded ones.
+//! Rules on made-up runs; `tests/diagnosis.rs` tests them on recorded ones.
 
 use super::*;
 use crate::base::clock::UnixMillis;
@@ -21,7 +21,7 @@ mod watch;
 /// ln 65 is 4.174.
 const VOCAB: u64 = 65;
 
-/// A run in the making.
+/// A run under construction.
 struct Tape {
     state: RunState,
     seq: u64,
@@ -155,9 +155,9 @@ fn a_calm_run_passes_everything() {
     assert_eq!(titles, ["train loss", "val − train", "gradient norm"]);
 }
 
-/// Charts begin at the first reading, and so do all words of a beginning.
+/// Charts begin at the first reading, and so do all descriptions of the start.
 #[test]
-fn the_summary_begins_where_the_log_begins() {
+fn the_summary_starts_at_the_first_reading() {
     let tape = fresh().steps(1, 200, |s| match s {
         1 => 4.152,
         2 => 3.8,
@@ -167,7 +167,7 @@ fn the_summary_begins_where_the_log_begins() {
     assert_eq!(diagnosis.verdict, Verdict::Learning);
     let summary = diagnosis.summary;
     assert!(summary.starts_with("train loss 4.152 → "), "{summary}");
-    // A run that falls fast and then explodes began there too.
+    // The same for a run that falls fast and then explodes.
     let tape = fresh().steps(1, 200, |s| match s {
         1 => 4.152,
         s if s < 100 => 3.7,
@@ -179,9 +179,9 @@ fn the_summary_begins_where_the_log_begins() {
     assert!(evidence.contains(began), "{evidence}");
 }
 
-/// Several numbers of one metric on one screen say what they are of.
+/// Several numbers of one metric on one screen are labelled.
 #[test]
-fn means_and_differences_say_what_they_are_of() {
+fn means_and_differences_are_labelled() {
     let mut tape = fresh().steps(1, 420, learning);
     tape.evaluate(400, learning(400) + 0.03);
     let told = |id: &str| tape.found(id).unwrap().evidence.to_string();
@@ -201,7 +201,7 @@ fn a_run_that_has_learned_and_stays_is_stable() {
 }
 
 #[test]
-fn nothing_is_said_of_what_is_not_known_yet() {
+fn nothing_is_reported_before_it_is_known() {
     let empty = diagnose(&RunState::new());
     assert_eq!(
         (empty.verdict, empty.findings.len()),
@@ -223,8 +223,8 @@ fn a_loss_that_is_non_finite_has_diverged() {
     );
     assert!(found.fix.contains("-s lr=1e-3"), "{}", found.fix);
     assert_eq!(tape.diagnose().verdict, Verdict::Diverged);
-    assert_eq!(tape.found("train_loss"), None, "one rule says it");
-    // A stretch is known by its first step, also where that is older than what is kept exactly.
+    assert_eq!(tape.found("train_loss"), None, "one rule reports it");
+    // A stretch is identified by its first step, even if that is older than the exact readings.
     for (last, said) in [(190, "since step 150"), (9_000, "since step 150")] {
         let tape = fresh()
             .steps(1, 149, learning)
@@ -263,7 +263,7 @@ fn a_loss_above_guessing_has_diverged_and_a_spike_has_not() {
 }
 
 #[test]
-fn a_run_that_came_back_to_what_frequencies_give_is_still_diverged() {
+fn a_run_that_only_recovered_to_token_frequencies_is_still_diverged() {
     let loss = |s: u64| match s {
         0..=5 => 4.17,
         6..=80 => 150.0 + 100.0 * noise(s),
@@ -291,7 +291,7 @@ fn losing_most_of_what_was_gained_is_divergence() {
         found.evidence
     );
     assert!(found.fix.contains("earlier checkpoint"));
-    // Given weights: guessing is far away, the start is what counts.
+    // Pretrained weights: a uniform prediction is far away, the start is what counts.
     let tuned = Tape::new(Some("base"), 0).steps(1, 100, |s| 1.2 + noise(s) + 0.02 * s as f64);
     assert_eq!(tuned.status("diverged"), Some(Status::Fail));
 }
@@ -333,7 +333,7 @@ fn a_loss_that_stays_at_its_start_is_not_learning_and_the_signals_name_the_cause
 }
 
 #[test]
-fn given_weights_may_be_as_good_as_they_get() {
+fn pretrained_weights_may_not_improve_further() {
     let tuned = Tape::new(Some("base"), 0).steps(1, 400, |s| 1.2 + noise(s));
     assert_eq!(tuned.status("not_learning"), None);
     assert_eq!(tuned.diagnose().verdict, Verdict::Stable);
@@ -416,7 +416,7 @@ fn a_gradient_spike_counts_with_a_spike_of_the_loss_or_when_it_is_large() {
     let run = |norm: f64, jump: f64, at: u64| {
         let mut tape = Tape::new(None, 0);
         for s in 1..=300 {
-            // Early norms fall from 30 to 1 by themselves.
+            // Early norms fall from 30 to 1 anyway.
             let usual = 1.0 + 29.0 * (-(s as f64) / 15.0).exp();
             let (norm, jump) = if s == at { (norm, jump) } else { (usual, 0.0) };
             tape.step(
@@ -437,7 +437,7 @@ fn a_gradient_spike_counts_with_a_spike_of_the_loss_or_when_it_is_large() {
     );
 }
 
-/// Layers of four blocks at each tenth step; block 2 has the odd value.
+/// Readings of four blocks at every tenth step; block 2 has the odd value.
 fn odd_block(id: &'static str, usual: f64, odd: f64) -> impl Fn(&mut Tape, u64) {
     move |tape, step| {
         let values = [usual, usual, odd, usual].map(Num).to_vec();
@@ -447,7 +447,7 @@ fn odd_block(id: &'static str, usual: f64, odd: f64) -> impl Fn(&mut Tape, u64) 
 }
 
 #[test]
-fn rules_on_blocks_want_two_signals_that_last() {
+fn rules_on_blocks_need_two_lasting_signals() {
     type Look = Box<dyn Fn(&mut Tape, u64)>;
     type Looks = Vec<Look>;
     let run = |looks: Looks, upto: u64| {
@@ -496,7 +496,7 @@ fn rules_on_blocks_want_two_signals_that_last() {
 }
 
 #[test]
-fn waiting_warnings_and_lost_events_are_told() {
+fn data_waits_warnings_and_lost_events_are_reported() {
     let mut tape = fresh();
     (1..=30).for_each(|s| tape.step(s, &[("train/loss", 4.0), ("data_wait", 0.4)]));
     assert_eq!(
@@ -522,7 +522,7 @@ fn waiting_warnings_and_lost_events_are_told() {
 }
 
 #[test]
-fn a_failed_check_of_preflight_speaks_for_all() {
+fn a_failed_preflight_check_represents_all() {
     let mut tape = fresh();
     let check = |finding: Finding| Event::Checked {
         finding: finding.into(),
@@ -542,14 +542,14 @@ fn a_failed_check_of_preflight_speaks_for_all() {
 }
 
 #[test]
-fn what_preflight_found_stands_after_a_resume_until_a_check_is_made_again() {
+fn preflight_findings_persist_after_a_resume_until_a_check_is_made_again() {
     let mut tape = fresh();
     let check = |finding: Finding| Event::Checked {
         finding: finding.named("cut", "Answers end").into(),
         seconds: 0.1,
     };
     tape.add(check(Finding::warn("31 % are cut", "why", "do")));
-    // Killed, and resumed: a resumed run makes no checks.
+    // Killed, and resumed: a resumed run performs no checks.
     tape.add(Event::Hello {
         run: "r".into(),
         engine: "0".into(),
@@ -577,7 +577,7 @@ fn the_verdict_is_the_first_of_the_list_and_fails_with_it() {
 }
 
 #[test]
-fn what_a_newer_engine_found_by_other_rules_is_shown() {
+fn findings_of_unknown_rules_of_a_newer_engine_are_shown() {
     let mut tape = fresh().steps(1, 30, learning);
     let finding = Finding::warn("all heads alike", "why", "do").named("dead_heads", "heads");
     tape.add(Event::Diagnosed {
@@ -590,7 +590,7 @@ fn what_a_newer_engine_found_by_other_rules_is_shown() {
 }
 
 #[test]
-fn every_rule_has_its_own_word_a_short_title_and_a_source() {
+fn every_rule_has_a_unique_id_a_short_title_and_a_source() {
     let mut ids: Vec<&str> = RULES.iter().map(|rule| rule.entry.id).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -605,7 +605,7 @@ fn every_rule_has_its_own_word_a_short_title_and_a_source() {
     }
 }
 
-/// Otherwise a rule beside an engine never sees it, though `llmtui diagnose` does.
+/// Otherwise a rule next to an engine would never see it, although `llmtui diagnose` does.
 #[test]
 fn a_watch_keeps_every_metric_that_a_rule_reads() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -630,7 +630,7 @@ fn a_watch_keeps_every_metric_that_a_rule_reads() {
     let is_word = |c: char| c.is_ascii_uppercase() || c == '_';
     let mut checked = 0;
     for (name, id) in named {
-        // What begins an id is no id: losses on further sets and results of tasks reach a watch as evaluations.
+        // A prefix is not an id: losses on extra sets and results of tasks reach a watch as evaluations.
         let whole = |at: usize| !rules[at + name.len()..].starts_with(is_word);
         if id.ends_with('/') || !rules.match_indices(&name).any(|(at, _)| whole(at)) {
             continue;
@@ -642,7 +642,7 @@ fn a_watch_keeps_every_metric_that_a_rule_reads() {
 }
 
 #[test]
-fn a_failed_engine_and_a_refused_resume_are_found_with_their_reasons() {
+fn a_failed_engine_and_a_rejected_resume_are_reported_with_their_reasons() {
     let finished = |outcome, message: &str| Event::Finished {
         outcome,
         step: 40,
@@ -673,7 +673,7 @@ fn a_failed_engine_and_a_refused_resume_are_found_with_their_reasons() {
         text.contains("step 40: the training text changed"),
         "{text}"
     );
-    // A run that ended well stands as it did when a resume of it is refused.
+    // A finished run is not affected by a rejected resume.
     let mut tape = Tape::new(None, 10);
     tape.step(40, &[("train/loss", 2.0)]);
     tape.add(finished(Outcome::Stopped, "on request"));

@@ -6,13 +6,13 @@ use crate::base::finding::{Finding, Status};
 use crate::base::{human, stats};
 use crate::run::state::Evaluation;
 
-/// How a training stands.
+/// The state of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Diverged,
     NotLearning,
     Overfitting,
-    /// The loss falls, over the newest quarter or on the whole.
+    /// The loss falls, over the newest quarter or overall.
     Learning,
     /// It has learned, and no longer changes beyond its noise.
     Stable,
@@ -29,7 +29,7 @@ impl Verdict {
         Verdict::TooEarly,
     ];
 
-    /// The one of a word in a log or a list; `None` where a newer program wrote another.
+    /// The verdict of a name in a log or a list; `None` for one of a newer program.
     pub fn named(word: &str) -> Option<Verdict> {
         Verdict::ALL
             .into_iter()
@@ -47,7 +47,7 @@ impl Verdict {
         }
     }
 
-    /// How bad it is.
+    /// Its severity.
     pub fn status(self) -> Status {
         match self {
             Verdict::Diverged | Verdict::NotLearning => Status::Fail,
@@ -57,7 +57,7 @@ impl Verdict {
         }
     }
 
-    /// The rules that stand behind it, for those that name a fault.
+    /// The rules behind it, for verdicts that name a fault.
     pub fn rules(self) -> &'static [&'static str] {
         match self {
             Verdict::Diverged => &["diverged"],
@@ -75,7 +75,7 @@ impl Verdict {
 
     /// Whether a finding names its fault.
     fn is_of(self, finding: &Finding) -> bool {
-        // Rules on rewards warn of what may be well; a loss that warns is no verdict of these alone.
+        // Rules on rewards may warn about healthy runs; a warning about the loss does not determine a verdict.
         let bad = match finding.id.as_str() {
             "constant_reward" | "reward_hacking" => finding.status == Status::Fail,
             _ => finding.status <= Status::Warn,
@@ -124,7 +124,7 @@ impl Verdict {
         }
     }
 
-    /// `train loss 4.15 → 1.76, val 1.88`: before training and at the newest step; or the evidence of the fault and what helps.
+    /// `train loss 4.15 → 1.76, val 1.88`: before training and at the newest step; or the evidence of the fault and the fix.
     pub(super) fn summary(self, view: &View<'_>, findings: &[Finding]) -> String {
         if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
             return format!("{}; {}", finding.evidence, finding.fix);
@@ -167,7 +167,7 @@ impl Verdict {
         let Some(loss) = view.loss() else {
             return "too few steps for a verdict".into();
         };
-        // As the last step was logged: a mean over the newest steps of a short run is none of its values.
+        // The last logged value: a mean over the newest steps of a short run would be none of its values.
         let newest = view.state.latest(metric::TRAIN_LOSS).unwrap_or(loss.now);
         let (start, now) = (human::number(loss.opening), human::number(newest));
         let mut text = format!("train loss {start} → {now}");
@@ -178,7 +178,7 @@ impl Verdict {
     }
 }
 
-/// The share of held-out prompts that were answered right, and of how many.
+/// The share of held-out prompts answered correctly, and their number.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
     share: f64,
@@ -186,21 +186,21 @@ struct Pass {
 }
 
 impl Pass {
-    /// Nothing right, without doubt.
+    /// Nothing correct, without uncertainty.
     const NONE: Pass = Pass {
         share: 0.0,
         prompts: f64::INFINITY,
     };
 
-    /// Whether more than half of what was gained since `first` is lost again, beyond doubt.
+    /// Whether more than half of the gain since `first` is lost again, beyond chance.
     fn lost(self, first: Pass, best: Pass) -> bool {
         best.exceeds(self) && best.share - self.share > 0.5 * (best.share - first.share)
     }
 
-    /// Beyond two standard errors of the difference of two proportions, pooled.
+    /// By more than two standard errors of the difference of two proportions, pooled.
     fn exceeds(self, other: Pass) -> bool {
         let (a, b) = (1.0 / self.prompts, 1.0 / other.prompts);
-        // Weights n of each, which may be infinite: the pooled share is that of the more certain one then.
+        // Weights n of each, which may be infinite: the pooled share is then that of the more certain one.
         let pooled = match b == 0.0 {
             true => self.share,
             false => (self.share * b + other.share * a) / (a + b),
@@ -209,23 +209,23 @@ impl Pass {
     }
 }
 
-/// Whether the reward of training prompts rises, where held-out ones do not pass yet.
+/// Whether the reward on training prompts rises while held-out ones do not pass yet.
 fn gains(view: &View<'_>) -> bool {
     view.first_and_last_third(metric::REWARD)
         .is_some_and(|(first, last)| last > first)
 }
 
-/// What helps a policy that has lost what it gained.
+/// The fix for a policy that has lost its gain.
 const AGAIN: &str =
     "go on from the best checkpoint (train --branch) with a lower learning rate or a higher beta";
 
-/// Of answers that no verifier judges: the mean rewards of held-out prompts.
+/// For answers without a verifier: the mean rewards of held-out prompts.
 struct Rewards {
     first: f64,
     /// And its step.
     best: (f64, u64),
     last: f64,
-    /// Differences up to this are noise: three times the usual one between neighbours; not known of few evaluations.
+    /// Differences up to this are noise: three times the typical one between neighbours; unknown with few evaluations.
     noise: f64,
 }
 
@@ -250,7 +250,7 @@ impl Rewards {
         })
     }
 
-    /// Whether the policy is better than at first; `Some(false)` where it is worse, or has lost half of what it gained.
+    /// Whether the policy is better than at first; `Some(false)` if it is worse, or has lost half of its gain.
     fn gained(&self) -> Option<bool> {
         let lost = self.best.0 - self.last > 0.5 * (self.best.0 - self.first) + self.noise;
         if self.last < self.first - self.noise || lost {
@@ -260,7 +260,7 @@ impl Rewards {
     }
 }
 
-/// Evaluations that have a reading, of as many rows as the first of them: the last one of a run may read the whole split.
+/// Evaluations with a reading, over as many rows as the first of them: the last one of a run may use the whole split.
 fn alike<'a>(view: &'a View<'_>, id: &str) -> Vec<&'a Evaluation> {
     let evaluations = view.state.evaluations.iter();
     let all: Vec<&Evaluation> = evaluations.filter(|e| e.values.contains_key(id)).collect();
@@ -270,7 +270,7 @@ fn alike<'a>(view: &'a View<'_>, id: &str) -> Vec<&'a Evaluation> {
     if same.len() > 1 { same } else { all }
 }
 
-/// Of a model that is evaluated by its answers: the first evaluation, the best one with its step, and the newest one.
+/// For a model that is evaluated by its answers: the first evaluation, the best one with its step, and the newest one.
 fn passes(view: &View<'_>) -> Option<(Pass, (Pass, u64), Pass)> {
     let found = |e: &Evaluation| {
         let pass = Pass {

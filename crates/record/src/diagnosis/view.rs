@@ -10,69 +10,69 @@ use std::ops::Range;
 
 /// Readings that count as "now".
 pub const RECENT: usize = 200;
-/// Fewer readings than this say nothing.
+/// Minimum readings for a judgement.
 pub const ENOUGH: usize = 20;
-/// The same of a log with every second step or fewer, as trainers do: a reading is a mean over several steps there.
+/// The same for a log with every second step or fewer, as trainers write: each reading is a mean over several steps.
 const ENOUGH_MEANS: usize = 8;
-/// Steps after the warm-up before a loss that does not move means anything.
+/// Steps after the warm-up before a constant loss is meaningful.
 const PATIENCE: u64 = 100;
-/// Windows that a run is cut into to find its best and its worst.
+/// Windows that a run is divided into to find its best and its worst.
 const WINDOWS: usize = 64;
-/// Share of the loss of guessing that knowing no more than how frequent each token is leaves: English text has about 0.7
+/// Share of the uniform loss that a model reaches by token frequencies alone: English text has about 0.7
 /// of ln V both in bytes and in tokens of 50,000 words.
 pub const FREQUENCIES: f64 = 0.75;
-/// A usual pull to the reference (DeepSeekMath, arXiv 2402.03300).
+/// A common KL coefficient (DeepSeekMath, arXiv 2402.03300).
 const BETA: f64 = 0.04;
-/// A slope of so many standard errors is one.
+/// A slope of this many standard errors is significant.
 const SLOPE: f64 = 3.0;
 /// Changes below this share of the loss are rounding, however quiet a run is.
 const ROUNDING: f64 = 1e-6;
 /// The median absolute deviation of a normal distribution is its standard deviation over this.
 const MAD: f64 = 1.4826;
 
-/// One stretch of readings.
+/// One window of readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     /// First and last step.
     pub first: u64,
     pub last: u64,
     pub mean: f64,
-    /// Every reading lies at or above it.
+    /// The lowest reading.
     pub min: f64,
 }
 
 /// The training loss in a few numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loss {
-    /// The first reading, as the log has it: what words of a beginning name.
+    /// The first reading, as logged: used in descriptions of the start.
     pub opening: f64,
-    /// Before training, for judging: the first reading, or the median of the first five where that is lower.
+    /// The loss before training, for judging: the first reading, or the median of the first five if that is lower.
     pub start: f64,
     /// Mean of the newest 20 readings; of a sparse log the newest quarter, if that is fewer.
     pub now: f64,
-    /// So many readings.
+    /// Number of those readings.
     pub n_now: usize,
-    /// The least of them: all are at least so high.
+    /// The lowest of them.
     pub floor: f64,
     /// Standard deviation of a single step around the trend.
     pub sigma: f64,
     /// The window with the lowest mean.
     pub best: Window,
-    /// The window whose readings all lie highest.
+    /// The window whose lowest reading is highest.
     pub worst: Window,
     pub trend: Trend,
 }
 
-/// A median of the first readings that lies further below the first one is reported beside it, as a share.
-const TOLD: f64 = 0.02;
+/// If the median of the first readings is further below the first one than this share, it is reported too.
+const REPORTED_DROP: f64 = 0.02;
 
 impl Loss {
-    /// `it began at 4.152`; where the first steps gained much `it began at 4.152 and was at 3.698 within five steps`, which is
+    /// `it began at 4.152`; if the first steps gained much, `it began at 4.152 and was at 3.698 within five steps`, which is
     /// what the rules compare with.
     pub fn began(&self) -> String {
         let number = human::number;
         let mut text = format!("it began at {}", number(self.opening));
-        if self.opening - self.start > TOLD * self.opening.abs() {
+        if self.opening - self.start > REPORTED_DROP * self.opening.abs() {
             text.push_str(&format!(
                 " and was at {} within five steps",
                 number(self.start)
@@ -98,7 +98,7 @@ impl Trend {
     }
 }
 
-/// A run as rules see it.
+/// A run, as seen by rules.
 #[derive(Debug)]
 pub struct View<'a> {
     pub state: &'a RunState,
@@ -116,13 +116,13 @@ impl<'a> View<'a> {
         self.loss.as_ref()
     }
 
-    /// The loss of guessing, ln V.
+    /// The loss of a uniform prediction, ln V.
     pub fn guessing(&self) -> Option<f64> {
         let head = self.state.head.as_ref()?;
         (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())
     }
 
-    /// Whether the weights began at random: the spec names none, and the loss began near guessing.
+    /// Whether the weights began at random: the spec names none, and the loss began near that of a uniform prediction.
     pub fn from_scratch(&self) -> bool {
         let given = |from: &serde_json::Value| !from.is_null();
         let head = self.state.head.as_ref();
@@ -134,25 +134,25 @@ impl<'a> View<'a> {
         !from && near
     }
 
-    /// Steps of the warm-up; 0 where the spec does not say.
+    /// Steps of the warm-up; 0 if the spec does not have it.
     pub fn warmup(&self) -> u64 {
         self.state.warmup_steps()
     }
 
-    /// Steps of supervised learning before the first rollout; 0 where the spec has none.
+    /// Steps of supervised training before the first rollout; 0 if the spec has none.
     pub fn cold_start(&self) -> u64 {
         let steps = |spec: &serde_json::Value| spec.pointer("/rollout/cold_start_steps")?.as_u64();
         let head = self.state.head.as_ref();
         head.and_then(|head| steps(&head.spec)).unwrap_or(0)
     }
 
-    /// Whether the run has begun to learn from its own answers: losses of a cold start before them are of another objective.
+    /// Whether the run has begun RL: losses of a cold start before it belong to another objective.
     pub fn has_rollouts(&self) -> bool {
         let rewards = self.state.series.get(metric::REWARD);
         rewards.is_some_and(|series| series.last().is_some())
     }
 
-    /// A pull to the reference that is above the run's own: 0.04 where it has none, else twice as much.
+    /// A KL coefficient above the run's own: 0.04 if it has none, else twice as much.
     pub fn more_beta(&self) -> String {
         let head = self.state.head.as_ref();
         let own = head.and_then(|head| head.spec["method"][&head.method]["beta"].as_f64());
@@ -162,7 +162,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.
+    /// Before this step a constant loss is not judged: the warm-up and 100 steps.
     pub fn patience(&self) -> u64 {
         self.warmup() + PATIENCE
     }
@@ -228,7 +228,7 @@ impl<'a> View<'a> {
         stats::median(&values[values.len().checked_sub(n)?..])
     }
 
-    /// Whether the log has the training loss at every second step or less often: a reading is a mean over several steps there.
+    /// Whether the log has the training loss at every second step or less often: then a reading is a mean over several steps.
     pub fn is_sparse(&self) -> bool {
         self.state
             .series
@@ -236,7 +236,7 @@ impl<'a> View<'a> {
             .is_some_and(is_sparse)
     }
 
-    /// Events that the log has one by one.
+    /// What one reading of the log stands for.
     pub fn unit(&self) -> &'static str {
         match self.is_sparse() {
             true => "readings",
@@ -244,15 +244,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The newest training loss that was read up to `step`.
+    /// The newest training loss up to `step`.
     pub fn loss_at(&self, step: u64) -> Option<f64> {
         let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let newest = series.recent().rev().find(|p| p.step <= step)?;
         Some(newest.value).filter(|x| x.is_finite())
     }
 
-    /// The training loss at `step`, by the `n` steps around it, or a quarter of what was logged: half of them behind it, as far
-    /// as there are as many. Where it falls or rises within them beyond its noise, a line is laid through them; else it is their mean.
+    /// The training loss at `step`, from the `n` steps around it, or a quarter of what was logged: half of them after it, as far
+    /// as available. If it changes within them beyond its noise, a line is fitted; otherwise it is their mean.
     pub fn loss_by_line(&self, step: u64, n: u64) -> Option<f64> {
         let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let (_, last) = series.steps()?;
@@ -341,7 +341,7 @@ fn read(series: &Series) -> Option<Loss> {
     })
 }
 
-/// Parts of the run of 20 readings and more.
+/// Parts of the run with at least 20 readings each.
 fn windows(series: &Series, from: u64, to: u64) -> Vec<Window> {
     let n = usize::try_from(series.len()).unwrap_or(usize::MAX) / ENOUGH;
     let columns = series.columns(from as f64, to as f64, n.clamp(1, WINDOWS));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_that_of_a_step_and_neither_trend_nor_spike_widens_it() {
+    fn noise_is_per_step_and_unaffected_by_trends_and_spikes() {
         // Differences of ±0.1 noise: 0 or 0.2; a trend of 0.001 a step; one spike.
         let noisy = |s: u64| 3.0 - 0.001 * s as f64 + if s.is_multiple_of(3) { 0.1 } else { -0.1 };
         let quiet = read(&series(400, noisy)).unwrap().sigma;
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn start_best_and_now_are_found_and_one_spike_is_no_worst_window() {
+    fn start_best_and_now_are_found_and_a_single_spike_is_not_the_worst_window() {
         let loss = read(&series(1000, |s| match s {
             500 => 80.0,
             s => 4.0 - 0.003 * s.min(600) as f64,
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_beginning_name_the_first_reading() {
+    fn descriptions_of_the_start_use_the_first_reading() {
         let falls = |s: u64| match s {
             1 => 4.152,
             2 => 3.8,
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_tells_few_steps_is_judged_by_few_readings() {
+    fn a_sparse_log_is_judged_by_few_readings() {
         let mut log = Series::new();
         (1..=7).for_each(|n| log.push(5 * n, 4.0 / n as f64));
         assert_eq!(read(&log), None);

@@ -1,9 +1,9 @@
-//! The rules beside a running engine: folds its events, and returns a `Diagnosed` event for each rule whose status changes. Only
-//! what rules read is kept, so that a long run costs an engine a few megabytes.
+//! The rules next to a running engine: folds its events, and returns a `Diagnosed` event for each rule whose status changes. Only
+//! metrics read by rules are kept, so that a long run costs an engine a few megabytes.
 //!
-//! A warning is raised at the first look that has it and cleared, or made milder, at the second look in a row without it: a reading
-//! that swings around a threshold is one warning, not one at each evaluation (hysteresis). Each time that a warning comes back it takes
-//! twice as many looks to be cleared.
+//! A warning is raised at the first evaluation that has it, and cleared or made milder at the second consecutive one without it:
+//! a reading that fluctuates around a threshold is one warning, not one at each evaluation (hysteresis). Each time a warning
+//! returns, it takes twice as many evaluations to clear.
 
 use super::metric;
 use super::rules::is_read;
@@ -19,32 +19,32 @@ use std::collections::BTreeMap;
 pub struct Watch {
     state: RunState,
     seq: u64,
-    /// What each rule said last.
-    said: BTreeMap<String, Status>,
-    /// Looks in a row at which a rule came out milder than it said last.
+    /// The last reported status of each rule.
+    reported: BTreeMap<String, Status>,
+    /// Consecutive evaluations in which a rule's status was milder than last reported.
     milder: BTreeMap<String, u32>,
     /// How often a rule raised a warning.
     raised: BTreeMap<String, u32>,
-    /// The word of the verdict that was given last.
+    /// The last reported verdict.
     word: Option<&'static str>,
-    /// Steps were taken back since the last look: what was said of them holds no longer.
+    /// Whether steps were rolled back since the last evaluation: findings about them no longer apply.
     rewound: bool,
 }
 
-/// Looks in a row after which a rule that warned once is believed to be milder.
-const LOOKS: u32 = 2;
-/// A warning that came back so often takes no longer to be cleared.
-const MOST_RAISED: u32 = 6;
+/// Consecutive milder evaluations after which the milder status of a rule is reported.
+const CLEAR_AFTER: u32 = 2;
+/// Number of repetitions after which the time to clear a warning no longer grows.
+const MAX_RAISED: u32 = 6;
 
 impl Watch {
     pub fn new() -> Watch {
         Watch::default()
     }
 
-    /// Takes an event in; one that no rule reads costs nothing.
+    /// Adds an event; one that no rule reads costs nothing.
     pub fn hear(&mut self, event: &Event) {
         let read = |values: &Values| -> Values {
-            // How fast it goes depends on what else the machine does: viewers judge that.
+            // Throughput depends on what else the machine does: viewers judge it.
             let needed = |id: &str| is_read(id) && id != metric::TOK_PER_SEC;
             let kept = values.iter().filter(|(id, _)| needed(id));
             kept.map(|(id, x)| (id.clone(), *x)).collect()
@@ -70,7 +70,7 @@ impl Watch {
             }
             Event::Diagnosed { finding, .. } => {
                 let (id, now) = (&finding.id, finding.status);
-                let before = self.said.insert(id.clone(), now);
+                let before = self.reported.insert(id.clone(), now);
                 self.count(id, before.unwrap_or(Status::Pass), now);
                 return;
             }
@@ -95,7 +95,7 @@ impl Watch {
         });
     }
 
-    /// What changed since it was asked last, and the verdict. Rules that only repeat other events are left to viewers.
+    /// Changes since the last call, and the verdict. Rules that only repeat other events are left to viewers.
     pub fn news(&mut self) -> Vec<Event> {
         let step = self.state.step;
         let diagnosis = diagnose(&self.state);
@@ -104,9 +104,9 @@ impl Watch {
             let rule = RULES.iter().find(|rule| rule.entry.id == f.id);
             rule.is_some_and(|rule| !rule.needs.is_empty())
         });
-        // A rule that has nothing to say any more is clear.
+        // A rule with no finding any more is clear.
         let silent: Vec<String> = self
-            .said
+            .reported
             .iter()
             .filter(|(id, status)| {
                 **status <= Status::Warn && !findings.iter().any(|f| f.id == **id)
@@ -120,7 +120,7 @@ impl Watch {
         findings.extend(cleared);
         let rewound = std::mem::take(&mut self.rewound);
         findings.retain(|f| self.is_news(f, rewound));
-        // Each time, so that a list of runs finds it near the end of a log.
+        // Every time, so that a list of runs finds it near the end of a log.
         self.word = Some(diagnosis.verdict.word());
         findings.push(diagnosis.finding());
         let event = |finding: Finding| Event::Diagnosed {
@@ -130,8 +130,8 @@ impl Watch {
         findings.into_iter().map(event).collect()
     }
 
-    /// The verdict alone, where its word is another one than was given last: for lists of runs between evaluations. What single
-    /// rules say waits for those.
+    /// Only the verdict, if it differs from the last reported one: for lists of runs between evaluations. Findings of single
+    /// rules wait for those.
     pub fn new_verdict(&mut self) -> Option<Event> {
         let diagnosis = diagnose(&self.state);
         let word = diagnosis.verdict.word();
@@ -141,22 +141,22 @@ impl Watch {
         })
     }
 
-    /// Whether a rule comes out otherwise than it said last, for long enough.
+    /// Whether a rule's status differs from the last reported one for long enough.
     fn is_news(&mut self, finding: &Finding, rewound: bool) -> bool {
         let (id, now) = (&finding.id, finding.status);
-        let before = self.said.get(id).copied().unwrap_or(Status::Pass);
-        // `Status` is ordered from the worst on.
+        let before = self.reported.get(id).copied().unwrap_or(Status::Pass);
+        // `Status` is ordered, worst first.
         if before <= Status::Warn && now > before && !rewound {
             let looks = self.milder.entry(id.clone()).or_default();
             *looks += 1;
-            let raised = self.raised.get(id).copied().unwrap_or(1).min(MOST_RAISED);
-            if *looks < LOOKS << (raised - 1) {
+            let raised = self.raised.get(id).copied().unwrap_or(1).min(MAX_RAISED);
+            if *looks < CLEAR_AFTER << (raised - 1) {
                 return false;
             }
         }
         self.count(id, before, now);
         self.milder.remove(id);
-        self.said.insert(id.clone(), now);
+        self.reported.insert(id.clone(), now);
         before != now
     }
 

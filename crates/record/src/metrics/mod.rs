@@ -15,7 +15,7 @@ use crate::wire::{ChartPlace, MetricInfo};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeatable {
     Yes,
-    /// A time or a reading of the machine: differs between runs.
+    /// A time or a machine reading: differs between runs.
     No,
 }
 
@@ -30,19 +30,19 @@ pub struct Metric {
     pub repeatable: Repeatable,
     /// Where the definition comes from.
     pub source: &'static str,
-    /// Title of its chart where that is shorter; empty: the title.
+    /// A shorter title for its chart; empty: the title.
     pub label: &'static str,
-    /// It is set, not measured: no average is drawn through it.
+    /// It is set, not measured: charts draw no average.
     pub exact: bool,
     pub place: ChartPlace,
-    /// A list, one value for each block; its id ends in `/layer`.
+    /// A list with one value per block; its id ends in `/layer`.
     pub per_layer: bool,
-    /// Which of several estimators it is; bands hold for it alone.
+    /// Which of several estimators it is; bands apply only to it.
     pub estimator: &'static str,
     pub band: Option<Band>,
-    /// What is normal, and why; empty where the definition says all.
+    /// What is normal, and why; empty if the definition says everything.
     pub normal: &'static str,
-    /// What to do where it is not.
+    /// What to do otherwise.
     pub advice: &'static str,
 }
 
@@ -51,7 +51,7 @@ impl Metric {
         Metric { label, ..self }
     }
 
-    /// Told in words beside others, without a chart.
+    /// Shown as text with other readings, without a chart.
     const fn nowhere(self) -> Metric {
         Metric {
             place: ChartPlace::Nowhere,
@@ -66,7 +66,7 @@ impl Metric {
         }
     }
 
-    /// A reading of a probe: on the health pane.
+    /// A probe's reading: on the health pane.
     pub const fn health(self) -> Metric {
         Metric {
             place: ChartPlace::Health,
@@ -74,7 +74,7 @@ impl Metric {
         }
     }
 
-    /// A reading of a probe that has a value for each block.
+    /// A probe's reading with a value per block.
     pub const fn per_layer(self) -> Metric {
         Metric {
             per_layer: true,
@@ -86,7 +86,7 @@ impl Metric {
         Metric { estimator, ..self }
     }
 
-    /// Where it is expected after the warm-up; infinite ends are open.
+    /// The expected range after the warm-up; infinite ends are open.
     pub const fn band(self, low: f64, high: f64, origin: Origin) -> Metric {
         let low = if low.is_finite() { Some(low) } else { None };
         let high = if high.is_finite() { Some(high) } else { None };
@@ -96,7 +96,7 @@ impl Metric {
         }
     }
 
-    /// What is normal and why, and what to do where it is not.
+    /// What is normal and why, and what to do otherwise.
     pub const fn meaning(self, normal: &'static str, advice: &'static str) -> Metric {
         Metric {
             normal,
@@ -105,7 +105,7 @@ impl Metric {
         }
     }
 
-    /// What to do about a value outside of the band; `None` within it, and where there is none.
+    /// What to do about a value outside of the band; `None` within it, or if there is none.
     pub fn judge(&self, value: f64) -> Option<&'static str> {
         let band = self.band?;
         let low = band.low.is_some_and(|low| value < low);
@@ -143,7 +143,7 @@ pub const fn metric(
 use Direction::{Higher, Lower, Neutral};
 use Repeatable::{No, Yes};
 
-/// Of methods that teach answers; evaluations measure it too.
+/// For supervised methods; evaluations measure it too.
 pub const TOKEN_ACCURACY: Metric = metric(
     id::TOKEN_ACCURACY,
     "Token accuracy",
@@ -153,7 +153,7 @@ pub const TOKEN_ACCURACY: Metric = metric(
     "share of supervised tokens that the model ranked first (TRL's mean_token_accuracy)",
 );
 
-/// Every built-in reading of training, in the order in which a dashboard shows them. One row each; those of the machine stand
+/// Every built-in reading of training, in display order. One row each; machine readings are
 /// in `hardware`, those of a method in its file.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
@@ -186,7 +186,7 @@ pub const METRICS: &[Metric] = &[
 ];
 
 impl Metric {
-    /// As it is declared on the wire.
+    /// Its declaration on the wire.
     pub fn info(&self) -> MetricInfo {
         MetricInfo {
             id: self.id.into(),

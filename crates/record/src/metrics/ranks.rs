@@ -1,27 +1,27 @@
-//! Metrics of the ranks of a run on PyTorch: their names, which rank the others wait for, and which one's GPU is fullest.
+//! Metrics of the ranks of a PyTorch run: their names, which rank the others wait for, and which one's GPU is fullest.
 
 use super::Direction;
 use crate::base::stats::median;
 use crate::wire::{ChartPlace, MetricInfo, Num, Values};
 
-/// Ranks that have readings of their own; of a larger world the first ones.
+/// Ranks with their own readings; in a larger world only the first ones.
 pub const MOST: usize = 64;
-/// A rank is slow when its forward passes take so many times the median of all.
+/// A rank is slow if its forward passes take this many times the median of all.
 const SLOW: f64 = 1.25;
 
-/// Milliseconds of a rank's forward passes per step: the part of a step in which it waits for none other (with `ddp`).
+/// Milliseconds of a rank's forward passes per step: the part of a step in which it does not wait for others (with `ddp`).
 pub fn forward(rank: usize) -> String {
     format!("rank/{rank}/forward_ms")
 }
 
-/// What a rank says of its memory, by the worker's words; all in bytes.
+/// Memory fields of a rank's answer, by the worker's names; all in bytes.
 pub mod held {
     /// Of its whole GPU, other processes included.
     pub const GPU_USED: &str = "gpu_used_bytes";
     pub const GPU_TOTAL: &str = "gpu_total_bytes";
     pub const ALLOCATED: &str = "allocated_bytes";
     pub const PEAK: &str = "peak_bytes";
-    /// Of PyTorch's allocator: everything that the process holds of the GPU but the CUDA context.
+    /// Reserved by PyTorch's allocator: all GPU memory of the process except the CUDA context.
     pub const RESERVED: &str = "reserved_bytes";
     pub const RSS: &str = "rss_bytes";
 }
@@ -40,13 +40,13 @@ pub fn memory(rank: usize, what: &str) -> String {
     format!("rank/{rank}/{what}")
 }
 
-/// The memory that a rank answered, by metric; words unknown here are left out.
+/// The memory in a rank's answer, by metric; unknown fields are ignored.
 pub fn memory_said(rank: usize, said: &serde_json::Value) -> Values {
     let of = |(what, _): (&str, &str)| Some((memory(rank, what), Num(said[what].as_f64()?)));
     HELD.into_iter().filter_map(of).collect()
 }
 
-/// The readings of so many ranks; of one alone there is no time to compare.
+/// The readings of `ranks` ranks; for a single one there is no time to compare.
 pub fn declarations(ranks: usize) -> impl Iterator<Item = MetricInfo> {
     let info = |id: String, title: String, unit: &str| MetricInfo {
         id,
@@ -59,7 +59,7 @@ pub fn declarations(ranks: usize) -> impl Iterator<Item = MetricInfo> {
         let title = format!("Rank {rank}, forward passes of a step");
         let time = MetricInfo {
             direction: Direction::Lower,
-            // The strip of ranks shows them side by side.
+            // The strip of ranks shows them together.
             place: ChartPlace::Nowhere,
             ..info(forward(rank), title, "ms")
         };
@@ -82,7 +82,7 @@ pub struct Fullest {
     pub total: f64,
 }
 
-/// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` where ranks have no GPUs.
+/// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` if ranks have no GPUs.
 pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
     let of = |rank| {
         Some((
@@ -105,21 +105,21 @@ pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
     })
 }
 
-/// The newest milliseconds of every rank, in order; `read` returns a metric's newest reading. Empty for one process.
+/// The newest milliseconds of every rank, in order; `read` returns a metric's newest reading. Empty for a single process.
 pub fn newest(read: impl Fn(&str) -> Option<f64>) -> Vec<f64> {
     let all = (0..MOST).map_while(|rank| read(&forward(rank)));
     let all: Vec<f64> = all.collect();
     if all.len() < 2 { Vec::new() } else { all }
 }
 
-/// The slowest rank, where it is much slower than the others, and how many times the median it takes.
+/// The slowest rank, if it is much slower than the others, and its ratio to the median.
 pub fn slow(millis: &[f64]) -> Option<(usize, f64)> {
     let (rank, most) = millis
         .iter()
         .copied()
         .enumerate()
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // Against the others: of two ranks the slow one is half of all.
+    // Relative to the others: of two ranks the slow one is half of all.
     let others: Vec<f64> = millis
         .iter()
         .enumerate()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_is_no_gang_and_a_large_one_is_bounded() {
+    fn a_single_process_has_no_rank_times_and_large_worlds_are_bounded() {
         assert!(newest(|id| (id == forward(0)).then_some(1.0)).is_empty());
         assert_eq!(newest(|_| Some(1.0)).len(), MOST);
         assert_eq!(declarations(1_000).count(), MOST * (1 + HELD.len()));

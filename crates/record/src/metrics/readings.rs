@@ -1,6 +1,6 @@
 //! Readings between measurement and event: weighted sums, which become means.
 
-/// Sums of readings. A mean over micro-steps, batches or ranks is exact because sums and weights are kept apart.
+/// Sums of readings. Means over micro-steps, batches or ranks are exact because sums and weights are stored separately.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings(Vec<Reading>);
 
@@ -23,7 +23,7 @@ impl Readings {
         }
     }
 
-    /// Σ sum / Σ weight; `None` for what nobody measured, or measured on nothing.
+    /// Σ sum / Σ weight; `None` without a measurement, or with zero weight.
     pub fn mean(&self, id: &str) -> Option<f64> {
         let reading = self.0.iter().find(|reading| reading.id == id)?;
         (reading.weight > 0.0).then(|| reading.sum / reading.weight)
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_over_all_observations_whatever_their_portions() {
+    fn means_are_over_all_observations_however_they_are_grouped() {
         let mut readings = Readings::default();
         readings.add("a", 3.0, 1.0);
         readings.add("a", 1.0, 3.0);

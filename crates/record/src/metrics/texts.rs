@@ -48,12 +48,12 @@ pub const MIN_K: Metric = metric(
     "An AUC above 0.6 against them: texts of the set were seen in training.",
 );
 
-/// A CoDeC score above this one, within the band: neither seen nor unseen for sure.
+/// A CoDeC score above this, but within the band, is inconclusive.
 pub const CODEC_UNSURE: f64 = 0.6;
 
-/// Areas under the ROC curve, against held-out texts of the same kind, above which some and many texts are memorized.
+/// Areas under the ROC curve, against held-out texts of the same kind, above which some or many texts are memorized.
 pub const AUC_SOME: f64 = 0.6;
 pub const AUC_MANY: f64 = 0.8;
 
-/// All of them, in the order of the table that `llmtui memorization` prints.
+/// All of them, in the order of the table of `llmtui memorization`.
 pub const OF_TEXTS: [&Metric; 3] = [&CODEC, &ZLIB, &MIN_K];

@@ -22,7 +22,7 @@ pub enum DecodeError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// One line, newline included. Whatever is shown raw, with `cat` or `--json`, cannot steer the terminal.
+/// One line, newline included. Shown raw, with `cat` or `--json`, it cannot control the terminal.
 pub fn encode<T: serde::Serialize>(message: &T) -> String {
     match serde_json::to_string(message) {
         Ok(line) => {
@@ -38,7 +38,7 @@ pub fn encode<T: serde::Serialize>(message: &T) -> String {
 /// Reads one event line.
 ///
 /// # Errors
-/// A line that is no JSON envelope, or of a newer version.
+/// A line that is not a JSON envelope, or of a newer version.
 pub fn decode_envelope(line: &str) -> Result<Envelope, DecodeError> {
     let envelope = match step(line) {
         Some(envelope) => envelope,
@@ -53,13 +53,13 @@ pub fn decode_envelope(line: &str) -> Result<Envelope, DecodeError> {
 /// Reads one command line.
 ///
 /// # Errors
-/// A line that is no JSON command.
+/// A line that is not a JSON command.
 pub fn decode_command(line: &str) -> Result<Request, DecodeError> {
     decode(line)
 }
 
-/// The line of a step, read in one pass: nearly all lines of a log are steps, and an event of a kind that is not known yet
-/// is copied before it is read. `None` for any other line, and for one that is not quite as [`encode`] writes it.
+/// The line of a step, parsed in one pass: nearly all lines of a log are steps, and for the generic path an event of unknown kind
+/// is copied before it is parsed. `None` for any other line, and for one that differs from what [`encode`] writes.
 fn step(line: &str) -> Option<Envelope> {
     const IS: &str = "\"event\":{\"type\":\"Stepped\",";
     #[derive(Deserialize)]
@@ -75,7 +75,7 @@ fn step(line: &str) -> Option<Envelope> {
         tokens: u64,
         values: Values,
     }
-    // `v`, `seq` and `t` stand before it, in some 60 bytes.
+    // `v`, `seq` and `t` precede it, in about 60 bytes.
     let head = line.as_bytes().get(..line.len().min(128))?;
     let is_step = head.windows(IS.len()).any(|w| w == IS.as_bytes());
     if !is_step || line.len() > MAX_LINE {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_read_in_one_pass_as_any_other_event_is() {
+    fn one_pass_and_generic_decoding_of_a_step_agree() {
         let values = [("train/loss".to_string(), Num(0.1 + 0.2))];
         let line = encode(&Envelope {
             v: VERSION,
@@ -154,7 +154,7 @@ mod tests {
             },
         });
         assert_eq!(step(&line), decode(&line).ok());
-        // Other orders and other kinds go the long way.
+        // Other orders and other kinds use the generic path.
         let turned = line.replace(
             "\"type\":\"Stepped\",\"step\":3",
             "\"step\":3,\"type\":\"Stepped\"",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_events_are_kept_whole_and_unknown_commands_refused() {
+    fn unknown_events_are_kept_verbatim_and_unknown_commands_rejected() {
         let line = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Levitated","height":3}}"#;
         let Event::Unknown(value) = decode_envelope(line).unwrap().event else {
             panic!("known?")
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_travel_in_both_events_and_checks_of_old_logs_are_read() {
+    fn findings_round_trip_in_both_events_and_checks_of_old_logs_are_read() {
         let signals = vec![Signal::of("train/loss", f64::INFINITY, "train loss inf").at(7)];
         let finding: Box<Finding> = Finding::fail(signals, "why", "do")
             .named("diverged", "divergence")
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_versions_and_long_lines_are_refused() {
+    fn newer_versions_and_long_lines_are_rejected() {
         let line = r#"{"v":99,"seq":4,"t":7,"event":{"type":"Noted","step":1,"text":"x"}}"#;
         assert!(matches!(
             decode_envelope(line),

@@ -93,9 +93,9 @@ pub enum Command {
         #[serde(default)]
         sampling: Sampling,
     },
-    /// Answer with this adapter from now on, or with none; inference engines only. Answered by `AdapterUsed`.
+    /// Use this adapter for the following answers, or none; inference engines only. Answered by `AdapterUsed`.
     UseAdapter {
-        /// One of `Loaded`'s; none is the base alone.
+        /// One of `Loaded`'s; `None` is the base alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
@@ -112,7 +112,7 @@ pub enum Command {
     Rollback {
         step: u64,
     },
-    /// Take up the state from before the newest rescue again, with its learning rate and its batches; answered by
+    /// Restore the state from before the newest rescue, with its learning rate and its batches; answered by
     /// `RescueUndone`.
     UndoRescue,
     Note {

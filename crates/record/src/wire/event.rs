@@ -45,18 +45,18 @@ pub enum Outcome {
     Stopped,
     /// The training failed (NaN, data exhausted); `message` gives the reason.
     Failed,
-    /// The machine failed it: no room for the last checkpoint, no memory, no threads. Can be resumed.
+    /// The machine failed: no space for the last checkpoint, no memory, no threads. Can be resumed.
     Starved,
     /// A preflight check failed and the run was not forced.
     Refused,
-    /// Its spec, its data or its checkpoints are to be corrected first; `message` says which.
+    /// The spec, the data or the checkpoints must be corrected first; `message` says which.
     Invalid,
     /// A bug in the engine; `message` names the crash file.
     Crashed,
 }
 
 impl Outcome {
-    /// Before a first step: something about the spec, the data or the machine is to be corrected.
+    /// Before the first step: the spec, the data or the machine must be corrected.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Refused | Self::Invalid | Self::Starved)
     }
@@ -108,8 +108,8 @@ pub enum Event {
         /// Dtype of the matmuls, `f32` or `bf16`; absent in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         precision: Option<String>,
-        /// Entropy of the training tokens' frequencies, nats: the loss of a model that knows these and ignores the context.
-        /// Absent where a part of the tokens is supervised, and in older logs.
+        /// Entropy of the training tokens' frequencies, nats: the loss of a model that knows only these and ignores the context.
+        /// Absent if only a part of the tokens is supervised, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unigram_entropy: Option<f64>,
     },
@@ -126,7 +126,7 @@ pub enum Event {
         finding: Box<Finding>,
         seconds: f64,
     },
-    /// A rule on the training came out otherwise than before: with a warning, a failure, or clear again.
+    /// The status of a rule on the training has changed: to a warning, a failure, or clear again.
     Diagnosed {
         step: u64,
         finding: Box<Finding>,
@@ -138,7 +138,7 @@ pub enum Event {
         tokens: u64,
         values: Values,
     },
-    /// What probes saw inside the model in a step that was logged: for each metric a list, one value for each block.
+    /// Readings of probes inside the model, in a logged step: for each metric a list with one value per block.
     Probed {
         step: u64,
         layers: BTreeMap<String, Vec<Num>>,
@@ -178,11 +178,11 @@ pub enum Event {
         /// A note for the user, e.g. about an unusable template.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
-        /// Adapters that the base can be asked with, by name; the first is in use.
+        /// Adapters available with the base, by name; the first is in use.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         adapters: Vec<String>,
     },
-    /// Answers to come are written with this adapter, or with none.
+    /// The following answers use this adapter, or none.
     AdapterUsed {
         command: CommandId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -253,8 +253,8 @@ pub enum Event {
         best: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
-        /// The reading that decides which checkpoint is the best, where it was measured at this step; logs of older programs do
-        /// not say it.
+        /// The reading that decides which checkpoint is the best, if measured at this step; absent in logs of older
+        /// programs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Best>,
     },
@@ -273,59 +273,59 @@ pub enum Event {
         old: Num,
         new: Num,
     },
-    /// State was rolled back to `step`: what was logged after it no longer counts. A resume is a rollback to its checkpoint.
+    /// State was rolled back to `step`: events logged after it no longer count. A resume is a rollback to its checkpoint.
     RolledBack {
         step: u64,
     },
-    /// The update of this step was left out: its loss or its gradient norm was an outlier.
+    /// The update of this step was skipped: its loss or its gradient norm was an outlier.
     Skipped {
         step: u64,
         #[serde(flatten)]
         outlier: Outlier,
     },
-    /// A spike or a value that is non-finite was answered: the state of checkpoint `step` goes on otherwise than before.
-    /// Comes behind the `RolledBack` to that step.
+    /// The response to a spike or a non-finite value: the run continues from checkpoint `step` with changed settings.
+    /// Follows the `RolledBack` to that step.
     Rescued {
         step: u64,
-        /// The step that was given up, and why.
+        /// The discarded step, and why.
         from: u64,
         why: String,
-        /// Micro-steps whose batches are not seen again: the first, and the one after the last.
+        /// Micro-steps whose batches are skipped: the first, and the one after the last.
         skipped: (u64, u64),
-        /// The peak learning rate before and from now on.
+        /// The peak learning rate before and after.
         lr: (Num, Num),
         /// The optimizer's state was reset.
         moments_reset: bool,
-        /// Which rescue of the run it is, and how many it may have.
+        /// Number of this rescue in the run, and the maximum.
         count: u64,
         at_most: u64,
-        /// What `UndoRescue` would take up again.
+        /// What `UndoRescue` would restore.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         undo: Option<UndoPoint>,
     },
-    /// The newest rescue was undone: the state from before it goes on, with its learning rate, and sees the batches that were
-    /// left out. Comes behind the `RolledBack` to the rescue's checkpoint; what that rescue's own `RolledBack` took away
+    /// The newest rescue was undone: the run continues from the state before it, with its learning rate, and uses the skipped
+    /// batches. Follows the `RolledBack` to the rescue's checkpoint; what that rescue's own `RolledBack` invalidated
     /// up to `step` counts again.
     RescueUndone {
-        /// The step that goes on, and the tokens consumed there.
+        /// The step that continues, and the tokens consumed there.
         step: u64,
         tokens: u64,
-        /// Step of the checkpoint that the rescue went back to.
+        /// Step of the checkpoint that the rescue rolled back to.
         rescue: u64,
-        /// Why it came.
+        /// The reason for the rescue.
         why: String,
-        /// The peak learning rate before and from now on.
+        /// The peak learning rate before and after.
         lr: (Num, Num),
         /// As in `UndoPoint`.
         whole: bool,
-        /// Steps since the rescue that are given up.
+        /// Steps since the rescue that are discarded.
         lost: u64,
     },
     Noted {
         step: u64,
         text: String,
     },
-    /// Held-out examples as the method sees them, the same ones at every evaluation.
+    /// Held-out examples as the method sees them, the same at every evaluation.
     Examined {
         step: u64,
         examples: Vec<ExaminedExample>,
@@ -372,7 +372,7 @@ pub enum Event {
     Unknown(serde_json::Value),
 }
 
-/// A value far from those before it.
+/// A value far from the preceding ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outlier {
     /// `train/loss`, `grad_norm`.
@@ -384,11 +384,11 @@ pub struct Outlier {
     pub sigmas: Num,
 }
 
-/// The state that a rescue gave up, kept to be taken up again.
+/// The state that a rescue discarded, kept to be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoPoint {
     pub step: u64,
-    /// It is the state of just before the rescue. Otherwise that one's weights or moments were non-finite, and it is the
+    /// Whether it is the state just before the rescue. Otherwise that state's weights or moments were non-finite, and it is the
     /// newest checkpoint before it.
     pub whole: bool,
 }
@@ -399,18 +399,18 @@ pub struct ExaminedExample {
     pub sequences: Vec<ExaminedSequence>,
 }
 
-/// A sequence and what the model says of it.
+/// A sequence with the model's predictions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExaminedSequence {
     /// `text`, `chosen`, `rejected`.
     pub label: String,
-    /// The end of what stands before the supervised tokens.
+    /// The end of the text before the supervised tokens.
     pub prompt: String,
     /// The beginning of the supervised tokens.
     pub answer: String,
     /// Supervised tokens.
     pub tokens: u32,
-    /// The tokens of that beginning, each with its log-probability in nats; none where the model scores instead.
+    /// The tokens of that beginning, each with its log-probability in nats; empty if the model scores instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pieces: Vec<(String, Num)>,
     /// Σ of their log-probabilities, nats.
@@ -418,16 +418,16 @@ pub struct ExaminedSequence {
     /// The same by the reference model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_logp: Option<Num>,
-    /// What the data say is right.
+    /// The correct result according to the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<String>,
-    /// What it is worth in all, of an answer that the model wrote.
+    /// The total reward of an answer that the model generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<Num>,
-    /// The same by each reward, before its weight.
+    /// The same for each reward, before its weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewards: Vec<(String, Num)>,
-    /// How much better than the other answers of its group.
+    /// Advantage over the other answers of its group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advantage: Option<Num>,
 }

@@ -1,13 +1,13 @@
-//! Ids of metrics as they stand in `values` on the wire: every id that more than one file reads or writes. What a metric
-//! means (title, unit, direction) is in the table of its room; `tests/docs.rs` holds these ids against those tables.
+//! Ids of metrics in `values` on the wire: every id that more than one file reads or writes. What a metric
+//! means (title, unit, direction) is in the table of its room; `tests/docs.rs` compares these ids with those tables.
 
-/// Begins the ids of what is measured on held-out data.
+/// Prefix of readings on held-out data.
 pub const VAL: &str = "val/";
-/// Begins the ids of losses on sets of `eval.extra`.
+/// Prefix of losses on sets of `eval.extra`.
 pub const EXTRA: &str = "extra/";
-/// Begins the ids of the scores of `eval.tasks` and of answers to held-out prompts.
+/// Prefix of scores of `eval.tasks` and of answers to held-out prompts.
 pub const EVAL: &str = "eval/";
-/// Begins the ids of standard errors of the scores of `eval.tasks`.
+/// Prefix of standard errors of the scores of `eval.tasks`.
 pub const EVAL_STDERR: &str = "eval_stderr/";
 
 /// The loss on a set of `eval.extra`.
@@ -38,10 +38,10 @@ pub const EXPERT_LOAD: &str = "expert_load";
 pub const EXPERT_ENTROPY: &str = "expert_entropy";
 pub const AUX_LOSS: &str = "aux_loss";
 pub const Z_LOSS: &str = "z_loss";
-/// What only models with experts have.
+/// Readings of models with experts only.
 pub const OF_EXPERTS: [&str; 4] = [EXPERT_LOAD, EXPERT_ENTROPY, AUX_LOSS, Z_LOSS];
 
-// Of methods on pairs and on rated answers.
+// Of methods on pairs and on judged answers.
 pub const CHOSEN: &str = "rewards/chosen";
 pub const REJECTED: &str = "rewards/rejected";
 pub const MARGINS: &str = "rewards/margins";
@@ -49,13 +49,13 @@ pub const ACCURACIES: &str = "rewards/accuracies";
 pub const LOGPS_CHOSEN: &str = "logps/chosen";
 pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
 pub const VAL_MARGINS: &str = "val/rewards/margins";
-/// Distance to the reference.
+/// KL from the reference.
 pub const KL: &str = "kl";
 
-// Of methods on answers of their own.
+// Of RL methods.
 /// Share of held-out prompts whose first answer is right.
 pub const PASS_AT_1: &str = "eval/pass@1";
-/// What answers to held-out prompts are worth.
+/// Mean reward of answers to held-out prompts.
 pub const EVAL_REWARD: &str = "eval/reward";
 pub const REWARD: &str = "reward";
 pub const REWARD_STD: &str = "reward_std";
@@ -89,16 +89,16 @@ pub const COLLAPSE_NOISE: &str = "collapse_residual/noise";
 
 /// Readings of the machine.
 pub mod machine {
-    /// Begins the ids of the machine itself.
+    /// Prefix of host readings.
     pub const HOST: &str = "host/";
-    /// Begins the ids of its GPUs: `gpu/N/`.
+    /// Prefix of GPU readings: `gpu/N/`.
     pub const GPU: &str = "gpu/";
     pub const CPU: &str = "host/cpu_percent";
     pub const RAM_USED: &str = "host/ram_used_bytes";
     pub const RAM_TOTAL: &str = "host/ram_total_bytes";
-    /// Of the process that trains.
+    /// Of the training process.
     pub const RSS: &str = "host/rss_bytes";
-    /// Main memory of the processes that the training one started, and that those did: ranks, reward programs.
+    /// Main memory of the training process's descendants: ranks, reward programs.
     pub const STARTED: &str = "host/started_bytes";
     pub const SWAP: &str = "host/swap_used_bytes";
     pub const DISK_READ: &str = "host/disk_read";

@@ -28,18 +28,18 @@ pub struct MetricInfo {
     pub direction: Direction,
     /// Source of the definition.
     pub source: String,
-    /// Title of its chart where that is shorter; empty: the title.
+    /// A shorter title for its chart; empty: the title.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// It is set, not measured: no average is drawn through it.
+    /// It is set, not measured: charts draw no average.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
     #[serde(default, skip_serializing_if = "ChartPlace::is_dashboard")]
     pub place: ChartPlace,
-    /// Values are lists, one for each block of the model, in `Probed` events.
+    /// Values are lists, one value per block of the model, in `Probed` events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_layer: bool,
-    /// Which of several estimators gives the value; bands hold for it alone. Empty where there is one.
+    /// Which of several estimators gives the value; bands apply only to it. Empty if there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub estimator: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,12 +47,12 @@ pub struct MetricInfo {
     /// What is normal, and why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub normal: String,
-    /// What to do where it is not.
+    /// What to do otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub advice: String,
 }
 
-/// Where a metric is expected once the warm-up is over.
+/// The expected range of a metric after the warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl Band {
     }
 }
 
-/// Who says what is normal.
+/// The source of what is normal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -84,7 +84,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// In words, for docs and screens.
+    /// As text, for docs and screens.
     pub fn words(self) -> &'static str {
         match self {
             Origin::Literature => "literature",
@@ -102,7 +102,7 @@ pub enum ChartPlace {
     Dashboard,
     /// With the other readings of the machine.
     Hardware,
-    /// With what probes see inside the model.
+    /// With the readings of probes inside the model.
     Health,
     /// Part of other readings.
     Nowhere,
@@ -126,7 +126,7 @@ pub struct Best {
 }
 
 impl Best {
-    /// `val/rewards/accuracies 0.8125`; `None` where the validation loss decides, as it does by default.
+    /// `val/rewards/accuracies 0.8125`; `None` if the validation loss decides, which is the default.
     pub fn not_by_loss(&self) -> Option<String> {
         let value = human::number(self.value.0);
         (self.metric != id::VAL_LOSS).then(|| format!("{} {value}", one_line(&self.metric)))
@@ -139,8 +139,8 @@ impl Best {
         (!by_loss).then(|| format!("{} {:.4}", one_line(name), self.value.0))
     }
 
-    /// Whether this evaluation takes the place of the best one before it. Of equal ones the later is kept: it trained longer.
-    /// One by another reading has nothing to be held against.
+    /// Whether this evaluation replaces the previous best one. Of equal ones the later is kept: it trained longer.
+    /// Different readings cannot be compared.
     pub fn replaces(&self, before: Option<&Best>) -> bool {
         let equals = |before: &Best| self.value.0.is_finite() && self.value == before.value;
         self.improves_on(before) || before.is_some_and(equals)
@@ -158,7 +158,7 @@ impl Best {
     }
 }
 
-/// What programs before 0.2 wrote: the lowest validation loss.
+/// The form of programs before 0.2: the lowest validation loss.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum BestForm {

@@ -3,7 +3,7 @@
 use super::GgufError;
 use std::io::{ErrorKind, Read};
 
-/// Longest accepted string in bytes: the longest known chat templates have some 60 kB.
+/// Longest accepted string in bytes: the longest known chat templates have about 60 kB.
 const MAX_STRING: u64 = 4 << 20;
 
 /// Reads little-endian values and tracks the position.

@@ -4,7 +4,7 @@ use super::GgufError;
 use super::cursor::Cursor;
 use std::io::Read;
 
-/// An empty key, a type, one byte of value.
+/// Minimum bytes per key: an empty key, a type, one byte of value.
 pub(super) const LEAST_BYTES: u64 = 8 + 4 + 1;
 const MAX_KEYS: usize = 1 << 16;
 const MAX_KEY_BYTES: usize = 1 << 16;

@@ -1,6 +1,6 @@
 //! The GGUF container: everything before the weights. Header, metadata and tensor list are read with
 //! checked arithmetic and bounds from the file's length, so that no file can make this program allocate more than
-//! a few times its size, divide by zero or read out of bounds. What the weights mean is not known here; `write` writes files.
+//! a few times its size, divide by zero or read out of bounds. The weights are not interpreted here; `write` writes files.
 //!
 //! Layout: ggml-org/ggml, docs/gguf.md, versions 2 and 3, little endian.
 
@@ -94,7 +94,7 @@ impl Gguf {
             list.push(TensorInfo::read(&mut cursor, alignment)?);
         }
         let data_start = cursor.at().next_multiple_of(alignment);
-        tensors::check_places(&list, data_start, length)?;
+        tensors::check_offsets(&list, data_start, length)?;
         Ok(Gguf {
             version,
             metadata,

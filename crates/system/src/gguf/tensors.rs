@@ -5,9 +5,9 @@ use super::cursor::Cursor;
 use super::kinds::TensorKind;
 use std::io::Read;
 
-/// An empty name, the number of dimensions, one dimension, a type, an offset.
+/// Minimum bytes per tensor: an empty name, the number of dimensions, one dimension, a type, an offset.
 pub(super) const LEAST_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
-/// ggml's GGML_MAX_DIMS and its longest name (64), with room.
+/// ggml's GGML_MAX_DIMS, and a name limit above its own (64).
 const MAX_DIMS: u32 = 4;
 const MAX_NAME: usize = 256;
 
@@ -71,7 +71,7 @@ impl TensorInfo {
 }
 
 /// Every tensor ends inside the file and before the next one starts; names are unique.
-pub(super) fn check_places(
+pub(super) fn check_offsets(
     tensors: &[TensorInfo],
     data_start: u64,
     length: u64,

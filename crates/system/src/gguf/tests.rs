@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Writes the head of a file piece by piece.
+/// Writes the start of a file piece by piece.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
@@ -32,7 +32,7 @@ impl Writer {
         }
         self.u32(kind).u64(offset)
     }
-    /// Fills up to the data and `data` bytes more.
+    /// Reads the file, padded to the data, with `data` more bytes.
     fn read(&self, data: usize) -> Result<Gguf, GgufError> {
         let mut bytes = self.0.clone();
         bytes.resize(bytes.len().next_multiple_of(32) + data, 0);
@@ -40,7 +40,7 @@ impl Writer {
     }
 }
 
-fn refused(w: &Writer, data: usize, part: &str) {
+fn assert_rejected(w: &Writer, data: usize, part: &str) {
     let error = w.read(data).unwrap_err().to_string();
     assert!(error.contains(part), "{error}");
 }
@@ -73,11 +73,11 @@ fn keys_arrays_and_tensors_are_read() {
     assert_eq!(file.tensors[0].bytes, 68);
     assert_eq!(file.tensors[1].kind.name, "F32");
     assert_eq!(file.data_start % 32, 0);
-    refused(&w, 96 + 11, "extends past the end");
+    assert_rejected(&w, 96 + 11, "extends past the end");
 }
 
 #[test]
-fn what_is_no_gguf_is_said_to_be_none() {
+fn other_files_are_reported_as_not_gguf() {
     let read = |bytes: &[u8]| Gguf::read(bytes, bytes.len() as u64).unwrap_err();
     assert!(matches!(read(b""), GgufError::Magic));
     assert!(matches!(read(b"PK\x03\x04....."), GgufError::Magic));
@@ -89,43 +89,43 @@ fn what_is_no_gguf_is_said_to_be_none() {
 }
 
 #[test]
-fn counts_beyond_the_file_allocate_nothing() {
-    refused(&Writer::head(u64::MAX, 0), 0, "tensors declared");
-    refused(&Writer::head(0, 1 << 40), 0, "keys declared");
+fn counts_beyond_the_file_do_not_allocate() {
+    assert_rejected(&Writer::head(u64::MAX, 0), 0, "tensors declared");
+    assert_rejected(&Writer::head(0, 1 << 40), 0, "keys declared");
     let mut w = Writer::head(0, 1);
     w.string("k").u32(9).u32(6).u64(1 << 61);
-    refused(&w, 0, "values declared");
+    assert_rejected(&w, 0, "values declared");
     let mut w = Writer::head(0, 1);
     w.u64(u64::MAX);
-    refused(&w, 64, "a string of 18446744073709551615 bytes");
+    assert_rejected(&w, 64, "a string of 18446744073709551615 bytes");
 }
 
 #[test]
-fn crafted_numbers_are_refused() {
+fn crafted_numbers_are_rejected() {
     for alignment in [0, 7, 48, u64::MAX] {
         let mut w = Writer::head(0, 1);
         w.string("general.alignment").u32(10).u64(alignment);
-        refused(&w, 0, "power of two");
+        assert_rejected(&w, 0, "power of two");
     }
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[1 << 32, 1 << 32], 0, 0);
-    refused(&w, 64, "cannot have shape");
+    assert_rejected(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[33], 8, 0);
-    refused(&w, 64, "cannot have shape");
+    assert_rejected(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[8], 0, u64::MAX - 31);
-    refused(&w, 64, "extends past");
+    assert_rejected(&w, 64, "extends past");
     let mut w = Writer::head(2, 0);
     w.tensor("x", &[16], 0, 0).tensor("y", &[16], 0, 32);
-    refused(&w, 128, "overlaps");
+    assert_rejected(&w, 128, "overlaps");
     let mut w = Writer::head(0, 2);
     w.string("k").u32(4).u32(1).string("k").u32(4).u32(2);
-    refused(&w, 0, "duplicate key");
+    assert_rejected(&w, 0, "duplicate key");
 }
 
 #[test]
-fn every_cut_of_a_file_is_an_error_and_no_panic() {
+fn every_truncated_file_is_an_error_and_not_a_panic() {
     let mut w = Writer::head(1, 2);
     w.string("a").u32(9).u32(8).u64(1).string("xyz");
     w.string("b").u32(7).0.push(1);
@@ -135,14 +135,14 @@ fn every_cut_of_a_file_is_an_error_and_no_panic() {
     for cut in 0..w.0.len() {
         let bytes = &w.0[..cut];
         assert!(Gguf::read(bytes, cut as u64).is_err(), "cut at {cut}");
-        // The length that the file system tells may be wrong too.
+        // The length that the file system reports may be wrong too.
         assert!(Gguf::read(bytes, 1 << 40).is_err(), "cut at {cut}");
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(0u8..=255, 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(0u8..=255, 0..400)) {
         let mut w = Writer::head(1, 1);
         w.0.extend(bytes);
         let _ = Gguf::read(w.0.as_slice(), w.0.len() as u64);

@@ -84,7 +84,7 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// Integers get the narrowest type of 32 or 64 bits, floats 32, as other readers expect.
+/// Integers get the narrowest type of 32 or 64 bits, floats 32 bits, as other readers expect.
 fn put_value(out: &mut Vec<u8>, value: &Value) {
     let tag = |out: &mut Vec<u8>, tag: u32| out.extend(tag.to_le_bytes());
     match value {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_files_round_trip() {
         let keys: Vec<(String, Value)> = vec![
             ("a".into(), Value::Unsigned(7)),
             ("b".into(), Value::Unsigned(1 << 40)),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_of_broken_blocks_or_other_sizes_are_errors() {
+    fn tensors_with_partial_blocks_or_wrong_sizes_are_errors() {
         let odd = NewTensor {
             name: "x".into(),
             dims: vec![33],

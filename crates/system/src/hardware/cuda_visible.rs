@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_identifiers_and_instances_are_found_in_their_order() {
+    fn indices_identifiers_and_instances_resolve_in_order() {
         assert_eq!(seen(None), ["GPU-aa11", "GPU-ab22", "MIG-1"]);
         assert_eq!(seen(Some("1,0")), ["GPU-ab22", "GPU-aa11"]);
         assert_eq!(seen(Some("GPU-cc, GPU-aa11")), ["GPU-cc33", "GPU-aa11"]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_names_nothing_ends_the_list() {
+    fn an_invalid_entry_ends_the_list() {
         assert_eq!(seen(Some("0,7,1")), ["GPU-aa11"]);
         assert!(seen(Some("GPU-a")).is_empty(), "two begin like this");
         assert!(seen(Some("-1")).is_empty());

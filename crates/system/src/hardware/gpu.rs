@@ -50,7 +50,7 @@ pub enum DriverState {
     Mismatch,
     /// The library exists but the kernel module is not loaded.
     NotLoaded,
-    /// Any other error, in NVML's words.
+    /// Any other error, as NVML states it.
     Failed(String),
 }
 

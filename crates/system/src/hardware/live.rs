@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const SPEED_BYTES: usize = 256 << 20;
 const SPEED_CHUNK: usize = 4 << 20;
 /// Free space that must remain afterwards.
-const SPEED_ROOM: u64 = 4 * SPEED_BYTES as u64;
+const SPEED_FREE_SPACE: u64 = 4 * SPEED_BYTES as u64;
 
 /// Queries the kernel and NVML.
 pub struct Live {
@@ -55,7 +55,7 @@ impl Live {
     /// nearly full. The file is deleted afterwards.
     pub fn write_speed(&self, machine: &Machine) -> Option<f64> {
         let room = machine.runs_disk().map_or(0, |disk| disk.space.free);
-        if room < SPEED_ROOM {
+        if room < SPEED_FREE_SPACE {
             return None;
         }
         let absolute = std::path::absolute(&self.runs_dir).ok()?;
@@ -191,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn measuring_leaves_nothing_behind() {
+    fn measuring_write_speed_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let live = Live::new(&Env::default()).with_runs_in(&folder.path().join("runs"));
         let mut machine = Machine::default();
-        assert_eq!(live.write_speed(&machine), None, "no room is known");
+        assert_eq!(live.write_speed(&machine), None, "free space is unknown");
         machine.disks.push(crate::hardware::machine::Disk {
             holds_runs: true,
             space: crate::hardware::machine::Space {

@@ -93,11 +93,11 @@ pub struct Memory {
     pub cgroup_limit: Option<u64>,
     /// The cgroup's usage, without reclaimable pages.
     pub cgroup_used: Option<u64>,
-    /// What the limits of all groups above this process leave it; recordings of older programs do not say it.
+    /// What the limits of all groups above this process leave it; absent in recordings of older programs.
     pub cgroup_left: Option<u64>,
     /// OOM kills in this cgroup.
     pub oom_kills: Option<u64>,
-    /// Address space that this process may still take (`ulimit -v`), if that is limited.
+    /// Address space that this process may still allocate (`ulimit -v`), if it is limited.
     pub address_left: Option<u64>,
 }
 
@@ -300,7 +300,7 @@ pub struct Session {
 pub struct Logout {
     /// logind runs here.
     pub logind: bool,
-    /// It kills what the user left running.
+    /// It kills the user's remaining processes.
     pub kills: bool,
     /// The user lingers: nothing ends at a logout.
     pub lingers: bool,

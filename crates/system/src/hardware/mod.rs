@@ -1,6 +1,6 @@
 //! The machine: its components, load and health. A [`Provider`] supplies a [`Machine`]: the live one queries NVML and
 //! the kernel's files, the recorded one reads a JSON file. The [`doctor`] judges a [`Machine`] and is
-//! read-only. What a model needs of a machine is decided elsewhere.
+//! read-only. A model's requirements are decided elsewhere.
 
 pub mod cuda_visible;
 pub mod doctor;
@@ -51,12 +51,12 @@ pub fn own_memory(key: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// This machine's name; empty where it has none.
+/// This machine's host name; empty if it has none.
 pub fn host_name() -> String {
     sysinfo::System::host_name().unwrap_or_default()
 }
 
-/// The network interface that has this address; `None` where none has.
+/// The network interface that has this address, if any.
 pub fn interface_of(address: std::net::IpAddr) -> Option<String> {
     let all = sysinfo::Networks::new_with_refreshed_list().ok()?;
     let has = |data: &sysinfo::NetworkData| {

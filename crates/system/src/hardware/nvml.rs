@@ -1,5 +1,5 @@
 //! NVIDIA's management library, loaded on first use. A machine without it is normal: the reason is
-//! kept as text, not as an error. Read-only; nothing here sets, resets or ends anything.
+//! kept as text, not as an error. Read-only; nothing here sets, resets or terminates anything.
 
 use super::gpu::{DriverState, Ecc, Gpu, GpuProcess, Mig, MigDevice, NvLink, Nvidia, Pcie};
 use crate::base::files::read_plain_text;
@@ -12,7 +12,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, Nvml};
 
-/// NVML field ids of readings without a function of their own (nvml.h, NVML_FI_DEV_…).
+/// NVML field ids of readings without their own function (nvml.h, NVML_FI_DEV_…).
 const MEMORY_TEMPERATURE: u32 = 82;
 const REMAP_PENDING: u32 = 144;
 const REMAP_FAILED: u32 = 145;
@@ -36,7 +36,7 @@ pub struct Pulse {
     pub power: Option<f64>,
     pub sm_clock: Option<f64>,
     pub throttle: Option<f64>,
-    /// Bytes used by this process and those it started, such as PyTorch's ranks; `None` if none or unknown.
+    /// Bytes used by this process and its descendants, such as PyTorch's ranks; `None` if none or unknown.
     pub own_memory: Option<f64>,
 }
 
@@ -272,16 +272,16 @@ fn mig(device: &Device) -> Option<Mig> {
     Some(Mig { enabled, devices })
 }
 
-/// Memory used by the processes that are `own`.
+/// Memory used by the processes for which `own` is true.
 fn own_memory(processes: &[GpuProcess], own: impl Fn(u32) -> bool) -> Option<f64> {
     let all = processes.iter().filter(|p| own(p.pid));
     let known: Vec<u64> = all.filter_map(|p| p.memory).collect();
     (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64)
 }
 
-/// Whether a process is `root` or was started by it, or by one that was.
+/// Whether a process is `root` or one of its descendants.
 fn is_of(pid: u32, root: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
-    // A process that ends while its line is followed can close a circle.
+    // If a process ends while its ancestors are followed, the chain may become a cycle.
     const DEEPEST: usize = 64;
     std::iter::successors(Some(pid), |pid| parent(*pid))
         .take(DEEPEST)
@@ -291,7 +291,7 @@ fn is_of(pid: u32, root: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
 /// The parent of a process, from `/proc/PID/stat` (proc(5)).
 fn parent(pid: u32) -> Option<u32> {
     let stat = read_plain_text(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything, stand the state and the parent.
+    // After the name, which may contain anything, come the state and the parent.
     let fields = stat.rsplit(')').next()?;
     let parent = fields.split_whitespace().nth(1)?.parse().ok()?;
     (parent > 0).then_some(parent)
@@ -343,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_count_as_the_process_that_started_their_launcher() {
-        // 1 → 5 (this program) → 6 (torchrun) → 7, 9 (ranks); 1 → 11 (somebody else).
+    fn ranks_count_towards_the_process_that_started_their_launcher() {
+        // 1 → 5 (this program) → 6 (torchrun) → 7, 9 (ranks); 1 → 11 (unrelated).
         let parent = |pid| match pid {
             5 | 11 => Some(1),
             6 => Some(5),

@@ -45,7 +45,7 @@ pub enum RecordingError {
 
 impl Recording {
     /// # Errors
-    /// The file cannot be read, is not JSON, or has an unknown key or value; says where.
+    /// The file cannot be read, is not JSON, or has an unknown key or value; with its location.
     pub fn read(path: &Path) -> Result<Recording, RecordingError> {
         let name = path.display().to_string();
         let text = read_plain_text(path).map_err(|source| RecordingError::Read {
@@ -56,7 +56,7 @@ impl Recording {
     }
 
     /// # Errors
-    /// As [`Recording::read`]; `name` stands for the file.
+    /// As [`Recording::read`]; `name` is the file's name in messages.
     pub fn parse(text: &str, name: &str) -> Result<Recording, RecordingError> {
         let shape = |place: String, what: String| RecordingError::Shape {
             path: name.into(),
@@ -81,7 +81,7 @@ impl Recording {
         }
     }
 
-    /// As it is written to a file.
+    /// The text of a recording file.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
@@ -89,7 +89,7 @@ impl Recording {
     }
 }
 
-/// The first key of `given` that `known`, the same re-serialized, lacks: a misspelt key would silently be ignored.
+/// The first key of `given` that is missing in `known`, the same value re-serialized: a misspelt key would silently be ignored.
 fn unknown_key(
     given: &serde_json::Value,
     known: &serde_json::Value,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_known_and_what_is_wrong_is_named() {
+    fn missing_fields_are_unknown_and_wrong_ones_are_named() {
         let recording =
             Recording::parse(r#"{"machine": {"gpus": [{"name": "T4"}]}}"#, "x").unwrap();
         assert_eq!(recording.machine.gpus[0].name, "T4");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_are_played_in_a_circle() {
+    fn readings_are_played_in_a_loop() {
         let text = r#"{"machine": {"gpus": [{"name": "T4"}]}, "readings": {"gpu/0/util": [1, null], "host/cpu_percent": [5]}}"#;
         let mut recorded = Recorded::new(Recording::parse(text, "x").unwrap());
         assert_eq!(recorded.machine().gpus[0].utilization, Some(1));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_of_this_machine_reads_back_the_same() {
+    fn a_recording_of_this_machine_round_trips() {
         let env = crate::base::paths::Env::default();
         let machine = super::super::Live::new(&env).machine();
         let recording = Recording {

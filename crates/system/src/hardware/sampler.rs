@@ -85,7 +85,7 @@ struct Counters {
     net_out: u64,
 }
 
-/// Samples the host. The first sample has no rates, since there is nothing to subtract from.
+/// Samples the host. The first sample has no rates, since there is no previous one.
 pub struct HostSampler {
     clock: SystemClock,
     /// Whole disks, found once.
@@ -290,9 +290,9 @@ mod tests {
         assert_eq!(traffic(dev), (70, 30));
     }
 
-    /// Ranks hold the memory of a run on PyTorch, and torchrun stands between them and the engine.
+    /// On PyTorch the ranks hold a run's memory, and torchrun is between them and the engine.
     #[test]
-    fn memory_of_processes_that_were_started_is_counted_down_the_tree() {
+    fn memory_of_all_descendant_processes_is_counted() {
         let (_keep, root) = tree(&[
             ("proc/self/status", "VmRSS:\t 2 kB\n"),
             ("proc/self/task/1/children", ""),

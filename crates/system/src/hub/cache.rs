@@ -58,7 +58,7 @@ impl RepoCache {
         self.root.join(".llmtui").join(format!("{commit}.json"))
     }
 
-    /// What the cache knows without the hub.
+    /// The listing according to the cache, without the hub.
     pub fn listing(&self, why: &str) -> Result<Listing, HubError> {
         let missing = || HubError::NotCached {
             what: format!("{} (revision {})", self.repo, self.revision),
@@ -114,7 +114,7 @@ impl RepoCache {
         Ok(self.root.join("snapshots").join(commit).join(name))
     }
 
-    /// Path of a blob, and of its partial download.
+    /// Paths of a blob and of its partial download.
     pub fn blob_paths(&self, blob: &str) -> (PathBuf, PathBuf) {
         let blobs = self.root.join("blobs");
         (blobs.join(blob), blobs.join(format!("{blob}.incomplete")))

@@ -168,7 +168,7 @@ configs: not this
     }
 
     #[test]
-    fn without_a_head_there_are_none_and_what_is_odd_is_placed() {
+    fn without_front_matter_there_are_none_and_errors_have_a_line_number() {
         assert_eq!(configs("# A data set\nconfigs:\n- x"), Ok(None));
         assert_eq!(configs("---\nlicense: mit\n---\n"), Ok(None));
         let odd = "---\nconfigs:\n- config_name: a\n  data_dir: x\n---\n";

@@ -36,7 +36,7 @@ const NO_DATA: [&str; 5] = [
     "config.json",
 ];
 
-/// Selects from `names`. `is_data` says which file types can be read; `card` is the README's definition.
+/// Selects from `names`. `is_data` tests whether a file type can be read; `card` is the README's definition.
 ///
 /// # Errors
 /// Nothing matches, or several things do: the message lists the candidates.
@@ -167,12 +167,12 @@ fn by_names(data: &[&str], wanted: Wanted<'_>, fault: &Fault<'_>) -> Result<Chos
 
 /// The files of a split by their names. Files whose names contain no split are the training split, if no others are.
 fn of_split(files: Vec<&str>, wanted: Option<&str>, fault: &Fault<'_>) -> Result<Chosen, HubError> {
-    let told: Vec<(Option<&str>, &str)> = files
+    let labelled: Vec<(Option<&str>, &str)> = files
         .into_iter()
         .map(|f| (split_of(f, wanted), f))
         .collect();
     let mut splits: Vec<&str> = Vec::new();
-    for split in told.iter().filter_map(|(split, _)| *split) {
+    for split in labelled.iter().filter_map(|(split, _)| *split) {
         if !splits.contains(&split) {
             splits.push(split);
         }
@@ -182,7 +182,7 @@ fn of_split(files: Vec<&str>, wanted: Option<&str>, fault: &Fault<'_>) -> Result
         splits.push("train");
     }
     let split = pick_split(&splits, wanted, fault)?;
-    let chosen = told.iter().filter(|(s, _)| {
+    let chosen = labelled.iter().filter(|(s, _)| {
         if untold {
             s.is_none()
         } else {
@@ -275,7 +275,7 @@ fn matching<'a>(names: &[&'a str], pattern: &str) -> Vec<&'a str> {
         require_literal_separator: true,
         ..MatchOptions::new()
     };
-    // A folder stands for everything in it.
+    // A folder means everything in it.
     let folder = format!("{}/", pattern.trim_end_matches('/'));
     let Ok(pattern) = Pattern::new(pattern.trim_start_matches("./")) else {
         return Vec::new();
@@ -318,7 +318,7 @@ mod tests {
     ];
 
     #[test]
-    fn splits_are_told_by_file_names_and_folders() {
+    fn splits_are_recognized_by_file_names_and_folders() {
         assert_eq!(pick(&SPLIT, None, None).unwrap().len(), 2);
         assert_eq!(pick(&SPLIT, None, Some("validation")).unwrap().len(), 1);
         let error = pick(&SPLIT, None, Some("test")).unwrap_err();
@@ -335,7 +335,7 @@ mod tests {
             pick(&folders, Some("main"), None).unwrap(),
             ["main/train/0000.parquet"]
         );
-        // A word inside another is no split.
+        // A word inside another one is not a split.
         assert_eq!(
             pick(&["constraint.jsonl", "latest.jsonl"], None, None)
                 .unwrap()
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_decides_where_it_speaks() {
+    fn the_readme_takes_precedence_where_it_defines_subsets() {
         let card = super::super::card_configs("---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: main/t*\n- config_name: b\n  data_files:\n  - split: dev\n    path: b/**\n---\n").unwrap().unwrap();
         let names = ["main/t1.jsonl".to_string(), "b/x/y.jsonl".into()];
         let run = |subset, split| {
@@ -377,7 +377,7 @@ mod tests {
             .map_err(|e| format!("{e}; {}", e.hint()))
         };
         assert_eq!(run(Some("main"), None).unwrap().files, ["main/t1.jsonl"]);
-        // The only split is taken, whatever its name.
+        // The only split is used, whatever its name.
         let chosen = run(Some("b"), None).unwrap();
         assert_eq!(
             (chosen.split.as_str(), chosen.files),

@@ -33,7 +33,7 @@ pub struct HubConfig {
     /// The folder of `models--…` and `datasets--…`. Without one nothing can be downloaded.
     pub cache: Option<PathBuf>,
     pub token: Option<Secret>,
-    /// Never ask the network.
+    /// Never use the network.
     pub offline: bool,
     /// Timeout of an idle connection.
     pub timeout: Duration,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_gives_cache_and_token_unless_others_are_said() {
+    fn the_home_folder_provides_cache_and_token_unless_overridden() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("token"), "hf_file\n").unwrap();
         let said = HubEnv {

@@ -10,9 +10,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Consecutive connection failures without a single byte in between.
+/// Consecutive connection failures without a single byte received.
 const BREAKS: u32 = 5;
-/// Rounds of waiting for another process that downloads the same file, and in which nothing arrives.
+/// Rounds of waiting, without progress, for another process that downloads the same file.
 const ROUNDS_FOR_OTHERS: u32 = 600;
 const CHUNK: usize = 1 << 18;
 
@@ -87,7 +87,7 @@ fn receive(
     let mut breaks = 0;
     loop {
         let before = fs::metadata(partial).map_or(0, |m| m.len());
-        // More than expected, or already complete: the hash decides.
+        // More bytes than expected, or already complete: the hash decides.
         let before = match file.size {
             Some(size) if before == size && size > 0 => return Ok(()),
             Some(size) if before > size => {
@@ -133,7 +133,7 @@ fn receive_once(
     progress: &OnProgress<'_>,
 ) -> Result<(u64, bool), HubError> {
     let response = http.get(repo, url, from)?;
-    let goes_on = response.status() == 206 && starts_at(&response, from);
+    let resumes = response.status() == 206 && starts_at(&response, from);
     if response.status() == 416 {
         let _ = fs::remove_file(partial);
         return Ok((0, false));
@@ -141,11 +141,11 @@ fn receive_once(
     let mut out: File = OpenOptions::new()
         .create(true)
         .write(true)
-        .append(goes_on)
-        .truncate(!goes_on)
+        .append(resumes)
+        .truncate(!resumes)
         .open(partial)
         .map_err(HubError::disk(partial))?;
-    let mut got = if goes_on { from } else { 0 };
+    let mut got = if resumes { from } else { 0 };
     let total = file.size.unwrap_or(0);
     let mut body = response.into_body().into_reader();
     let mut chunk = vec![0; CHUNK];

@@ -80,7 +80,7 @@ impl HubError {
         }
     }
 
-    /// Whether the network, the hub or the disk is to blame, and nothing that was asked for.
+    /// Whether the network, the hub or the disk is the cause, and not the request.
     pub fn is_of_the_machine(&self) -> bool {
         match self {
             HubError::Disk { source, .. } => !is_of_the_name(source),

@@ -12,7 +12,7 @@ use ureq::{Agent, Body};
 pub(super) const TRIES: u32 = 5;
 /// Redirects of one request; the hub itself needs two or three.
 pub(super) const MOST_REDIRECTS: u32 = 10;
-/// Longest pause, whatever the server asks for.
+/// Longest pause, whatever the server requests.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Largest response held in memory: a listing of a hundred thousand files.
 pub(super) const MAX_ANSWER: u64 = 64 << 20;
@@ -47,7 +47,7 @@ impl Http {
     pub fn get(&self, repo: &Repo, url: &str, from: u64) -> Result<Response<Body>, HubError> {
         let mut attempt = 0;
         loop {
-            let (error, asked) = match self.get_once(url, from) {
+            let (error, requested) = match self.get_once(url, from) {
                 Ok(response) => match self.judge(repo, url, &response) {
                     Ok(()) => return Ok(response),
                     Err(e) => (e, retry_after(&response)),
@@ -57,7 +57,7 @@ impl Http {
             if !error.is_outage() || attempt + 1 == TRIES {
                 return Err(error);
             }
-            self.wait(attempt, asked);
+            self.wait(attempt, requested);
             attempt += 1;
         }
     }
@@ -114,8 +114,8 @@ impl Http {
     }
 
     /// A pause before the next attempt.
-    pub fn wait(&self, attempt: u32, asked: Option<Duration>) {
-        let pause = asked.unwrap_or(self.pause * 2u32.saturating_pow(attempt));
+    pub fn wait(&self, attempt: u32, requested: Option<Duration>) {
+        let pause = requested.unwrap_or(self.pause * 2u32.saturating_pow(attempt));
         clock::pause(pause.min(LONGEST_PAUSE));
     }
 
@@ -141,7 +141,7 @@ impl Http {
     }
 }
 
-/// Where a response sends us: an absolute address, or a path of the same origin.
+/// The target of a redirect: an absolute URL, or a path on the same origin.
 pub(super) fn redirect(response: &Response<Body>, from: &str) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;

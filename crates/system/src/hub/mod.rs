@@ -83,7 +83,7 @@ pub struct RemoteFile {
 pub struct Listing {
     pub commit: String,
     pub files: Vec<RemoteFile>,
-    /// Why the hub was not asked and the cache was used instead.
+    /// Why the cache was used instead of the hub.
     #[serde(skip)]
     pub from_cache: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Hub models by id, and their folders in the cache. What makes a model is decided elsewhere.
+//! Hub models by id, and their folders in the cache. What counts as a model is decided elsewhere.
 
 use super::name::{confined, is_hex, is_repo_id};
 use crate::base::files::read_plain_text;
@@ -35,7 +35,7 @@ pub fn cached_model(cache: &Path, id: &str, revision: Option<&str>) -> Option<Pa
     (is_hex(&commit) && folder.join("config.json").is_file()).then_some(folder)
 }
 
-/// The repository whose snapshot in a cache a folder is: `…/models--org--name/snapshots/COMMIT`.
+/// The repository whose cached snapshot a folder is: `…/models--org--name/snapshots/COMMIT`.
 pub fn id_of_cached(folder: &Path) -> Option<String> {
     let snapshots = folder
         .parent()
@@ -51,7 +51,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn ids_are_told_from_paths_and_runs() {
+    fn ids_are_distinguished_from_paths_and_runs() {
         let main = |id| Some((id, None));
         assert_eq!(model_id("Qwen/Qwen2.5-0.5B"), main("Qwen/Qwen2.5-0.5B"));
         assert_eq!(model_id("hf:gpt2"), main("gpt2"));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_knows_its_repository() {
+    fn a_snapshots_path_identifies_its_repository() {
         let id = |path: &str| id_of_cached(Path::new(path));
         let long = "/c/models--Qwen--Qwen2.5-0.5B/snapshots/0123abc";
         assert_eq!(id(long).as_deref(), Some("Qwen/Qwen2.5-0.5B"));

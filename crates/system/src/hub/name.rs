@@ -1,4 +1,4 @@
-//! Untrusted names: they must not lead outside their folder.
+//! Untrusted names: they must not point outside their folder.
 
 use super::HubError;
 
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_of_the_hubs_alphabet() {
+    fn ids_use_only_the_hubs_alphabet() {
         assert!(is_repo_id("HuggingFaceFW/fineweb-edu") && is_repo_id("imdb"));
         for bad in [
             "a/b/c", "../x", "a b", "", "/x", "x/", "a--b/c", ".git/x", "http://x",

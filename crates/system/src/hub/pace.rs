@@ -17,7 +17,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Records that `done` bytes of a file are there at `now`, and returns bytes per second; `None` while it is too early.
+    /// Records that `done` bytes of a file are present at `now`, and returns bytes per second; `None` while it is too early.
     pub fn note(&mut self, file: &str, done: u64, now: Duration) -> Option<f64> {
         let another = self.file != file || self.samples.back().is_some_and(|(_, d)| *d > done);
         if another {
@@ -46,10 +46,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_moments_count_and_a_download_that_goes_on_begins_at_what_is_there() {
+    fn only_recent_samples_count_and_a_resumed_download_starts_at_its_offset() {
         let mut pace = Pace::default();
         let at = Duration::from_millis;
-        // What lay there from an earlier attempt did not come now.
+        // Bytes from an earlier attempt were not received now.
         assert_eq!(pace.note("a", 1_000_000, at(0)), None);
         assert_eq!(pace.note("a", 1_000_100, at(100)), None);
         assert_eq!(pace.note("a", 1_001_000, at(1000)), Some(1000.0));

@@ -10,22 +10,22 @@ use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Body, SendBody};
 
-/// How long an answer may take: a store puts gigabytes together before it gives one.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// Bytes of a refusal that are read.
+/// Timeout of a response: a store assembles gigabytes before it answers.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Maximum bytes read of a rejection's body.
 const MAX_REFUSAL: u64 = 4096;
-/// Opens a body anew for each attempt.
+/// Reopens a body for each attempt.
 pub(super) type Open<'a> = dyn FnMut() -> io::Result<Box<dyn Read + 'a>> + 'a;
 
-/// Whether to try again.
+/// Whether to retry.
 enum Fault {
     Now(HubError),
     Later(HubError, Option<Duration>),
 }
 
 impl Http {
-    /// Posts a short body to the hub and reads its answer as JSON; null for an empty one. Statuses in `fine` are none to
-    /// complain of.
+    /// Posts a short body to the hub and returns its answer as JSON; null for an empty one. Statuses in `fine` are not
+    /// errors.
     pub fn post(
         &self,
         repo: &Repo,
@@ -34,15 +34,15 @@ impl Http {
         fine: &[u16],
         body: &[u8],
     ) -> Result<Value, HubError> {
-        self.again(&mut || {
+        self.with_retries(&mut || {
             let mut place = url.to_string();
             for _ in 0..=MOST_REDIRECTS {
                 let request = self.agent.post(&place).header("content-type", kind);
                 let mut request = request
                     .config()
-                    .timeout_recv_response(Some(PATIENCE))
+                    .timeout_recv_response(Some(RESPONSE_TIMEOUT))
                     .build();
-                // Stores have their own way of knowing whom they deal with.
+                // Stores on other origins authenticate by the URL.
                 if let Some(token) = self.token_for(&place) {
                     request = request.header("authorization", token);
                 }
@@ -63,7 +63,7 @@ impl Http {
         })
     }
 
-    /// Puts `length` bytes to the place that the hub has named, in a store that is not its own; the store's tag for them.
+    /// Puts `length` bytes to the URL that the hub named, in a separate store; returns the store's ETag.
     pub fn put(
         &self,
         url: &str,
@@ -71,7 +71,7 @@ impl Http {
         length: u64,
         open: &mut Open<'_>,
     ) -> Result<Option<String>, HubError> {
-        self.again(&mut || {
+        self.with_retries(&mut || {
             let disk = |source| {
                 Fault::Now(HubError::Disk {
                     path: "the file that is being sent".into(),
@@ -79,14 +79,14 @@ impl Http {
                 })
             };
             let mut body = open().map_err(disk)?;
-            // Without it the body would go in chunks, which stores refuse.
+            // Without it the body would be sent chunked, which stores reject.
             let request = self
                 .agent
                 .put(url)
                 .header("content-length", length.to_string());
             let mut request = request
                 .config()
-                .timeout_recv_response(Some(PATIENCE))
+                .timeout_recv_response(Some(RESPONSE_TIMEOUT))
                 .build();
             for (name, value) in headers {
                 request = request.header(*name, *value);
@@ -150,14 +150,14 @@ impl Http {
         }
     }
 
-    fn again<T>(&self, once: &mut dyn FnMut() -> Result<T, Fault>) -> Result<T, HubError> {
+    fn with_retries<T>(&self, once: &mut dyn FnMut() -> Result<T, Fault>) -> Result<T, HubError> {
         let mut attempt = 0;
         loop {
             match once() {
                 Ok(done) => return Ok(done),
                 Err(Fault::Now(error)) => return Err(error),
                 Err(Fault::Later(error, _)) if attempt + 1 == TRIES => return Err(error),
-                Err(Fault::Later(_, asked)) => self.wait(attempt, asked),
+                Err(Fault::Later(_, requested)) => self.wait(attempt, requested),
             }
             attempt += 1;
         }
@@ -173,7 +173,7 @@ impl Fault {
     }
 }
 
-/// Addresses in stores hold signatures, which are nobody's business.
+/// URLs of stores contain signatures, which must not be logged.
 fn without_signature(url: &str) -> String {
     url.split(['?', '#']).next().unwrap_or(url).to_string()
 }
@@ -202,11 +202,11 @@ fn read(url: &str, response: Response<Body>) -> Result<Value, Fault> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }
-    // A completion may answer in words of the store: only the hub's answers are looked into, by whoever asked.
+    // A completion may be answered in the store's own format: only the hub's answers are interpreted, by the caller.
     Ok(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
 }
 
-/// What the hub says is wrong.
+/// The hub's error message.
 fn refusal(response: Response<Body>) -> String {
     let mut bytes = Vec::new();
     let _ = response

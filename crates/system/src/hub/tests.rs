@@ -10,16 +10,16 @@ use std::time::Duration;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What the server does to one request for a file.
+/// How the server answers one request for a file.
 #[derive(Debug, Clone, PartialEq)]
 enum Trick {
     None,
-    /// Announces everything, sends half and hangs up.
+    /// Announces the whole body, sends half and disconnects.
     Drop,
     Status(u16),
-    /// Pays no heed to a range.
+    /// Ignores a range.
     Whole,
-    /// Sends to the same path at this origin; empty: by path alone, on this one.
+    /// Redirects to the same path at this origin; empty: by path alone, on this one.
     Redirect(String),
 }
 
@@ -27,12 +27,12 @@ enum Trick {
 struct State {
     /// Name and content.
     files: Vec<(String, Vec<u8>)>,
-    /// A hash that is announced instead of the true one.
+    /// A wrong hash to announce.
     false_hash: bool,
     tricks: Vec<Trick>,
     list_status: Option<u16>,
     needs_token: Option<&'static str>,
-    /// Requests that brought a token.
+    /// Requests with a token.
     tokens: usize,
     /// Request lines with their range.
     log: Vec<String>,
@@ -197,7 +197,7 @@ fn fetch(config: &HubConfig, name: &str) -> Result<PathBuf, HubError> {
 }
 
 #[test]
-fn a_file_lands_where_others_look_for_it_and_is_fetched_once() {
+fn a_file_is_stored_in_the_shared_layout_and_fetched_once() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("data/a b.jsonl", b"content")]);
     server.set(|s| {
@@ -205,12 +205,12 @@ fn a_file_lands_where_others_look_for_it_and_is_fetched_once() {
             .push(("data/a%20b.jsonl".into(), b"content".to_vec()))
     });
     let config = server.config(cache.path());
-    let heard = Mutex::new(Vec::new());
+    let progress = Mutex::new(Vec::new());
     let hub = Hub::new(&config);
     let list = hub.list(&repo()).unwrap();
     let path = hub
         .fetch(&repo(), &list, "data/a b.jsonl", &|name, done, all| {
-            heard.lock().unwrap().push((name.to_string(), done, all));
+            progress.lock().unwrap().push((name.to_string(), done, all));
         })
         .unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"content");
@@ -229,17 +229,17 @@ fn a_file_lands_where_others_look_for_it_and_is_fetched_once() {
         COMMIT
     );
     assert_eq!(
-        heard.lock().unwrap().last(),
+        progress.lock().unwrap().last(),
         Some(&("data/a b.jsonl".to_string(), 7, 7))
     );
     let asked = server.log().len();
     assert!(fetch(&config, "data/a b.jsonl").is_ok());
-    // The listing again, the file not.
+    // The listing is requested again, the file is not.
     assert_eq!(server.log().len(), asked + 1);
 }
 
 #[test]
-fn a_dropped_connection_goes_on_where_it_stopped() {
+fn a_dropped_connection_resumes_where_it_stopped() {
     let cache = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..100_000u32).flat_map(|i| i.to_le_bytes()).collect();
     let server = Server::start(&[("a.bin", &content)]);
@@ -259,7 +259,7 @@ fn a_dropped_connection_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn an_interrupted_program_goes_on_later_even_when_ranges_are_ignored() {
+fn an_interrupted_download_resumes_later_even_if_ranges_are_ignored() {
     for trick in [Trick::None, Trick::Whole] {
         let cache = tempfile::tempdir().unwrap();
         let server = Server::start(&[("a.bin", b"0123456789")]);
@@ -276,7 +276,7 @@ fn an_interrupted_program_goes_on_later_even_when_ranges_are_ignored() {
 }
 
 #[test]
-fn limits_and_outages_are_waited_out_and_in_the_end_told() {
+fn rate_limits_and_outages_are_retried_and_finally_reported() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("a.bin", b"x")]);
     server.set(|s| s.tricks = vec![Trick::Status(429), Trick::Status(500)]);
@@ -289,7 +289,7 @@ fn limits_and_outages_are_waited_out_and_in_the_end_told() {
         matches!(error, HubError::Status { status: 503, .. }),
         "{error}"
     );
-    // With the cache of before the same outage is none.
+    // With the earlier cache the same outage is not an error.
     let list = Hub::new(&server.config(cache.path()))
         .list(&repo())
         .unwrap();
@@ -298,7 +298,7 @@ fn limits_and_outages_are_waited_out_and_in_the_end_told() {
 }
 
 #[test]
-fn redirects_are_followed_and_the_token_stays_with_the_hub() {
+fn redirects_are_followed_and_the_token_goes_only_to_the_hub() {
     for to_another in [true, false] {
         let (cache, hub) = (
             tempfile::tempdir().unwrap(),
@@ -327,7 +327,7 @@ fn redirects_are_followed_and_the_token_stays_with_the_hub() {
 }
 
 #[test]
-fn refusals_say_what_a_token_would_do() {
+fn rejections_explain_what_a_token_would_do() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("a.bin", b"x")]);
     server.set(|s| s.needs_token = Some("hf_right"));
@@ -345,7 +345,7 @@ fn refusals_say_what_a_token_would_do() {
 }
 
 #[test]
-fn what_is_not_there_is_told_at_once() {
+fn missing_repositories_are_reported_at_once() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("a.bin", b"x")]);
     let config = server.config(cache.path());
@@ -363,7 +363,7 @@ fn what_is_not_there_is_told_at_once() {
 }
 
 #[test]
-fn offline_the_cache_answers_and_says_what_it_lacks() {
+fn offline_the_cache_is_used_and_missing_files_are_named() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("a.bin", b"x"), ("b.bin", b"y")]);
     let mut config = server.config(cache.path());
@@ -371,7 +371,7 @@ fn offline_the_cache_answers_and_says_what_it_lacks() {
     config.offline = true;
     let asked = server.log().len();
     assert!(fetch(&config, "a.bin").is_ok());
-    // The whole listing is known: a part in the cache is not taken for the whole.
+    // The full listing is known: a partial cache is not mistaken for all of it.
     let error = fetch(&config, "b.bin").unwrap_err();
     assert!(
         error.to_string().contains("b.bin") && error.to_string().contains("HF_HUB_OFFLINE"),
@@ -384,7 +384,7 @@ fn offline_the_cache_answers_and_says_what_it_lacks() {
 }
 
 #[test]
-fn a_cache_that_other_programs_made_is_read() {
+fn caches_of_other_programs_are_read() {
     let cache = tempfile::tempdir().unwrap();
     let root = cache.path().join("datasets--org--name");
     let snapshot = root.join("snapshots").join(COMMIT);
@@ -403,7 +403,7 @@ fn a_cache_that_other_programs_made_is_read() {
 }
 
 #[test]
-fn names_that_leave_the_cache_are_refused() {
+fn names_outside_the_cache_are_rejected() {
     let cache = tempfile::tempdir().unwrap();
     let evil = "../../../../evil.jsonl";
     let server = Server::start(&[(evil, b"x")]);
@@ -414,7 +414,7 @@ fn names_that_leave_the_cache_are_refused() {
 }
 
 #[test]
-fn another_content_than_announced_is_thrown_away() {
+fn content_other_than_announced_is_discarded() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(&[("a.bin", b"x")]);
     server.set(|s| s.false_hash = true);
@@ -425,7 +425,7 @@ fn another_content_than_announced_is_thrown_away() {
 }
 
 #[test]
-fn nobody_there_is_an_outage_with_advice() {
+fn an_unreachable_hub_is_an_outage_with_a_hint() {
     let cache = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()

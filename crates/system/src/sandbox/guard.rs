@@ -1,8 +1,8 @@
 //! The processes around the program: this process starts the guard, reads the program's output and waits. The guard, which
-//! has one thread (the kernel lets no other leave its namespaces), sets up isolation, starts the program and kills it at its
-//! deadline, or when this process is gone: then its input ends.
+//! has one thread (the kernel lets only single-threaded processes enter a user namespace), sets up isolation, starts the
+//! program and kills it at its deadline, or when this process exits: then the guard's input ends.
 
-use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, find, walls};
+use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, find, isolation};
 use crate::base::clock::{Clock, SystemClock};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
@@ -17,33 +17,33 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Longer than the guard needs for its own work, on a machine that does much else.
+/// Time beyond the program's limit that the guard gets for its own work, on a busy machine.
 const GRACE: Duration = Duration::from_secs(20);
-/// How often somebody looks whether somebody is still there.
-const GLANCE: Duration = Duration::from_millis(3);
-/// How a guard ends whose program was late.
-const LATE: Signal = Signal::USR2;
-/// Names tried for a folder before the fault is reported.
-const ROOMS: u32 = 16;
-/// Longest order.
-const MAX_ORDER: usize = 16 << 20;
+/// Poll interval for processes and streams.
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
+/// The signal by which a guard ends if its program exceeded its time.
+const TIMEOUT_SIGNAL: Signal = Signal::USR2;
+/// Names tried for the scratch directory before an error is returned.
+const MAX_TRIES: u32 = 16;
+/// Longest request in bytes.
+const MAX_REQUEST: usize = 16 << 20;
 
 /// The guard's request, in one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+struct Request {
     job: Job,
     isolation: Isolation,
     limits: Limits,
-    /// An empty folder.
-    room: PathBuf,
-    /// Where the guard says why nothing was run.
+    /// The program's working directory, empty.
+    scratch: PathBuf,
+    /// The file in which the guard reports why nothing was run.
     report: PathBuf,
 }
 
 /// Why nothing was run.
 #[derive(Debug, Serialize, Deserialize)]
 enum Refusal {
-    NoWalls(String),
+    NoIsolation(String),
     NotStarted(String),
 }
 
@@ -51,19 +51,19 @@ impl Sandbox {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// Walls that this machine does not give, a program that is not there. What the program does is an [`Outcome`].
+    /// Isolation that this machine does not support, or a missing program. How the program itself ends is an [`Outcome`].
     pub fn run(&self, job: &Job) -> Result<Outcome, SandboxError> {
         let broken = |e: io::Error| SandboxError::Broken(e.to_string());
-        let place = Room::new().map_err(broken)?;
-        let order = Order {
+        let place = ScratchDir::new().map_err(broken)?;
+        let request = Request {
             job: job.clone(),
             isolation: self.isolation,
             limits: self.limits,
-            room: place.0.join("room"),
+            scratch: place.0.join("room"),
             report: place.0.join("report"),
         };
-        fs::create_dir(&order.room).map_err(broken)?;
-        let mut line = serde_json::to_vec(&order).map_err(|e| broken(e.into()))?;
+        fs::create_dir(&request.scratch).map_err(broken)?;
+        let mut line = serde_json::to_vec(&request).map_err(|e| broken(e.into()))?;
         line.push(b'\n');
         let mut guard = Command::new(&self.program)
             .arg(VERB)
@@ -75,65 +75,65 @@ impl Sandbox {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(broken)?;
-        let heard = self.hear(&mut guard, &line);
-        if heard.is_err() {
+        let outcome = self.read_output(&mut guard, &line);
+        if outcome.is_err() {
             let _ = guard.kill();
             let _ = guard.wait();
         }
-        let refusal = fs::read(&order.report).ok();
+        let refusal = fs::read(&request.report).ok();
         let name = || job.command.first().cloned().unwrap_or_default();
         match refusal.and_then(|text| serde_json::from_slice(&text).ok()) {
-            Some(Refusal::NoWalls(why)) => Err(SandboxError::Unavailable(why)),
+            Some(Refusal::NoIsolation(why)) => Err(SandboxError::Unavailable(why)),
             Some(Refusal::NotStarted(why)) => Err(SandboxError::Start(name(), why)),
-            None => heard.map_err(broken),
+            None => outcome.map_err(broken),
         }
     }
 
-    /// What the program writes and how it ends.
-    fn hear(&self, guard: &mut Child, order: &[u8]) -> io::Result<Outcome> {
-        let (tell, told) = channel();
+    /// Reads the program's output and waits for its end.
+    fn read_output(&self, guard: &mut Child, request: &[u8]) -> io::Result<Outcome> {
+        let (sender, receiver) = channel();
         let pipes: [Option<Box<dyn Read + Send>>; 2] = [
             guard.stdout.take().map(|s| Box::new(s) as _),
             guard.stderr.take().map(|s| Box::new(s) as _),
         ];
         for (stream, pipe) in pipes.into_iter().enumerate() {
-            let (tell, most) = (tell.clone(), self.limits.output);
+            let (sender, most) = (sender.clone(), self.limits.output);
             if let Some(pipe) = pipe {
-                std::thread::spawn(move || listen(stream, pipe, most, &tell));
+                std::thread::spawn(move || read_stream(stream, pipe, most, &sender));
             }
         }
         // Closing this pipe makes the guard end.
         let mut input = guard.stdin.take();
         if let Some(input) = &mut input {
-            input.write_all(order)?;
+            input.write_all(request)?;
         }
         let clock = SystemClock::new();
         let seconds = self.limits.seconds.clamp(0.01, 1e6);
         let deadline = Duration::from_secs_f64(seconds) + GRACE;
         let (mut written, mut flooded) = ([None, None], false);
-        let (mut status, mut gone_at) = (None::<ExitStatus>, None);
+        let (mut status, mut exited_at) = (None::<ExitStatus>, None);
         loop {
             if status.is_none() {
                 status = guard.try_wait()?;
-                gone_at = status.map(|_| clock.elapsed());
+                exited_at = status.map(|_| clock.elapsed());
             }
-            // Something that got out of its group may hold a stream open: without walls alone.
-            let over = gone_at.is_some_and(|at| clock.elapsed() > at + Duration::from_secs(1));
+            // Without isolation, a process that left its group may hold a stream open.
+            let over = exited_at.is_some_and(|at| clock.elapsed() > at + Duration::from_secs(1));
             if status.is_some() && (over || written.iter().all(Option::is_some)) {
                 break;
             }
             if clock.elapsed() > deadline {
                 return Err(io::Error::other("its guard does not answer"));
             }
-            match told.recv_timeout(GLANCE) {
-                Ok(Heard::Wrote(stream, bytes)) => written[stream] = Some(bytes),
-                Ok(Heard::Flood) => {
+            match receiver.recv_timeout(POLL_INTERVAL) {
+                Ok(Message::Wrote(stream, bytes)) => written[stream] = Some(bytes),
+                Ok(Message::Flood) => {
                     flooded = true;
                     drop(input.take());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // Both streams have ended.
-                Err(RecvTimeoutError::Disconnected) => crate::base::clock::pause(GLANCE),
+                Err(RecvTimeoutError::Disconnected) => crate::base::clock::pause(POLL_INTERVAL),
             }
         }
         let text = |bytes: &mut Option<Vec<u8>>| {
@@ -145,7 +145,7 @@ impl Sandbox {
             end: match (status.code(), status.signal()) {
                 _ if flooded => End::Flooded,
                 (Some(code), _) => End::Exited(code),
-                (None, Some(signal)) if signal == LATE.as_raw() => End::Late,
+                (None, Some(signal)) if signal == TIMEOUT_SIGNAL.as_raw() => End::Late,
                 (None, signal) => End::Signalled(signal.unwrap_or_default()),
             },
             stdout: text(stdout),
@@ -154,74 +154,76 @@ impl Sandbox {
     }
 }
 
-/// An empty folder that the walls cover; removed at the end.
-struct Room(PathBuf);
+/// A scratch directory for one run; removed when dropped.
+struct ScratchDir(PathBuf);
 
-impl Room {
-    fn new() -> io::Result<Room> {
-        Room::within(&std::env::temp_dir(), &random)
+impl ScratchDir {
+    fn new() -> io::Result<ScratchDir> {
+        ScratchDir::within(&std::env::temp_dir(), &random)
     }
 
-    /// A new folder for this user alone. Its name is not to be guessed, and one that a killed process left is passed over.
-    fn within(folder: &Path, random: &dyn Fn() -> u64) -> io::Result<Room> {
+    /// Creates a private directory. Its name cannot be guessed, and an existing one, left by a killed process, is skipped.
+    fn within(folder: &Path, random: &dyn Fn() -> u64) -> io::Result<ScratchDir> {
         let mut tries = 0;
         loop {
             let place = folder.join(format!("llmtui-sandbox-{:016x}", random()));
             match fs::DirBuilder::new().mode(0o700).create(&place) {
-                Ok(()) => return Ok(Room(place.canonicalize()?)),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < ROOMS => tries += 1,
+                Ok(()) => return Ok(ScratchDir(place.canonicalize()?)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => {
+                    tries += 1
+                }
                 Err(e) => return Err(e),
             }
         }
     }
 }
 
-/// A number from the keys that the standard library draws from the system, another one at each call.
+/// A random number: the standard library's hasher keys come from the system and differ at each call.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-impl Drop for Room {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The guard's life. It reads an order from `input`, its standard input, carries it out, and ends as the program ended; `program`
+/// Runs the guard: reads a request from `input`, its standard input, executes it, and ends as the program ended; `program`
 /// is this executable. Nothing else may run in this process.
 ///
 /// # Errors
-/// An order that cannot be read, a refusal that cannot be written.
+/// A request that cannot be read, a refusal that cannot be written.
 pub fn serve(program: &Path, mut input: fs::File) -> io::Result<u8> {
-    let order: Order = serde_json::from_slice(&line(&mut input)?)?;
+    let request: Request = serde_json::from_slice(&line(&mut input)?)?;
     fcntl_setfl(&input, fcntl_getfl(&input)? | OFlags::NONBLOCK)?;
-    // Opened before the walls rise.
-    let mut report = fs::File::create(&order.report)?;
+    // Opened before the file system becomes read-only.
+    let mut report = fs::File::create(&request.report)?;
     let mut refuse = |refusal: Refusal| serde_json::to_writer(&mut report, &refusal).map(|()| 1);
-    if let Err(why) = prepare(&order) {
-        return Ok(refuse(Refusal::NoWalls(why.to_string()))?);
+    if let Err(why) = prepare(&request) {
+        return Ok(refuse(Refusal::NoIsolation(why.to_string()))?);
     }
-    match start(program, &order) {
+    match start(program, &request) {
         Err(why) => Ok(refuse(Refusal::NotStarted(why.to_string()))?),
         Ok(mut child) => {
-            let end = watch(&mut child, &order, input);
+            let end = watch(&mut child, &request, input);
             let end = end.inspect_err(|_| kill(&child, false))?;
             match end {
                 End::Exited(code) => Ok(code as u8),
                 End::Signalled(signal) => {
                     end_by(Signal::from_named_raw(signal).unwrap_or(Signal::KILL))
                 }
-                End::Late => end_by(LATE),
+                End::Late => end_by(TIMEOUT_SIGNAL),
                 End::Flooded => end_by(Signal::KILL),
             }
         }
     }
 }
 
-/// One line, byte by byte: what follows stays in the pipe.
+/// Reads one line, byte by byte: what follows stays in the pipe.
 fn line(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let (mut line, mut byte) = (Vec::new(), [0]);
-    while line.len() < MAX_ORDER && input.read(&mut byte)? == 1 && byte[0] != b'\n' {
+    while line.len() < MAX_REQUEST && input.read(&mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }
     Ok(line)
@@ -233,52 +235,52 @@ fn end_by(signal: Signal) -> io::Result<u8> {
     Ok(1)
 }
 
-fn prepare(order: &Order) -> io::Result<()> {
-    if order.isolation == Isolation::Walls {
-        let sockets = walls::sockets()?;
-        walls::leave().map_err(|e| {
+fn prepare(request: &Request) -> io::Result<()> {
+    if request.isolation == Isolation::Walls {
+        let sockets = isolation::sockets()?;
+        isolation::leave().map_err(|e| {
             io::Error::other(format!("the kernel gives no namespaces of users ({e})"))
         })?;
-        walls::build(&order.room, order.limits.files, &sockets)?;
+        isolation::build(&request.scratch, request.limits.files, &sockets)?;
     }
-    for (name, text) in &order.job.files {
+    for (name, text) in &request.job.files {
         let plain = !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.');
         if !plain {
             let what = format!("{name:?} is not a plain file name");
             return Err(io::Error::other(what));
         }
-        fs::write(order.room.join(name), text)?;
+        fs::write(request.scratch.join(name), text)?;
     }
     Ok(())
 }
 
-/// Starts this program again, which hides the processes of the machine, limits itself and becomes the one that was asked for.
-fn start(program: &Path, order: &Order) -> io::Result<Child> {
-    let walls = order.isolation == Isolation::Walls;
-    // Without namespaces the kernel would count all processes of this user.
-    let processes = if walls {
-        order.limits.processes
+/// Starts this executable again, which hides other processes, limits itself and executes the requested program.
+fn start(program: &Path, request: &Request) -> io::Result<Child> {
+    let isolation = request.isolation == Isolation::Walls;
+    // Without a user namespace the kernel would count all processes of this user.
+    let processes = if isolation {
+        request.limits.processes
     } else {
         u64::MAX
     };
     let limits = Limits {
         processes,
-        ..order.limits
+        ..request.limits
     };
-    let named = order.job.command.first().map(String::as_str);
+    let named = request.job.command.first().map(String::as_str);
     if named.and_then(find).is_none() {
         return Err(io::Error::other("there is no such program"));
     }
     let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
     Command::new(program)
         .arg(VERB)
-        .arg(serde_json::to_string(&(limits, order.isolation))?)
-        .args(&order.job.command)
-        .current_dir(&order.room)
+        .arg(serde_json::to_string(&(limits, request.isolation))?)
+        .args(&request.job.command)
+        .current_dir(&request.scratch)
         .env_clear()
         .env("PATH", path)
-        .env("HOME", &order.room)
-        .env("TMPDIR", &order.room)
+        .env("HOME", &request.scratch)
+        .env("TMPDIR", &request.scratch)
         .env("LANG", "C.UTF-8")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .process_group(0)
@@ -286,15 +288,15 @@ fn start(program: &Path, order: &Order) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits for the program's end, its deadline, or the end of `input`. It is gone when this returns.
-fn watch(child: &mut Child, order: &Order, mut input: fs::File) -> io::Result<End> {
+/// Waits for the program's end, its deadline, or the end of `input`. The program has ended when this returns.
+fn watch(child: &mut Child, request: &Request, mut input: fs::File) -> io::Result<End> {
     let clock = SystemClock::new();
-    let deadline = Duration::from_secs_f64(order.limits.seconds.clamp(0.01, 1e6));
+    let deadline = Duration::from_secs_f64(request.limits.seconds.clamp(0.01, 1e6));
     let mut end = None;
     loop {
         if let Some(status) = child.try_wait()? {
-            // What it left behind; with walls the kernel has killed it already.
-            if order.isolation == Isolation::Limits {
+            // Kill its remaining children; with isolation the kernel has done so already.
+            if request.isolation == Isolation::Limits {
                 kill(child, true);
             }
             let signal = status.signal().unwrap_or_default();
@@ -315,33 +317,33 @@ fn watch(child: &mut Child, order: &Order, mut input: fs::File) -> io::Result<En
         if end.is_some() {
             kill(child, false);
         }
-        crate::base::clock::pause(GLANCE);
+        crate::base::clock::pause(POLL_INTERVAL);
     }
 }
 
-/// What a reader of a stream says.
-enum Heard {
+/// A message from the thread that reads a stream.
+enum Message {
     Wrote(usize, Vec<u8>),
     Flood,
 }
 
 /// Reads a stream to its end or its limit.
-fn listen(stream: usize, pipe: impl Read, most: u64, tell: &Sender<Heard>) {
+fn read_stream(stream: usize, pipe: impl Read, most: u64, sender: &Sender<Message>) {
     let mut bytes = Vec::new();
     let mut pipe = pipe.take(most + 1);
     let _ = pipe.read_to_end(&mut bytes);
     if bytes.len() as u64 > most {
         bytes.truncate(most as usize);
-        let _ = tell.send(Heard::Flood);
+        let _ = sender.send(Message::Flood);
     }
-    let _ = tell.send(Heard::Wrote(stream, bytes));
+    let _ = sender.send(Message::Wrote(stream, bytes));
 }
 
-/// Kills a program and its group; of one that is `gone` the group alone, as its number may be another's.
-fn kill(child: &Child, gone: bool) {
+/// Kills a program and its group; if it has `exited`, only the group, since its process id may have been reused.
+fn kill(child: &Child, exited: bool) {
     if let Some(pid) = Pid::from_raw(child.id() as i32) {
         let _ = kill_process_group(pid, Signal::KILL);
-        if !gone {
+        if !exited {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -354,18 +356,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_room_is_private_and_what_a_killed_process_left_is_passed_over() {
+    fn a_scratch_dir_is_private_and_existing_ones_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let number = Cell::new(0);
         let next = || number.replace(number.get() + 1);
         let left = dir.path().join(format!("llmtui-sandbox-{:016x}", 0));
         fs::create_dir(&left).unwrap();
-        let room = Room::within(dir.path(), &next).unwrap();
-        let mode = fs::metadata(&room.0).unwrap().permissions().mode();
+        let scratch = ScratchDir::within(dir.path(), &next).unwrap();
+        let mode = fs::metadata(&scratch.0).unwrap().permissions().mode();
         assert_eq!((mode & 0o777, number.get()), (0o700, 2));
-        drop(room);
+        drop(scratch);
         assert!(left.exists(), "it is not ours");
-        assert!(Room::within(dir.path(), &|| 0).is_err(), "an end at last");
+        assert!(
+            ScratchDir::within(dir.path(), &|| 0).is_err(),
+            "an end at last"
+        );
         assert_ne!(random(), random());
     }
 }

@@ -7,16 +7,16 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What a program may use.
+/// Limits of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Seconds by the clock, and of processor time of each process.
+    /// Seconds of wall-clock time, and of CPU time of each process.
     pub seconds: f64,
     /// Bytes of address space of each process.
     pub memory: u64,
-    /// Bytes of its folder, and of any one file.
+    /// Bytes of its working directory, and of any one file.
     pub files: u64,
-    /// Processes and threads; the kernel counts them for users other than root alone, and those of root end with the time.
+    /// Processes and threads. The kernel does not count root's, which are only bounded by the time limit.
     pub processes: u64,
     /// Bytes of standard output and of standard error that are kept; a program that writes more is killed.
     pub output: u64,
@@ -36,10 +36,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes effect on this process and all that it starts, and cannot be undone.
+    /// Limits this process and all its descendants; irreversible.
     fn apply(&self) -> io::Result<()> {
         let limit = |resource: Resource, most: u64| {
-            // A limit that stands already cannot be raised: the lower one counts.
+            // A limit already in force cannot be raised: the lower one applies.
             let most = most.min(getrlimit(resource).maximum.unwrap_or(u64::MAX));
             let limit = Rlimit {
                 current: Some(most),
@@ -56,7 +56,7 @@ impl Limits {
     }
 }
 
-/// Limits this process by `orders` of the guard and becomes `command`. Returns only if that fails.
+/// Applies the guard's `orders` to this process and executes `command` in it. Returns only if that fails.
 pub fn exec(orders: &str, command: &[String]) -> io::Error {
     let orders: serde_json::Result<(Limits, Isolation)> = serde_json::from_str(orders);
     let (limits, isolation) = match orders {
@@ -66,7 +66,7 @@ pub fn exec(orders: &str, command: &[String]) -> io::Error {
     #[cfg(target_os = "linux")]
     if isolation == Isolation::Walls
         && let Err(error) =
-            super::walls::hide_processes().and_then(|()| super::walls::give_up_privileges())
+            super::isolation::hide_processes().and_then(|()| super::isolation::give_up_privileges())
     {
         return error;
     }

@@ -1,21 +1,21 @@
-//! Programs that nobody has read, run where they can do no harm: what a model wrote, say. A [`Sandbox`] runs a program to its
-//! end with limits on time, memory, processes, files and output, without a network, on a file system that it cannot write.
+//! Runs untrusted programs, such as those written by a model, where they can do no harm. A [`Sandbox`] runs a program to its
+//! end with limits on time, memory, processes, files and output, without a network, on a read-only file system.
 //!
-//! A run is three processes. This one reads what is written and waits. Its child, the guard ([`serve`]), takes itself out of the
-//! machine (namespaces of users, processes, mounts, network and IPC), lays out the file system ([`walls`]), starts the third
-//! and kills it at the deadline. The third gives up all privileges, limits itself ([`exec`]) and becomes the program: whatever
-//! that starts dies with it, because it is the first process of its own world.
+//! A run has three processes. This one reads the output and waits. Its child, the guard ([`serve`]), enters its own namespaces
+//! (user, PID, mount, network and IPC), sets up the file system ([`isolation`]), starts the third process
+//! and kills it at the deadline. The third drops all privileges, limits itself ([`exec`]) and executes the program: all its
+//! descendants die with it, because it is the first process of its PID namespace.
 //!
-//! Not held back: reading what this user may read (there is nobody to send it to), and system calls, which no filter narrows:
-//! a hole in the kernel is a hole here. Where the kernel gives no namespaces, only [`Isolation::Limits`] is left: limits on each
-//! process and a process group. A program that means harm gets out of that, so nobody gets it without asking for it.
+//! Not prevented: reading what this user may read (it cannot be sent anywhere), and system calls, which are not filtered:
+//! a kernel vulnerability affects the sandbox too. Where the kernel gives no namespaces, only [`Isolation::Limits`] is left:
+//! limits on each process and a process group. A malicious program can escape that, so it must be requested explicitly.
 
 #[cfg(target_os = "linux")]
 mod guard;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod limits;
 pub mod python;
-#[cfg(target_os = "linux")]
-mod walls;
 
 #[cfg(target_os = "linux")]
 pub use guard::serve;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The hidden subcommand by which this program becomes guard ([`serve`], no arguments) or the program ([`exec`]).
+/// The hidden subcommand by which this executable becomes the guard ([`serve`], no arguments) or the program ([`exec`]).
 pub const VERB: &str = "sandbox-child";
 
 /// How much a program is kept from.
@@ -41,12 +41,12 @@ pub enum Isolation {
     Limits,
 }
 
-/// What is to be run.
+/// What to run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Job {
     /// The program, a path or a name to look up in `PATH`, and its arguments.
     pub command: Vec<String>,
-    /// Files in the folder where it begins: names without folders, and contents.
+    /// Files in its working directory: plain names and contents.
     pub files: Vec<(String, String)>,
 }
 
@@ -54,21 +54,21 @@ pub struct Job {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal: 9 where it used up its processor time or was killed for memory.
+    /// It was killed by this signal: 9 after exceeding its CPU time or for lack of memory.
     Signalled(i32),
-    /// It was still running at the end of its time.
+    /// It exceeded its time.
     Late,
-    /// It wrote more than it may.
+    /// It exceeded its output limit.
     Flooded,
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub end: End,
-    /// What it wrote, as far as it was allowed to.
+    /// Its output, up to the limit.
     pub stdout: String,
     pub stderr: String,
 }
@@ -101,28 +101,28 @@ impl SandboxError {
 /// Runs programs in isolation.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    /// The program that knows [`VERB`].
+    /// The executable that implements [`VERB`].
     pub program: PathBuf,
     pub isolation: Isolation,
     pub limits: Limits,
 }
 
 impl Sandbox {
-    /// [`Sandbox::check`] of walls, done once in the life of this process; `guard` is the llmtui executable.
+    /// [`Sandbox::check`] with full isolation, done once per process; `guard` is the llmtui executable.
     ///
     /// # Errors
     /// What is missing.
     pub fn walls_stand(guard: PathBuf) -> Result<(), SandboxError> {
         static FOUND: OnceLock<Result<(), SandboxError>> = OnceLock::new();
-        let walls = Sandbox {
+        let sandbox = Sandbox {
             program: guard,
             isolation: Isolation::Walls,
             limits: Limits::default(),
         };
-        FOUND.get_or_init(|| walls.check()).clone()
+        FOUND.get_or_init(|| sandbox.check()).clone()
     }
 
-    /// Whether it keeps programs as it says, here and now: runs `true` in it.
+    /// Tests whether the isolation works on this machine: runs `true` in it.
     ///
     /// # Errors
     /// What is missing.
@@ -153,13 +153,13 @@ impl Sandbox {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// Always: this system has no such walls.
+    /// Always: the isolation needs Linux.
     pub fn run(&self, _job: &Job) -> Result<Outcome, SandboxError> {
         Err(SandboxError::Unavailable("this needs Linux".into()))
     }
 }
 
-/// Where a program is, by `PATH` if it is a name alone.
+/// The path of a program, looked up in `PATH` if it is a plain name.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());

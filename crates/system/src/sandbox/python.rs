@@ -4,10 +4,10 @@ use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is reported of a program that failed: the end of what it wrote.
-const TOLD: usize = 200;
+/// Characters reported of a failed program: the end of its last line of output.
+const MAX_SHOWN: usize = 200;
 
-/// The interpreter, and what a program may use of the machine.
+/// The interpreter, and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Python {
@@ -32,7 +32,7 @@ impl Default for Python {
 }
 
 impl Python {
-    /// A sandbox by these limits; `guard` is the llmtui executable.
+    /// A sandbox with these limits; `guard` is the llmtui executable.
     pub fn sandbox(&self, guard: PathBuf) -> Sandbox {
         Sandbox {
             program: guard,
@@ -45,7 +45,7 @@ impl Python {
         }
     }
 
-    /// Runs a program alone, without site packages and without the environment.
+    /// Runs a program in isolated mode, without site packages and environment.
     ///
     /// # Errors
     /// As [`Sandbox::run`].
@@ -56,7 +56,7 @@ impl Python {
         })
     }
 
-    /// Why a program fails; `None` where it runs to its last line without an exception. A program that leaves early fails.
+    /// Why a program fails; `None` if it runs to its last line without an exception. A program that exits early fails.
     ///
     /// # Errors
     /// As [`Sandbox::run`].
@@ -69,7 +69,7 @@ impl Python {
             End::Exited(0) => Some("it left before its end".into()),
             End::Exited(status) => {
                 let said = outcome.stderr.trim_end().lines().last();
-                let said = said.map(|line| line.chars().take(TOLD).collect());
+                let said = said.map(|line| line.chars().take(MAX_SHOWN).collect());
                 Some(said.unwrap_or_else(|| format!("status {status}")))
             }
             End::Signalled(signal) => Some(format!("killed by signal {signal}")),
@@ -87,16 +87,16 @@ pub fn code(text: &str) -> &str {
     };
     let before = &text[..end];
     let block = match before.rfind(fence) {
-        // Fences come in pairs: an odd number of them in front means that the last one closes a block.
+        // Fences come in pairs: an odd number before this one means that it closes a block.
         Some(begin) if before.matches(fence).count() % 2 == 1 => &before[begin + fence.len()..],
         // A fence that was never closed.
         _ => &text[end + fence.len()..],
     };
-    // The rest of the fence's line names the language.
+    // The rest of the fence's line is the language.
     block.split_once('\n').map_or(block, |(_, code)| code)
 }
 
-/// A number that a text alone decides (FNV-1a): another one for every program, so that none can know its own beforehand.
+/// A hash of the program's text (FNV-1a): different for every program, so that none can know its own marker in advance.
 pub fn mark(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,4 +1,4 @@
-//! Which Python runs the ranks: one that a spec names, or the environment of `llmtui engine install torch`. Global ones are
+//! The Python of the ranks: one that a spec names, or the environment of `llmtui engine install torch`. Global interpreters are
 //! not searched.
 
 use super::package;
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// PyTorch from this version on: before 2.6 there is no FSDP2, before 2.10 its loader of checkpoints could run code.
 const OLDEST: (u64, u64) = (2, 10);
-/// Importing PyTorch from a cold disk.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// What a Python is asked; its answer is one line of JSON.
+/// Timeout of a query: importing PyTorch from a cold disk takes long.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(180);
+/// The script that queries a Python; its answer is one line of JSON.
 const QUESTION: &str = "
 import json, sys
 about = {'python': sys.version.split()[0]}
@@ -34,14 +34,14 @@ except Exception as error:
 print(json.dumps(about))
 ";
 
-/// A Python with what a worker needs.
+/// A Python with everything a worker needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Environment {
     pub python: PathBuf,
     pub about: About,
 }
 
-/// What a Python says of itself.
+/// The answer of a Python.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -50,12 +50,12 @@ pub struct About {
     pub numpy: String,
     pub gpus: usize,
     pub distributed: bool,
-    /// 3 × 4 ones times 4 ones, summed: 12 where PyTorch computes.
+    /// A 3 × 4 matrix of ones times 4 ones, summed: 12 if PyTorch works.
     pub sum: f64,
     pub error: String,
 }
 
-/// Why there is none.
+/// Why there is no usable Python.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
     #[error("PyTorch for llmtui is not installed")]
@@ -71,7 +71,7 @@ impl EnvironmentError {
     pub const HINT: &'static str = "llmtui engine install torch; or name one: -s engine.torch.python=/path/to/venv; or -s engine=candle";
 }
 
-/// Where `llmtui engine install torch` puts its virtual environment: one for each list of versions.
+/// Folder of the virtual environment of `llmtui engine install torch`: one for each list of versions.
 pub fn installed_at(env: &Env) -> Option<PathBuf> {
     let lock = package::digest(std::iter::once(package::requirements().as_bytes()));
     Some(
@@ -82,10 +82,10 @@ pub fn installed_at(env: &Env) -> Option<PathBuf> {
     )
 }
 
-/// The Python of a folder or file that was named, or of the installed environment.
+/// The Python of a named folder or file, or of the installed environment.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn python(config: &Config, env: &Env) -> Result<PathBuf, EnvironmentError> {
     let Some(named) = &config.python else {
         let python = installed_at(env).map(|venv| venv.join("bin/python"));
@@ -101,7 +101,7 @@ pub fn python(config: &Config, env: &Env) -> Result<PathBuf, EnvironmentError> {
 }
 
 impl Environment {
-    /// Asks a Python what it has.
+    /// Queries a Python for what it has.
     ///
     /// # Errors
     /// It does not answer, or lacks what a worker needs.
@@ -120,7 +120,7 @@ impl Environment {
         }
     }
 
-    /// As the doctor says it.
+    /// The result as a finding of the doctor.
     pub fn finding(found: &Result<Environment, EnvironmentError>) -> Finding {
         let finding = match found {
             Ok(environment) => {
@@ -159,13 +159,16 @@ fn question(python: &Path) -> Result<About, String> {
     loop {
         match child.try_wait() {
             Ok(Some(_)) => break,
-            Ok(None) if clock.elapsed() < PATIENCE => {
+            Ok(None) if clock.elapsed() < QUERY_TIMEOUT => {
                 crate::base::clock::pause(Duration::from_millis(20))
             }
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it did not answer within {} s", PATIENCE.as_secs()));
+                return Err(format!(
+                    "it did not answer within {} s",
+                    QUERY_TIMEOUT.as_secs()
+                ));
             }
         }
     }
@@ -177,7 +180,7 @@ fn question(python: &Path) -> Result<About, String> {
     serde_json::from_str(last).map_err(|_| "it is not a Python that responds".into())
 }
 
-/// What a worker would miss.
+/// What a worker would be missing.
 fn fault(about: &About) -> Option<String> {
     if !about.error.is_empty() {
         return Some(one_line(&about.error));

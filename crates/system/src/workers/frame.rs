@@ -32,7 +32,7 @@ impl Frame {
         Frame { header, payload }
     }
 
-    /// The name of what it is.
+    /// The frame's type.
     pub fn kind(&self) -> &str {
         self.header["type"].as_str().unwrap_or_default()
     }
@@ -48,10 +48,10 @@ impl Frame {
         out.write_all(&self.payload)
     }
 
-    /// Reads one, `None` at an orderly end.
+    /// Reads a frame; `None` at an orderly end.
     ///
     /// # Errors
-    /// Those of the connection; lengths beyond bounds; a header that is no JSON.
+    /// Those of the connection; lengths beyond bounds; a header that is not JSON.
     pub fn read(input: &mut dyn Read) -> io::Result<Option<Frame>> {
         let mut length = [0; 4];
         match input.read_exact(&mut length) {
@@ -69,7 +69,7 @@ impl Frame {
         input.read_exact(&mut header)?;
         let header = serde_json::from_slice(&header)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        // Grown as it arrives beyond one piece: a length alone costs little.
+        // Beyond one piece, memory grows as data arrives: a length alone allocates little.
         let mut bytes = Vec::with_capacity((payload as usize).min(PIECE));
         input.take(payload).read_to_end(&mut bytes)?;
         if bytes.len() as u64 != payload {
@@ -82,7 +82,7 @@ impl Frame {
     }
 }
 
-/// Numbers as the other side reads them.
+/// f32 values in the other side's byte order.
 pub fn bytes_of(values: &[f32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(4 * values.len());
     for value in values {
@@ -91,12 +91,12 @@ pub fn bytes_of(values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// Token numbers likewise.
+/// Token ids likewise.
 pub fn bytes_of_ids(ids: &[u32]) -> impl Iterator<Item = u8> + '_ {
     ids.iter().flat_map(|x| x.to_le_bytes())
 }
 
-/// Numbers of a payload; `None` where it does not hold whole ones.
+/// The f32 values of a payload; `None` if its length is not a multiple of four.
 pub fn floats(bytes: &[u8]) -> Option<Vec<f32>> {
     bytes
         .len()
@@ -104,7 +104,7 @@ pub fn floats(bytes: &[u8]) -> Option<Vec<f32>> {
         .then(|| numbers(bytes).collect())
 }
 
-/// Numbers of a payload, without what is no whole one behind them.
+/// The f32 values of a payload; trailing bytes of an incomplete one are ignored.
 pub fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     let (numbers, _) = bytes.as_chunks::<4>();
     numbers.iter().map(|b| f32::from_le_bytes(*b))
@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn frames_come_back_and_damaged_ones_are_refused() {
+    fn frames_round_trip_and_damaged_ones_are_rejected() {
         let frame = Frame::with(
             json!({"type": "done", "x": 1.5}),
             bytes_of(&[1.0, -0.0, f32::MIN_POSITIVE]),

@@ -1,4 +1,4 @@
-//! torchrun and the ranks that it started on this machine: whether they are alive, and ending them.
+//! torchrun and its ranks on this machine: whether they are alive, and terminating them.
 
 use super::launch::{Launch, Launcher, command};
 use super::lost::{Lost, LostKind};
@@ -11,10 +11,10 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time to print stacks, then to end, before ranks are killed.
+/// Time to print stacks, then to exit, before ranks are killed.
 pub(super) const STACKS: Duration = Duration::from_millis(500);
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// How often whoever waits looks around.
+/// Poll interval of waits.
 pub(super) const TICK: Duration = Duration::from_millis(50);
 /// torchrun's own output, in the folder of the ranks' logs.
 pub(super) const LAUNCHER_LOG: &str = "launcher.log";
@@ -26,7 +26,7 @@ pub(super) struct Group {
     clock: Arc<dyn Clock>,
 }
 
-/// A process that is known by its number and its beginning: numbers are used again.
+/// A process identified by its id and start time: ids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: i32,
@@ -45,7 +45,7 @@ impl Group {
         };
         std::fs::create_dir_all(&launch.logs).map_err(fault(&launch.logs))?;
         let _ = std::fs::remove_file(launch.rendezvous());
-        // A rank alone writes where torchrun has it write.
+        // A single rank writes to the path that torchrun would use.
         let own = launch.logs.join("0");
         let (log, errors) = match launch.alone() {
             true => (own.join("stdout.log"), own.join("stderr.log")),
@@ -115,7 +115,7 @@ impl Launcher for Group {
     fn kill(&mut self) {
         let begun = self.clock.elapsed();
         while self.clock.elapsed() - begun < GRACE && self.ranks.iter().any(|rank| rank.lives()) {
-            // A process that is stopped heeds nothing else.
+            // A stopped process reacts to nothing else.
             self.signal(Signal::KILL);
             crate::base::clock::pause(TICK);
         }
@@ -130,10 +130,10 @@ impl Process {
     }
 }
 
-/// When a process began, in ticks since the machine did; 0 where there is none, or where it is over and only not yet collected.
+/// When a process started, in clock ticks since boot; 0 if it does not exist, or has ended and is not yet reaped.
 fn began(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything, stand the state and 18 numbers.
+    // After the name, which may contain anything, come the state and 18 numbers.
     let mut fields = stat
         .rsplit(')')
         .next()

@@ -9,7 +9,7 @@ use crate::base::paths::Env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Why it could not be made.
+/// Why it could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     #[error("no data folder: neither HOME nor XDG_DATA_HOME is set")]
@@ -27,7 +27,7 @@ pub enum InstallError {
     Test(#[from] EnvironmentError),
 }
 
-/// What is about to be done.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub program: PathBuf,
@@ -42,7 +42,7 @@ impl Step {
         }
     }
 
-    /// As one would type it.
+    /// As typed in a shell.
     pub fn words(&self) -> String {
         let words = self.arguments.iter().map(|word| match word.contains(' ') {
             true => format!("'{word}'"),
@@ -55,7 +55,7 @@ impl Step {
     }
 }
 
-/// The steps that make an environment at `venv` by what is in `path`.
+/// The steps that create an environment at `venv` with the tools found in `path`.
 ///
 /// # Errors
 /// There is neither uv nor Python.
@@ -108,11 +108,12 @@ pub fn steps(
     ])
 }
 
-/// Makes it, or completes it, and tests it. `tell` hears of each step; pip's and uv's own progress goes to standard error.
+/// Creates or completes the environment and tests it. `on_step` is called before each step; pip's and uv's progress goes to
+/// stderr.
 ///
 /// # Errors
-/// A step fails, or what was installed does not compute.
-pub fn install(env: &Env, tell: &mut dyn FnMut(&Step)) -> Result<Environment, InstallError> {
+/// A step fails, or the installed PyTorch does not work.
+pub fn install(env: &Env, on_step: &mut dyn FnMut(&Step)) -> Result<Environment, InstallError> {
     let venv = installed_at(env).ok_or(InstallError::NoFolder)?;
     let io = |path: &Path| {
         let path = path.to_path_buf();
@@ -122,7 +123,7 @@ pub fn install(env: &Env, tell: &mut dyn FnMut(&Step)) -> Result<Environment, In
     let list = venv.join("requirements.txt");
     write_atomic(&list, package::requirements().as_bytes()).map_err(io(&list))?;
     for step in steps(&env.path, &venv, &list)? {
-        tell(&step);
+        on_step(&step);
         let status = Command::new(&step.program)
             .args(&step.arguments)
             .stdin(Stdio::null())
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uv_comes_before_pip_and_without_both_it_is_said() {
+    fn uv_is_preferred_to_pip_and_one_of_them_is_required() {
         let dir = tempfile::tempdir().unwrap();
         let (venv, list) = (Path::new("/data/my venv"), Path::new("/data/list.txt"));
         let path = [dir.path().to_path_buf()];

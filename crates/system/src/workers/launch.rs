@@ -1,5 +1,5 @@
-//! How ranks are started: one alone as a Python of its own, several by torchrun; as an array of arguments, never through a shell, with a
-//! rendezvous of its own for every generation. Nothing secret stands in it.
+//! How ranks are started: one alone as a plain Python process, several by torchrun; as an array of arguments, never through a
+//! shell, with a separate rendezvous for every generation. The arguments contain no secrets.
 
 use super::package::NAME;
 use serde::{Deserialize, Serialize};
@@ -10,33 +10,33 @@ use std::process::Command;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
     pub python: PathBuf,
-    /// Where the worker's package lies.
+    /// The folder of the worker's package.
     pub package: PathBuf,
     /// Processes on this machine.
     pub ranks: usize,
-    /// The run's name and the generation: nobody else meets there.
+    /// The run's name and the generation: a unique rendezvous id.
     pub id: String,
-    /// Where the ranks' output goes.
+    /// The folder of the ranks' output.
     pub logs: PathBuf,
-    /// Where the engine listens, or who relays to it.
+    /// The socket of the engine, or of the process that relays to it.
     pub socket: PathBuf,
     pub meeting: Meeting,
 }
 
-/// Where the ranks of a generation meet, and which of them are one machine's.
+/// The rendezvous of a generation's ranks, and which of them are on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meeting {
-    /// Of the first machine, as all of them reach it.
+    /// The first machine's address, as all of them reach it.
     pub address: String,
-    /// The network interface that leads there; `None` leaves the choice to the environment.
+    /// The network interface to it; `None` leaves the choice to the environment.
     pub interface: Option<String>,
-    /// Number of this machine's first rank, and of all ranks.
+    /// Index of this machine's first rank, and the number of all ranks.
     pub first: usize,
     pub world: usize,
 }
 
 impl Meeting {
-    /// All ranks are here.
+    /// All ranks are on this machine.
     pub fn loopback(world: usize) -> Meeting {
         Meeting {
             address: "127.0.0.1".into(),
@@ -47,38 +47,38 @@ impl Meeting {
     }
 }
 
-/// torchrun on one machine, this one or another, with the ranks that it started.
+/// torchrun on one machine, local or remote, with its ranks.
 pub trait Launcher: Send {
     /// The machine's name; `None` for this one.
     fn machine(&self) -> Option<&str>;
 
-    /// A rank came.
+    /// Registers a rank's process after it connected.
     fn admit(&mut self, pid: i32);
 
-    /// How torchrun ended, once it did.
+    /// How torchrun ended, once it has.
     fn ended(&mut self) -> Option<String>;
 
-    /// Why ranks may have ended, as the end of a sentence; empty where nothing is known.
+    /// Why ranks may have ended, as the end of a sentence; empty if nothing is known.
     fn last_words(&self) -> String;
 
-    /// Has every rank print where it stands into its log.
+    /// Has every rank print its stacks into its log.
     fn ask_for_stacks(&mut self);
 
-    /// Ends the ranks that heed it.
+    /// Terminates the ranks that react to a signal.
     fn terminate(&mut self);
 
-    /// Ends all of them by force and waits for their end.
+    /// Kills all of them and waits for their end.
     fn kill(&mut self);
 }
 
 impl Launch {
-    /// Whether there is nobody to meet. Reading PyTorch a second time, for torchrun, takes seconds.
+    /// Whether there is a single rank. Importing PyTorch a second time, for torchrun, takes seconds.
     pub fn alone(&self) -> bool {
         self.meeting.world == 1
     }
 
-    /// The arguments behind the Python: ranks of one machine, which meet in a file. torchrun's own way over the network listens on
-    /// every interface.
+    /// The arguments after the Python: the ranks of one machine meet through a file, because torchrun's own rendezvous listens on
+    /// every network interface.
     pub fn arguments(&self) -> Vec<String> {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let (ranks, logs, socket) = (self.ranks.to_string(), path(&self.logs), path(&self.socket));
@@ -117,7 +117,7 @@ impl Launch {
         .to_vec()
     }
 
-    /// The file in which torchrun meets itself.
+    /// The file for torchrun's rendezvous.
     pub fn rendezvous(&self) -> PathBuf {
         self.logs.join("rendezvous")
     }
@@ -130,15 +130,15 @@ pub fn command(launch: &Launch) -> Command {
     command.env("PYTHONPATH", &launch.package);
     command.env("PYTHONUNBUFFERED", "1");
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    // torchrun sets 1 and says so at length where nothing is set.
+    // torchrun sets it to 1, with a long warning, if nothing is set.
     command.env("OMP_NUM_THREADS", "1");
-    // torchrun offers ranks a store of its own, on every interface; they have another.
+    // torchrun offers ranks its own store on every interface; they use another.
     command.env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
     let meeting = &launch.meeting;
     command.env("LLMTUI_FIRST_RANK", meeting.first.to_string());
     command.env("LLMTUI_WORLD_SIZE", meeting.world.to_string());
     command.env("LLMTUI_ADDRESS", &meeting.address);
-    // Left to themselves, gloo takes the address of the machine's name and NCCL the first interface that is up.
+    // By default gloo uses the address of the machine's name, and NCCL the first interface that is up.
     if let Some(interface) = &meeting.interface {
         command.env("GLOO_SOCKET_IFNAME", interface);
         command.env("NCCL_SOCKET_IFNAME", interface);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_alone_needs_no_torchrun() {
+    fn a_single_rank_needs_no_torchrun() {
         let launch = Launch {
             python: "python".into(),
             package: "/cache/torch_worker-1".into(),
@@ -162,7 +162,7 @@ mod tests {
             meeting: Meeting::loopback(1),
         };
         assert_eq!(launch.arguments(), ["-m", "llmtui_worker", "/run/t.sock"]);
-        // One of several machines meets the others.
+        // One of several machines needs the rendezvous.
         let one = Launch {
             meeting: Meeting::loopback(2),
             ..launch
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_an_array_and_the_environment_says_who_is_who() {
+    fn arguments_are_an_array_and_the_environment_identifies_ranks() {
         let launch = Launch {
             python: "/opt/my venv/bin/python".into(),
             package: "/cache/torch_worker-1".into(),

@@ -1,6 +1,6 @@
-//! Why a generation of ranks ended early, and whether another one may do better.
+//! Why a generation of ranks ended early, and whether a restart may succeed.
 
-/// What happened.
+/// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostKind {
     /// No Python, no package, no permission: nothing started.
@@ -24,7 +24,7 @@ pub enum LostKind {
 }
 
 impl LostKind {
-    /// The class that a worker names.
+    /// The kind that a worker's error names.
     pub(super) fn named(word: &str) -> LostKind {
         match word {
             "memory" => LostKind::Memory,
@@ -35,7 +35,7 @@ impl LostKind {
         }
     }
 
-    /// Whether the same again may succeed.
+    /// Whether a retry may succeed.
     pub fn may_pass(self) -> bool {
         matches!(
             self,
@@ -72,12 +72,12 @@ impl LostKind {
     }
 }
 
-/// A generation that is lost.
+/// The failure of a generation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{what}")]
 pub struct Lost {
     pub kind: LostKind,
-    /// The rank that it began with, where that is known.
+    /// The rank where it started, if known.
     pub rank: Option<usize>,
     /// One sentence.
     pub what: String,

@@ -1,9 +1,9 @@
-//! Processes that compute for the engine: ranks of PyTorch, one for each device, started by torchrun. The engine keeps the run (data,
-//! batches, losses, schedules, commands, checkpoints, the log); a rank holds a model and its optimizer and does what it is asked.
-//! Every rank is asked the same things in the same order, so there is nothing for them to agree on.
+//! Processes that compute for the engine: PyTorch ranks, one per device, started by torchrun. The engine owns the run (data,
+//! batches, losses, schedules, commands, checkpoints, the log); a rank holds a model and its optimizer and executes requests.
+//! Every rank gets the same requests in the same order, so the ranks need not agree on anything.
 //!
 //! `frame` (bytes) → `group` (this machine's processes), `node` (those of others) → `gang` (one generation of ranks) → the engine's
-//! `remote` (what is asked). Here is no model and no loss.
+//! `remote` (the requests). There are no models and losses here.
 
 pub mod auto;
 pub mod candle;
@@ -26,17 +26,17 @@ pub use launch::{Launch, Meeting, command};
 pub use lost::{Lost, LostKind};
 pub use package::unpack;
 
-/// Version of what is said between engine and ranks; a worker of another is refused.
+/// Version of the protocol between engine and ranks; a worker with another version is rejected.
 pub const PROTOCOL: u64 = 2;
 
-/// What an engine says of itself.
+/// Properties of an engine.
 pub trait Compute: Send + Sync {
-    /// Its settings, where it computes in processes of PyTorch.
+    /// Its settings, if it computes in PyTorch processes.
     fn torch(&self) -> Option<&torch::Config> {
         None
     }
 
-    /// Whether the start of a run decides.
+    /// Whether the choice is made when a run starts.
     fn is_open(&self) -> bool {
         false
     }

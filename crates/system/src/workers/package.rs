@@ -1,4 +1,4 @@
-//! The worker's Python package, which is embedded in this program: written to where Python finds it.
+//! The worker's Python package, embedded in this program and written to disk for Python.
 
 use crate::base::digest::hex;
 use crate::base::files::{read_plain, write_atomic};
@@ -7,11 +7,11 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where it stands among the embedded files.
+/// Its path among the embedded files.
 const FOLDER: &str = "assets/torch_worker";
 pub(super) const NAME: &str = "llmtui_worker";
 
-/// The package's files by their paths in it.
+/// The package's files with their paths inside it.
 fn files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     embed::list(FOLDER)
         .filter(|path| path.ends_with(".py"))
@@ -21,12 +21,12 @@ fn files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
         })
 }
 
-/// What `llmtui engine install torch` installs.
+/// The requirements that `llmtui engine install torch` installs.
 pub(super) fn requirements() -> &'static str {
     embed::text("assets/torch_worker/requirements.txt").unwrap_or_default()
 }
 
-/// Eight hexadecimal digits of the SHA-256 of these texts.
+/// The first eight hexadecimal digits of the SHA-256 of these texts.
 pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -36,18 +36,18 @@ pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
     hex(&hash.finalize()[..4])
 }
 
-/// A number for names that only need to be distinct.
+/// A hash for names that only need to be distinct.
 pub(super) fn short_number(text: &str) -> u32 {
     let digest = Sha256::digest(text.as_bytes());
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
-/// What the package's files add up to.
+/// The digest of the package's files.
 pub(super) fn version() -> String {
     digest(files().flat_map(|(path, bytes)| [path.as_bytes(), bytes]))
 }
 
-/// Writes the package below `cache`, in a folder of its version, and gives that folder: it goes into PYTHONPATH.
+/// Writes the package below `cache`, in a folder of its version, and returns that folder, for PYTHONPATH.
 ///
 /// # Errors
 /// It cannot be written.
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_package_is_inside_and_a_changed_file_is_mended() {
+    fn the_package_is_embedded_and_modified_files_are_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         let folder = unpack(dir.path()).unwrap();
         let main = folder.join(NAME).join("__main__.py");

@@ -13,7 +13,7 @@ pub const ENTRY: Entry = Entry {
     source: "PyTorch 2.15: torchrun, DDP, FSDP2",
 };
 
-/// Micro-batches from which on compiling saves more than it takes: 135M parameters on an H200 (PyTorch 2.11, 16 rows of 1,024 tokens) took 104 ms
+/// Micro-batches from which on compiling pays off: 135M parameters on an H200 (PyTorch 2.11, 16 rows of 1,024 tokens) took 104 ms
 /// a step, 70 compiled, and about 20 s to compile steps and evaluations.
 const WORTH_COMPILING: u64 = 2_000;
 
@@ -149,7 +149,7 @@ impl Config {
         !self.nodes.is_empty() || self.launcher == Launcher::Srun
     }
 
-    /// Its ranks and machines, for people.
+    /// Its ranks and machines, for display.
     pub fn placed(&self) -> String {
         let ranks = match self.ranks {
             Some(1) => "one rank".to_string(),
@@ -164,7 +164,7 @@ impl Config {
         format!("{ranks} on {machines}")
     }
 
-    /// Where it computes, with so many GPUs in sight.
+    /// The device to compute on, if this many GPUs are visible.
     pub fn device(&self, gpus: usize) -> &'static str {
         match self.device {
             Device::Cpu => "cpu",
@@ -174,18 +174,18 @@ impl Config {
         }
     }
 
-    /// Micro-batches from which on compiling saves more than it takes.
+    /// Micro-batches from which on compiling pays off.
     pub fn worth_compiling(&self) -> u64 {
         WORTH_COMPILING
     }
 
-    /// Whether ranks compile the model, in a run of so many micro-batches whose rows all have one length, or not.
+    /// Whether ranks compile the model, in a run of this many micro-batches; `even`: all rows have the same length.
     pub fn compiles(&self, device: &str, ranks: usize, passes: u64, even: bool) -> bool {
         let pays = device == "cuda" && ranks == 1 && even && passes >= WORTH_COMPILING;
         self.compile.unwrap_or(pays)
     }
 
-    /// The number format on that device, where the run asks for `asked` (`train.precision`).
+    /// The number format on that device, if the run requests `asked` (`train.precision`).
     pub fn format(&self, device: &str, asked: Format) -> &'static str {
         match (self.precision, asked) {
             (Format::F32, _) | (Format::Auto, Format::F32) => "f32",

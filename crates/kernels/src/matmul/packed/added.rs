@@ -1,4 +1,4 @@
-//! The low-rank term that is added to a tile: its block, and how vectors of it are computed.
+//! The low-rank term that is added to a tile: its block of the output, and how vectors of it are computed.
 
 use super::instructions::Instructions;
 use super::pack::Source;
@@ -24,7 +24,7 @@ impl Added {
         }
     }
 
-    /// The same further on.
+    /// The same term, further on.
     pub fn at(self, row: usize, col: usize) -> Added {
         Added {
             row: self.row + row,
@@ -44,13 +44,13 @@ impl Added {
         self.col
     }
 
-    /// Whether all of it is added, and as it is.
+    /// Whether all of it is added, unmasked and unscaled.
     pub fn is_whole(&self) -> bool {
         let of = self.of();
         of.kept.is_none() && of.scale == 1.0
     }
 
-    /// The ranks that the first `cols` columns are made of.
+    /// The ranks that contribute to the first `cols` columns.
     pub fn ranks(&self, cols: usize) -> Range<usize> {
         self.of().ranks_of(self.col, cols)
     }
@@ -60,7 +60,7 @@ impl Added {
         self.of().one(self.row + row, self.col + col)
     }
 
-    /// Inputs of these ranks, for so many rows and columns.
+    /// The packed inputs of these ranks, for this many rows and columns.
     pub(super) fn sources(
         &self,
         ranks: Range<usize>,
@@ -91,7 +91,7 @@ impl Added {
     /// The first `cols` ≤ N · LANES columns of a row.
     ///
     /// # Safety
-    /// The machine must have the instructions; the place must lie within the destination.
+    /// The machine must have the instructions; the position must lie within the destination.
     #[inline(always)]
     pub(super) unsafe fn row_of<I: Instructions, const N: usize>(
         &self,
@@ -105,7 +105,7 @@ impl Added {
             unreachable!("both are f32")
         };
         let cols_of_all = self.of().factor.len() / self.of().ranks;
-        // SAFETY: sizes were checked, and the caller names a place of the destination.
+        // SAFETY: sizes were checked, and the caller names a position in the destination.
         unsafe {
             let mut sums = [I::zero(); N];
             for r in 0..ranks.len() {
@@ -123,7 +123,7 @@ impl Added {
         }
     }
 
-    /// What is kept of a vector that begins at (row, col), and scaled. A vector beyond the last column is nothing.
+    /// The masked and scaled part of a vector that begins at (row, col). A vector beyond the last column is zero.
     ///
     /// # Safety
     /// As for [`Added::row_of`].
@@ -135,7 +135,7 @@ impl Added {
         col: usize,
     ) -> I::Sum {
         let (of, row, col) = (self.of(), self.row + row, self.col + col);
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sum = I::mul(sum, I::splat(of.whole_scale()));
             match of.kept {

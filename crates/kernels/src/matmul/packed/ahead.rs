@@ -16,9 +16,9 @@ struct Walk {
     lines: usize,
     /// Bytes from one run to the next.
     stride: usize,
-    /// Lines of all runs that are left.
+    /// Lines left in all runs.
     left: usize,
-    /// Lines per turn; 0 while it is too early, or when nothing is left.
+    /// Lines per turn; 0 before its time, or when nothing is left.
     pace: usize,
 }
 
@@ -55,7 +55,7 @@ impl Walk {
     fn turn(&mut self) {
         for _ in 0..self.pace {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a hint may name any address.
+            // SAFETY: a prefetch hint may have any address.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_T1>(self.run.wrapping_add(self.line * LINE).cast());
@@ -81,7 +81,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Will prefetch the left input's next block.
+    /// Schedules the left input's next block.
     pub fn of_left(next: Option<Source>) -> Self {
         Ahead {
             right: Walk::NOTHING,
@@ -89,8 +89,8 @@ impl Ahead {
         }
     }
 
-    /// Prefetches the right input's next panel within `turns` turns, of which `left` follow in total. The left input's block
-    /// starts as late as possible: what is fetched too early is evicted again.
+    /// Schedules the right input's next panel for the next `turns` turns, of `left` in total. The left input's block
+    /// starts as late as possible: data prefetched too early are evicted again.
     pub fn panel(&mut self, next: Option<Source>, turns: usize, left: usize) {
         self.right = next.map_or(Walk::NOTHING, Walk::new);
         self.right.pace = self.right.left.div_ceil(turns.max(1));
@@ -98,8 +98,8 @@ impl Ahead {
         self.left.pace = usize::from(is_time && self.left.left > 0);
     }
 
-    /// Prefetches what is due. Mostly that is nothing: panels are packed once, and the branch is the same for whole tiles, as
-    /// processors predict.
+    /// Prefetches what is due; usually nothing: panels are packed once, and the branch is the same for whole tiles, so
+    /// it is predicted.
     #[inline(always)]
     pub fn turn(&mut self) {
         if self.right.pace + self.left.pace > 0 {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::matmul::packed::Place;
 
-    /// A block of 20 runs of 100 neighbours: 7 lines each, where the first begins on a line.
+    /// A block of 20 runs of 100 contiguous elements: 7 lines each if the first begins on a line.
     fn source(start: *const f32) -> Source {
         Source {
             start: Place::F32(start),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_is_fetched_within_its_turns_and_a_block_at_the_end() {
+    fn panels_are_prefetched_within_their_turns_and_blocks_at_the_end() {
         let start = LINE as *const f32;
         let mut ahead = Ahead::of_left(Some(source(start)));
         for turns in [1, 50, 139, 140, 1000] {
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(ahead.left.left, 140, "too early for the left input");
         }
         let last = ahead.right.run.addr() - start.addr();
-        assert_eq!(last, 20 * 300 * size_of::<f32>(), "behind the last run");
+        assert_eq!(last, 20 * 300 * size_of::<f32>(), "after the last run");
         ahead.panel(None, 160, 160);
         (0..160).for_each(|_| ahead.turn());
         assert_eq!(ahead.left.left, 0);

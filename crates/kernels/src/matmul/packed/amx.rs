@@ -18,19 +18,19 @@ use std::arch::x86_64::{__m512, _mm512_setzero_si512};
 
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
 
-/// A square of four tile registers of sums. Two hold its rows of the left input, two its columns of the right one.
+/// A 2 × 2 square of tile registers of sums: two more hold its rows of the left input, two its columns of the right one.
 /// Subnormal numbers count as 0.
 pub(super) struct Bf16;
 
 impl Tiles for Bf16 {
-    type Run = Behind;
+    type Run = Pending;
     const LANES: usize = SIDE;
     const PER_WORD: usize = 2;
     const ROWS: usize = 2 * SIDE;
     const VECTORS: usize = 2;
     const STEP: usize = SIDE;
     const WORDS_PER_TURN: usize = SIDE;
-    // Sapphire Rapids, of 128, 192, 256, 512 and 1024: the fastest.
+    // Sapphire Rapids: the fastest of 128, 192, 256, 512 and 1024.
     const DEPTH: usize = 192;
     const CHUNK: usize = Self::DEPTH;
     const BLOCK_ROWS: usize = 256;
@@ -40,12 +40,12 @@ impl Tiles for Bf16 {
         amx::configure();
     }
 
-    unsafe fn end(behind: &mut Behind) {
+    unsafe fn end(pending: &mut Pending) {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
-        unsafe fn write(behind: &mut Behind) {
-            behind.write(Bf16::ROWS);
+        unsafe fn write(pending: &mut Pending) {
+            pending.write(Bf16::ROWS);
         }
-        write(behind);
+        write(pending);
         amx::release();
     }
 
@@ -53,7 +53,7 @@ impl Tiles for Bf16 {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
         unsafe fn pack(to: *mut u32, from: Source) {
             let words = from.k.div_ceil(Bf16::PER_WORD);
-            // Where neighbours in memory lie across k, all panels take some words before any takes the next.
+            // If adjacent elements are across k, all panels get some words before any gets the next.
             let depth = if from.stride == 1 { 2 * SIDE } else { from.k };
             for k in (0..from.k).step_by(depth.max(1)) {
                 for first in (0..from.width).step_by(Bf16::ROWS) {
@@ -94,7 +94,7 @@ impl Tiles for Bf16 {
         left: *const u32,
         right: *const u32,
         write: Write,
-        (ahead, behind): (&mut Ahead, &mut Behind),
+        (ahead, pending): (&mut Ahead, &mut Pending),
     ) {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
         unsafe fn tile(
@@ -103,18 +103,18 @@ impl Tiles for Bf16 {
             (left, right): (*const u32, *const u32),
             write: Write,
             ahead: &mut Ahead,
-            behind: &mut Behind,
+            pending: &mut Pending,
         ) {
             let steps = words.div_ceil(SIDE);
             let lines = Lines::new(write, rows, steps);
             if rows > SIDE {
-                square::<2>(steps, left, right, lines, ahead, behind);
+                square::<2>(steps, left, right, lines, ahead, pending);
             } else {
-                square::<1>(steps, left, right, lines, ahead, behind);
+                square::<1>(steps, left, right, lines, ahead, pending);
             }
-            behind.follow(rows, write);
+            pending.follow(rows, write);
         }
-        tile(size.0, words, (left, right), write, ahead, behind);
+        tile(size.0, words, (left, right), write, ahead, pending);
     }
 }
 
@@ -132,7 +132,7 @@ impl Sums {
         ]
     }
 
-    /// Takes what lies in the tile registers.
+    /// Stores the tile registers.
     #[inline(always)]
     unsafe fn take(&mut self) {
         asm!(
@@ -151,38 +151,38 @@ impl Sums {
 #[repr(align(64))]
 struct Panels([u32; (Bf16::ROWS + Bf16::COLS) * SIDE]);
 
-/// The tile before, whose rows are written while the next one's sums are computed: tile registers and vectors are units of their
-/// own, and neither waits for the other.
-pub(super) struct Behind {
+/// The previous tile, whose rows are written while the next one's sums are computed: tile registers and vectors are separate
+/// units, and neither waits for the other.
+pub(super) struct Pending {
     sums: Sums,
     write: Option<Write>,
-    /// What joins its sums of low rank, where not all of it is kept.
-    joining: Sums,
+    /// The low-rank term, where only part of it is kept (dropout).
+    low_rank: Sums,
     added: Option<Added>,
-    /// Its inputs, packed; which columns the right one is for.
+    /// Its packed inputs, and the columns that the right one is for.
     panels: Panels,
-    held: Option<(usize, usize)>,
+    packed_for: Option<(usize, usize)>,
     /// The first row to write, and the number of rows.
     next: usize,
     rows: usize,
 }
 
-impl Default for Behind {
+impl Default for Pending {
     fn default() -> Self {
-        Behind {
+        Pending {
             sums: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
             write: None,
-            joining: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
+            low_rank: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
             added: None,
             panels: Panels([0; (Bf16::ROWS + Bf16::COLS) * SIDE]),
-            held: None,
+            packed_for: None,
             next: 0,
             rows: 0,
         }
     }
 }
 
-impl Behind {
+impl Pending {
     /// Writes up to `count` rows.
     #[inline(always)]
     unsafe fn write(&mut self, count: usize) {
@@ -194,20 +194,20 @@ impl Behind {
                     finish_row::<avx512::Bf16, 2>(&self.sums.row(row), None, row, write);
                 }
             }
-            Some(_) => self.write_joined(to),
+            Some(_) => self.write_with_low_rank(to),
         }
         self.next = to;
     }
 
-    /// The same up to row `to`, with what joins. Apart, and without arguments in memory: the loop over a tile must not grow by it.
+    /// Writes up to row `to`, with the low-rank term. A separate function, to keep the tile loop small.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
-    unsafe fn write_joined(&self, to: usize) {
+    unsafe fn write_with_low_rank(&self, to: usize) {
         let Some((write, added)) = self.write.zip(self.added) else {
             return;
         };
         for row in self.next..to {
-            let [a, b] = self.joining.row(row);
+            let [a, b] = self.low_rank.row(row);
             let kept = [
                 added.kept::<avx512::Bf16>(a, row, 0),
                 added.kept::<avx512::Bf16>(b, row, SIDE),
@@ -216,40 +216,40 @@ impl Behind {
         }
     }
 
-    /// The tile whose sums lie in the registers comes next.
+    /// Makes the tile whose sums are in the registers the pending one.
     #[inline(always)]
     unsafe fn follow(&mut self, rows: usize, mut write: Write) {
         self.added = write.low_rank.take();
         (self.write, self.next, self.rows) = (Some(write), 0, rows);
         if self.added.is_some() {
-            self.take_joined();
+            self.store_with_low_rank();
         } else {
             self.sums.take();
         }
     }
 
-    /// Takes the sums of a tile to which a low-rank term is added: in the registers, if it covers the whole tile.
+    /// Stores the sums of a tile with a low-rank term; if the term covers the whole tile, it is added in the registers.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
-    unsafe fn take_joined(&mut self) {
+    unsafe fn store_with_low_rank(&mut self) {
         let Some((write, added)) = self.write.zip(self.added) else {
             return;
         };
         if added.is_whole() {
-            self.join(write.cols, added);
+            self.add_low_rank(write.cols, added);
             self.sums.take();
             self.added = None;
         } else {
             self.sums.take();
             amx::clear();
-            self.join(write.cols, added);
-            self.joining.take();
+            self.add_low_rank(write.cols, added);
+            self.low_rank.take();
         }
     }
 
     /// Adds a low-rank term to the sums in the registers, with inputs rounded like all others.
     #[inline(always)]
-    unsafe fn join(&mut self, cols: usize, added: Added) {
+    unsafe fn add_low_rank(&mut self, cols: usize, added: Added) {
         let (left, right) = self.panels.0.split_at_mut(Bf16::ROWS * SIDE);
         let (left, right) = (left.as_mut_ptr(), right.as_mut_ptr());
         let ranks = added.ranks(cols);
@@ -258,12 +258,12 @@ impl Behind {
             let (z, factor) = added.sources(part.clone(), self.rows, cols);
             left_along(left, z);
             let place = Some((added.col(), first));
-            if self.held != place {
+            if self.packed_for != place {
                 let words = part.len().div_ceil(Bf16::PER_WORD);
                 panels::<avx512::Bf16>(right, factor, Bf16::COLS);
                 let rest = (SIDE - words) * Bf16::COLS;
                 right.add(words * Bf16::COLS).write_bytes(0, rest);
-                self.held = place;
+                self.packed_for = place;
             }
             step::<2>(left, right);
         }
@@ -279,7 +279,7 @@ unsafe fn square<const M: usize>(
     mut right: *const u32,
     mut lines: Lines,
     ahead: &mut Ahead,
-    behind: &mut Behind,
+    pending: &mut Pending,
 ) {
     let rows_per_step = Bf16::ROWS.div_ceil(steps.max(1));
     amx::clear();
@@ -289,9 +289,9 @@ unsafe fn square<const M: usize>(
         step::<M>(left, right);
         left = left.add(SIDE * Bf16::ROWS);
         right = right.add(SIDE * Bf16::COLS);
-        behind.write(rows_per_step);
+        pending.write(rows_per_step);
     }
-    behind.write(Bf16::ROWS);
+    pending.write(Bf16::ROWS);
 }
 
 /// Adds the products of 16 words along k to the sums.
@@ -322,8 +322,8 @@ unsafe fn step<const M: usize>(left: *const u32, right: *const u32) {
     }
 }
 
-/// The lines of a tile of the destination, fetched for writing while its sums are computed: all at once they would take the
-/// place of the panels' in the queue of misses.
+/// The lines of a destination tile, prefetched for writing while its sums are computed: all at once they would displace
+/// the panels' lines in the miss queue.
 struct Lines {
     row: To,
     stride: usize,
@@ -341,7 +341,7 @@ impl Lines {
         }
     }
 
-    /// The share of one step.
+    /// Prefetches the share of one step.
     #[inline(always)]
     unsafe fn turn(&mut self) {
         for _ in 0..self.per_step.min(self.left) {
@@ -352,7 +352,7 @@ impl Lines {
     }
 }
 
-/// Packs up to ROWS rows whose elements are neighbours along k.
+/// Packs up to ROWS rows whose elements are contiguous along k.
 #[inline(always)]
 unsafe fn left_along(to: *mut u32, rows: Source) {
     let zero = _mm512_setzero_si512();
@@ -371,7 +371,7 @@ unsafe fn left_along(to: *mut u32, rows: Source) {
     }
 }
 
-/// The same for neighbours in memory that are neighbours across k: squares are transposed.
+/// The same for elements that are contiguous across k: squares are transposed.
 #[inline(always)]
 unsafe fn left_across(to: *mut u32, rows: Source) {
     let step = SIDE * Bf16::PER_WORD;

@@ -10,7 +10,7 @@ use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
-use crate::lanes::{Vector, Ymm, normal_ymm as normal};
+use crate::lanes::{Vector, Ymm, flush_subnormal_ymm as flush_subnormal};
 use crate::numbers::{Number, bf16};
 use crate::place::Place;
 use std::arch::x86_64::*;
@@ -48,7 +48,7 @@ unsafe fn load(from: *const f32, n: usize) -> __m256 {
     }
 }
 
-/// Transposes a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.
+/// Transposes a square of 8 × 8: in pairs, in fours within each 128-bit half, then the halves.
 #[inline(always)]
 unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
     let mut pairs = x;
@@ -79,7 +79,7 @@ impl Tiles for F32 {
     const PER_WORD: usize = 1;
     const ROWS: usize = 6;
     const VECTORS: usize = 2;
-    // Zen 3, of 256 × 156, 384 × 96, 384 × 156 and 512 × 72: the fastest, by up to 15 % where k is 384.
+    // Zen 3: the fastest of 256 × 156, 384 × 96, 384 × 156 and 512 × 72, by up to 15 % where k is 384.
     const DEPTH: usize = 512;
     const CHUNK: usize = 256;
     const BLOCK_ROWS: usize = 72;
@@ -165,11 +165,11 @@ impl Instructions for F32 {
     }
     #[inline(always)]
     unsafe fn along(from: Place, k: usize) -> __m256 {
-        normal(numbers(from, k))
+        flush_subnormal(numbers(from, k))
     }
     #[inline(always)]
     unsafe fn across(from: Place, _: usize, n: usize) -> __m256 {
-        normal(numbers(from, n))
+        flush_subnormal(numbers(from, n))
     }
     #[inline(always)]
     unsafe fn turn(

@@ -10,7 +10,7 @@ use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
-use crate::lanes::{alternating, normal_zmm as normal, transpose};
+use crate::lanes::{alternating, flush_subnormal_zmm as flush_subnormal, transpose};
 use crate::numbers::{Number, bf16};
 use crate::place::Place;
 use std::arch::x86_64::*;
@@ -22,7 +22,7 @@ fn first(n: usize) -> __mmask16 {
     ((1_u32 << n) - 1) as u16
 }
 
-/// Adds upper halves to lower ones until one number is left: of four vectors at once, three quarters of the shuffles are saved.
+/// Adds upper halves to lower ones until one number is left: for four vectors at once, three quarters of the shuffles are saved.
 #[inline(always)]
 unsafe fn totals<const N: usize>(x: &[__m512; N], to: &mut [f32; N]) {
     if N == 4 {
@@ -73,7 +73,7 @@ mod single {
 
     #[inline(always)]
     pub unsafe fn along(from: Place, k: usize) -> __m512i {
-        normal(in_place(from, k))
+        flush_subnormal(in_place(from, k))
     }
 
     #[inline(always)]
@@ -81,7 +81,7 @@ mod single {
         along(from, n)
     }
 
-    /// Without the instruction for it.
+    /// Without a dedicated instruction.
     #[inline(always)]
     pub unsafe fn round(x: __m512) -> __m256i {
         let numbers = transmute::<__m512, [f32; 16]>(x);
@@ -102,7 +102,7 @@ mod pairs {
         )
     }
 
-    /// 32 neighbours, rounded: they are already pairs.
+    /// 32 contiguous numbers, rounded: they are already pairs.
     #[inline(always)]
     pub unsafe fn along(from: Place, k: usize) -> __m512i {
         let from = match from {
@@ -117,7 +117,7 @@ mod pairs {
         transmute(_mm512_cvtne2ps_pbh(high, low))
     }
 
-    /// The instructions take a subnormal number as 0 wherever it lies.
+    /// The instructions treat subnormal numbers as 0 wherever they come from.
     #[inline(always)]
     pub unsafe fn in_place(from: Place, k: usize) -> __m512i {
         along(from, k)

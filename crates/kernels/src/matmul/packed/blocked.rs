@@ -3,15 +3,15 @@
 use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::pack::{Source, distance};
-use super::shared::{Claim, Claims, Panels, Room};
+use super::shared::{Claim, Claims, PanelBuffer, Panels};
 use super::tile::Write;
 use crate::lanes::Buffer;
 use crate::place::Place;
-use crate::simd::is_by_amd;
+use crate::simd::is_amd;
 use crate::threads;
 use std::cell::{Cell, RefCell};
 
-/// Columns of the right input packed at once, and words of all its blocks along k that are: they should stay in the L3 cache.
+/// Columns of the right input packed at once, and words of all its blocks along k: they should stay in the L3 cache.
 const BLOCK_COLS: usize = 2016;
 const RIGHT_WORDS: usize = 1 << 20;
 /// Multiplications below which a matmul is not worth handing to another thread.
@@ -23,9 +23,9 @@ pub struct Job {
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// Element (i, k) lies at i · stride + k · k_stride.
+    /// Element (i, k) is at i · stride + k · k_stride.
     pub a: Factor,
-    /// Element (k, j) lies at j · stride + k · k_stride.
+    /// Element (k, j) is at j · stride + k · k_stride.
     pub b: Factor,
     pub write: Write,
 }
@@ -87,7 +87,7 @@ thread_local! {
     /// A thread's packed block of the left input; grows as needed and is kept.
     static LEFT: RefCell<Buffer> = RefCell::default();
     /// The right input's panels, owned by the thread that called the matmul.
-    static RIGHT: Cell<Room> = Cell::default();
+    static RIGHT: Cell<PanelBuffer> = Cell::default();
 }
 
 /// Computes the job on up to `n_threads` pool threads. The split along k into even blocks depends only on k, so that the bits
@@ -123,7 +123,7 @@ pub(super) unsafe fn product<I: Tiles>(job: &Job, n_threads: usize) {
                 claims: Claims::new((rows, most), panels, n_threads, I::IS_FAST),
             };
             threads::fan_out(n_threads, &|task| {
-                // SAFETY: claims do not overlap; the rest is the caller's guarantee.
+                // SAFETY: claims do not overlap; the caller guarantees the rest.
                 unsafe { area.work::<I>(task, n_threads) };
             });
         }
@@ -144,13 +144,13 @@ fn even(total: usize, most: usize) -> usize {
     total.div_ceil(total.div_ceil(most).max(1))
 }
 
-/// All rows of a matmul by some of its columns, with some of its terms.
+/// All rows of a matmul times some of its columns, with some of its terms along k.
 struct Area<'a> {
     job: &'a Job,
     /// (first, count)
     cols: (usize, usize),
     terms: (usize, usize),
-    /// Terms of a block.
+    /// Terms per block.
     depth: usize,
     right: Panels<'a>,
     claims: Claims,
@@ -160,14 +160,14 @@ struct Area<'a> {
 unsafe impl Sync for Area<'_> {}
 
 impl Area<'_> {
-    /// Takes claims until none is left. Threads begin at columns far from each other: each packs panels that it needs first.
+    /// Processes claims until none is left. Threads begin at columns far apart: each packs the panels that it needs first.
     unsafe fn work<I: Tiles>(&self, task: usize, n_threads: usize) {
         let words = self.depth.div_ceil(I::PER_WORD);
         let most = I::BLOCK_ROWS / I::ROWS;
         LEFT.with_borrow_mut(|left| {
             let words = most * distance::<I>(words, I::ROWS);
             let left = left.get(words).as_mut_ptr().cast();
-            // The block that `left` holds: its first panel of rows, and its number along k.
+            // The block that `left` holds: its first panel of rows, and its index along k.
             let mut held = None;
             let mut run = I::Run::default();
             // SAFETY: the machine has the instructions.
@@ -218,7 +218,7 @@ impl Area<'_> {
         self.job.b.block((self.cols.0 + col, term), width, depth)
     }
 
-    /// All tiles of a claim with the terms of one block, whose left input is packed. What is packed next is fetched meanwhile.
+    /// All tiles of a claim for the terms of one block, whose left input is packed. What is packed next is prefetched meanwhile.
     unsafe fn block<I: Tiles>(
         &self,
         (claim, block): (Claim, usize),
@@ -234,14 +234,14 @@ impl Area<'_> {
         let (first, panels) = claim.cols;
         let start = task * panels / n_threads;
         let turns = m.div_ceil(I::ROWS) * words.div_ceil(I::WORDS_PER_TURN);
-        // Intel's L3 cache is slow: f32 gains 2 to 5 %, AMX 7 %. On processors by AMD it was not measured.
-        let fetches_packed = !is_by_amd();
-        // SAFETY: panels are `words` words deep and lie one after the other, within what the caller vouches for.
+        // Intel's L3 cache is slow: f32 gains 2 to 5 %, AMX 7 %. Not measured on AMD processors.
+        let fetches_packed = !is_amd();
+        // SAFETY: panels are `words` words deep and contiguous, within what the caller guarantees.
         unsafe {
             let mut ahead = Ahead::of_left(next);
             let mut write = self.job.write.at(claim.rows.0 * I::ROWS, self.cols.0);
             if self.terms(block).0 > 0 {
-                write.goes_on();
+                write.accumulate();
             }
             let panel_at = |step: usize| first + (start + step) % panels;
             for step in 0..panels {
@@ -269,7 +269,7 @@ impl Area<'_> {
     }
 }
 
-/// A packed panel as what it is in memory: one run.
+/// A packed panel as a source that is one contiguous run in memory.
 fn in_one(start: *const u32, words: usize) -> Source {
     Source {
         start: Place::F32(start.cast()),
@@ -294,11 +294,11 @@ unsafe fn tile<I: Tiles>(
     let chunk = even(words, write.most(I::CHUNK, words)).max(1);
     for from in (0..words.max(1)).step_by(chunk) {
         let count = chunk.min(words - from);
-        // SAFETY: chunks lie within the panels; the rest is the caller's.
+        // SAFETY: chunks lie within the panels; the caller guarantees the rest.
         unsafe {
             let (left, right) = (left.add(from * I::ROWS), right.add(from * I::COLS));
             I::tile(size, count, left, right, write, (&mut *ahead, &mut *run));
         }
-        write.goes_on();
+        write.accumulate();
     }
 }

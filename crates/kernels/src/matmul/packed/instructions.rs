@@ -11,7 +11,7 @@ use crate::place::Place;
 /// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///
 /// # Safety
-/// Implementations must be called only on machines that have the instructions; pointers must be valid for what is said.
+/// Implementations must be called only on machines that have the instructions; pointers must be valid for the documented sizes.
 pub(super) trait Tiles {
     /// Elements of a vector of sums.
     const LANES: usize;
@@ -36,14 +36,14 @@ pub(super) trait Tiles {
     const BLOCK_ROWS: usize;
     /// Words along k between two prefetches.
     const WORDS_PER_TURN: usize = 4;
-    /// Tiles are so fast that packing the left input for them a second time costs more than threads gain by smaller shares.
+    /// Whether tiles are so fast that packing the left input again costs more than threads gain by smaller shares.
     const IS_FAST: bool = false;
 
-    /// What a thread keeps from one tile to the next.
+    /// State that a thread keeps from one tile to the next.
     type Run: Default;
-    /// What a thread does before its first tile.
+    /// Called by a thread before its first tile.
     unsafe fn begin() {}
-    /// What it does after its last: only now are all tiles written.
+    /// Called after its last tile: only now are all tiles written.
     unsafe fn end(_: &mut Self::Run) {}
     /// Packs rows of the left input: panels of ROWS words for each word along k, [`super::pack::distance`] apart.
     unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
@@ -81,7 +81,7 @@ pub(super) trait Instructions: Tiles {
     unsafe fn mul(x: Self::Sum, y: Self::Sum) -> Self::Sum;
     /// The sum of all lanes of each vector, in the same order for any number of vectors.
     unsafe fn totals<const N: usize>(x: &[Self::Sum; N], to: &mut [f32; N]);
-    /// Itself, and 0 where the lane's bit of `bits` is 0, the lowest being the first lane's.
+    /// Self where the lane's bit of `bits` is 1, else 0; the lowest bit is the first lane's.
     unsafe fn keep(x: Self::Sum, bits: u32) -> Self::Sum;
     /// The first `n` ≤ LANES floats, the rest 0.
     unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
@@ -98,15 +98,15 @@ pub(super) trait Instructions: Tiles {
     /// sum + x · y, for both numbers of a word that holds two.
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
-    /// The next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0, of an input that is not packed.
+    /// The next `k` ≤ LANES · PER_WORD elements along k, the rest 0, of an unpacked input.
     unsafe fn in_place(from: Place, k: usize) -> Self::Words;
-    // Packing takes subnormal numbers as 0: a processor spends 150 cycles on a multiplication with one, and each packed
-    // number meets many.
-    /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
+    // Packing flushes subnormal numbers to 0: a processor spends 150 cycles on a multiplication with one, and each packed
+    // number is multiplied many times.
+    /// Packs the next `k` ≤ LANES · PER_WORD elements along k, the rest 0.
     unsafe fn along(from: Place, k: usize) -> Self::Words;
-    /// Packs one word of each of `n` ≤ LANES neighbours across k; `step` leads to the second of a pair, 0 if there is none.
+    /// Packs one word of each of `n` ≤ LANES elements across k; `step` is the offset of the second of a pair, 0 if there is none.
     unsafe fn across(from: Place, step: usize, n: usize) -> Self::Words;
-    /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k lie together,
+    /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k are contiguous,
     /// `width` words from those of the next. LANES words are written for each k.
     unsafe fn turn(
         to: *mut u32,

@@ -65,7 +65,7 @@ impl Kernel {
 /// # Safety
 /// The machine must have the kernel; the inputs must be readable and the destination exclusively writable.
 pub(super) unsafe fn product(kernel: Kernel, job: &Job, threads: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match kernel {
             Kernel::Amx => with::<avx512::Bf16, amx::Bf16>(job, threads),
@@ -77,7 +77,7 @@ pub(super) unsafe fn product(kernel: Kernel, job: &Job, threads: usize) {
 }
 
 unsafe fn with<I: Instructions, T: Tiles>(job: &Job, threads: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if rows::fits(job) {
             rows::product::<I>(job, threads);
@@ -92,7 +92,7 @@ unsafe fn with<I: Instructions, T: Tiles>(job: &Job, threads: usize) {
 /// # Safety
 /// The machine must have the kernel.
 pub(super) unsafe fn peak_trial(kernel: Kernel) -> f64 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match kernel {
             Kernel::Amx => peak::trial::<amx::Bf16>(),

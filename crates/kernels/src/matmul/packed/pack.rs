@@ -8,7 +8,7 @@ use crate::place::Place;
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub start: Place,
-    /// Elements between neighbours across the width.
+    /// Elements between neighbors across the width.
     pub stride: usize,
     /// Elements between neighbours along k. One of the two strides is 1.
     pub k_stride: usize,
@@ -22,14 +22,14 @@ pub(super) fn distance<I: Tiles>(words: usize, panel: usize) -> usize {
     words.next_multiple_of(I::STEP) * panel + I::LANES
 }
 
-/// Words along k packed before switching to the next panel, if neighbours in memory belong to different panels.
+/// Words along k packed before switching to the next panel, if contiguous elements belong to different panels.
 const TURN_WORDS: usize = 16;
 
 /// Packs `source` into panels of `panel` words: panel by panel, [`distance`] apart, and word by word along k. Words beyond
 /// the width are 0, as is the missing half of a pair at an odd end.
 ///
 /// # Safety
-/// The machine must have the instructions, all elements of the source must be readable, and `to` must have room.
+/// The machine must have the instructions, all elements of the source must be readable, and `to` must be large enough.
 #[inline(always)]
 pub(super) unsafe fn panels<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     let words = source.k.div_ceil(I::PER_WORD);
@@ -63,7 +63,7 @@ pub(super) unsafe fn panels<I: Instructions>(to: *mut u32, source: Source, panel
     }
 }
 
-/// Neighbours in memory are neighbours in the panel.
+/// Elements contiguous in memory are contiguous in the panel.
 #[inline(always)]
 unsafe fn across<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     let words = source.k.div_ceil(I::PER_WORD);
@@ -86,7 +86,7 @@ unsafe fn across<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     }
 }
 
-/// Neighbours in memory are neighbours along k: squares are transposed.
+/// Elements contiguous in memory are contiguous along k: squares are transposed.
 #[inline(always)]
 unsafe fn along<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     let square = I::LANES * I::PER_WORD;

@@ -11,12 +11,12 @@ use std::cell::RefCell;
 
 /// Elements of the matrix below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 17;
-/// Rows up to which memory is the limit: columns then come one by one, as one stream, for which the hardware prefetches best.
+/// Rows up to which memory is the limit: columns are then read one by one, as a single stream, which the hardware prefetches best.
 const ONE_STREAM: usize = 2;
-/// Columns per share are a multiple of this: whole groups of every kernel.
+/// Columns per share are a multiple of this: whole groups for every kernel.
 const SHARE: usize = 12;
 
-/// Rows up to which this beats packing the matrix; level from 40 (AVX2) or 64 (AVX-512) on.
+/// Rows up to which this beats packing the matrix; break-even is at 40 (AVX2) or 64 (AVX-512).
 const MAX_ROWS: usize = 32;
 
 /// Whether the job is of this shape.
@@ -25,7 +25,7 @@ pub(super) fn fits(job: &Job) -> bool {
 }
 
 thread_local! {
-    /// The rows, packed.
+    /// The packed rows.
     static ROWS: RefCell<Buffer> = RefCell::default();
 }
 
@@ -46,7 +46,7 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
             ROWS.with_borrow_mut(|rows| {
                 let words = job.m * steps::<I>(job.k) * I::LANES;
                 let rows = rows.get(words).as_mut_ptr().cast();
-                // SAFETY: parts do not overlap; the rest is the caller's guarantee.
+                // SAFETY: parts do not overlap; the caller guarantees the rest.
                 unsafe { I::few_rows(&job.part((0, job.m), cols), rows) };
             });
         }
@@ -63,7 +63,7 @@ fn block(m: usize, most: usize, index: usize) -> (usize, usize) {
     share(m, 1, index, m.div_ceil(most))
 }
 
-/// All elements of the job, on this thread; `packed` has room for m rows of [`steps`] vectors.
+/// All elements of the job, on this thread; `packed` must hold m rows of [`steps`] vectors.
 ///
 /// # Safety
 /// As for [`product`].
@@ -76,7 +76,7 @@ pub(super) unsafe fn all<I: Instructions>(job: &Job, packed: *mut u32) {
     };
     let blocks = job.m.div_ceil(most);
     let steps = steps::<I>(job.k);
-    // SAFETY: rows and columns of the job, whose inputs the caller guarantees, and of the room for packed rows.
+    // SAFETY: rows and columns of the job, whose inputs the caller guarantees, and of the memory for packed rows.
     unsafe {
         for index in 0..blocks {
             let (row, rows) = block(job.m, most, index);
@@ -92,7 +92,7 @@ pub(super) unsafe fn all<I: Instructions>(job: &Job, packed: *mut u32) {
             );
         }
         for col in (0..job.n).step_by(width) {
-            // What comes next is fetched meanwhile; a single stream the hardware fetches by itself.
+            // The next columns are prefetched meanwhile; a single stream is left to the hardware.
             let is_next = width > 1 && col + width < job.n;
             let ahead = if is_next { width * job.b.stride } else { 0 };
             for index in 0..blocks {
@@ -116,7 +116,7 @@ pub(super) unsafe fn all<I: Instructions>(job: &Job, packed: *mut u32) {
     }
 }
 
-/// Packs rows so that the vectors that are needed together lie together: all rows' vectors of one step, then the next.
+/// Packs rows so that vectors used together are adjacent: all rows' vectors of one step, then the next.
 #[inline(always)]
 unsafe fn pack<I: Instructions>(to: *mut u32, rows: Source) {
     let step = I::LANES * I::PER_WORD;
@@ -138,10 +138,10 @@ pub(super) struct Part {
     x: *const u32,
     /// The first column's weights.
     weights: Place,
-    /// Where both begin in the job.
+    /// The position of both in the job.
     row: usize,
     col: usize,
-    /// Elements from the weights to those that are prefetched.
+    /// Prefetch distance from the weights, in elements.
     ahead: usize,
 }
 
@@ -164,7 +164,7 @@ impl Part {
 pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: &Job, part: Part) {
     let step = I::LANES * I::PER_WORD;
     let whole = job.k / step;
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[I::zero(); C]; R];
         let mut x = part.x;
@@ -194,7 +194,7 @@ pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: 
     }
 }
 
-/// Adds `n` neighbours along k.
+/// Adds `n` elements along k.
 #[inline(always)]
 unsafe fn add<I: Instructions, const R: usize, const C: usize>(
     sums: &mut [[I::Sum; C]; R],
@@ -202,7 +202,7 @@ unsafe fn add<I: Instructions, const R: usize, const C: usize>(
     (weights, stride): (Place, usize),
     n: usize,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut columns = [I::in_place(weights, n); C];
         for (j, column) in columns.iter_mut().enumerate().skip(1) {

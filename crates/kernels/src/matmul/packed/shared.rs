@@ -1,8 +1,8 @@
 //! State shared by the threads of one matmul: panels of the right input, each packed by the first thread that needs it, and
-//! tiles of the destination, taken as threads become free.
+//! tiles of the destination, claimed as threads become free.
 //!
-//! Fixed halves would make all wait for the slowest: on a virtual machine a neighbour on the same core halves one thread's
-//! speed for seconds.
+//! With a fixed split all threads would wait for the slowest: on a virtual machine a noisy neighbor on the same core halves one
+//! thread's speed for seconds.
 
 use crate::lanes::Buffer;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ const FREE: u8 = 0;
 const BUSY: u8 = 1;
 const READY: u8 = 2;
 
-/// Memory for packed panels, kept from one matmul to the next.
+/// Reusable memory for packed panels.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct PanelBuffer {
     words: Buffer,
     states: Vec<AtomicU8>,
 }
 
-impl Room {
-    /// Room for `count` panels, `distance` words apart, none packed yet.
+impl PanelBuffer {
+    /// `count` panels, `distance` words apart, none packed yet.
     pub fn panels(&mut self, count: usize, distance: usize) -> Panels<'_> {
         if self.states.len() < count {
             self.states.resize_with(count, AtomicU8::default);
@@ -42,7 +42,7 @@ pub(super) struct Panels<'a> {
     states: &'a [AtomicU8],
 }
 
-// SAFETY: a panel is written by the thread that made it BUSY alone, and read by others once it is READY.
+// SAFETY: a panel is written only by the thread that set it BUSY, and read by others once it is READY.
 unsafe impl Sync for Panels<'_> {}
 
 impl Panels<'_> {
@@ -52,15 +52,15 @@ impl Panels<'_> {
 
     /// Panel `index`, if it is packed.
     pub fn ready(&self, index: usize) -> Option<*const u32> {
-        // SAFETY: there is room for as many panels as states.
+        // SAFETY: there is memory for as many panels as states.
         let at = || unsafe { self.start.add(index * self.distance) }.cast_const();
         self.is_ready(index).then(at)
     }
 
-    /// Panel `index`, packed by `pack` if nobody has.
+    /// Panel `index`, packed by `pack` if no thread has done so.
     pub fn get(&self, index: usize, pack: impl FnOnce(*mut u32)) -> *const u32 {
         let state = &self.states[index];
-        // SAFETY: there is room for as many panels as states.
+        // SAFETY: there is memory for as many panels as states.
         let panel = unsafe { self.start.add(index * self.distance) };
         if self.is_ready(index) {
             return panel;
@@ -70,7 +70,7 @@ impl Panels<'_> {
             pack(panel);
             state.store(READY, Ordering::Release);
         } else {
-            // Some microseconds.
+            // Takes a few microseconds.
             crate::threads::wait_until(|| self.is_ready(index));
         }
         panel
@@ -92,34 +92,34 @@ pub(super) struct Claims {
     /// Panels of rows that are packed at once.
     most: usize,
     by: By,
-    /// What is left is cut into so many shares, of which the next claim is one.
+    /// The remaining work is divided by this to size the next claim.
     shares: usize,
 }
 
-/// What claims differ in.
+/// The dimension along which claims are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
-    /// All columns of fewer and fewer rows: where there are few tiles.
+    /// All columns of fewer and fewer rows: if there are few tiles.
     Rows,
-    /// Fewer and fewer columns, no fewer than this, of as many rows as are packed at once: a panel of columns may come from the L3
-    /// cache or from memory, and serves all of these rows then.
+    /// Fewer and fewer columns, at least this many, of as many rows as are packed at once: a panel of columns may come from the L3
+    /// cache or from memory, and is then used for all of these rows.
     Columns(usize),
 }
 
-/// Panels of columns per thread below which columns are too coarse a measure, and blocks of rows from which on the last few do
+/// Panels of columns per thread below which cutting by columns is too coarse, and blocks of rows from which on the last few do
 /// not matter.
 const ENOUGH: usize = 16;
 const MANY: usize = 8;
 
 impl Claims {
-    /// Of `rows` panels of rows, at most `most` of them at once, and `cols` panels of columns. `fast` tiles
+    /// For `rows` panels of rows, packed at most `most` at once, and `cols` panels of columns. `fast` tiles
     /// ([`super::instructions::Tiles::IS_FAST`]) want few and large claims by columns.
     pub fn new((rows, most): (usize, usize), cols: usize, threads: usize, fast: bool) -> Self {
         let blocks = rows.div_ceil(most);
         let tiles = blocks * cols;
         let enough = if fast { ENOUGH / 2 } else { ENOUGH };
         let is_fine = blocks < MANY && tiles >= enough * threads;
-        // Columns of several panels pay for the rows packed again, but nobody may go without.
+        // Claims of several panels of columns amortize packing the rows again, but no thread may go without work.
         let least = match fast {
             true => cols.div_ceil(2).min(tiles / threads),
             false => (cols / 6).clamp(1, 4).min(tiles / (4 * threads)),
@@ -173,13 +173,13 @@ impl Claims {
         })
     }
 
-    /// What would be taken next.
+    /// The next claim, without taking it.
     pub fn peek(&self) -> Option<Claim> {
         let next = self.at(self.next.load(Ordering::Relaxed));
         next.map(|(claim, _)| claim)
     }
 
-    /// Takes the next.
+    /// Takes the next claim.
     pub fn take(&self) -> Option<Claim> {
         let mut position = self.next.load(Ordering::Relaxed);
         loop {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_of_columns_serves_all_rows_that_are_packed_at_once() {
+    fn a_panel_of_columns_is_used_for_all_rows_packed_at_once() {
         let claims = Claims::new((22, 11), 96, 2, false);
         while let Some(claim) = claims.take() {
             assert_eq!(claim.rows.1, 11);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_tiles_are_claimed_by_whole_rows_until_the_last_and_nobody_goes_without() {
+    fn fast_tiles_are_claimed_by_whole_rows_until_the_last_and_no_thread_is_idle() {
         for threads in [2, 4, 16] {
             for (rows, cols) in [(12, 12), (48, 12), (36, 96), (3, 5), (128, 12)] {
                 let claims = Claims::new((rows, 8), cols, threads, true);
@@ -288,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_is_packed_once_by_whoever_comes_first() {
-        let mut room = Room::default();
+    fn a_panel_is_packed_once_by_the_first_thread() {
+        let mut room = PanelBuffer::default();
         let panels = room.panels(50, 16);
         let packed = AtomicUsize::new(0);
         std::thread::scope(|scope| {

@@ -25,9 +25,9 @@ impl Write {
     /// The same for the tile that starts at (row, col).
     ///
     /// # Safety
-    /// The place must lie within all matrices.
+    /// The position must lie within all matrices.
     pub unsafe fn at(self, row: usize, col: usize) -> Self {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Write {
                 to: self.to.add(row * self.stride + col),
@@ -41,7 +41,7 @@ impl Write {
         }
     }
 
-    /// Words summed at once where `most` would be best, of `all`: bf16 cannot hold sums that go on.
+    /// Words summed at once where `most` would be best, of `all`: a bf16 destination cannot hold partial sums.
     pub fn most(&self, most: usize, all: usize) -> usize {
         match self.to {
             To::F32(_) => most,
@@ -49,9 +49,9 @@ impl Write {
         }
     }
 
-    /// The terms that follow are added to what was written.
+    /// Makes the terms that follow accumulate onto what was written.
     #[inline(always)]
-    pub fn goes_on(&mut self) {
+    pub fn accumulate(&mut self) {
         self.base = self.to.as_base().map(|base| (base, self.stride));
         self.bias = None;
         self.low_rank = None;
@@ -63,7 +63,7 @@ impl Write {
     /// As for [`Write::at`].
     #[inline(always)]
     pub unsafe fn one(&self, row: usize, col: usize, sum: f32) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut x = sum * self.scale;
             if let Some((base, stride)) = self.base {
@@ -97,13 +97,13 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     write: Write,
     ahead: &mut Ahead,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[I::zero(); N]; M];
         prefetch::<I>(write, M, N);
         for _ in 0..words / I::WORDS_PER_TURN {
             ahead.turn();
-            // Unrolled by hand: compilers find it too large, and it is 3 % faster.
+            // Unrolled by hand, 3 % faster: compilers find the loop too large.
             const { assert!(I::WORDS_PER_TURN == 4) };
             step::<I, M, N>(&mut sums, left, right);
             step::<I, M, N>(&mut sums, left.add(I::ROWS), right.add(I::COLS));
@@ -117,7 +117,7 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
             left = left.add(I::ROWS);
             right = right.add(I::COLS);
         }
-        // Of a copy: `finish` indexes its sums, and compilers keep in memory what is indexed, here in the loop above.
+        // On a copy: `finish` indexes its sums, and compilers keep indexed arrays in memory, here for the loop above too.
         let sums = sums;
         finish::<I, M, N>(&sums, write);
     }
@@ -130,7 +130,7 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
     left: *const u32,
     right: *const u32,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut columns = [I::words(right); N];
         for (j, column) in columns.iter_mut().enumerate().skip(1) {
@@ -166,7 +166,7 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
     sums: &[[I::Sum; N]; M],
     write: Write,
 ) {
-    // Asked once: where nothing joins, which is most often, rows are written as if nothing could.
+    // Checked once: usually there is no low-rank term, and rows are written without any test for it.
     match write.low_rank {
         None => {
             for (i, sums) in sums.iter().enumerate() {
@@ -186,7 +186,7 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
     }
 }
 
-/// Writes row `i` of a tile, with what joins it.
+/// Writes row `i` of a tile, with its low-rank term.
 ///
 /// # Safety
 /// As for [`tile`].
@@ -226,7 +226,7 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
     }
 }
 
-/// Calls `f::<M, N>(arguments)` for the size (M, N), out of the listed rows and vectors.
+/// Calls `f::<M, N>(arguments)` for the size (M, N), among the listed rows and vectors.
 macro_rules! by_size {
     ($size:expr, [$($m:literal)*], $vectors:tt, $f:ident $arguments:tt) => {
         match $size.0 {

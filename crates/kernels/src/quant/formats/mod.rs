@@ -49,7 +49,7 @@ macro_rules! formats {
         }
 
         impl Kind {
-            /// All, in the order of the list.
+            /// All formats, in the order of the list.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),+];
 
             pub fn format(self) -> &'static Format {
@@ -74,12 +74,12 @@ formats! {
 }
 
 impl Kind {
-    /// The format of a GGUF id.
+    /// The format with a GGUF id.
     pub fn by_ggml_id(id: u32) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|k| k.format().ggml_id == id)
     }
 
-    /// The format of an option's name.
+    /// The format with an option's name.
     pub fn by_word(word: &str) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|k| k.format().word == word)
     }

@@ -15,10 +15,10 @@ pub const FORMAT: Format = Format {
     encode: Some(encode),
 };
 
-/// Bytes in front of the codes.
+/// Bytes before the codes.
 const HEAD: usize = 4 + SCALES;
 
-/// Codes of 64 neighbours lie in 32 bytes: the first half in the low four bits.
+/// Codes of 64 adjacent values share 32 bytes: the first half in the low four bits.
 pub fn codes(block: &[u8], codes: &mut [u8]) {
     for (codes, bytes) in codes
         .chunks_exact_mut(64)

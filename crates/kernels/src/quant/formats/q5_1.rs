@@ -20,7 +20,7 @@ fn decode(block: &[u8], values: &mut [f32]) {
     }
 }
 
-/// The codes reach from the least value to the greatest.
+/// The codes span the minimum to the maximum.
 fn encode(values: &[f32], block: &mut [u8]) {
     let (least, greatest) = extent(values);
     let d = (greatest - least) / 31.0;

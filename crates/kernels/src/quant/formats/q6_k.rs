@@ -14,14 +14,14 @@ pub const FORMAT: Format = Format {
     encode: Some(encode),
 };
 
-/// Low four bits, high two bits, scales, and the scale of all.
+/// Offsets of the high two bits (the low four bits are at 0), the scales, and the overall scale.
 const HIGH: usize = 128;
 pub const SCALES: usize = HIGH + 64;
 pub const SCALE: usize = SCALES + 16;
-/// Values of one scale.
+/// Values per scale.
 const BLOCK: usize = 16;
 
-/// Where the bits of value `i` lie: byte and shift of the low four, byte and shift of the high two.
+/// Bit positions of value `i`: byte and shift of the low four, byte and shift of the high two.
 fn places(i: usize) -> [usize; 4] {
     let (half, i) = (i / 128, i % 128);
     let (quarter, i) = (i / 32, i % 32);

@@ -2,7 +2,7 @@
 
 use crate::quant::half::put_f16;
 
-/// Blocks of a super-block, and values of each.
+/// Blocks per super-block, and values per block.
 pub const BLOCKS: usize = 8;
 pub const BLOCK: usize = 32;
 /// Bytes of all scales and minima.

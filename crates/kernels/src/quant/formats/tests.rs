@@ -1,11 +1,11 @@
 //! Encoders against decoders, and blocks worked out by hand. `tests/gguf_formats.rs` compares the decoders
-//! with another program's.
+//! with those of another program.
 
 use super::*;
 use crate::check::normal;
 use crate::quant::half;
 
-/// Most of the root mean square that is lost, for normal numbers.
+/// The largest relative RMS error that a format may have on normal random numbers.
 fn tolerance(kind: Kind) -> f64 {
     match kind {
         Kind::F32 => 0.0,
@@ -28,7 +28,7 @@ fn round_trip(kind: Kind, values: &[f32]) -> Vec<f32> {
 }
 
 #[test]
-fn writing_and_reading_lose_no_more_than_the_format_must() {
+fn round_trips_stay_within_each_formats_error_bound() {
     let values = normal(4096, 1);
     let norm = |v: &[f32]| v.iter().map(|x| f64::from(x * x)).sum::<f64>().sqrt();
     let mut worst = Vec::new();
@@ -45,7 +45,7 @@ fn writing_and_reading_lose_no_more_than_the_format_must() {
 }
 
 #[test]
-fn zeros_and_constants_come_back() {
+fn zeros_and_constants_round_trip() {
     for &kind in Kind::ALL.iter().filter(|kind| kind.writable()) {
         assert_eq!(round_trip(kind, &[0.0; 256]), [0.0; 256], "{}", kind.name());
         for constant in [0.75, -0.75] {
@@ -57,8 +57,8 @@ fn zeros_and_constants_come_back() {
 }
 
 #[test]
-fn what_was_read_is_written_without_loss() {
-    // Values that a format can hold are found again: encoding is a projection.
+fn re_encoding_decoded_values_is_lossless() {
+    // Values that a format can represent are found again: encoding is a projection.
     for kind in [Kind::Q8_0, Kind::Q4_0, Kind::F16, Kind::Bf16] {
         let once = round_trip(kind, &normal(512, 2));
         let twice = round_trip(kind, &once);
@@ -73,7 +73,7 @@ fn what_was_read_is_written_without_loss() {
 }
 
 #[test]
-fn blocks_mean_what_the_layout_says() {
+fn blocks_decode_as_the_layout_defines() {
     let one = half::to_f16(1.0).to_le_bytes();
     let two = half::to_f16(2.0).to_le_bytes();
     let mut values = [0.0; 32];
@@ -94,7 +94,7 @@ fn blocks_mean_what_the_layout_says() {
 }
 
 #[test]
-fn six_bit_scales_are_found_where_they_were_put() {
+fn six_bit_scales_round_trip() {
     let mut bytes = [0; super_block::SCALES];
     let pair = |b: usize| ((7 * b + 5) as u8 % 64, (63 - 3 * b) as u8);
     for b in 0..8 {
@@ -106,7 +106,7 @@ fn six_bit_scales_are_found_where_they_were_put() {
 }
 
 #[test]
-fn rows_that_are_no_whole_blocks_have_no_size() {
+fn rows_of_partial_blocks_have_no_size() {
     assert_eq!(Kind::Q8_0.row_bytes(64), Some(68));
     assert_eq!(Kind::Q8_0.row_bytes(65), None);
     assert_eq!(Kind::Q4K.row_bytes(576), None);

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 
 pub(in crate::quant) struct Avx2;
 
-/// Four products of one register's rows.
+/// Four products for one register's rows.
 #[inline(always)]
 unsafe fn four(weights: __m256i, even: __m256i, odd: __m256i) -> __m256i {
     let low = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
@@ -114,7 +114,7 @@ impl Lanes for Avx2 {
 }
 
 /// # Safety
-/// The machine must have the instructions; the job's pointers must be valid for what it says.
+/// The machine must have the instructions; the job's pointers must be valid for its sizes.
 pub(in crate::quant) unsafe fn run(job: &Job) {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn sized<L: crate::quant::layout::Layout, const M: usize>(job: &Job) {

@@ -87,7 +87,7 @@ impl Lanes for Avx512 {
 }
 
 /// # Safety
-/// The machine must have the instructions; the job's pointers must be valid for what it says.
+/// The machine must have the instructions; the job's pointers must be valid for its sizes.
 pub(in crate::quant) unsafe fn run(job: &Job) {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn sized<L: Layout, const M: usize>(job: &Job) {
@@ -96,11 +96,11 @@ pub(in crate::quant) unsafe fn run(job: &Job) {
     by_layout!(job, sized, [1 2 3 4 5 6 7 8]);
 }
 
-/// Some rows of a panel's sixteen, some of their columns, as bf16 without gaps: block by block, sixteen rows at once, and then
-/// turned.
+/// Some of a panel's sixteen rows, some of their columns, as contiguous bf16: block by block, sixteen rows at once, then
+/// transposed.
 ///
 /// # Safety
-/// The machine must have AVX-512 with bf16; columns must be cut between blocks; the panel and `to` must be as large as is said.
+/// The machine must have AVX-512 with bf16; columns must be cut between blocks; the panel and `to` must have the stated sizes.
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma,f16c")]
 pub(in crate::quant) unsafe fn dequantize<L: Layout>(
     panel: &[u8],
@@ -115,7 +115,7 @@ pub(in crate::quant) unsafe fn dequantize<L: Layout>(
             column / BLOCK % L::Scales::BLOCKS,
         );
         let unit = &panel[unit * L::UNIT..][..L::UNIT];
-        let words = transpose(turned::<L>(unit.as_ptr(), block));
+        let words = transpose(transposed_block::<L>(unit.as_ptr(), block));
         for (row, words) in words[rows.clone()].iter().enumerate() {
             let at = row * columns.len() + column - columns.start;
             _mm512_storeu_si512(to[at..][..BLOCK].as_mut_ptr().cast(), *words);
@@ -123,10 +123,10 @@ pub(in crate::quant) unsafe fn dequantize<L: Layout>(
     }
 }
 
-/// A block of sixteen rows: of each pair of columns, a pair of bf16 of each row. The order of operations is that of
+/// A block of sixteen rows: for each pair of columns, a pair of bf16 per row. The order of operations is that of
 /// [`crate::quant::repack::row`].
 #[inline(always)]
-unsafe fn turned<L: Layout>(unit: *const u8, block: usize) -> [__m512i; BLOCK / 2] {
+unsafe fn transposed_block<L: Layout>(unit: *const u8, block: usize) -> [__m512i; BLOCK / 2] {
     let codes = unit.add(L::Scales::BYTES + block * L::Codes::BYTES);
     let each_part = GROUPS / L::Scales::PARTS;
     let mut words = [_mm512_setzero_si512(); BLOCK / 2];
@@ -151,7 +151,7 @@ unsafe fn turned<L: Layout>(unit: *const u8, block: usize) -> [__m512i; BLOCK / 
     words
 }
 
-/// What the codes in the lowest byte of each row stand for.
+/// The values of the codes in the lowest byte of each row.
 #[inline(always)]
 unsafe fn value<L: Layout>(code: __m512i, scale: __m512, minimum: __m512) -> __m512 {
     let code = _mm512_and_si512(code, _mm512_set1_epi32(255));
@@ -164,7 +164,7 @@ unsafe fn value<L: Layout>(code: __m512i, scale: __m512, minimum: __m512) -> __m
     }
 }
 
-/// Rounds; the first is the lower half of each word.
+/// Rounds two vectors to bf16; the first becomes the lower half of each word.
 #[inline(always)]
 unsafe fn pair(low: __m512, high: __m512) -> __m512i {
     let low: __m256i = transmute(_mm512_cvtneps_pbh(low));

@@ -54,9 +54,9 @@ impl Isa {
     /// Computes a job.
     ///
     /// # Safety
-    /// The machine must support the ISA; the job's pointers must be valid for what it says.
+    /// The machine must support the ISA; the job's pointers must be valid for its sizes.
     pub unsafe fn run(self, job: &Job) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
                 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]

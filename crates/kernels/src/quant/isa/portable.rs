@@ -1,4 +1,4 @@
-//! Plain Rust, for machines without an ISA file of their own, and the reference of the others.
+//! Plain Rust, for machines without their own ISA file, and the reference for the others.
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "the trait says what callers owe; nothing here needs more than readable memory"
@@ -83,7 +83,7 @@ impl Lanes for Portable {
 }
 
 /// # Safety
-/// The job's pointers must be valid for what it says.
+/// The job's pointers must be valid for its sizes.
 pub(in crate::quant) unsafe fn run(job: &Job) {
     unsafe fn sized<L: crate::quant::layout::Layout, const M: usize>(job: &Job) {
         tile::<Portable, L, M>(job);

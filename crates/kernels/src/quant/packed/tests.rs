@@ -15,7 +15,7 @@ const QUANTIZED: [Kind; 8] = [
     Kind::Q6K,
 ];
 
-/// Bytes of `rows` rows: written where the format can be, else random codes under sane scales.
+/// Bytes of `rows` rows: encoded if the format is writable, else random codes with plausible scales.
 fn bytes(kind: Kind, rows: usize, cols: usize, lane: u32) -> Vec<u8> {
     let values = normal(rows * cols, lane);
     let mut bytes = vec![0; rows * kind.row_bytes(cols).unwrap()];
@@ -102,7 +102,7 @@ fn products_are_those_of_the_values_in_f32_up_to_eight_bit_rounding() {
 }
 
 #[test]
-fn every_door_gives_the_same_bits() {
+fn every_isa_gives_the_same_bits() {
     for kind in QUANTIZED {
         let (rows, cols) = (50, 512);
         let packed = packed(&[(kind, rows)], cols);
@@ -122,7 +122,7 @@ fn every_door_gives_the_same_bits() {
 }
 
 #[test]
-fn threads_and_neighbouring_rows_change_no_bit() {
+fn threads_and_other_rows_do_not_change_a_bit() {
     let (rows, cols, n) = (200, 256, 9);
     let packed = packed(&[(Kind::Q4_1, rows)], cols);
     let x = normal(n * cols, 61);
@@ -178,7 +178,7 @@ fn parts_of_several_formats_are_one_matrix() {
 }
 
 #[test]
-fn bytes_that_are_no_rows_of_the_format_are_refused() {
+fn invalid_bytes_for_a_format_are_rejected() {
     let mut packed = Packed::new(64);
     assert!(matches!(
         packed.push(Kind::Q4K, 1, &[0; 144]),

@@ -1,4 +1,4 @@
-//! adapter_config.json: which of its keys are read, which change nothing here; all others are rejected, because they may
+//! adapter_config.json: which keys are read and which have no effect here; all others are rejected, because they may
 //! change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
 
 use super::patterns::{Targets, by_pattern};
@@ -6,9 +6,9 @@ use crate::base::text::one_line;
 use crate::nn::adapter::{ByPattern, Lora, RankAlpha, Whole};
 use serde_json::Value;
 
-/// Largest `adapter_config.json` that is read.
+/// Largest accepted `adapter_config.json`, in bytes.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
-/// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
+/// Modules that PEFT saves in full for a model with labels; the model has one of the two names.
 const HEADS: [&str; 2] = ["score", "classifier"];
 const READ: [&str; 19] = [
     "alpha_pattern",
@@ -16,7 +16,7 @@ const READ: [&str; 19] = [
     "bias",
     "ensure_weight_tying",
     "exclude_modules",
-    // GPT-2's matrices are known as such.
+    // The layout of GPT-2's matrices is known.
     "fan_in_fan_out",
     "init_lora_weights",
     "layers_pattern",
@@ -32,7 +32,7 @@ const READ: [&str; 19] = [
     "use_dora",
     "use_rslora",
 ];
-/// Bookkeeping, and settings of what `init_lora_weights` or another key would have to switch on.
+/// Bookkeeping, and settings that have no effect unless `init_lora_weights` or another key enables them.
 const HARMLESS: [&str; 10] = [
     "auto_mapping",
     "corda_config",
@@ -45,16 +45,16 @@ const HARMLESS: [&str; 10] = [
     "qalora_group_size",
     "revision",
 ];
-/// Initializations that leave the base unchanged; all others subtract their low-rank term from its weights, or round these.
+/// Initializations that leave the base unchanged; all others subtract their low-rank term from its weights, or round them.
 const BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "mica"];
 
-/// The adapter that a description means.
+/// The adapter that a config describes.
 #[derive(Debug)]
 pub(super) struct Description {
-    /// Without targets, and without the sizes of single modules.
+    /// Without targets and without per-module sizes.
     pub lora: Lora,
     pub targets: Targets,
-    /// Embeddings that are saved whole are the head's table as well, where the base ties the two.
+    /// Embeddings saved in full; they are the head's table as well if the base ties the two.
     pub keeps_tied: bool,
     ranks: ByPattern<usize>,
     alphas: ByPattern<f64>,
@@ -62,7 +62,7 @@ pub(super) struct Description {
 
 impl Description {
     /// # Errors
-    /// A sentence: a key that is not read here, or a value that is out of range.
+    /// An unread key, or a value out of range: the reason.
     pub fn of(config: &Value) -> Result<Description, String> {
         let Some(keys) = config.as_object() else {
             return Err("it is not a map of keys".into());
@@ -110,7 +110,7 @@ impl Description {
         })
     }
 
-    /// Rank and alpha of the adapter of a module, by its name in the model that PEFT knows.
+    /// Rank and alpha of a module's adapter, by the module's name in PEFT.
     pub fn size_of(&self, module: &str) -> RankAlpha {
         RankAlpha {
             rank: self.ranks.get(module).unwrap_or(self.lora.rank),
@@ -118,7 +118,7 @@ impl Description {
         }
     }
 
-    /// The key that says the rank.
+    /// The key that determines a module's rank.
     pub fn key_of_rank(&self, module: &str) -> &'static str {
         match self.ranks.get(module) {
             Some(_) => "rank_pattern",
@@ -127,7 +127,7 @@ impl Description {
     }
 }
 
-/// Whether a key says something: PEFT writes all of them.
+/// Whether a key is set: PEFT writes all of them.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -138,7 +138,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// PiSSA, OLoRA, CorDA and LoRA-GA take the first B A out of the weights, LoftQ rounds them: loading the adapter does it again.
+/// PiSSA, OLoRA, CorDA and LoRA-GA subtract the initial B A from the weights, LoftQ rounds them: loading the adapter does so
+/// again.
 fn beginning(value: &Value) -> Result<(), String> {
     match value {
         Value::Null | Value::Bool(_) => Ok(()),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_arithmetic_is_refused_by_its_key() {
+    fn keys_that_change_the_computation_are_rejected_by_name() {
         for (key, value) in [
             ("bias", json!("all")),
             ("bias", json!("lora_only")),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_passed_over() {
+    fn keys_without_effect_are_ignored() {
         for (key, value) in [
             ("init_lora_weights", json!("gaussian")),
             ("init_lora_weights", json!("eva")),
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_and_alpha_have_patterns_of_their_own() {
+    fn rank_and_alpha_patterns_are_independent() {
         let mut config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": true});
         config["rank_pattern"] = json!({"q_proj": 9});
         config["alpha_pattern"] = json!({"self_attn.*": 6, "q_proj": 7.5});

@@ -1,4 +1,4 @@
-//! The two factors of a matrix, and its magnitudes.
+//! The two factors of a matrix's adapter, and its magnitudes.
 
 use crate::nn::adapter::RankAlpha;
 
@@ -12,7 +12,7 @@ pub(super) struct Change {
     pub factors: Factors,
 }
 
-/// Factors as a file has them.
+/// Factors as stored in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Factors {
     pub size: RankAlpha,

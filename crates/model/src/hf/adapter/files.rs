@@ -18,11 +18,11 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Values that are held at once.
+/// Values held at once.
 const PIECE: usize = 1 << 18;
 
 impl Peft {
-    /// `rank 8, alpha 16`, or from where to where they are.
+    /// `rank 8, alpha 16`, or the ranges if they differ.
     pub fn sizes(&self) -> String {
         let modules = self.modules();
         let sizes = modules.iter().map(|m| self.description.size_of(m));
@@ -37,7 +37,7 @@ impl Peft {
         )
     }
 
-    /// `LoRA`, `rsLoRA`, `DoRA`, or the last two at once.
+    /// `LoRA`, `rsLoRA`, `DoRA`, or the last two together.
     pub fn kind(&self) -> &'static str {
         match (self.description.lora.rslora, self.description.lora.dora) {
             (false, false) => "LoRA",
@@ -47,13 +47,13 @@ impl Peft {
         }
     }
 
-    /// The matrices that it changes, by their names in the base.
+    /// The adapted matrices, by their names in the base.
     pub fn modules(&self) -> BTreeSet<String> {
         let names = self.file.names().filter_map(|name| name.strip_suffix(A));
         names.map(|name| plain(name).to_string()).collect()
     }
 
-    /// The ends of those names once they are joined, each once: `q_proj`.
+    /// The distinct last parts of those names after joining: `q_proj`.
     pub fn targets(&self, joins: &Joins) -> BTreeSet<String> {
         let modules = self.modules();
         let own = modules.iter().filter(|module| !joins.has(module));
@@ -62,14 +62,14 @@ impl Peft {
         ends.map(String::from).collect()
     }
 
-    /// Parameters of the base that it brings whole: `model.embed_tokens`.
+    /// Parameters of the base that it contains in full: `model.embed_tokens`.
     pub fn whole(&self) -> BTreeSet<String> {
         let names = self.file.names().map(plain);
         let whole = names.filter(|name| part_of(name).is_none());
         whole.map(|name| module_name(name).to_string()).collect()
     }
 
-    /// How many values its file has.
+    /// The number of values in its file.
     pub fn n_values(&self) -> u64 {
         let names = self.file.names();
         let len = |name| {
@@ -79,11 +79,11 @@ impl Peft {
         names.map(len).sum()
     }
 
-    /// Whether the file holds what the description promises: both factors of each matrix, of its rank, under names that
+    /// Checks that the file holds what the config promises: both factors of each matrix, with its rank, under names that
     /// `target_modules` finds.
     ///
     /// # Errors
-    /// The first thing that is otherwise.
+    /// The first mismatch.
     pub fn check(&self) -> Result<(), HfError> {
         let modules = self.modules();
         if modules.is_empty() {
@@ -111,7 +111,7 @@ impl Peft {
         self.check_targets(&modules)
     }
 
-    /// A target that no tensor is of stands for an adapter that is not there.
+    /// A target without a tensor: the adapter for it is missing.
     fn check_targets(&self, modules: &BTreeSet<String>) -> Result<(), HfError> {
         let targets = &self.description.targets;
         if let Some(module) = modules.iter().find(|module| !targets.finds(module)) {
@@ -127,10 +127,10 @@ impl Peft {
         }
     }
 
-    /// Whether all its values are numbers.
+    /// Checks that all values are finite.
     ///
     /// # Errors
-    /// One is not, or the file cannot be read.
+    /// A value is not, or the file cannot be read.
     pub fn check_values(&self) -> Result<(), HfError> {
         let wrong = |name: &str, at: usize, value: f32| {
             self.wrong(format!(
@@ -154,8 +154,8 @@ impl Peft {
         Ok(())
     }
 
-    /// SHA-256 of its tensors by their names, whatever their order and type in the file: two files with the same digest are
-    /// one adapter.
+    /// SHA-256 of its tensors by name, independent of their order and dtype in the file: two files with the same digest are
+    /// the same adapter.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -172,7 +172,7 @@ impl Peft {
         Ok(hex(&hash.finalize()))
     }
 
-    /// Every value of a tensor, some at a time.
+    /// Every value of a tensor, piece by piece.
     fn pieces<E: From<HfError>>(
         &self,
         name: &str,
@@ -200,8 +200,8 @@ impl Peft {
         value.map_err(|e| self.wrong(one_line(&e.to_string())))
     }
 
-    /// The embeddings in the file that are the head of its base, too, by the base's config.json beside it. PEFT makes a copy
-    /// of what it saves whole and forgets that the two are one, so others need both.
+    /// The embeddings in the file that are also the head of its base, according to the base's config.json next to it. PEFT copies
+    /// what it saves in full and loses the tie, so other programs need both.
     ///
     /// # Errors
     /// That file cannot be read.
@@ -213,8 +213,8 @@ impl Peft {
         Ok(table.filter(|_| ties && !head).map(String::from))
     }
 
-    /// `adapter_config.json` with another base, a head beside the embeddings where `tied` names these, and joined matrices;
-    /// everything else as it is.
+    /// `adapter_config.json` with another base, a head next to the embeddings if they are `tied`, and joined matrices;
+    /// everything else unchanged.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -237,11 +237,11 @@ impl Peft {
         Ok(pretty(&config))
     }
 
-    /// Writes `adapter_model.safetensors` again, under the names that it has, with the digest of its base; where `tied` names
-    /// the embeddings, with the same values as a head; several matrices in one where `joins` says so.
+    /// Writes `adapter_model.safetensors` again, under the same names, with the digest of its base; if `tied` names
+    /// the embeddings, with the same values as a head; with matrices joined as in `joins`.
     ///
     /// # Errors
-    /// What the writer says; values out of range for `dtype`.
+    /// Those of the writer; values out of range for `dtype`.
     pub fn write(
         &self,
         dtype: Dtype,
@@ -287,7 +287,7 @@ impl Peft {
 enum Origin<'a> {
     /// Under this name in the file.
     Own(&'a str),
-    /// In several: of the joined matrix, this of the three.
+    /// In several tensors: this one of a joined matrix's three.
     Joined(&'a Join, &'static str),
 }
 
@@ -312,7 +312,7 @@ impl From<Written> for io::Error {
     }
 }
 
-/// `rank 8`, or `ranks 2 to 8`; those in order, `common` where there are none.
+/// `rank 8`, or `ranks 2 to 8`; the values are sorted, `common` is used if there are none.
 fn span<T: Display + PartialEq + Copy>(word: &str, values: &[T], common: T) -> String {
     match (values.first(), values.last()) {
         (Some(least), Some(most)) if least != most => format!("{word}s {least} to {most}"),
@@ -320,7 +320,7 @@ fn span<T: Display + PartialEq + Copy>(word: &str, values: &[T], common: T) -> S
     }
 }
 
-/// Tensors come in no order.
+/// Files have no fixed tensor order.
 fn sorted(peft: &Peft) -> Vec<&str> {
     let mut names: Vec<&str> = peft.file.names().collect();
     names.sort_unstable();

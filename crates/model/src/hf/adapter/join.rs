@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What becomes of an adapter's matrices under the names of its base's class.
+/// How an adapter's matrices map to the names of its base's class.
 #[derive(Debug, Default)]
 pub struct Joins {
     joins: Vec<Join>,
@@ -21,7 +21,7 @@ pub struct Joins {
     theirs: Vec<String>,
 }
 
-/// Why an adapter has no form under the names of its base's class.
+/// Why an adapter cannot be expressed in the names of its base's class.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     #[error(transparent)]
@@ -30,7 +30,7 @@ pub enum JoinError {
     Impossible(String),
 }
 
-/// One matrix of theirs.
+/// A fused matrix of the class.
 #[derive(Debug)]
 pub(super) struct Join {
     /// Without `.weight`.
@@ -38,22 +38,22 @@ pub(super) struct Join {
     pub size: RankAlpha,
     parts: Vec<Part>,
     cols: usize,
-    /// All parts have the same A, as where they were read from one adapter: it stays one, of its rank.
+    /// Whether all parts have the same A, as when read from one adapter: it stays a single one, of its rank.
     is_shared: bool,
 }
 
 #[derive(Debug)]
 struct Part {
-    /// The matrix of ours, where it has an adapter.
+    /// Our matrix, if it has an adapter.
     module: Option<String>,
     rows: usize,
     rank: usize,
-    /// What its B is multiplied by, because the whole has one scale.
+    /// Factor on its B, because the whole has a single scale.
     factor: f32,
 }
 
 impl Joins {
-    /// Whether the adapter is written as it is.
+    /// Whether the adapter is written unchanged.
     pub fn is_empty(&self) -> bool {
         self.joins.is_empty()
     }
@@ -62,7 +62,7 @@ impl Joins {
         &self.joins
     }
 
-    /// Whether a matrix of ours goes into another.
+    /// Whether one of our matrices is part of a fused one.
     pub(super) fn has(&self, module: &str) -> bool {
         let mut parts = self.joins.iter().flat_map(|join| &join.parts);
         parts.any(|part| part.module.as_deref() == Some(module))
@@ -70,11 +70,11 @@ impl Joins {
 }
 
 impl Peft {
-    /// How its matrices lie in those of its base's class, as where Phi-3 keeps queries, keys and values in one. The base's
-    /// config.json lies beside the adapter, in checkpoints.
+    /// How its matrices map to those of its base's class, such as Phi-3's fused queries, keys and values. The base's
+    /// config.json is next to the adapter, in checkpoints.
     ///
     /// # Errors
-    /// That file cannot be read; a matrix that the class does not have; magnitudes for a part of a matrix.
+    /// That file cannot be read; the class lacks a matrix; magnitudes for a part of a matrix.
     pub fn joins(&self, folder: &Path) -> Result<Joins, JoinError> {
         let value = read_json(folder)?;
         let config = config::read(&value).map_err(|what| HfError::Config {
@@ -162,7 +162,7 @@ impl Peft {
         })
     }
 
-    /// The factors of a matrix of ours.
+    /// The factors of one of our matrices.
     fn part(&self, module: &str, rows: usize, cols: usize) -> Result<Factors, HfError> {
         let prefixed = format!("{PREFIX}{module}{A}");
         let name = match self.file.contains(&prefixed) {
@@ -187,7 +187,7 @@ impl Peft {
         heads
     }
 
-    /// The values of one of them.
+    /// The values of one of these tensors.
     pub(super) fn joined_values(&self, join: &Join, what: &str) -> Result<Vec<f32>, HfError> {
         let (mut values, mut first) = (Vec::new(), 0);
         for part in &join.parts {
@@ -220,7 +220,7 @@ impl Peft {
         Ok(values)
     }
 
-    /// Names the joined matrices, and their sizes, in a description.
+    /// Describes the joined matrices and their sizes in a config.
     pub(super) fn describe_joined(&self, joins: &Joins, config: &mut Value) {
         let own = self.modules().into_iter();
         let own = own.filter(|module| !joins.has(module));
@@ -246,7 +246,7 @@ impl Peft {
         config["target_modules"] = targets.into_iter().collect();
         config["rank_pattern"] = ranks;
         config["alpha_pattern"] = alphas;
-        // They speak of the names that are gone.
+        // Patterns refer to names that no longer exist.
         for key in ["exclude_modules", "layers_to_transform", "layers_pattern"] {
             if !config[key].is_null() {
                 config[key] = Value::Null;
@@ -255,7 +255,7 @@ impl Peft {
     }
 }
 
-/// Whether a tensor of theirs has a parameter of ours beside others.
+/// Whether a fused tensor contains our parameter and others.
 fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
     match &tensor.values {
         Values::Own(parts) => parts.len() > 1 && parts.iter().any(|part| part.start == info.offset),

@@ -8,7 +8,7 @@ use crate::nn::{ParamInfo, module_name};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The matrices that are parts of one of theirs, first to last, by its name without `.weight`.
+/// Our matrices that are parts of a fused one, in order, by its name without `.weight`.
 pub(super) fn matrices(infos: &[ParamInfo]) -> BTreeMap<String, Vec<&ParamInfo>> {
     let mut found: BTreeMap<String, Vec<&ParamInfo>> = BTreeMap::new();
     for info in infos.iter().filter(|info| info.shape.len() == 2) {
@@ -20,16 +20,16 @@ pub(super) fn matrices(infos: &[ParamInfo]) -> BTreeMap<String, Vec<&ParamInfo>>
     found
 }
 
-/// (out, in) of the whole.
+/// (out, in) of the fused matrix.
 pub(super) fn shape(parts: &[&ParamInfo]) -> (usize, usize) {
     let rows = parts.iter().map(|info| info.shape[0]).sum();
     let cols = parts.first().map_or(0, |info| info.shape[1]);
     (rows, cols)
 }
 
-/// The adapters of the parts, which together change what `whole` does, to the bit. Each has the rows of B that are its own.
-/// Where each column of B is about one part, a part has its columns and their rows of A, as before they were joined
-/// (`joining`); else all parts have the whole A, and its rank.
+/// The adapters of the parts, which together are bit-identical to `whole`. Each has its own rows of B.
+/// If each column of B affects a single part, a part has its columns and their rows of A, as before they were joined
+/// (`joining`); otherwise all parts have the whole A, and its rank.
 pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<Change> {
     let rank = whole.size.rank;
     let (_, cols) = shape(parts);
@@ -73,7 +73,7 @@ pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<C
     changes
 }
 
-/// The rows of each part in the whole.
+/// The rows of each part in the fused matrix.
 fn rows_of(parts: &[&ParamInfo]) -> Vec<Range<usize>> {
     let mut end = 0;
     let next = |info: &&ParamInfo| {
@@ -84,8 +84,8 @@ fn rows_of(parts: &[&ParamInfo]) -> Vec<Range<usize>> {
     parts.iter().map(next).collect()
 }
 
-/// The part that each column of B is about: the only one in which it is not zero; `None` where a column is about several or
-/// none, and where a part with magnitudes would have none.
+/// The part that each column of B affects: the only one where it is not zero. `None` if a column affects several or
+/// no parts, or if a part with magnitudes would have no column.
 fn owners(whole: &Factors, rows: &[Range<usize>]) -> Option<Vec<usize>> {
     let rank = whole.size.rank;
     let is_about = |column: usize, rows: &Range<usize>| {
@@ -100,7 +100,7 @@ fn owners(whole: &Factors, rows: &[Range<usize>]) -> Option<Vec<usize>> {
     (all || whole.magnitude.is_none()).then_some(owners)
 }
 
-/// A square root and back leaves 16.000000000000004. f32, in which the product is computed, has seven digits.
+/// A square root and back leaves 16.000000000000004. f32, in which it is used, has seven digits.
 pub(super) fn round(alpha: f64) -> f64 {
     let near = (alpha * 1e6).round() / 1e6;
     match (near - alpha).abs() <= 1e-12 * alpha {
@@ -169,7 +169,7 @@ mod tests {
     const V: Range<usize> = 6..8;
 
     #[test]
-    fn parts_have_the_columns_that_are_theirs_alone() {
+    fn parts_have_the_columns_that_only_affect_them() {
         let (infos, lora) = (infos(), Lora::default());
         let whole = whole([&[Q], &[V], &[Q]], false);
         let parts = split(&lora, &whole, &qkv(&infos));
@@ -181,7 +181,7 @@ mod tests {
             ["q_proj", "v_proj"],
             "no column is about keys"
         );
-        // The scale is 2, as before.
+        // The scale is still 2.
         let size = |rank, alpha| RankAlpha { rank, alpha };
         assert_eq!(parts[0].factors.size, size(2, 4.0));
         assert_eq!(parts[1].factors.size, size(1, 2.0));
@@ -198,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_several_parts_or_of_none_leave_the_rank_to_all() {
+    fn shared_or_empty_columns_give_all_parts_the_full_rank() {
         let (infos, lora) = (infos(), Lora::default());
         for (owners, magnitudes) in [
             ([&[Q, K][..], &[V], &[Q]], false),
             ([&[Q], &[], &[V]], false),
-            // Keys have magnitudes, and no column.
+            // Keys have magnitudes, but no column.
             ([&[Q], &[V], &[Q]], true),
         ] {
             let whole = whole(owners, magnitudes);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_leave_round_alphas_and_others_stay() {
+    fn square_roots_round_trip_to_round_alphas() {
         assert_eq!(round(16.000000000000004), 16.0);
         let root = 6.0 * 3.0_f64.sqrt();
         assert_eq!(round(root), root);

@@ -1,4 +1,4 @@
-//! Adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, beside the model that they belong to.
+//! Adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, next to the model that they belong to.
 
 mod description;
 mod factors;
@@ -29,17 +29,17 @@ use std::path::Path;
 pub const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
-/// What stands in front of a module's name in the file.
+/// Prefix of module names in the file.
 const PREFIX: &str = "base_model.model.";
 const A: &str = ".lora_A.weight";
 const B: &str = ".lora_B.weight";
-/// The one module that is read whole beside factors.
+/// The one module that is read in full, in addition to factors.
 const SCORE: &str = "score.weight";
 const MAGNITUDE: &str = ".lora_magnitude_vector";
-/// The word of the file that names the base by its weights.
+/// Metadata key of the file with the fingerprint of the base's weights.
 const FINGERPRINT: &str = "base_fingerprint";
 
-/// `adapter_config.json` as text; `None` for a model without adapters. `base` says where the model under them lies.
+/// `adapter_config.json` as text; `None` for a model without adapters. `base` is the location of the base model.
 pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
     let AdapterConfig::Lora(lora) = model.adapter()?;
     let params = model.params();
@@ -56,7 +56,7 @@ pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
     };
     let targets = names::targets(&sizes, matrices);
     let (ranks, alphas) = names::patterns(&sizes, common);
-    // GPT-2 keeps its matrices as (in, out).
+    // GPT-2 stores its matrices as (in, out).
     let fused = |info: &ParamInfo| info.role == Role::Attention(AttentionRole::QueryKeyValue);
     let is_turned = params.base().iter().any(fused);
     Some(pretty(&json!({
@@ -81,7 +81,7 @@ pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
     })))
 }
 
-/// What is kept whole beside the factors, by the last word of its name.
+/// The modules saved in full, by the last part of their names.
 fn saved_modules(model: &Model, whole: &[Whole]) -> Option<Vec<String>> {
     let mut names: Vec<String> = saved(model, whole)
         .filter_map(|info| {
@@ -93,7 +93,7 @@ fn saved_modules(model: &Model, whole: &[Whole]) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// The parameters of the base that train beside the adapters.
+/// The parameters of the base that train together with the adapters.
 fn saved<'a>(model: &'a Model, whole: &'a [Whole]) -> impl Iterator<Item = &'a ParamInfo> {
     let asked = |info: &&ParamInfo| {
         let is = |whole: &Whole| match whole {
@@ -113,7 +113,7 @@ fn reward_head(model: &Model) -> Option<&ParamInfo> {
 /// Writes `adapter_model.safetensors` in f32.
 ///
 /// # Errors
-/// What the writer says.
+/// Those of the writer.
 pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     let whole = match model.adapter() {
         Some(AdapterConfig::Lora(lora)) => &lora.modules_to_save[..],
@@ -141,8 +141,8 @@ pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     written.map_err(io_error)?
 }
 
-/// Fills the adapters of a model from a folder that [`write_adapter`] has written to; every factor must be there with its
-/// shape, and its base where one is recorded. Where one is not, nothing is changed.
+/// Fills the adapters of a model from a folder written by [`write_adapter`]; every factor must be present with its
+/// shape, and the base must match if one is recorded. On an error nothing is changed.
 ///
 /// # Errors
 /// No such file, or one of another adapter or base.
@@ -177,8 +177,7 @@ fn name_in_file(info: &ParamInfo) -> String {
     format!("{PREFIX}{}", info.name)
 }
 
-/// The module of a factor or a magnitude, with what stands in front, and which of the three it is; `None` for a table that is
-/// kept whole.
+/// The module of a factor or a magnitude, with its prefix, and which of the three it is; `None` for a table saved in full.
 fn part_of(name: &str) -> Option<(&str, &'static str)> {
     let factor = [A, B].into_iter();
     let mut found = factor.filter_map(|end| Some((name.strip_suffix(end)?, end)));
@@ -188,10 +187,10 @@ fn part_of(name: &str) -> Option<(&str, &'static str)> {
     })
 }
 
-/// Adds the adapters of a folder, where it has any, to the weights that they belong to. Says whether there were any.
+/// Merges the adapters in a folder, if any, into the weights of their base. Returns whether there were any.
 ///
 /// # Errors
-/// An adapter of a kind that is not read here, or one that belongs to another model.
+/// An unsupported kind of adapter, or one for another model.
 pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> {
     if !folder.join(ADAPTER_CONFIG).is_file() {
         return Ok(false);
@@ -200,7 +199,7 @@ pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> 
     Ok(true)
 }
 
-/// The same to these parameters of the model: see [`Model::base_of_vocabulary`].
+/// The same for these parameters of the model: see [`Model::base_of_vocabulary`].
 ///
 /// # Errors
 /// As [`merge_adapter`].

@@ -1,14 +1,14 @@
-//! How an adapter_config.json names modules so that PEFT finds them: by suffix if all modules with that suffix are meant,
+//! How an adapter_config.json names modules so that PEFT finds them: by suffix if it matches exactly the adapted modules,
 //! else by full name.
 
 use crate::nn::adapter::RankAlpha;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The adapted modules by whole names, with their sizes.
+/// The adapted modules by full name, with their sizes.
 pub(super) type Sizes = BTreeMap<String, RankAlpha>;
 
-/// `self_attn.q_proj` where all modules of the base that end so have adapters, whole names otherwise.
+/// `self_attn.q_proj` if all modules of the base with this suffix have adapters, full names otherwise.
 pub(super) fn targets<'a>(sizes: &Sizes, base: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let ends: BTreeSet<&str> = sizes.keys().filter_map(|name| end(name)).collect();
     let mut with_ends = base.filter(|name| end(name).is_some_and(|end| ends.contains(end)));
@@ -18,7 +18,7 @@ pub(super) fn targets<'a>(sizes: &Sizes, base: impl Iterator<Item = &'a str>) ->
     }
 }
 
-/// rank_pattern and alpha_pattern: what is otherwise than `common`.
+/// rank_pattern and alpha_pattern: the values that differ from `common`.
 pub(super) fn patterns(sizes: &Sizes, common: RankAlpha) -> (Value, Value) {
     let (mut ranks, mut alphas) = (Map::new(), Map::new());
     for (name, size) in sizes {
@@ -40,7 +40,7 @@ pub(super) fn patterns(sizes: &Sizes, common: RankAlpha) -> (Value, Value) {
     (ranks.into(), alphas.into())
 }
 
-/// `attn.c_proj` of `transformer.h.0.attn.c_proj`; `c_proj` alone is in both halves of a block.
+/// `attn.c_proj` for `transformer.h.0.attn.c_proj`; `c_proj` alone is in both halves of a block.
 fn end(name: &str) -> Option<&str> {
     let (before, _) = name.rsplit_once('.')?;
     let at = before.rfind('.')?;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_where_all_are_alike_and_whole_names_where_one_is_not() {
+    fn suffixes_if_all_modules_match_and_full_names_otherwise() {
         let size = |rank, alpha| RankAlpha { rank, alpha };
         let sizes: Sizes = [
             ("m.0.self_attn.q_proj", size(4, 8.0)),

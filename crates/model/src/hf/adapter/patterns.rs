@@ -6,10 +6,10 @@ use crate::nn::adapter::{ByPattern, MAX_COMPILED, means_another_thing};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// The table under `key` of a description, whose values `read` understands.
+/// The table under `key` of a config; `read` parses its values.
 ///
 /// # Errors
-/// A sentence: it is no table, a value is out of range, or a pattern is none that is read here.
+/// It is not a table, a value is out of range, or a pattern is unsupported: the reason.
 pub(super) fn by_pattern<T>(
     config: &Value,
     key: &str,
@@ -34,7 +34,7 @@ pub(super) fn by_pattern<T>(
     }
 }
 
-/// The modules that an adapter stands on, by its description.
+/// The modules that an adapter targets, according to its config.
 #[derive(Debug)]
 pub(super) struct Targets {
     targets: Names,
@@ -46,13 +46,13 @@ pub(super) struct Targets {
 #[derive(Debug)]
 enum Names {
     All,
-    /// Whole names, or the ends of names.
+    /// Full names, or suffixes.
     Ends(Vec<String>),
-    /// The whole name.
+    /// A pattern for the full name.
     Like(Regex),
 }
 
-/// layers_to_transform: the numbers of blocks, and the expressions that find a block's number in a name.
+/// layers_to_transform: block numbers, and the expressions that find a block's number in a name.
 #[derive(Debug)]
 struct Layers {
     numbers: Vec<u64>,
@@ -61,7 +61,7 @@ struct Layers {
 
 impl Targets {
     /// # Errors
-    /// A sentence: a key has another type, or a pattern is none that is read here.
+    /// A key has another type, or a pattern is unsupported: the reason.
     pub fn of(config: &Value) -> Result<Targets, String> {
         let targets = match config["target_modules"].as_str() {
             Some("all-linear") => Some(Names::All),
@@ -81,7 +81,7 @@ impl Targets {
             return false;
         }
         match (&self.targets, &self.layers) {
-            // A whole name is meant whatever its layer.
+            // A full name matches whatever its layer.
             (Names::Ends(ends), Some(layers)) => {
                 let is_named = ends.iter().any(|end| end == module);
                 is_named || (self.targets.has(module) && layers.have(module))
@@ -90,7 +90,7 @@ impl Targets {
         }
     }
 
-    /// A listed target that is none of the modules.
+    /// A listed target that matches none of the modules.
     pub fn idle<'a>(&'a self, modules: &[&str]) -> Option<&'a str> {
         let Names::Ends(ends) = &self.targets else {
             return None;
@@ -153,7 +153,7 @@ impl Layers {
             })
         };
         let finders = match patterns.is_empty() {
-            // The first number in a name, after a name in something.
+            // The first number in a name, after a named module.
             true => vec![compile(key, "", |_| {
                 r"^.*?\.[^.]*\.(?P<idx>\d+)\.".to_string()
             })?],
@@ -208,9 +208,9 @@ mod tests {
         by_pattern(&json!({ "p": table }), "p", Value::as_u64)
     }
 
-    /// Each answer is that of PEFT 0.21's get_pattern_key.
+    /// The expected results are those of PEFT 0.21's get_pattern_key.
     #[test]
-    fn the_first_pattern_that_matches_the_end_of_a_name_counts() {
+    fn the_first_pattern_that_matches_a_suffix_counts() {
         for (table, q0, q11, down) in [
             (json!({}), None, None, None),
             (json!({"q_proj": 2}), Some(2), Some(2), None),
@@ -239,7 +239,7 @@ mod tests {
             (json!({r"layers\.\d\..*": 2}), Some(2), None, Some(2)),
             (json!({"q_proj|down_proj": 2}), Some(2), Some(2), Some(2)),
             (json!({r"(?:q|k)_proj": 2}), Some(2), Some(2), None),
-            // A bar outside of brackets divides the whole expression.
+            // A bar outside of brackets splits the whole expression.
             (json!({"q_proj)|(model.*": 2}), Some(2), Some(2), Some(2)),
             (json!({"q_proj)|(layers.*": 2}), Some(2), Some(2), None),
         ] {
@@ -251,7 +251,7 @@ mod tests {
 
     /// EVA writes one for every module: a model of 80 blocks has 560.
     #[test]
-    fn every_module_can_have_a_pattern_of_its_own() {
+    fn every_module_can_have_its_own_pattern() {
         let names = |layer: u64| {
             let all = ["q", "k", "v", "o", "gate", "up", "down"];
             all.map(|kind| format!("model.layers.{layer}.self_attn.{kind}_proj"))
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_and_values_that_are_not_read_are_refused() {
+    fn unsupported_patterns_and_values_are_rejected() {
         for (table, says) in [
             (json!([1]), "table"),
             (json!({"q_proj": "two"}), "q_proj must be"),
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Each answer is that of PEFT 0.21's check_target_module_exists.
+    /// The expected results are those of PEFT 0.21's check_target_module_exists.
     #[test]
     fn targets_are_names_ends_or_a_pattern_without_what_is_excluded_and_in_the_layers_named() {
         for (config, q0, q11, down) in [

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub(super) const HEAD: &str = "lm_head.weight";
-/// Embeddings, by their names in families.
+/// Embeddings, by their names in the families.
 pub(super) const TABLES: [&str; 2] = ["model.embed_tokens.weight", "transformer.wte.weight"];
 
-/// An adapter on the disk.
+/// An adapter on disk.
 #[derive(Debug)]
 pub struct Peft {
     pub(super) folder: PathBuf,
@@ -27,18 +27,18 @@ pub struct Peft {
     base: Option<String>,
 }
 
-/// Why an adapter cannot be had or used.
+/// Why an adapter cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
     #[error("{}: no adapter here: there is no {ADAPTER_CONFIG}", .0.display())]
     Absent(PathBuf),
-    /// Its own files say what is not read here, or cannot be read.
+    /// Its own files contain something unsupported, or cannot be read.
     #[error(transparent)]
     Unread(HfError),
-    /// It is a reward model's, and is to stand on a model that writes.
+    /// It belongs to a reward model, but the model is a language model.
     #[error("{} is the adapter of a reward model: it scores completions and cannot generate", shown(.0))]
     Scores(PathBuf),
-    /// It does not go with the model.
+    /// It does not match the model.
     #[error(transparent)]
     Wrong(#[from] HfError),
 }
@@ -61,19 +61,19 @@ impl AdapterError {
     }
 }
 
-/// What an adapter does to a model.
+/// The changes of an adapter to a model.
 #[derive(Default)]
 pub(super) struct Changes {
     pub products: Vec<Change>,
-    /// Parameters that it brings whole.
+    /// Parameters that it contains in full.
     pub whole: Vec<(ParamInfo, Vec<f32>)>,
 }
 
 impl Peft {
-    /// Reads the description of the adapter in a folder.
+    /// Reads the config of the adapter in a folder.
     ///
     /// # Errors
-    /// There is none, or it is of a kind that is not read here.
+    /// There is none, or its kind is unsupported.
     pub fn find(folder: &Path) -> Result<Peft, AdapterError> {
         match folder.join(ADAPTER_CONFIG).is_file() {
             true => Peft::open(folder).map_err(AdapterError::Unread),
@@ -105,18 +105,18 @@ impl Peft {
         &self.folder
     }
 
-    /// Whether it is a reward model's: it brings the score that stands in the place of its base's head.
+    /// Whether it belongs to a reward model: then it contains the score that replaces its base's head.
     pub fn scores(&self) -> bool {
         let whole = format!("{PREFIX}{SCORE}");
         self.file.contains(&whole) || self.file.contains(SCORE)
     }
 
-    /// Where its base lay, or its id on the hub, if it says so.
+    /// The path or hub id of its base, if recorded.
     pub fn base(&self) -> Option<&str> {
         self.base.as_deref()
     }
 
-    /// The digest of the weights that it was trained on, if it says so: see [`Model::base_fingerprint`].
+    /// The digest of the weights that it was trained on, if recorded: see [`Model::base_fingerprint`].
     pub fn base_fingerprint(&self) -> Option<&str> {
         self.file.word(FINGERPRINT)
     }
@@ -128,10 +128,10 @@ impl Peft {
         }
     }
 
-    /// Whether it can stand beside a model's weights and be taken away again.
+    /// Checks that it can be attached to a model and detached again.
     ///
     /// # Errors
-    /// It belongs to another model, or brings more than an embedding and a head of its own.
+    /// It belongs to another model, or contains more than an embedding and a head in full.
     pub fn stands_beside(&self, model: &Model) -> Result<(), HfError> {
         let changes = self.changes(model.params().base())?;
         self.config_for(&changes, model.config())?;
@@ -153,7 +153,7 @@ impl Peft {
         }
     }
 
-    /// Whether every matrix that it changes is there, in its shape.
+    /// Checks that every matrix that it changes exists with its shape.
     ///
     /// # Errors
     /// It belongs to another model.
@@ -161,8 +161,8 @@ impl Peft {
         self.changes(model.params().base()).map(|_| ())
     }
 
-    /// Tokens of the model of this width that it was trained on, where its folder tells: by tables that it brings whole, or by
-    /// the config.json of a checkpoint.
+    /// Vocabulary size of the model of this width that it was trained on, if its folder records it: by tables saved in full, or
+    /// by the config.json of a checkpoint.
     pub fn vocab_size(&self, d_model: usize) -> Option<usize> {
         let config = read_config(&self.folder).ok();
         let config = config.filter(|config| config.d_model == d_model);
@@ -178,11 +178,12 @@ impl Peft {
         rows.max().max(said)
     }
 
-    /// Gives a model without adapters as many tokens as it was trained on, where it has fewer: the vocabulary of its base had
-    /// grown. The rows of the new tokens come with its tables; of frozen ones they are what they began as.
+    /// Grows the vocabulary of a model without adapters to that of the adapter's training, if it is smaller: the base's
+    /// vocabulary had been extended. The rows of the new tokens come from its tables; those of frozen tables are newly
+    /// initialized.
     ///
     /// # Errors
-    /// Weights that are kept quantized: their tables do not grow.
+    /// Quantized weights: their tables cannot grow.
     pub fn make_room(&self, model: &mut Model) -> Result<(), HfError> {
         let shape = model.shape();
         let Some(rows) = self.vocab_size(shape.d_model) else {
@@ -202,7 +203,7 @@ impl Peft {
         self.description.lora.scale_of(size)
     }
 
-    /// What it does to a model with these parameters.
+    /// Its changes to a model with these parameters.
     pub(super) fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
         let by_name: BTreeMap<&str, &ParamInfo> =
             infos.iter().map(|i| (i.name.as_str(), i)).collect();
@@ -245,7 +246,7 @@ impl Peft {
             }
         }
         self.head_stays_tied(infos, &found.whole)?;
-        // Tensors come in no order.
+        // Files have no fixed tensor order.
         found.products.sort_by_key(|change| change.offset);
         let twice = found
             .products
@@ -271,7 +272,7 @@ impl Peft {
         }
     }
 
-    /// PEFT leaves such tensors out with a warning.
+    /// PEFT omits such tensors with a warning.
     pub(super) fn untargeted(&self, module: &str) -> HfError {
         self.wrong(format!(
             "target_modules, with exclude_modules and layers_to_transform, does not name {}, which the file has factors of",
@@ -279,8 +280,8 @@ impl Peft {
         ))
     }
 
-    /// PEFT trains a copy of the embeddings and leaves the head at the base's, unless it is told to keep the two tied; here they are
-    /// one table. Adapters with the digest of a base are this program's, and mean that.
+    /// PEFT trains a copy of the embeddings and leaves the head at the base's, unless configured to keep the two tied; here they
+    /// are one table. Adapters with a base fingerprint are this program's, and mean one table.
     fn head_stays_tied(
         &self,
         infos: &[ParamInfo],
@@ -300,7 +301,7 @@ impl Peft {
         }
     }
 
-    /// The head of a base whose head is its embeddings: PEFT has a copy of both.
+    /// Checks the head of a tied base: PEFT has a copy of both.
     fn is_the_table(&self, head: &str) -> Result<(), HfError> {
         let table = self.file.names().find(|name| {
             let name = name.strip_prefix(PREFIX).unwrap_or(name);
@@ -335,7 +336,7 @@ impl Peft {
         })
     }
 
-    /// The factors of a matrix (rows, cols), by the name of the first.
+    /// The factors of a matrix (rows, cols), by the name of the first one.
     pub(super) fn factors(
         &self,
         name: &str,
@@ -346,7 +347,7 @@ impl Peft {
         let magnitude = match self.description.lora.dora {
             true => {
                 let plain = format!("{module}{MAGNITUDE}");
-                // Versions of PEFT before 0.12 end it with `.weight`.
+                // PEFT before 0.12 appends `.weight`.
                 let name = match self.file.contains(&plain) {
                     true => plain,
                     false => format!("{plain}.weight"),
@@ -369,7 +370,7 @@ impl Peft {
         })
     }
 
-    /// The size that the description gives to a factor, which must have it.
+    /// The size that the config gives for a factor; it must be present.
     pub(super) fn size_of(&self, name: &str) -> Result<RankAlpha, HfError> {
         let plain = name.strip_prefix(PREFIX).unwrap_or(name);
         let (module, side) = match plain.strip_suffix(A) {
@@ -389,23 +390,23 @@ impl Peft {
         }
     }
 
-    /// Whether it has magnitudes (DoRA): then what it adds depends on the weights under it, and adapters do not add up.
+    /// Whether it has magnitudes (DoRA): then its effect depends on the weights, and adapters cannot be summed.
     pub fn has_magnitudes(&self) -> bool {
         self.description.lora.dora
     }
 
-    /// Adds the adapter, `weight` times, to the weights that it belongs to, in f32: W + weight · scale · B A.
+    /// Merges the adapter, `weight` times, into the weights of its base, in f32: W + weight · scale · B A.
     ///
     /// # Errors
-    /// It belongs to another model; it brings magnitudes or whole tables, of which there is no share; weights that are kept
-    /// quantized.
+    /// It belongs to another model; it has magnitudes or full tables, which cannot be scaled; quantized
+    /// weights.
     pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
         self.make_room(model)?;
         let infos = model.params().base().to_vec();
         self.merge_into_parts(model, &infos, weight)
     }
 
-    /// The same to these parameters of the model.
+    /// The same for these parameters of the model.
     ///
     /// # Errors
     /// As [`Peft::merge_into`].
@@ -437,10 +438,10 @@ impl Peft {
         Ok(())
     }
 
-    /// The adapter as a spec says it, for a model of this config.
+    /// The adapter as a spec's config, for a model of this config.
     ///
     /// # Errors
-    /// It stands on matrices that no adapter can be trained on here.
+    /// It targets matrices on which no adapter can be trained here.
     pub(super) fn config_for(
         &self,
         changes: &Changes,
@@ -456,7 +457,7 @@ impl Peft {
                 .map(|i| i.module().to_string())
                 .collect()
         };
-        // A tied head is trained with the embeddings.
+        // A tied head trains with the embeddings.
         let lora = &self.description.lora;
         let common = RankAlpha {
             rank: lora.rank,
@@ -493,7 +494,7 @@ impl Peft {
         let choices = words
             .map(|targets| of(targets, &[], Vec::new()))
             .into_iter();
-        // Where the three are one matrix they are named together.
+        // If the three are one matrix they are named together.
         let mut fused = listed.clone();
         fused.extend(
             [Key, Value]
@@ -513,11 +514,11 @@ impl Peft {
         }
     }
 
-    /// Puts the adapter beside the weights of a model that has none; these stay as they are, in whatever formats.
+    /// Attaches the adapter to a model without adapters; its weights stay unchanged, in any format.
     ///
     /// # Errors
-    /// It belongs to another model, or stands on matrices that take no adapter here; a model that has adapters, or one whose
-    /// tables are quantized where this brings its own.
+    /// It belongs to another model, or targets matrices without adapter support; the model has adapters, or quantized
+    /// tables that the adapter replaces.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
         self.make_room(model)?;
         let changes = self.changes(model.params().base())?;
@@ -533,8 +534,8 @@ impl Peft {
         fill(&changes, model)
     }
 
-    /// Puts the adapter beside the weights of a model that is only read, in whatever formats, and its tables in the place of
-    /// the model's. Those that made room come back: [`Model::remove_adapters`] and [`Model::replace_table`] undo it.
+    /// Attaches the adapter to an inference-only model with weights in any format, and replaces the model's tables by the
+    /// adapter's. Returns the replaced ones: [`Model::remove_adapters`] and [`Model::replace_table`] undo it.
     ///
     /// # Errors
     /// As [`Peft::stands_beside`]; a model that has adapters.
@@ -543,7 +544,7 @@ impl Peft {
         let changes = self.changes(model.params().base())?;
         let AdapterConfig::Lora(lora) = self.config_for(&changes, model.config())?;
         self.swappable(&changes)?;
-        // Tables that are only read need no gradients.
+        // Tables for inference need no gradients.
         model.adapt(&AdapterConfig::Lora(Lora {
             modules_to_save: Vec::new(),
             ..lora
@@ -558,7 +559,7 @@ impl Peft {
     }
 }
 
-/// Writes factors and magnitudes to their places in a model that is adapted to them.
+/// Writes factors and magnitudes to their positions in a model with matching adapters.
 fn fill(changes: &Changes, model: &mut Model) -> Result<(), HfError> {
     let products = changes.products.iter();
     let by_module: BTreeMap<&str, &Factors> = products

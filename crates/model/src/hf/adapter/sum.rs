@@ -1,4 +1,4 @@
-//! Several adapters on one model at once: as one whose rank is the sum of theirs.
+//! Several adapters on one model: as a single one whose rank is the sum of theirs.
 
 use super::super::HfError;
 use super::factors::Change;
@@ -9,10 +9,10 @@ use crate::nn::adapter::{Lora, Targets};
 use crate::nn::{AdapterConfig, Model};
 use std::collections::BTreeMap;
 
-/// Puts Σ weight · scale · B A of several adapters beside the weights of a model that has none.
+/// Attaches Σ weight · scale · B A of several adapters to a model without adapters.
 ///
 /// # Errors
-/// As [`Peft::attach`]; an adapter with magnitudes or whole tables.
+/// As [`Peft::attach`]; an adapter with magnitudes or full tables.
 pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfError> {
     if let [(peft, weight)] = parts
         && *weight == 1.0

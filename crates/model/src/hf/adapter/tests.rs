@@ -1,4 +1,4 @@
-//! Adapters written and read, and what is refused.
+//! Adapters written and read, and what is rejected.
 
 use super::*;
 use crate::nn::ModelConfig;
@@ -58,7 +58,7 @@ fn base(model: &Model) -> Model {
 }
 
 #[test]
-fn adapters_come_back_bit_for_bit_and_under_pefts_names() {
+fn adapters_round_trip_bit_for_bit_under_pefts_names() {
     let folder = tempfile::tempdir().unwrap();
     let model = adapted();
     write(&model, folder.path());
@@ -84,9 +84,9 @@ fn llama() -> ModelConfig {
     serde_json::from_value(says).unwrap()
 }
 
-/// Scales, magnitudes and sizes of single modules: what a merge adds is what the adapters do beside the weights.
+/// With scales, magnitudes and per-module sizes, a merge adds exactly what the attached adapters compute.
 #[test]
-fn merged_weights_say_what_base_and_adapters_say() {
+fn merged_weights_equal_base_plus_adapters() {
     let plain = Lora {
         rank: 3,
         alpha: 6.0,
@@ -137,7 +137,7 @@ fn merged_weights_say_what_base_and_adapters_say() {
 }
 
 #[test]
-fn what_is_not_read_is_refused_by_its_key() {
+fn unsupported_keys_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let model = adapted();
     write(&model, folder.path());
@@ -159,9 +159,9 @@ fn what_is_not_read_is_refused_by_its_key() {
     assert!(!merge_adapter(empty.path(), &mut base(&model)).unwrap());
 }
 
-/// Patterns of a spec become PEFT's, come back as the same sizes, and are written as the same file again.
+/// A spec's patterns become PEFT's, are read back as the same sizes, and rewritten as the same file.
 #[test]
-fn ranks_and_alphas_of_a_specs_patterns_come_back() {
+fn ranks_and_alphas_of_a_specs_patterns_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let patterns = |entries: &[(&str, f64)]| {
         let entries = entries.iter().map(|(name, x)| (name.to_string(), *x));
@@ -190,7 +190,7 @@ fn ranks_and_alphas_of_a_specs_patterns_come_back() {
     assert_eq!(adapter_json(&other, None).unwrap(), text);
     let bits = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
     assert!(bits(&other) == bits(&model));
-    // Scales are each module's own, in a merge too.
+    // Scales are per module, in a merge too.
     let tokens: Vec<u32> = (0..8).collect();
     let logits = |m: &mut Model| -> Vec<f32> {
         let logits = m.logits(&tokens, 1, 8).unwrap();
@@ -210,7 +210,7 @@ fn ranks_and_alphas_of_a_specs_patterns_come_back() {
     assert!(error.to_string().contains("`q_proj`"), "{error}");
 }
 
-/// The same adapter with tensors more.
+/// The same adapter with additional tensors.
 fn with_tensors(from: &Path, to: &Path, more: &[(&str, &[usize], Vec<f32>)]) {
     std::fs::copy(from.join(ADAPTER_CONFIG), to.join(ADAPTER_CONFIG)).unwrap();
     let file = TensorFile::open(&from.join(ADAPTER_WEIGHTS)).unwrap();
@@ -236,9 +236,9 @@ fn with_tensors(from: &Path, to: &Path, more: &[(&str, &[usize], Vec<f32>)]) {
     super::super::safetensors::write_to(&mut out, &heads, put).unwrap();
 }
 
-/// The head of a tied base: PEFT has a copy of it, with or without the embeddings beside it.
+/// The head of a tied base: PEFT has a copy of it, with or without the embeddings.
 #[test]
-fn a_head_of_its_own_on_a_tied_base_is_refused_unless_it_is_the_table() {
+fn a_separate_head_on_a_tied_base_is_rejected_unless_it_equals_the_table() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = adapted();
     write(&model, from.path());
@@ -264,9 +264,9 @@ fn a_head_of_its_own_on_a_tied_base_is_refused_unless_it_is_the_table() {
     assert_eq!(merged(&same), "");
 }
 
-/// PEFT trains the embeddings alone and keeps the base's head: another model than one with one table.
+/// PEFT trains only the embeddings and keeps the base's head: a different model than one with a single table.
 #[test]
-fn embeddings_alone_on_a_tied_base_are_refused_unless_they_are_to_stay_tied() {
+fn embeddings_alone_on_a_tied_base_are_rejected_unless_they_stay_tied() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = adapted();
     write(&model, from.path());
@@ -287,7 +287,7 @@ fn embeddings_alone_on_a_tied_base_are_refused_unless_they_are_to_stay_tied() {
 }
 
 #[test]
-fn whole_tables_do_not_add_up_with_other_adapters() {
+fn adapters_with_full_tables_cannot_be_summed() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let model = adapted();
     write(&model, folders[0].path());
@@ -305,6 +305,6 @@ fn whole_tables_do_not_add_up_with_other_adapters() {
     let error = attach_sum(&both, &mut beside).unwrap_err().to_string();
     assert!(error.contains("cannot be summed"), "{error}");
     assert!(beside.adapter().is_none());
-    // One alone stands with its table.
+    // A single one can be attached with its table.
     attach_sum(&pefts(&[1]), &mut beside).unwrap();
 }

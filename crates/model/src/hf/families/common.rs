@@ -231,7 +231,7 @@ pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String>
 /// Qwen's default window in transformers.
 const WINDOW: usize = 4096;
 
-/// The size of Qwen's window, in use or not: transformers' default where the key is absent, none where it is null.
+/// The size of Qwen's window, used or not: transformers' default if the key is absent, none if it is null.
 ///
 /// # Errors
 /// No size.
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_told_from_lists() {
+    fn patterns_are_recognized_in_lists() {
         assert_eq!(types(&[FULL, FULL], Some(5)), Ok(Some((None, None))));
         assert_eq!(
             types(&[SLIDING, SLIDING], Some(5)),
@@ -305,7 +305,7 @@ mod tests {
             read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 0})),
             Ok(Some(5))
         );
-        // transformers' own default, and none where the file says so.
+        // transformers' own default, and none if the file has null.
         let on = json!({"use_sliding_window": true, "max_window_layers": 0});
         assert_eq!(read(on.clone()), Ok(Some(4096)));
         let mut none = on;

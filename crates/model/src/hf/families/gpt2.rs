@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 pub struct Gpt2;
 
-/// transformers' `Conv1D`.
-const TURNED: [&str; 3] = ["c_attn.weight", "c_proj.weight", "c_fc.weight"];
+/// Matrices that transformers stores transposed (`Conv1D`).
+const TRANSPOSED: [&str; 3] = ["c_attn.weight", "c_proj.weight", "c_fc.weight"];
 /// Parts that have a bias.
 const BIASED: [&str; 6] = ["ln_1", "ln_2", "ln_f", "c_attn", "c_proj", "c_fc"];
 
@@ -100,9 +100,13 @@ impl Family for Gpt2 {
     fn tensors(&self, config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
         let mut tensors = Vec::new();
         for tensor in one_by_one(infos) {
-            let turned = TURNED.iter().any(|end| tensor.name.ends_with(end));
+            let transposed = TRANSPOSED.iter().any(|end| tensor.name.ends_with(end));
             let zeros = zero_bias(&tensor).filter(|_| !config.bias);
-            tensors.push(if turned { tensor.turned() } else { tensor });
+            tensors.push(if transposed {
+                tensor.transposed()
+            } else {
+                tensor
+            });
             tensors.extend(zeros);
         }
         tensors

@@ -28,10 +28,10 @@ pub trait Family: Sync {
     /// The `model_type` in `config.json`.
     fn model_type(&self) -> &'static str;
 
-    /// The class in `architectures` of a model that writes.
+    /// The class in `architectures` of a language model.
     fn class(&self) -> &'static str;
 
-    /// The same of one with a score in place of the vocabulary.
+    /// The class with a score in place of the vocabulary.
     fn classifier(&self) -> &'static str;
 
     /// The class in `architectures` of a model of this family.
@@ -57,7 +57,7 @@ pub trait Family: Sync {
         config
     }
 
-    /// Their name of a tensor that is stored as ours is.
+    /// Their name of a tensor that has our layout.
     fn disk_name(&self, own: &str) -> String {
         own.to_string()
     }
@@ -163,9 +163,9 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let mut c = config.clone();
     c.attention_bias = config.attention_biases();
     c.attention_type = None;
-    // Said by `architectures`, whatever the family.
+    // Stated by `architectures`, in any family.
     c.head = HeadKind::Vocabulary;
-    // In no model file: training alone needs it.
+    // Not in model files: only training needs it.
     c.value_head = false;
     c.n_kv_head = Some(shape.n_kv_head);
     c.head_dim = Some(shape.head_dim);
@@ -217,7 +217,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     c
 }
 
-/// Each parameter as one tensor, in our order; a table of positions may be longer in the file.
+/// Each parameter as one tensor, in our order; a position table may be longer in the file.
 pub(super) fn one_by_one(infos: &[ParamInfo]) -> Vec<DiskTensor> {
     const POSITIONS: [&str; 2] = ["transformer.wpe.weight", "model.embed_positions.weight"];
     infos

@@ -23,12 +23,12 @@ const DEFAULTS: Defaults = Defaults {
     ..Defaults::LLAMA
 };
 
-/// The context that decides between the lists of LongRoPE here, where another one is declared. transformers ignores the key.
+/// The context that selects LongRoPE's list here, if another one is declared. transformers ignores the key.
 const OWN_CONTEXT: &str = "llmtui_context";
 
-/// What `max_position_embeddings` must say beside LongRoPE. transformers has no key for the attention factor that both its
-/// versions read: it computes √(1 + ln(declared / original) / ln(original)), so the context is declared that gives the model's
-/// factor. None where that is `seq_len`, or no context gives it.
+/// The `max_position_embeddings` to declare with LongRoPE. transformers has no key for the attention factor that both its
+/// versions read: it computes √(1 + ln(declared / original) / ln(original)), so the declared context is the one that gives the
+/// model's factor. `None` if that is `seq_len`, or no context gives it.
 fn declared_context(scaling: &Longrope, seq_len: usize) -> Option<usize> {
     let (original, factor) = (scaling.original_len as f64, scaling.attention_factor?);
     let declared = original * ((factor * factor - 1.0) * original.ln()).exp();
@@ -41,7 +41,7 @@ fn declared_context(scaling: &Longrope, seq_len: usize) -> Option<usize> {
     (fits && usual.attention_factor(seq_len) != factor).then_some(declared as usize)
 }
 
-/// The longest context that is declared.
+/// The longest context to declare.
 const MAX_CONTEXT: f64 = 16_777_216.0;
 
 /// Their tensor ← ours, first to last.
@@ -104,7 +104,7 @@ impl Family for Phi3 {
         value["original_max_position_embeddings"] = json!(original);
         value["resid_pdrop"] = json!(0.0);
         value["embd_pdrop"] = json!(0.0);
-        // transformers would use its default, which lies outside small vocabularies.
+        // transformers would use its default, which is outside small vocabularies.
         value["pad_token_id"] = Value::Null;
         value
     }

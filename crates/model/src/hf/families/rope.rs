@@ -136,7 +136,7 @@ impl Rope {
                     original_len,
                     attention_factor: table.number("attention_factor")?,
                 };
-                // Said in full: a shorter context, which a run may choose, must not change it.
+                // Written explicitly: a shorter context, which a run may choose, must not change it.
                 let context = match table.number("factor")? {
                     Some(factor) => (factor * original_len as f64) as usize,
                     None => longest()?,
@@ -157,14 +157,14 @@ impl Rope {
     }
 }
 
-/// Files for both versions have both tables. Where they differ, each version of transformers computes another model, and
-/// version 5 takes the older table.
+/// Files for both versions have both tables. If they differ, the versions of transformers compute different models, and
+/// version 5 uses the older table.
 ///
 /// # Errors
 /// Another base or scaling.
 pub fn agree(new: &RopeConfig, old: &RopeConfig) -> Result<(), String> {
     let plain = |rope: &RopeConfig| match rope.scaling.clone() {
-        // The older table has no place for it.
+        // The older table cannot express it.
         Some(ScalingConfig::Longrope(scaling)) => Some(ScalingConfig::Longrope(Longrope {
             attention_factor: None,
             ..scaling
@@ -217,7 +217,7 @@ pub fn parameters(rope: &RopeConfig) -> Value {
     table
 }
 
-/// The keys of both versions: transformers 4 looks for `rope_theta` and `rope_scaling`, 5 for `rope_parameters`.
+/// The keys of both versions: transformers 4 reads `rope_theta` and `rope_scaling`, 5 `rope_parameters`.
 pub fn write(position: &PositionConfig, into: &mut Value) {
     let Some(rope) = position.rope() else {
         return;
@@ -229,7 +229,7 @@ pub fn write(position: &PositionConfig, into: &mut Value) {
             old.remove("rope_theta");
             old.remove("partial_rotary_factor");
             if let Some(ScalingConfig::Longrope(_)) = rope.scaling {
-                // transformers 4 takes these three keys and no other.
+                // transformers 4 accepts only these three keys.
                 old.remove("original_max_position_embeddings");
                 old.remove("attention_factor");
                 old.insert("type".into(), json!("longrope"));
@@ -239,7 +239,7 @@ pub fn write(position: &PositionConfig, into: &mut Value) {
         into[OLD] = old;
     }
     if rope.fraction != 1.0 {
-        // Version 4 looks for it here alone, and so does 5 beside the older table.
+        // Version 4 reads it only here, and so does 5 next to the older table.
         into["partial_rotary_factor"] = json!(rope.fraction);
     }
     into["rope_theta"] = json!(rope.theta);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same() {
+    fn both_versions_are_equivalent() {
         let old = json!({"rope_theta": 5e5, "max_position_embeddings": 131072, "rope_scaling":
             {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}});
         let new = json!({"max_position_embeddings": 131072, "rope_parameters": {"rope_theta": 5e5,
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_settings_read_back() {
         let scalings = [
             None,
             Some(ScalingConfig::Linear(Linear { factor: 3.0 })),
@@ -311,7 +311,7 @@ mod tests {
 
     /// transformers 5.24 gives such a file a linear scaling by 4.
     #[test]
-    fn two_tables_that_differ_are_refused_by_their_names() {
+    fn two_tables_that_differ_are_rejected_by_name() {
         let linear = json!({"type": "linear", "factor": 4.0});
         let both = |new: Value, theta: f64| {
             read(json!({"rope_parameters": new, "rope_scaling": linear, "rope_theta": theta}))
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_computed_is_refused() {
+    fn unsupported_settings_are_rejected() {
         for (value, part) in [
             (
                 json!({"rope_scaling": {"type": "dynamic", "factor": 2.0}}),

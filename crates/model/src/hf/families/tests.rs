@@ -25,7 +25,7 @@ fn model_type(config: &ModelConfig) -> Option<&'static str> {
 }
 
 #[test]
-fn families_are_told_by_what_they_compute() {
+fn families_are_chosen_by_what_they_compute() {
     let with = |change: fn(&mut ModelConfig)| {
         let mut config = llama();
         change(&mut config);
@@ -66,7 +66,7 @@ fn families_are_told_by_what_they_compute() {
     assert_eq!(model_type(&phi), Some("phi3"));
 }
 
-/// transformers computes the attention factor from the declared context, and takes other keys of it from nowhere.
+/// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {
     let long = Longrope {
@@ -109,7 +109,7 @@ fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_fa
 }
 
 #[test]
-fn what_no_class_computes_has_no_family() {
+fn models_that_no_class_computes_have_no_family() {
     let with = |change: fn(&mut ModelConfig)| {
         let mut config = llama();
         change(&mut config);
@@ -136,7 +136,7 @@ fn what_no_class_computes_has_no_family() {
 }
 
 #[test]
-fn equal_things_said_differently_are_the_same_model() {
+fn equivalent_settings_are_the_same_model() {
     let same = |change: fn(&mut ModelConfig)| {
         let mut config = llama();
         change(&mut config);
@@ -187,7 +187,7 @@ fn equal_things_said_differently_are_the_same_model() {
 }
 
 #[test]
-fn every_family_has_a_name_of_its_own_and_reads_what_it_writes() {
+fn every_family_has_a_unique_name_and_reads_what_it_writes() {
     let mut seen = std::collections::BTreeSet::new();
     for family in FAMILIES {
         assert!(seen.insert(family.model_type()) && seen.insert(family.class()));

@@ -93,7 +93,7 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
         }
         let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
         let divisors = || factors.iter().map(|f| f64::from(*f)).collect::<Vec<_>>();
-        // Any other divisors are taken as they are: a list of LongRoPE's, whatever the context.
+        // Any other divisors are used as given: a list of LongRoPE's, whatever the context.
         let listed = || {
             ScalingConfig::Longrope(scaling::Longrope {
                 short_factor: divisors(),
@@ -104,7 +104,7 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
         };
         return Ok(Some(llama3(factors, theta).unwrap_or_else(listed)));
     }
-    // Older files have a factor and no kind.
+    // Older files have a factor but no type.
     let factor = match keys.number_if("rope.scaling.factor")? {
         None => keys.number_if("rope.scale_linear")?,
         factor => factor,
@@ -139,7 +139,7 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
                 beta_slow: keys
                     .number_if("rope.scaling.yarn_beta_slow")?
                     .unwrap_or(standard.beta_slow),
-                // The file's factor multiplies the usual one.
+                // The file's factor multiplies the default one.
                 attention_factor: own
                     .filter(|own| *own != 1.0)
                     .map(|own| own * standard.usual_attention_factor())
@@ -152,7 +152,7 @@ fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>
 }
 
 /// Files hold the factors of Llama 3's scaling, not its parameters. Its wavelength bounds are 1 and 4 in all models;
-/// a factor on the ramp between them determines the original context. None where these are not its factors.
+/// a factor on the ramp between them determines the original context. `None` if these are not such factors.
 fn llama3(factors: &[f32], theta: f64) -> Option<ScalingConfig> {
     use crate::nn::position::Rotation;
     use crate::nn::position::scaling::Scaling;

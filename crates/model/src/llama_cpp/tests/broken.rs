@@ -4,7 +4,7 @@ use super::*;
 use crate::gguf::{Array, Gguf, NewTensor, TensorKind, Value};
 
 #[test]
-fn windows_and_bases_of_gemma_are_read_where_a_file_says_them() {
+fn gemmas_windows_and_bases_are_read_from_files_that_have_them() {
     let (_dir, path, _) = saved(&random(&gemma3()), Kind::F32);
     let config =
         |key, value| changed(&path, set(key, value), |_| {}).map(|file| file.config().clone());
@@ -27,7 +27,7 @@ fn windows_and_bases_of_gemma_are_read_where_a_file_says_them() {
     assert_eq!(read.sliding_window, None);
 }
 
-/// A file with another set of keys and tensors.
+/// A file with modified keys and tensors.
 fn changed(
     path: &Path,
     keys: impl Fn(&mut Vec<(String, Value)>),
@@ -69,7 +69,7 @@ fn set(key: &'static str, value: Value) -> impl Fn(&mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn keys_that_lie_are_errors_with_their_names() {
+fn inconsistent_keys_are_errors_with_their_names() {
     let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
     let with = |key, value| {
         let result = changed(&path, set(key, value), |_| {});
@@ -154,13 +154,13 @@ fn counts_out_of_range_are_errors_before_parameters_are_listed() {
         let error = error.err().unwrap().to_string();
         assert!(error.contains(part), "{key}: {error}");
     }
-    // As of the other architectures: no window.
+    // As with the other architectures: no window.
     let (_dir, path, _) = saved(&random(&gemma2()), Kind::F32);
     let key = "gemma2.attention.sliding_window";
     let file = changed(&path, set(key, Value::Unsigned(0)), |_| {}).unwrap();
     let read = file.config();
     assert_eq!((read.sliding_window, read.global_every), (None, None));
-    // Each of many blocks with many experts: either alone is allowed.
+    // Many blocks with many experts each: either alone is allowed.
     let (_dir, path, _) = saved(&random(&mixture), Kind::F32);
     let keys = |keys: &mut Vec<(String, Value)>| {
         set("llama.block_count", Value::Unsigned(1000))(keys);
@@ -179,7 +179,7 @@ fn counts_out_of_range_are_errors_before_parameters_are_listed() {
 }
 
 #[test]
-fn factors_of_other_pairs_than_those_that_turn_are_refused() {
+fn factors_for_a_wrong_number_of_rotary_pairs_are_rejected() {
     let config = with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default())));
     let (_dir, path, _) = saved(&random(&config), Kind::F32);
     let shorter = |tensors: &mut Vec<NewTensor>| {
@@ -194,7 +194,7 @@ fn factors_of_other_pairs_than_those_that_turn_are_refused() {
 }
 
 #[test]
-fn tensors_that_lie_are_errors_with_their_names() {
+fn inconsistent_tensors_are_errors_with_their_names() {
     let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
     let with = |change: &dyn Fn(&mut Vec<NewTensor>)| {
         let result = changed(&path, |_| {}, change);
@@ -221,14 +221,14 @@ fn tensors_that_lie_are_errors_with_their_names() {
 }
 
 #[test]
-fn weights_that_are_non_finite_are_named() {
+fn non_finite_weights_are_named() {
     let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
     let head = Gguf::open(&path).unwrap();
     for name in ["blk.1.attn_q.weight", "blk.0.attn_norm.weight"] {
         let mut bytes = std::fs::read(&path).unwrap();
         let tensor = head.tensors.iter().find(|t| t.name == name).unwrap();
         let at = (head.data_start + tensor.offset) as usize;
-        // A scale, or a gain, that is NaN.
+        // A NaN scale, or a NaN gain.
         bytes[at..at + 4].copy_from_slice(&[0xff; 4]);
         let broken = path.with_extension("broken");
         std::fs::write(&broken, bytes).unwrap();
@@ -241,7 +241,7 @@ fn weights_that_are_non_finite_are_named() {
 }
 
 #[test]
-fn every_cut_of_a_file_is_an_error() {
+fn every_truncated_file_is_an_error() {
     let (_dir, path, _) = saved(&random(&llama()), Kind::Q4_0);
     let bytes = std::fs::read(&path).unwrap();
     let cut_path = path.with_extension("cut");

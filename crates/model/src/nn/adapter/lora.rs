@@ -154,7 +154,7 @@ impl Config {
         }
     }
 
-    /// Rank and alpha of the adapter of a module.
+    /// Rank and alpha of a module's adapter.
     pub fn size_of(&self, module: &str) -> RankAlpha {
         let own = self.modules.get(module).copied();
         own.unwrap_or_else(|| RankAlpha {
@@ -163,7 +163,7 @@ impl Config {
         })
     }
 
-    /// The least and the most of the ranks that it says.
+    /// The smallest and largest configured rank.
     pub fn ranks(&self) -> (usize, usize) {
         let own = self.rank_pattern.entries().map(|(_, rank)| *rank);
         let all = own.chain([self.rank]);
@@ -172,7 +172,7 @@ impl Config {
         })
     }
 
-    /// The modules of a model that have adapters, by whole names.
+    /// The modules of a model that have adapters, by full name.
     pub fn modules_of(&self, model: &ModelConfig) -> Vec<String> {
         let infos = param_infos(model, 1).into_iter();
         let adapted = infos.filter(|info| {
@@ -182,7 +182,7 @@ impl Config {
         adapted.map(|info| info.module().to_string()).collect()
     }
 
-    /// The scale of the low-rank term of factors of this size.
+    /// The scale of the low-rank term with factors of this size.
     pub fn scale_of(&self, size: RankAlpha) -> f64 {
         size.alpha / self.divisor(size.rank)
     }
@@ -205,7 +205,7 @@ impl Config {
     }
 }
 
-/// Whether a module, or the end of its name, is like one of the patterns.
+/// Whether a module, or a suffix of its name, matches one of the patterns.
 pub(in crate::nn) fn is_named(module: &str, patterns: &[impl AsRef<str>]) -> bool {
     let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
     let mut ends = std::iter::once(module).chain(ends);
@@ -216,7 +216,7 @@ pub(in crate::nn) fn is_named(module: &str, patterns: &[impl AsRef<str>]) -> boo
     })
 }
 
-/// Whether a text is like a pattern in which `*` stands for any text.
+/// Whether a text matches a pattern in which `*` stands for any text.
 fn is_like(text: &str, pattern: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return text == pattern;
@@ -250,7 +250,7 @@ impl Adapter for Config {
             Role::Mlp(MlpRole::Gate) => Target::Gate,
             Role::Mlp(MlpRole::Up) => Target::Up,
             Role::Mlp(MlpRole::Down) => Target::Down,
-            // One matrix, one adapter: `faults` refuses a choice among its three parts.
+            // One matrix, one adapter: `faults` rejects a choice among its three parts.
             Role::Attention(AttentionRole::QueryKeyValue) => Target::Query,
             _ => return false,
         };
@@ -346,7 +346,7 @@ impl Adapter for Config {
             "the feed-forward block has no gate",
             "leave gate out, or choose a gated model.mlp such as swiglu",
         );
-        // Of a choice that is wrong already no module is known.
+        // With an invalid choice the modules are unknown.
         if faults.is_empty() {
             faults.extend(self.rank_pattern.faults(&["rank_pattern"], &modules));
             faults.extend(self.alpha_pattern.faults(&["alpha_pattern"], &modules));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_say_ranks_and_alphas_of_modules_that_have_adapters() {
+    fn patterns_set_ranks_and_alphas_of_adapted_modules() {
         let text = r#"{"rank": 4, "alpha": 8, "targets": "attention_only",
             "rank_pattern": {"layers.0.*": 2, "q_proj": 16}, "alpha_pattern": {"q_proj": 32}}"#;
         let lora: Config = serde_json::from_str(text).unwrap();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_belong_to_custom_and_name_what_is_there() {
+    fn lists_require_custom_and_name_existing_layers() {
         let what = |config: Config, model: &ModelConfig| {
             let faults = config.faults(model);
             faults.first().map(|f| f.what.clone()).unwrap_or_default()

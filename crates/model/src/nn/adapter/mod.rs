@@ -1,4 +1,4 @@
-//! Low-rank adapters: small trainable matrices beside frozen ones. An adapter is part of the linear layer that it adapts;
+//! Low-rank adapters: small trainable matrices added to frozen ones. An adapter is part of the linear layer that it adapts;
 //! `layout` assigns its factors' positions, `fused/linear` and `composite` compute it.
 
 mod lora;
@@ -11,7 +11,7 @@ pub(crate) use patterns::{MAX_COMPILED, means_another_thing};
 
 use super::{Fault, ModelConfig, Role};
 
-/// What every kind of adapter has to say. An adapted layer computes y = W x (+ b) + scale · B (A · dropout(x)) with
+/// The interface of every kind of adapter. An adapted layer computes y = W x (+ b) + scale · B (A · dropout(x)) with
 /// A (rank, in) and B (out, rank); W and b are frozen. With magnitudes m (out) it is
 /// y = m / ‖W + scale · B A‖ · (W x + scale · B (A · dropout(x))) (+ b), where the norm is of each row and counts as a constant.
 pub trait Adapter {
@@ -23,13 +23,13 @@ pub trait Adapter {
     fn dropout(&self) -> f64;
     /// Whether the matrix of this role and name (without `.weight`) has an adapter.
     fn adapts(&self, role: Role, name: &str) -> bool;
-    /// Whether a parameter of this role trains whole beside the adapters.
+    /// Whether a parameter of this role trains in full next to the adapters.
     fn trains_whole(&self, role: Role) -> bool;
-    /// Whether each output feature has a magnitude of its own.
+    /// Whether each output feature has its own magnitude.
     fn has_magnitudes(&self) -> bool;
     /// The learning rate of B over that of A.
     fn b_lr_ratio(&self) -> f64;
-    /// What does not go with this model; keys are those of the adapter's own section.
+    /// Incompatibilities with this model; keys are those of the adapter's section.
     fn faults(&self, model: &ModelConfig) -> Vec<Fault>;
 }
 

@@ -10,16 +10,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Bytes of compiled patterns; a key for each of 1,000 modules has about a tenth of it.
+/// Limit on the bytes of compiled patterns; a key for each of 1,000 modules takes about a tenth of it.
 pub(crate) const MAX_COMPILED: usize = 64 << 20;
-/// What Python reads otherwise than this program: possessive repetitions and sets of characters in sets.
+/// Python syntax with another meaning here: possessive quantifiers, and sets in sets.
 const OTHERWISE: [&str; 9] = ["*+", "++", "?+", "}+", "[[", "[^[", "&&", "--", "~~"];
 
-/// Values of modules by patterns, in the order in which they are tried: the first that matches counts.
+/// Values of modules by patterns, tried in order: the first match counts.
 #[derive(Debug, Clone)]
 pub struct ByPattern<T> {
     entries: Vec<(String, T)>,
-    /// Compiled when it is first asked; or why it cannot be.
+    /// Compiled on first use; or the reason why it cannot be.
     set: OnceLock<Result<RegexSet, String>>,
 }
 
@@ -40,12 +40,12 @@ impl<T> ByPattern<T> {
         self.entries.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Why a pattern is not read here, if one is not.
+    /// Why a pattern is unsupported, if one is.
     pub fn unread(&self) -> Option<&str> {
         self.set().as_ref().err().map(String::as_str)
     }
 
-    /// The numbers of the patterns that match a module's name, in their order.
+    /// Indices of the patterns that match a module's name, in order.
     pub fn matches(&self, module: &str) -> Vec<usize> {
         match self.set() {
             Ok(set) if !self.is_empty() => set.matches(module).into_iter().collect(),
@@ -53,7 +53,7 @@ impl<T> ByPattern<T> {
         }
     }
 
-    /// What is wrong with them for `modules`, all that have adapters; they are the value of the key `of`.
+    /// Problems of the patterns for `modules`, all adapted ones; the patterns are the value of the key `of`.
     pub(super) fn faults(&self, of: &'static [&'static str], modules: &[String]) -> Vec<Fault> {
         let fault = |what: String, hint: &str| Fault {
             keys: of,
@@ -96,7 +96,7 @@ impl<T> ByPattern<T> {
             if let Some(pattern) = patterns.clone().find(|p| means_another_thing(p)) {
                 return Err(one_line(pattern));
             }
-            // The whole in one group: a pattern may hold a bar outside of brackets.
+            // The whole in one group: a pattern may contain a top-level bar.
             let whole = patterns.map(|pattern| format!(r"^(?:(.*\.)?({pattern})$)"));
             let mut builder = RegexSetBuilder::new(whole);
             let set = builder.size_limit(MAX_COMPILED).build();
@@ -106,14 +106,14 @@ impl<T> ByPattern<T> {
 }
 
 impl<T: Copy> ByPattern<T> {
-    /// The value of a module, by its whole name.
+    /// The value of a module, by its full name.
     pub fn get(&self, module: &str) -> Option<T> {
         let first = *self.matches(module).first()?;
         self.entries.get(first).map(|(_, value)| *value)
     }
 }
 
-/// Whether Python reads a pattern otherwise than this program.
+/// Whether a pattern means something else in Python than here.
 pub(crate) fn means_another_thing(pattern: &str) -> bool {
     OTHERWISE.iter().any(|mark| pattern.contains(mark))
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_matches_counts_and_the_order_is_kept() {
+    fn the_first_match_counts_and_the_order_is_kept() {
         let text = r#"{"layers.0.*":2,"q_proj":3,"(?:k|v)_proj":4}"#;
         let ranks: ByPattern<usize> = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&ranks).unwrap(), text);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_here_matches_nothing_and_says_why() {
+    fn unsupported_patterns_match_nothing_and_have_a_reason() {
         for pattern in ["(q_proj", "(?<!x)q_proj", "[a-z&&b]", "q.*+"] {
             let found = ByPattern::new(vec![(pattern.to_string(), 2_usize)]);
             assert!(found.unread().is_some(), "{pattern}");

@@ -19,14 +19,14 @@ use crate::nn::tape::{Arena, Buffer, Slot};
 pub(super) struct Low {
     /// x Aᵀ (rows, sum of the ranks).
     pub low: Slot,
-    /// Which features of x were kept, a bit each; drawn once, as drawing takes longer than reading.
+    /// The dropout mask of x, one bit per feature; stored, because drawing takes longer than reading.
     pub mask: Option<Slot>,
     /// W x + scale · B (A x), if magnitudes train.
     product: Option<Slot>,
 }
 
 impl Pass {
-    /// The dropout on its input: none outside training.
+    /// The dropout on an adapter's input; `None` outside training.
     pub(super) fn adapter_drop(&self, plan: &Plan, adapter: &AdapterSpans) -> Option<Dropout> {
         self.drops_at(plan, adapter.dropout, Place::Adapter(adapter.lane))
     }
@@ -99,8 +99,8 @@ impl Pass {
         }
     }
 
-    /// A linear layer whose rows have magnitudes: y = m / norm · (W x + scale · B (A x)) + b + residual. What is in brackets
-    /// stays for the backward.
+    /// A linear layer with magnitudes: y = m / norm · (W x + scale · B (A x)) + b + residual. The bracketed part
+    /// is stored for the backward.
     pub(super) fn adapter_scaled(
         &mut self,
         plan: &Plan,
@@ -147,7 +147,7 @@ impl Pass {
         (y, Low { product, ..low })
     }
 
-    /// The gradient with respect to what magnitudes scale, and the gradients with respect to them; `None` where there are none.
+    /// The gradient with respect to the scaled part, and the gradients with respect to the magnitudes; `None` without magnitudes.
     pub(super) fn adapter_scale_backward(
         &mut self,
         plan: &Plan,
@@ -212,7 +212,7 @@ impl Pass {
         self.arena.put(y, values);
     }
 
-    /// Gradients with respect to B, and the gradient with respect to x Aᵀ, which is no longer needed itself.
+    /// Gradients with respect to B, and the gradient with respect to x Aᵀ, which is released.
     pub(super) fn adapter_out_backward(
         &mut self,
         plan: &Plan,
@@ -312,8 +312,8 @@ impl Pass {
     }
 }
 
-/// Calls `f` with what a layer adds, and with the low-rank term of its adapters if it is fused into the layer's matmul.
-pub(super) fn joined(
+/// Calls `f` with the addends of a layer, and with the low-rank term of its adapters if it is fused into the layer's matmul.
+pub(super) fn with_low_rank(
     plan: &Plan,
     (arena, sizes): (&Arena, linear::Sizes),
     adapter: Option<(&AdapterSpans, Low)>,
@@ -333,8 +333,8 @@ pub(super) fn joined(
     });
 }
 
-/// dlow · A, masked by dropout, for the matmul into which it is fused.
-pub(super) fn joins_input<'a>(
+/// dlow · A with the dropout mask, for the matmul into which it is fused.
+pub(super) fn fused_input_term<'a>(
     plan: &Plan<'a>,
     (arena, dropped): (&'a Arena, Option<(Dropout, Slot)>),
     adapter: &AdapterSpans,
@@ -350,7 +350,7 @@ pub(super) fn joins_input<'a>(
     }
 }
 
-/// x and x Aᵀ.
+/// Views of x and x Aᵀ.
 fn views(sizes: linear::Sizes) -> (View, View) {
     let whole = |cols| View::whole(sizes.rows, cols);
     (whole(sizes.d_in), whole(sizes.d_out))

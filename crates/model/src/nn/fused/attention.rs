@@ -9,7 +9,7 @@ use crate::nn::tap::{self, AttentionInputs};
 use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
-    /// The output is kept in `storage`.
+    /// The output is stored in `storage`.
     pub(super) fn attention(
         &mut self,
         plan: &Plan,
@@ -17,7 +17,7 @@ impl Pass {
         layer: usize,
         storage: Storage,
     ) -> Slot {
-        self.turn_slot(plan, qkv, (layer, 0));
+        self.rotate_slot(plan, qkv, (layer, 0));
         let (heads, rows) = (plan.heads(), self.rows.count);
         let out = self.arena.slot_in(storage, rows * heads.q_width());
         let lse = self.arena.slot(rows * heads.n_head);
@@ -45,7 +45,7 @@ impl Pass {
                     .map_or(sizes.seq_len, |n| *n as usize),
                 qkv: &qkv_values.as_f32(),
             };
-            tap::ask(self.tap.as_ref(), |tap| tap.attention(&seen));
+            tap::observe(self.tap.as_ref(), |tap| tap.attention(&seen));
         }
         self.arena.put(out, out_values);
         self.arena.put(lse, lse_values);
@@ -80,28 +80,34 @@ impl Pass {
         self.kernels.run(Part::AttentionBackward, || {
             attention::backward(plan.arithmetic, sizes, saved, dout.view(), dqkv.view_mut());
         });
-        self.turn(plan, &mut dqkv, (layer, 0), Turn::Back);
+        self.rotate(plan, &mut dqkv, (layer, 0), Turn::Back);
         self.arena.put_gradient(qkv, dqkv);
         self.arena.free(dout);
         self.arena.release(out);
         self.arena.release(lse);
     }
 
-    /// Turns queries and keys of a block in place; `start` tokens were read before.
-    pub(super) fn turn_slot(&mut self, plan: &Plan, qkv: Slot, (layer, start): (usize, usize)) {
+    /// Rotates queries and keys of a block in place; `start` is the number of cached tokens.
+    pub(super) fn rotate_slot(&mut self, plan: &Plan, qkv: Slot, (layer, start): (usize, usize)) {
         let mut values = self.arena.take(qkv);
-        self.turn(plan, &mut values, (layer, start), Turn::Forward);
+        self.rotate(plan, &mut values, (layer, start), Turn::Forward);
         self.arena.put(qkv, values);
     }
 
-    fn turn(&mut self, plan: &Plan, qkv: &mut Buffer, (layer, start): (usize, usize), turn: Turn) {
+    fn rotate(
+        &mut self,
+        plan: &Plan,
+        qkv: &mut Buffer,
+        (layer, start): (usize, usize),
+        turn: Turn,
+    ) {
         let heads = plan.heads();
         if let Some(table) = plan.rotary(layer) {
-            let n_turned = heads.n_head + heads.n_kv_head;
+            let n_rotated = heads.n_head + heads.n_kv_head;
             let width = heads.qkv_width();
             let positions = self.rows.positions(start);
             self.kernels.run(Part::Rotary, || {
-                rotary::apply(table, qkv.view_mut(), width, n_turned, positions, turn);
+                rotary::apply(table, qkv.view_mut(), width, n_rotated, positions, turn);
             });
         }
     }

@@ -1,5 +1,5 @@
-//! The backward pass: nodes from last to first, segment by segment. A node first releases its own output, which is not read
-//! any more, so that its gradient can use the buffer.
+//! The backward pass: nodes from last to first, segment by segment. A node first releases its own output, which nothing reads
+//! any more, so that its gradient can reuse the buffer.
 
 use super::head::{HeadGradient, HeadPass};
 use super::{Node, Output, Pass, Plan};
@@ -34,7 +34,7 @@ impl Pass {
         self.embedding_backward(plan, self.boundaries[0], grads);
     }
 
-    /// Runs a segment's forward again, this time keeping what its backward needs. The last matmul of the segment is not
+    /// Runs a segment's forward again, now storing what its backward needs. The last matmul of the segment is not
     /// computed: its result was the next segment's input.
     fn replay(&mut self, plan: &Plan, segment: usize) {
         self.keep = Track::Gradients;
@@ -73,7 +73,7 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
-                // The linear layer after it has gone back through it.
+                // The following linear layer has already computed it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
                 Node::Residual {

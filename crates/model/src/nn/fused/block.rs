@@ -10,14 +10,14 @@ use crate::nn::step_position::Place;
 use crate::nn::tap::Site;
 use crate::nn::tape::{Slot, Track};
 
-/// The last part of a sub-layer, whose output joins the residual stream.
+/// The last part of a sub-layer, whose output is added to the residual stream.
 #[derive(Clone, Copy)]
 enum Last<'a> {
     Linear { x: Slot, spans: &'a LinearSpans },
     Experts { x: Slot, spans: &'a ExpertSpans },
 }
 
-/// The step between a sub-layer and the residual stream.
+/// What is between a sub-layer and the residual stream.
 #[derive(Clone, Copy)]
 struct Joint<'a> {
     layer: usize,
@@ -26,7 +26,7 @@ struct Joint<'a> {
 }
 
 impl Pass {
-    /// One transformer block over `x`, which is left alone.
+    /// One transformer block over `x`, which is not modified.
     pub(super) fn block(
         &mut self,
         plan: &Plan,
@@ -118,12 +118,12 @@ impl Pass {
         norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New(storage)))
     }
 
-    /// The dropout at a site: none outside training.
+    /// The dropout at a site; `None` outside training.
     pub(super) fn drops(&self, plan: &Plan, place: Place) -> Option<Dropout> {
         self.drops_at(plan, plan.config.dropout, place)
     }
 
-    /// The same at a rate of its own.
+    /// The same with another rate.
     pub(super) fn drops_at(&self, plan: &Plan, rate: f64, place: Place) -> Option<Dropout> {
         let drop = plan.step_position.dropout(rate, place);
         drop.filter(|_| self.track == Track::Gradients)

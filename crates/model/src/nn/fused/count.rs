@@ -11,7 +11,7 @@ use crate::nn::tape::{Arena, Track};
 /// Memory that stays allocated from pass to pass, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
-    /// Activations at the end of a forward pass; under evaluation, those that live at once.
+    /// Activations at the end of a forward pass; in evaluation, those alive at the same time.
     pub activations: u64,
     /// Additional memory of the backward: gradients that do not fit into released activations, and recomputed blocks.
     pub gradients: u64,
@@ -45,8 +45,8 @@ impl Pass {
         }
     }
 
-    /// What a pass over `count` tokens in rows of `seq_len` takes: forward, and with gradients backward, of a loss whose
-    /// coefficients are known.
+    /// The memory of a pass over `count` tokens in rows of `seq_len`: forward, and with gradients backward, for a loss with
+    /// known coefficients.
     pub fn count(&mut self, plan: &Plan, count: usize, seq_len: usize) -> Footprint {
         self.begin(count, seq_len);
         let hidden = self.blocks(plan, 0, None);

@@ -49,7 +49,7 @@ impl Pass {
             }
             if let Some(range) = plan.layout.tokens.grads() {
                 let dtable = &mut grads[range];
-                // A tied table has the head's gradient already; few rows of a free one are written.
+                // A tied table already has the head's gradient; of an untied one few rows are written.
                 if into == Accumulation::Overwrite && plan.layout.tokens != plan.layout.head {
                     dtable.fill(0.0);
                 }

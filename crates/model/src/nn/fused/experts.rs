@@ -1,4 +1,4 @@
-//! Experts: tokens are grouped by the experts that the router chose for them, each expert multiplies its own group, and the
+//! Experts: tokens are grouped by the experts that the router selected for them, each expert multiplies its own group, and the
 //! results are combined.
 
 use super::{Node, Output, Pass, Plan};
@@ -17,9 +17,9 @@ pub(super) struct ExpertsNode {
     x: Slot,
     y: Slot,
     residual: Option<Slot>,
-    /// Probabilities and choices, see `kernels::experts`.
+    /// Probabilities and selections, see `kernels::experts`.
     routing: Slot,
-    /// By place, that is by token and expert: both sides of the activation, and the experts' outputs.
+    /// By position, that is by token and expert: both sides of the activation, and the experts' outputs.
     wide: Slot,
     active: Slot,
     outs: Slot,
@@ -31,9 +31,9 @@ pub(super) struct ExpertsNode {
 #[derive(Debug, Default)]
 pub(crate) struct Experts {
     order: Order,
-    /// Of the micro-step under way, by block.
+    /// Tallies of the current micro-step, by block.
     now: Vec<Tally>,
-    /// Gradients by probabilities that a balancing loss gives.
+    /// Gradients of the balancing loss with respect to each expert's probability.
     by_probability: Vec<f32>,
 }
 
@@ -138,7 +138,7 @@ impl Pass {
         y
     }
 
-    /// Chooses experts for all rows and lays the rows out. The router computes in f32 whatever the rest does.
+    /// Routes all rows and gathers them by expert. The router computes in f32 in any compute dtype.
     fn route(
         &mut self,
         plan: &Plan,
@@ -171,7 +171,7 @@ impl Pass {
         routing
     }
 
-    /// Each expert's matmul with its own rows; `part` says which of its matrices.
+    /// Each expert's matmul with its own rows; `part` selects one of its matrices.
     fn expert_matmuls(
         &mut self,
         plan: &Plan,
@@ -251,7 +251,7 @@ impl Pass {
             experts::combine_backward(router, order, &routing, &dy, &mut douts, &mut dgates);
         });
         let dwide = self.experts_out_backward(plan, node, sizes, &douts, grads);
-        // The gradient of the gathered rows takes the place of that of the outputs.
+        // The gradient of the gathered rows reuses the buffer of the outputs' gradient.
         let mut dgathered = douts;
         self.experts_in_backward(plan, node, sizes, (&dwide, &mut dgathered), grads);
         self.arena.free(dwide);
@@ -345,7 +345,7 @@ impl Pass {
         });
     }
 
-    /// Back through the choice, with the losses that balance experts, into `dx` (rows, D).
+    /// Backward through the router, with the balancing losses, into `dx` (rows, D).
     fn router_backward(
         &mut self,
         plan: &Plan,
@@ -360,7 +360,7 @@ impl Pass {
         let (x, into) = (self.arena.get(node.x), self.into);
         let (known, rows) = (&mut self.experts, &self.rows);
         self.kernels.run(Part::Experts, || {
-            let by_lse = known.weigh(plan, node.layer);
+            let by_lse = known.balance_gradients(plan, node.layer);
             let balance = Balance {
                 by_probability: &known.by_probability,
                 by_lse,
@@ -381,7 +381,7 @@ impl Pass {
                 ValuesMut::F32(dx),
                 Accumulation::Add.into(),
             );
-            // What is balanced by hand has no gradient.
+            // Balancing biases have no gradient.
             let bias = spans.bias.and_then(|span| span.grads());
             if let (Some(range), Accumulation::Overwrite) = (bias, into) {
                 grads[range].fill(0.0);
@@ -392,9 +392,9 @@ impl Pass {
 }
 
 impl Experts {
-    /// Fills the gradients with respect to probabilities that the balancing loss of a block gives; returns what a log-sum-exp's gradient
-    /// is per log-sum-exp, halved.
-    fn weigh(&mut self, plan: &Plan, layer: usize) -> f32 {
+    /// Fills the gradients of a block's balancing loss with respect to probabilities; returns the coefficient c of its z-loss:
+    /// the gradient with respect to a log-sum-exp is 2 c times it.
+    fn balance_gradients(&mut self, plan: &Plan, layer: usize) -> f32 {
         self.by_probability.clear();
         let Some((moe, tally)) = plan.config.experts(layer).zip(self.now.get(layer)) else {
             return 0.0;

@@ -1,5 +1,5 @@
 //! The head of a pass: forward and backward, or both at once if the gradient is known beforehand. Its kernel is
-//! `kernels::logprob`. A value head beside it is `kernels::score` over the same hidden states.
+//! `kernels::logprob`. A value head next to it is `kernels::score` over the same hidden states.
 
 use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
@@ -9,7 +9,7 @@ use crate::nn::HeadKind;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
-/// How the head comes to its gradients.
+/// How the head computes its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadPass {
     /// From the state of its forward.
@@ -26,7 +26,7 @@ pub(crate) struct HeadGradient<'a> {
     pub values: Option<&'a [f32]>,
 }
 
-/// A function of the kernel that does so.
+/// A kernel that does so.
 type Differentiate = fn(
     ComputeDtype,
     logprob::Sizes,
@@ -37,14 +37,14 @@ type Differentiate = fn(
     Option<(&mut [f32], Accumulation)>,
 );
 
-/// Hidden states (rows, D) divided by the temperature, where it is not 1: the head is linear, and c · tanh(z / c) / T is
-/// (c / T) · tanh((z / T) / (c / T)), so that logits / T need no kernel of their own.
+/// Hidden states (rows, D) divided by the temperature, if it is not 1: the head is linear, and c · tanh(z / c) / T is
+/// (c / T) · tanh((z / T) / (c / T)), so that logits / T need no separate kernel.
 fn tempered(hidden: &[f32], temperature: f32) -> Option<Vec<f32>> {
     let share = 1.0 / temperature;
     (temperature != 1.0).then(|| hidden.iter().map(|x| x * share).collect())
 }
 
-/// What the head is asked of `hidden` states (rows, D), divided by the temperature.
+/// The head's inputs for `hidden` states (rows, D), divided by the temperature.
 fn inputs<'a>(
     plan: &Plan<'a>,
     hidden: &'a [f32],
@@ -226,7 +226,7 @@ impl Pass {
                     let both = (arena.get(hidden), plan.dense(head));
                     score::backward(both, dvalues, (dhidden, Accumulation::Add), dweight);
                 }
-                // The loss does not ask for values, as in a cold start: their gradient is zero.
+                // The loss does not depend on values, as in a cold start: their gradient is zero.
                 (None, Some((dweight, Accumulation::Overwrite))) => dweight.fill(0.0),
                 (None, _) => {}
             }
@@ -234,7 +234,7 @@ impl Pass {
     }
 }
 
-/// Logits (rows, V) of `hidden` states (rows, D) after the last norm; of a reward model the score (rows, 1).
+/// Logits (rows, V) of `hidden` states (rows, D) after the last norm; the score (rows, 1) for a reward model.
 pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
     let rows = hidden.len() / d;

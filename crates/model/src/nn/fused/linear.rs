@@ -18,7 +18,7 @@ pub(super) struct LinearNode {
     pub x: Slot,
     pub y: Slot,
     pub residual: Option<Slot>,
-    /// The state of its adapters, if it has any that are on.
+    /// The state of its adapters, if it has any and they are on.
     pub low: Option<Low>,
     pub spans: LinearSpans,
 }
@@ -66,7 +66,7 @@ impl Pass {
                         residual: residual.map(|slot| arena.get(slot)),
                         ..Plus::default()
                     };
-                    adapter::joined(plan, (arena, sizes), joined, plus, |plus| {
+                    adapter::with_low_rank(plan, (arena, sizes), joined, plus, |plus| {
                         let weight = plan.matrix(spans.weight);
                         let (x, y) = (arena.view(x), values.view_mut());
                         linear::forward(plan.arithmetic, sizes, x, weight, plus, y);
@@ -137,7 +137,7 @@ impl Pass {
         } else {
             self.bias_gradient(spans, dy, grads);
         }
-        // Attention alone takes its gradient as it takes its inputs.
+        // Attention's gradient has the same storage dtype as its inputs.
         let storage = match self.producer(x) {
             Some(Node::Attention { .. }) => self.arena.storage(x),
             _ => Storage::F32,
@@ -147,8 +147,8 @@ impl Pass {
         self.arena.put_gradient(x, dx);
     }
 
-    /// Back through the layer and through the activation of `wide` in front of it. One pass gives the gradient with respect
-    /// to `wide` and the layer's input, which the forward let go: for nothing, as the derivative has the same terms.
+    /// Backward through the layer and through the activation of `wide` before it. One pass gives the gradient with respect
+    /// to `wide` and recomputes the layer's input, which the forward released: for free, as the derivative has the same terms.
     fn activated_backward(
         &mut self,
         plan: &Plan,
@@ -220,8 +220,9 @@ impl Pass {
             &self.arena,
         );
         self.kernels.run(Part::LinearBackward, || {
-            let low_rank = joined
-                .map(|(adapter, dlow)| adapter::joins_input(plan, (arena, dropped), adapter, dlow));
+            let low_rank = joined.map(|(adapter, dlow)| {
+                adapter::fused_input_term(plan, (arena, dropped), adapter, dlow)
+            });
             let plus = Plus {
                 into,
                 low_rank,

@@ -40,7 +40,7 @@ use std::borrow::Cow;
 
 use head::HeadPass;
 
-/// One layer as the forward left it.
+/// One layer, as recorded by the forward.
 #[derive(Debug, Clone, Copy)]
 enum Node {
     Norm {
@@ -69,7 +69,7 @@ enum Node {
         y: Slot,
     },
     Experts(experts::ExpertsNode),
-    /// A sum with the residual stream, with features dropped.
+    /// A sum with the residual stream, with dropout.
     Residual {
         x: Slot,
         residual: Slot,
@@ -79,7 +79,7 @@ enum Node {
 }
 
 impl Node {
-    /// The slot that it made.
+    /// The slot of its output.
     fn output(&self) -> Slot {
         match self {
             Node::Norm { y, .. }
@@ -96,9 +96,9 @@ impl Node {
 /// Where a block's output goes.
 #[derive(Debug, Clone, Copy)]
 enum Output {
-    /// To a slot of its own, kept in this.
+    /// To a new slot, stored in this dtype.
     New(Storage),
-    /// It was computed before: only the way back to this slot is recorded.
+    /// Already computed: only the backward of this slot is recorded.
     Known(Slot),
 }
 
@@ -114,12 +114,12 @@ struct Rows {
     seq_len: usize,
     /// Document starts in packed rows; empty if each row is one document.
     first: Vec<u32>,
-    /// Of each row the places that are not padding; empty where there is none.
+    /// For each row, the number of leading positions that are not padding; empty without padding.
     filled: Vec<u32>,
 }
 
 impl Rows {
-    /// Tokens that count in how experts are balanced.
+    /// The tokens that count in balancing losses.
     fn counted(&self) -> Counted<'_> {
         Counted {
             seq_len: self.seq_len,
@@ -127,7 +127,7 @@ impl Rows {
         }
     }
 
-    /// What observers see of values (rows, `width`): tokens alone.
+    /// Values (rows, `width`) as observers get them: without padding.
     fn without_padding<'a>(&self, values: &'a [f32], width: usize) -> Cow<'a, [f32]> {
         if self.filled.is_empty() || width == 0 {
             return Cow::Borrowed(values);
@@ -142,7 +142,7 @@ impl Rows {
         (!self.first.is_empty()).then_some(&*self.first)
     }
 
-    /// Positions of the tokens, `start` of which were read before.
+    /// Positions of the tokens, after `start` cached ones.
     fn positions(&self, start: usize) -> Positions<'_> {
         Positions {
             seq_len: self.seq_len,
@@ -152,7 +152,7 @@ impl Rows {
     }
 }
 
-/// One kind of pass (training or evaluation) with the memory that it uses again and again.
+/// One kind of pass (training or evaluation) with its reusable memory.
 pub(crate) struct Pass {
     /// Whether this pass has a backward.
     track: Track,
@@ -165,13 +165,13 @@ pub(crate) struct Pass {
     ids: Vec<u32>,
     targets: Vec<u32>,
     rows: Rows,
-    /// What logits are divided by.
+    /// Divisor of the logits.
     temperature: f32,
-    /// Hidden states of a batch that waits for its backward.
+    /// Hidden states of a batch that awaits its backward.
     hidden: Option<Slot>,
     /// Whether their gradient is computed already.
     head_done: bool,
-    /// How the backward under way writes gradients of parameters.
+    /// Whether the current backward overwrites or accumulates parameter gradients.
     into: Accumulation,
     /// Memory of the arena after the first forward of this size.
     forward_bytes: u64,
@@ -184,7 +184,7 @@ pub(crate) struct Pass {
     /// The largest head so far, by the sizes it was called with.
     head_bytes: u64,
     pub kernels: Kernels,
-    /// Who looks on.
+    /// The observer.
     pub tap: Option<SharedTap>,
 }
 
@@ -230,8 +230,8 @@ impl Pass {
         self.show_logits(plan);
     }
 
-    /// The same where the gradient with respect to `outputs` is known beforehand: the head goes forward and backward at once. What
-    /// follows is a [`Pass::backward`] with the same `upstream` and `grads`.
+    /// The same if the gradient with respect to `outputs` is known beforehand: the head runs forward and backward at once. It
+    /// must be followed by a [`Pass::backward`] with the same `upstream` and `grads`.
     pub fn forward_at_once(
         &mut self,
         plan: &Plan,
@@ -249,12 +249,12 @@ impl Pass {
         if plan.config.is_reward_model() {
             return;
         }
-        tap::ask(self.tap.as_ref(), |tap| {
+        tap::observe(self.tap.as_ref(), |tap| {
             tap.logits(&self.rows.without_padding(self.outputs.lse(), 1));
         });
     }
 
-    /// Shows the value of a slot to whoever looks on.
+    /// Passes the value of a slot to the observer.
     fn show(&self, site: Site, layer: usize, slot: Slot) {
         if self.tap.is_some() && !self.replays {
             let values = self.arena.view(slot).as_f32();
@@ -266,11 +266,11 @@ impl Pass {
                 values: &values,
                 width,
             };
-            tap::ask(self.tap.as_ref(), |tap| tap.activation(&seen));
+            tap::observe(self.tap.as_ref(), |tap| tap.activation(&seen));
         }
     }
 
-    /// Hidden states of a batch whose targets the head will ask for.
+    /// Hidden states of a batch whose targets the head will evaluate.
     fn hidden_of(&mut self, plan: &Plan, batch: &TokenBatch) -> Slot {
         self.targets.clear();
         self.targets.extend_from_slice(batch.targets);
@@ -281,7 +281,7 @@ impl Pass {
         self.hidden_begun(plan, (batch.inputs, batch.first), None)
     }
 
-    /// Logits (B · T, V) of all tokens, into a buffer that may be used again.
+    /// Logits (B · T, V) of all tokens, into a reusable buffer.
     pub fn logits(
         &mut self,
         plan: &Plan,
@@ -325,7 +325,7 @@ impl Pass {
         hidden
     }
 
-    /// From the embedding to the last norm, of which the hidden states are returned.
+    /// From the embedding to the last norm; returns the hidden states.
     fn blocks(&mut self, plan: &Plan, start: usize, mut texts: Option<&mut Texts>) -> Slot {
         let n_layer = plan.shape.n_layer;
         let segment_len = plan.segment_len();
@@ -377,14 +377,14 @@ impl Pass {
         self.replays = false;
     }
 
-    /// Says that the forward has read a slot for the last time.
+    /// Marks the forward's last read of a slot.
     fn read(&mut self, slot: Slot) {
         if self.keep == Track::Off {
             self.arena.release(slot);
         }
     }
 
-    /// The node that made a slot, among those whose backward is still to come.
+    /// The node that produced a slot, among those whose backward is pending.
     fn producer(&self, slot: Slot) -> Option<Node> {
         let mut nodes = self.nodes.iter().rev();
         nodes.find(|node| node.output() == slot).copied()

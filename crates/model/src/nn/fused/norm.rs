@@ -15,7 +15,7 @@ impl Pass {
         };
         let mut y_values = match output {
             Output::New(_) => self.arena.take(y),
-            // Only the statistics are wanted.
+            // Only the statistics are needed.
             Output::Known(_) => self.arena.buffer(len),
         };
         let stats = self.arena.slot(self.rows.count * 2);

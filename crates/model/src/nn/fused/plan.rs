@@ -17,7 +17,7 @@ use crate::nn::tables::Tables;
 use crate::nn::weights::Weights;
 use crate::nn::{ModelConfig, ModelShape};
 
-/// What does not change from step to step.
+/// Everything that is constant during a pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     /// The compute dtype of all matmuls of the pass.
@@ -34,7 +34,7 @@ pub(crate) struct Plan<'a> {
     pub adapters: bool,
     /// DoRA's row scales of adapted weights, by adapter; empty without magnitudes.
     pub magnitudes: &'a [Magnitudes],
-    /// NEFTune's α; 0: no noise.
+    /// NEFTune's α; 0 disables the noise.
     pub embedding_noise: f64,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Magnitudes {
     /// m / ‖W + scale · B A‖ of each feature; 1 without an adapter.
     pub scales: Vec<f32>,
-    /// The norms alone.
+    /// The norms only.
     pub norms: Vec<f32>,
 }
 
 impl Magnitudes {
-    /// Those of every adapter of a layout under these weights; none without trainable magnitudes.
+    /// The magnitudes of every adapter of a layout with these weights; empty without trainable magnitudes.
     pub fn of(layout: &Layout, weights: Weights) -> Vec<Magnitudes> {
         if !layout.adapters.iter().any(AdapterSpans::has_magnitudes) {
             return Vec::new();
@@ -89,8 +89,8 @@ impl<'a> Plan<'a> {
         self.weights.matrix(span)
     }
 
-    /// Storage dtype of a buffer that only these linear layers' matmuls touch: bf16 if they round to bf16 anyway; f32 with
-    /// separate adapter matmuls, with quantized weights (unless matmuls of many rows dequantize them to bf16), and in decode
+    /// Storage dtype of a buffer that only these linear layers' matmuls read or write: bf16 if they round to bf16 anyway; f32
+    /// with separate adapter matmuls, with quantized weights (unless matmuls of many rows dequantize them to bf16), and in decode
     /// (`is_cached`), where rows are few.
     pub(super) fn among<const N: usize>(
         &self,
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A vector of weights (gains, biases), or a table of which rows are added.
+    /// A vector of weights (gains, biases), or a table whose rows are added.
     pub(super) fn dense(&self, span: Span) -> &'a [f32] {
         self.weights.dense(span)
     }
@@ -146,7 +146,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How queries and keys of block `layer` turn.
+    /// The rotation of queries and keys in block `layer`.
     pub(super) fn rotary(&self, layer: usize) -> Option<&'a RotaryTable> {
         self.tables.rotary(self.config.window(layer))
     }
@@ -174,7 +174,7 @@ impl<'a> Plan<'a> {
         self.layout.adapters.get(number)
     }
 
-    /// How an adapted layer's features are scaled; for kernels alone, as a pass that counts has no weights.
+    /// The scales of an adapted layer's features; only inside kernels, as a counting pass has no weights.
     pub(super) fn magnitudes(&self, adapter: &AdapterSpans) -> &'a Magnitudes {
         &self.magnitudes[adapter.lane as usize]
     }

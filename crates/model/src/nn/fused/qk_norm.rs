@@ -46,7 +46,7 @@ impl Pass {
             scales: self.arena.get(scales),
         };
         let norm = plan.qk_norm(gains);
-        // The gains of queries and keys lie side by side.
+        // The gains of queries and keys are adjacent.
         let len = gains[0].len() + gains[1].len();
         let into = self.into;
         self.kernels.run(Part::Norm, || {

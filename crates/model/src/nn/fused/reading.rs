@@ -8,7 +8,7 @@ use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
 impl Pass {
-    /// Reads the pieces that `texts` has taken up, `ids` one after the other, and fills `logits` (pieces, V) with those
+    /// Processes the pieces prepared in `texts`, with the concatenated `ids`, and fills `logits` (pieces, V) with those
     /// after the last token of each.
     pub fn next_logits(
         &mut self,
@@ -30,8 +30,8 @@ impl Pass {
         self.arena.free(last);
     }
 
-    /// Reads the pieces that `texts` has taken up and fills `outputs` with one row for each token of `ids`: the
-    /// log-probability of the target at its place, and the top-1 token.
+    /// Processes the pieces prepared in `texts` and fills `outputs` with one row per token of `ids`: the
+    /// log-probability of the target at its position, and the top-1 token.
     pub fn next_logps(&mut self, plan: &Plan, ids: &[u32], targets: &[u32], texts: &mut Texts) {
         self.targets.clear();
         self.targets.extend_from_slice(targets);
@@ -39,7 +39,7 @@ impl Pass {
         self.head_forward(plan, hidden);
     }
 
-    /// Attention of each text's new tokens over all that it holds.
+    /// Attention of each text's new tokens over all its cached tokens.
     pub(super) fn cached_attention(
         &mut self,
         plan: &Plan,
@@ -48,7 +48,7 @@ impl Pass {
         layer: usize,
     ) -> Slot {
         let (heads, start) = (plan.heads(), texts.start());
-        self.turn_slot(plan, qkv, (layer, start));
+        self.rotate_slot(plan, qkv, (layer, start));
         let (width, q_width) = (heads.qkv_width(), heads.q_width());
         let out = self.arena.slot(self.rows.count * q_width);
         let mut values = self.arena.take(out);

@@ -7,10 +7,10 @@ use crate::kernels::norm;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
-/// Buffers of at least so many bytes in f32 are recomputed: smaller ones may still be in a cache when they are read again.
+/// Buffers of at least this many bytes in f32 are recomputed: smaller ones may still be in a cache when they are read again.
 const LARGE: usize = 4 << 20;
 
-/// Whether a buffer of so many elements is recomputed for the backward.
+/// Whether a buffer of this many elements is recomputed for the backward.
 fn is_recomputed(numbers: usize) -> bool {
     numbers * size_of::<f32>() >= LARGE
 }
@@ -36,7 +36,7 @@ impl Pass {
             ..
         }) = self.producer(slot)
         else {
-            debug_assert!(false, "only what a norm made is let go");
+            debug_assert!(false, "only a norm's output is released");
             return false;
         };
         let mut values = self.arena.buffer_in(storage, self.arena.len(x));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_those_of_small_batches_and_the_predicted_bytes_are_exact() {
+    fn gradients_equal_those_of_small_batches_and_the_predicted_bytes_are_exact() {
         assert!(is_recomputed(ROWS * 16) && !is_recomputed(1024 * 64));
         let cases = [
             (config(false), ActivationCheckpointing::None {}),

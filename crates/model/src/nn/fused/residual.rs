@@ -7,7 +7,7 @@ use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
-    /// `residual` + `x`, of which features are dropped; `x` is read for the last time.
+    /// `residual` + `x` with dropout; the last read of `x`.
     pub(super) fn residual(
         &mut self,
         x: Slot,
@@ -30,7 +30,7 @@ impl Pass {
                 y
             }
         };
-        // A sum needs no terms on its way back.
+        // The backward of a sum needs no stored values.
         self.arena.release(x);
         self.record(Node::Residual {
             x,
@@ -58,7 +58,7 @@ impl Pass {
         self.residual_backward(Some(residual), dy);
     }
 
-    /// The residual's gradient is `dy` itself: handed on where it is the first.
+    /// The residual's gradient is `dy` itself: moved if it is the first contribution.
     pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Buffer) {
         let Some(residual) = residual else {
             return self.arena.free(dy);

@@ -48,7 +48,7 @@ fn rolling(sampling: &Sampling) -> Continuing<'_> {
     }
 }
 
-/// Every token computed afresh from the whole window.
+/// Every token recomputed from the whole window.
 fn without_cache(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
     let limit = model.shape().seq_len;
     let mut window = prompt[prompt.len().saturating_sub(limit)..].to_vec();
@@ -102,7 +102,7 @@ fn fused() -> Model {
 }
 
 #[test]
-fn a_prompt_longer_than_the_context_is_read_from_its_end() {
+fn a_prompt_longer_than_the_context_keeps_its_last_tokens() {
     let mut model = fused();
     let prompt: Vec<u32> = (0..40).map(|i| i % 29).collect();
     let mut run = |prompt: &[u32]| {
@@ -133,7 +133,7 @@ fn the_end_token_and_the_callback_end_a_text() {
 }
 
 #[test]
-fn a_full_context_ends_the_text_where_it_does_not_roll() {
+fn a_full_context_ends_a_text_that_does_not_roll() {
     let mut model = fused();
     let sampling = greedy(40);
     let how = Continuing {
@@ -142,7 +142,7 @@ fn a_full_context_ends_the_text_where_it_does_not_roll() {
     };
     let mut go = |_| ControlFlow::Continue(());
     let full = generate(&mut model, &[3, 1, 4], how, &mut go).unwrap();
-    // Twelve tokens are read; what follows the last of them is the tenth new one.
+    // Twelve tokens are processed; the prediction after the last of them is the tenth new one.
     assert_eq!((full.finish, full.tokens.len()), (Finish::Context, 10));
     let rolled = generate(&mut model, &[3, 1, 4], rolling(&sampling), &mut go).unwrap();
     assert_eq!(rolled.tokens[..10], full.tokens);
@@ -150,9 +150,9 @@ fn a_full_context_ends_the_text_where_it_does_not_roll() {
     assert!(long.to_string().contains("context of 12 tokens"), "{long}");
 }
 
-/// Prompts of several lengths, some ending early, some beyond the context: each as it comes out alone.
+/// Prompts of several lengths, some ending early, some beyond the context: each equals its result alone.
 #[test]
-fn texts_side_by_side_come_out_as_they_do_alone() {
+fn batched_texts_equal_texts_generated_alone() {
     let positions = positions();
     let prompts: [&[u32]; 4] = [&[3, 1, 4, 1, 5, 9], &[2], &[6; 17], &[5, 3, 5]];
     for position in &positions {
@@ -172,23 +172,23 @@ fn texts_side_by_side_come_out_as_they_do_alone() {
                     number: 10 + i as u32,
                 };
                 let batch: Vec<Prompt> = prompts.into_iter().enumerate().map(number).collect();
-                let mut heard = vec![Vec::new(); 4];
+                let mut steps = vec![Vec::new(); 4];
                 let together = generate_batch(&mut model, &batch, how, &mut |i, t| {
-                    heard[i].push(t.id);
+                    steps[i].push(t.id);
                     ControlFlow::Continue(())
                 });
                 let together = together.unwrap();
                 for (i, text) in together.iter().enumerate() {
                     let mut go = |_, _| ControlFlow::Continue(());
                     let alone = generate_batch(&mut model, &batch[i..=i], how, &mut go).unwrap();
-                    // Log-probabilities of the end may differ by a rounding.
+                    // Log-probabilities of the last token may differ by rounding.
                     let said = |t: &Generated| (t.tokens.clone(), t.finish, t.end.map(|t| t.id));
                     assert_eq!(
                         said(text),
                         said(&alone[0]),
                         "{position:?} {backend:?} {temperature} {i}"
                     );
-                    assert_eq!(heard[i], text.tokens);
+                    assert_eq!(steps[i], text.tokens);
                 }
             }
         }
@@ -197,7 +197,7 @@ fn texts_side_by_side_come_out_as_they_do_alone() {
 
 /// More than one chunk, with pieces that end in different ones.
 #[test]
-fn long_prompts_are_read_in_chunks() {
+fn long_prompts_are_prefilled_in_chunks() {
     use crate::nn::kv_cache::CHUNK;
     let config = ModelConfig {
         seq_len: 3 * CHUNK,
@@ -237,7 +237,7 @@ fn long_prompts_are_read_in_chunks() {
 }
 
 #[test]
-fn draws_repeat_with_the_seed_alone() {
+fn draws_depend_only_on_the_seed() {
     let mut model = fused();
     let mut run = |seed| {
         let sampling = Sampling {
@@ -284,9 +284,9 @@ fn log_probabilities_and_entropies_are_those_of_score() {
     }
 }
 
-/// Layers with a window forget old tokens once they have to: far beyond the window, with long and short texts together.
+/// Layers with a window drop old tokens only when needed: far beyond the window, with long and short texts together.
 #[test]
-fn windows_that_forgot_give_what_windows_that_see_all_give() {
+fn windows_that_dropped_tokens_equal_windows_that_kept_them() {
     use crate::nn::kv_cache::CHUNK;
     let config = ModelConfig {
         n_layer: 2,
@@ -317,7 +317,7 @@ fn windows_that_forgot_give_what_windows_that_see_all_give() {
     }
 }
 
-/// A model with a window in every other layer and without one in the rest, whose context is longer than two chunks.
+/// A model with a window in every other layer and none in the rest, whose context is longer than two chunks.
 fn windowed() -> Model {
     let config = ModelConfig {
         n_layer: 2,
@@ -337,14 +337,14 @@ fn windowed() -> Model {
 }
 
 #[test]
-fn a_text_that_begins_as_the_last_one_comes_out_as_if_it_were_read_afresh() {
+fn a_text_with_a_reused_prefix_equals_one_computed_afresh() {
     for mut model in [windowed(), fused()] {
         let limit = model.shape().seq_len;
         let mut rng = crate::base::rng::Rng::new(5, crate::base::rng::Stream::Test, 0, 0);
         let (mut kept, mut text) = (Kept::default(), Vec::<u32>::new());
         let mut reused = 0;
         for turn in 0..60 {
-            // Now and then something before is changed, near the end or far from it; mostly more is said.
+            // Sometimes an earlier token is changed, near the end or far from it; mostly the text is extended.
             if turn % 3 == 2 {
                 text.truncate(rng.below(text.len() as u64) as usize);
             }
@@ -358,11 +358,11 @@ fn a_text_that_begins_as_the_last_one_comes_out_as_if_it_were_read_afresh() {
                 when_full: WhenFull::Stop,
                 ..rolling(&sampling)
             };
-            let mut heard = Vec::new();
+            let mut steps = Vec::new();
             let on = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
                 match step {
                     Step::Read { kept, .. } => reused = kept,
-                    Step::Token(token) => heard.push(token),
+                    Step::Token(token) => steps.push(token),
                 }
                 ControlFlow::Continue(())
             });
@@ -374,7 +374,7 @@ fn a_text_that_begins_as_the_last_one_comes_out_as_if_it_were_read_afresh() {
             });
             let (on, fresh) = (on.unwrap(), fresh.unwrap());
             assert_eq!(on, fresh, "turn {turn}, {reused} of {} kept", text.len());
-            for (a, b) in heard.iter().zip(&alone) {
+            for (a, b) in steps.iter().zip(&alone) {
                 assert!((a.logprob - b.logprob).abs() < 1e-4, "{a:?} {b:?}");
             }
             text.extend(on.tokens);
@@ -383,7 +383,7 @@ fn a_text_that_begins_as_the_last_one_comes_out_as_if_it_were_read_afresh() {
 }
 
 #[test]
-fn what_is_kept_is_used_as_far_as_windows_reach_back_and_rolling_forgets() {
+fn a_kept_cache_is_reused_as_far_as_windows_reach_back_and_rolling_forgets() {
     let mut model = windowed();
     let limit = model.shape().seq_len;
     let sampling = greedy(2);
@@ -404,28 +404,28 @@ fn what_is_kept_is_used_as_far_as_windows_reach_back_and_rolling_forgets() {
     assert_eq!(read(&text), 0);
     assert_eq!(read(&text), 1299);
     assert_eq!(read(&text[..1290]), 1289);
-    // The window has dropped what is to be seen from there: it is read again.
+    // The window has dropped visible tokens: it is prefilled again.
     assert_eq!(read(&text[..600]), 0);
     assert_eq!(read(&text[..590]), 589);
     assert_eq!(read(&[&text[..100], &[1, 2, 3]].concat()), 0);
     assert_eq!(read(&[&text[..100], &[1, 9, 3]].concat()), 101);
-    // A text that rolled left something else behind.
+    // A text that rolled has a different cache.
     let full: Vec<u32> = (0..limit as u32).map(|i| i % 29).collect();
     read(&full);
     assert_eq!(read(&full), 0);
 }
 
 #[test]
-fn reading_a_long_prompt_can_be_broken_off_between_its_pieces() {
+fn prefill_of_a_long_prompt_can_be_cancelled_between_chunks() {
     let mut model = windowed();
     let text: Vec<u32> = (0..1300).map(|i| i * 7 % 29).collect();
     let sampling = greedy(3);
     let mut kept = Kept::default();
-    let mut heard = Vec::new();
+    let mut steps = Vec::new();
     let how = rolling(&sampling);
     let generated = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
-        heard.push(step);
-        match heard.len() {
+        steps.push(step);
+        match steps.len() {
             2 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
@@ -436,8 +436,8 @@ fn reading_a_long_prompt_can_be_broken_off_between_its_pieces() {
         (0, Finish::Stopped)
     );
     let read = |tokens| Step::Read { tokens, kept: 0 };
-    assert_eq!(heard, [read(0), read(CHUNK)]);
-    // What was read is not lost.
+    assert_eq!(steps, [read(0), read(CHUNK)]);
+    // The prefilled tokens are kept.
     let mut reused = 0;
     let again = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
         if let Step::Read { kept, .. } = step {
@@ -451,7 +451,7 @@ fn reading_a_long_prompt_can_be_broken_off_between_its_pieces() {
 }
 
 #[test]
-fn texts_that_share_a_prompt_read_it_once_and_come_out_as_they_do_alone() {
+fn texts_that_share_a_prompt_prefill_it_once_and_equal_texts_alone() {
     for backend in [Backend::Fused, Backend::Composite] {
         let mut model = model(&PositionConfig::Rope(Default::default()), 2, backend);
         let sampling = Sampling {

@@ -6,29 +6,29 @@ use crate::kernels::low_rank;
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
 
-/// Most matrices that one matmul serves: queries, keys and values.
+/// Most matrices that are fused into one matmul: queries, keys and values.
 const MOST: usize = 3;
 
 /// The adapters of a linear layer: y += scale · B (A · dropout(x)), part by part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdapterSpans {
-    /// The first factors one below the other, (sum of the ranks, in): one matmul serves all of them.
+    /// The first factors stacked, (sum of the ranks, in): one matmul computes all of them.
     pub a: Span,
-    /// Probability that a feature is dropped on its way into A.
+    /// Dropout probability on the input of A.
     pub dropout: f64,
     /// Its index; dropout depends on it.
     pub lane: u32,
     parts: [Option<AdapterPart>; MOST],
 }
 
-/// The adapter of some of a layer's output features: of one matrix where a layer computes several.
+/// The adapter of some of a layer's output features: of one matrix if the layer fuses several.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdapterPart {
     /// Its first row of A.
     pub low: usize,
     pub rank: usize,
     pub scale: f32,
-    /// First feature of the layer's output that it adds to.
+    /// First feature of the layer's output that it affects.
     pub first: usize,
     /// (features, rank).
     pub b: Span,
@@ -74,7 +74,7 @@ struct Matrix {
 }
 
 impl Builder<'_> {
-    /// Gives the linear layers of all blocks their adapters, and returns these.
+    /// Assigns adapters to the linear layers of all blocks, and returns them.
     pub(super) fn adapt(&mut self, blocks: &mut [BlockSpans]) -> Vec<AdapterSpans> {
         let mut adapters = Vec::new();
         for (layer, block) in blocks.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ impl Builder<'_> {
         }
         let from = self.infos.len();
         let ratio = config.b_lr_ratio();
-        // Kaiming-uniform with a = √5, as torch starts a linear layer.
+        // Kaiming-uniform with a = √5, like torch's linear layers.
         let bound = 1.0 / (weight.cols as f64).sqrt();
         for matrix in &matrices {
             let (name, role) = (
@@ -152,7 +152,7 @@ impl Builder<'_> {
                     format!("{}.lora_magnitude_vector", matrix.name),
                     Role::Adapter(AdapterRole::Magnitude),
                 );
-                // The base's own, from `Model::init_adapters`.
+                // The norms of the base's rows, set by `Model::init_adapters`.
                 part.magnitude = Some(self.push(name, role, vec![matrix.rows], Init::Ones));
                 self.rate_of_last(ratio);
             }

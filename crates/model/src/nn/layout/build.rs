@@ -54,12 +54,12 @@ pub(super) struct Builder<'a> {
     parts: Parts<'a>,
     pub(super) infos: Vec<ParamInfo>,
     end: usize,
-    /// Elements that have a gradient so far.
+    /// Number of trainable elements so far.
     grads: usize,
-    /// The block and the expert that parameters are made for.
+    /// The block and the expert of the parameters being created.
     layer: Option<u32>,
     expert: Option<u32>,
-    /// Names of parameters that one matmul serves and of which some train and some do not.
+    /// Names of parameters of one matmul of which some train and some do not.
     pub(super) mixed: Vec<String>,
 }
 
@@ -79,8 +79,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The layout without its table of parameters, which is `infos`. Adapters lie after all else, so that the base model
-    /// has the same place with and without them.
+    /// The layout without its table of parameters, which is in `infos`. Adapters come after everything else, so that the base
+    /// model has the same positions with and without them.
     pub fn build(&mut self) -> Layout {
         let (vocab, d) = (self.shape.vocab_size, self.shape.d_model);
         let std = self.config.init_std;
@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Of initial weights, and of projections into the residual stream.
+    /// Standard deviations of initial weights, and of projections into the residual stream.
     fn stds(&self) -> (f64, f64) {
         let std = self.config.init_std;
         (std, std / (2.0 * self.shape.n_layer as f64).sqrt())
@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
             })
             .collect();
         self.expert = None;
-        // One place in the flat buffers stands for all of them.
+        // A single position in the flat buffers represents all of them.
         self.trains_as_one(first);
         MlpSpans::Many(ExpertSpans {
             router,
@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Linear layers with the same input, their weights and then their biases one after another.
+    /// Linear layers with the same input, weights and then biases, contiguous.
     fn linear(
         &mut self,
         parts: &[(String, Role, usize)],
@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// RMSNorm has no bias whatever the config says.
+    /// RMSNorm has no bias, whatever the config.
     fn norm(&mut self, name: &str) -> NormSpans {
         let d = self.shape.d_model;
         let first = self.infos.len();
@@ -290,7 +290,7 @@ impl<'a> Builder<'a> {
         gains
     }
 
-    /// Gains that change nothing.
+    /// Gains initialized to have no effect.
     fn gain(&mut self, name: &str, len: usize) -> Span {
         let init = if self.config.norm.gain_offset() == 0.0 {
             Init::Ones
@@ -345,7 +345,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Notes the parameters from number `first` on where some of them train and some do not.
+    /// Records the parameters from number `first` on if only some of them train.
     fn trains_as_one(&mut self, first: usize) {
         let part = &self.infos[first..];
         if part.iter().any(|i| i.trains() != part[0].trains()) {
@@ -353,7 +353,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The learning rate of the newest parameter over that of others.
+    /// Sets the relative learning rate of the newest parameter.
     pub(super) fn rate_of_last(&mut self, ratio: f64) {
         if let Some(info) = self.infos.last_mut() {
             info.lr_scale = ratio;

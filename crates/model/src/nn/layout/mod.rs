@@ -1,6 +1,6 @@
 //! Which parameters a model has, their order in the flat buffers, and their names.
 //!
-//! Parts that one matmul can serve are adjacent: q, k, v of a block, and gate and up of a gated one.
+//! Parts that are fused into one matmul are adjacent: q, k, v of a block, and gate and up of a gated one.
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
@@ -16,7 +16,7 @@ mod tests;
 
 pub(crate) use adapters::AdapterSpans;
 
-/// Whose names the parameters carry. The memory layout of linear layers is (out, in) under both.
+/// The naming scheme of parameters. The memory layout of linear layers is (out, in) in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
     /// `transformer.h.N.attn.c_attn.weight`, q, k, v in one: learned positions, LayerNorm, plain MLP, multi-head.
@@ -26,7 +26,7 @@ pub enum Naming {
 }
 
 impl Naming {
-    /// The names that a model of this kind carries.
+    /// The naming scheme of a model of this kind.
     pub fn of(config: &ModelConfig) -> Naming {
         let multi_head = config.kv_heads() == config.n_head
             && config.head_width() * config.n_head == config.d_model;
@@ -43,12 +43,12 @@ impl Naming {
     }
 }
 
-/// A part of the flat buffers, seen as a matrix (rows, cols) or as a vector (rows = 1).
+/// A part of the flat buffers, viewed as a matrix (rows, cols) or as a vector (rows = 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     /// First element in the flat weights.
     pub offset: usize,
-    /// First element in the flat gradients; `None` where it is frozen.
+    /// First element in the flat gradients; `None` if it is frozen.
     pub grad: Option<usize>,
     pub rows: usize,
     pub cols: usize,
@@ -63,13 +63,13 @@ impl Span {
         self.offset..self.offset + self.len()
     }
 
-    /// Its elements of the flat gradients; `None` where it is frozen.
+    /// Its range in the flat gradients; `None` if it is frozen.
     pub fn grads(&self) -> Option<std::ops::Range<usize>> {
         self.grad.map(|from| from..from + self.len())
     }
 
-    /// The same `elements` further on.
-    fn behind(self, elements: usize) -> Span {
+    /// The same span, `elements` further on.
+    fn offset_by(self, elements: usize) -> Span {
         Span {
             offset: self.offset + elements,
             grad: self.grad.map(|from| from + elements),
@@ -94,7 +94,7 @@ pub(crate) struct NormSpans {
 }
 
 impl NormSpans {
-    /// Gain and bias of flat gradients; `None` where they are frozen. The bias lies after the gain.
+    /// Splits flat gradients into gain and bias; `None` if frozen. The bias follows the gain.
     pub fn split<'a>(
         &self,
         grads: &'a mut [f32],
@@ -108,18 +108,18 @@ impl NormSpans {
 /// One transformer block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockSpans {
-    /// In front of attention, unless norms come after alone.
+    /// Before attention, unless norms are only placed after sub-layers.
     pub norm1: Option<NormSpans>,
     pub qkv: LinearSpans,
     /// Gains of queries and of keys, each (1, head_dim).
     pub qk_norm: Option<[Span; 2]>,
     pub attn_out: LinearSpans,
-    /// Behind attention.
+    /// After attention.
     pub norm1_after: Option<NormSpans>,
-    /// In front of the feed-forward block.
+    /// Before the feed-forward block.
     pub norm2: Option<NormSpans>,
     pub mlp: MlpSpans,
-    /// Behind the feed-forward block.
+    /// After the feed-forward block.
     pub norm2_after: Option<NormSpans>,
 }
 
@@ -133,12 +133,12 @@ pub(crate) enum MlpSpans {
 /// A feed-forward block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FeedForwardSpans {
-    /// Gate and up projection side by side where the block is gated.
+    /// Gate and up projection adjacent if the block is gated.
     pub wide: LinearSpans,
     pub out: LinearSpans,
 }
 
-/// Feed-forward blocks of one size, laid out one after another, and the router.
+/// Feed-forward blocks of one size, contiguous, and the router.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExpertSpans {
     /// (n_expert, D).
@@ -155,8 +155,8 @@ impl ExpertSpans {
     pub fn expert(&self, e: usize) -> FeedForwardSpans {
         let one = self.first.wide.len() + self.first.out.len();
         FeedForwardSpans {
-            wide: self.first.wide.behind(e * one),
-            out: self.first.out.behind(e * one),
+            wide: self.first.wide.offset_by(e * one),
+            out: self.first.out.offset_by(e * one),
         }
     }
 }
@@ -166,11 +166,11 @@ impl LinearSpans {
         self.weight.len() + self.bias.map_or(0, |span| span.len())
     }
 
-    /// The same `elements` further on. Experts, which this is for, have no adapters.
-    fn behind(&self, elements: usize) -> LinearSpans {
+    /// The same layer, `elements` further on. Only for experts, which have no adapters.
+    fn offset_by(&self, elements: usize) -> LinearSpans {
         LinearSpans {
-            weight: self.weight.behind(elements),
-            bias: self.bias.map(|span| span.behind(elements)),
+            weight: self.weight.offset_by(elements),
+            bias: self.bias.map(|span| span.offset_by(elements)),
             adapter: None,
         }
     }
@@ -182,17 +182,17 @@ pub(crate) struct Layout {
     pub tokens: Span,
     pub positions: Option<Span>,
     pub blocks: Vec<BlockSpans>,
-    /// Behind the last block, unless it ends with a norm itself.
+    /// After the last block, unless blocks end with a norm.
     pub norm: Option<NormSpans>,
-    /// The output head; equals `tokens` where embeddings are tied.
+    /// The output head; equals `tokens` if embeddings are tied.
     pub head: Span,
-    /// The value head, (1, D), for a critic on the policy's trunk. It comes after adapters, so that neither base
-    /// nor adapters have another place because of it.
+    /// The value head, (1, D), for a critic on the policy's trunk. It comes after adapters, so that it does not move the base
+    /// or the adapters.
     pub value: Option<Span>,
-    /// Of the linear layers that have any, in the order of the blocks.
+    /// The adapters, in the order of the blocks.
     pub adapters: Vec<AdapterSpans>,
     pub infos: Vec<ParamInfo>,
-    /// How many of them are the base model's; adapters follow, and a value head after those.
+    /// Number of parameters of the base model; adapters follow, and a value head after those.
     pub n_base: usize,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Parts<'a> {
     pub trains: &'a dyn Fn(&ParamInfo) -> bool,
 }
 
-/// The parameters of a model, without making it; `vocab_size` is the tokenizer's, used where the config names none.
+/// The parameters of a model, without creating it; `vocab_size` is the tokenizer's, used if the config has none.
 pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
     param_infos_of(config, vocab_size, Trained::default())
 }
@@ -270,8 +270,8 @@ impl Layout {
         Layout::of(config, shape, parts).0
     }
 
-    /// The layout, and the names of parameters that one matmul serves although some of them train and some do not:
-    /// where there are any, no pass can use it.
+    /// The layout, and the names of parameters of one matmul of which some train and some do not:
+    /// if there are any, no pass can use it.
     pub fn of(config: &ModelConfig, shape: &ModelShape, parts: Parts) -> (Layout, Vec<String>) {
         let mut builder = build::Builder::new(config, shape, parts);
         let mut layout = builder.build();
@@ -279,7 +279,7 @@ impl Layout {
         (layout, builder.mixed)
     }
 
-    /// Parts that a token does not pass: of each block's experts as many as it is not sent to.
+    /// Parameters that a token does not use: in each block the experts that it is not routed to.
     pub fn idle(&self, config: &ModelConfig) -> Vec<Span> {
         let mut idle = Vec::new();
         for (layer, block) in self.blocks.iter().enumerate() {
@@ -309,7 +309,7 @@ impl Layout {
         adapted.collect()
     }
 
-    /// Every part that a pass reads as one, each at least once: tied ones occur twice.
+    /// Every part that a pass reads as a whole, each at least once: tied ones occur twice.
     pub fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.tokens, self.head];
         spans.extend(self.positions);

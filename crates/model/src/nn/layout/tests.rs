@@ -84,7 +84,7 @@ fn options_have_the_names_of_hugging_face() {
 }
 
 #[test]
-fn experts_lie_one_behind_another() {
+fn experts_are_contiguous() {
     let config = qwen3_moe();
     let layout = Layout::new(&config, &config.shape(65));
     let MlpSpans::Many(experts) = layout.blocks[3].mlp else {
@@ -105,7 +105,7 @@ fn experts_lie_one_behind_another() {
 }
 
 #[test]
-fn parameters_follow_each_other_without_gaps_and_names_are_unique() {
+fn parameters_have_no_gaps_and_unique_names() {
     for config in [ModelConfig::default(), llama(), qwen3_moe(), gemma()] {
         let layout = Layout::new(&config, &config.shape(65));
         let mut end = 0;

@@ -23,7 +23,7 @@ pub struct TokenValues<'a> {
     pub value: Option<&'a [f32]>,
 }
 
-/// Gradient of a loss with respect to [`TokenValues`], in buffers that are used again. All come filled with zeros.
+/// Gradient of a loss with respect to [`TokenValues`], in reusable buffers, initially filled with zeros.
 #[derive(Debug, Default, PartialEq)]
 pub struct Upstream {
     /// dL/dlogp of each token.
@@ -62,10 +62,10 @@ impl Upstream {
 impl Model {
     /// Forward and backward of one micro-step: `loss` reads the head's outputs and writes its gradient with respect to them, which is added to
     /// the flat gradients. Once buffers have grown, nothing is allocated here. If `loss` fails, gradients and
-    /// the load of experts stay as they were.
+    /// the load of experts are unchanged.
     ///
     /// # Errors
-    /// Those of `loss`; a batch of another shape than it says, or with tokens outside the vocabulary.
+    /// Those of `loss`; a batch of another shape than it states, or with tokens outside the vocabulary.
     pub fn accumulate<R>(
         &mut self,
         batch: &TokenBatch,
@@ -85,7 +85,7 @@ impl Model {
     /// holds all logits. `read` gets the head's outputs.
     ///
     /// # Errors
-    /// Another number of coefficients than of tokens; a batch of another shape than it says.
+    /// A number of coefficients other than that of tokens; a batch of another shape than it states.
     pub fn accumulate_linear<R>(
         &mut self,
         batch: &TokenBatch,
@@ -155,7 +155,7 @@ impl Model {
         if result.is_ok() {
             self.loads.add(self.training.experts.tallies());
         } else if into == Accumulation::Overwrite {
-            // Nothing was written: the gradients go on standing for zeros.
+            // Nothing was written: the gradients still count as zeros.
             self.params.zero_grads()?;
         }
         result

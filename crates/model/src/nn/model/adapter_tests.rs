@@ -1,4 +1,4 @@
-//! Adapters and frozen weights: trainable parameters have the gradient that they would have if all were trained, frozen ones
+//! Adapters and frozen weights: trainable parameters have the same gradient as if all were trained, frozen ones
 //! have none and do not change, and every option of a model works with both.
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
@@ -28,7 +28,7 @@ fn dora(targets: Targets, dropout: f64) -> AdapterConfig {
     })
 }
 
-/// On every layer that can have one.
+/// On every layer that supports it.
 fn targets(config: &ModelConfig) -> Targets {
     match config.moe {
         Some(_) => Targets::AttentionOnly,
@@ -45,7 +45,7 @@ fn gpt2() -> ModelConfig {
     serde_json::from_value(says).unwrap()
 }
 
-/// A model whose adapters are no zeros any more.
+/// A model whose adapters are no longer zero.
 fn adapted(config: &ModelConfig, adapter: &AdapterConfig, backend: Backend) -> Model {
     let mut model = model(config, backend);
     model.adapt(adapter).unwrap();
@@ -55,7 +55,7 @@ fn adapted(config: &ModelConfig, adapter: &AdapterConfig, backend: Backend) -> M
     let fill = |w: &mut [f32]| {
         for info in &adapters {
             let part = &mut w[info.offset..info.offset + info.len];
-            // Factors begin at 0.
+            // Factors start at 0.
             part.iter_mut().for_each(|x| *x += 0.1 * rng.normal());
         }
     };
@@ -115,7 +115,7 @@ fn adapters_on_every_option_have_exact_gradients_on_both_backends() {
 }
 
 #[test]
-fn parts_of_a_fused_product_can_have_adapters_of_their_own() {
+fn parts_of_a_fused_matmul_can_have_their_own_adapters() {
     let texts = texts(18);
     for (targets, n) in [
         (Targets::Minimal, 2),
@@ -136,7 +136,7 @@ fn parts_of_a_fused_product_can_have_adapters_of_their_own() {
 
 /// Queries, keys and values are one matmul here: its parts may have any ranks and scales.
 #[test]
-fn modules_can_have_ranks_and_alphas_of_their_own() {
+fn modules_can_have_their_own_ranks_and_alphas() {
     let texts = texts(18);
     let config = with(json!({}));
     type Kind = fn(Targets, f64) -> AdapterConfig;
@@ -205,7 +205,7 @@ fn fresh_adapters_change_no_bit_and_only_b_has_a_gradient() {
 }
 
 #[test]
-fn magnitudes_begin_as_the_lengths_of_the_rows_and_change_nothing() {
+fn magnitudes_start_as_the_norms_of_the_rows_without_effect() {
     let texts = texts(18);
     for config in [with(json!({})), gpt2()] {
         for backend in [Backend::Fused, Backend::Composite] {
@@ -240,7 +240,7 @@ fn magnitudes_begin_as_the_lengths_of_the_rows_and_change_nothing() {
 }
 
 #[test]
-fn tables_train_whole_beside_adapters_and_are_gone_with_them() {
+fn tables_train_in_full_next_to_adapters_and_are_removed_with_them() {
     let texts = texts(18);
     let config = with(json!({"tie_embeddings": false}));
     let AdapterConfig::Lora(plain) = lora(Targets::Minimal, 0.0);
@@ -269,7 +269,7 @@ fn tables_train_whole_beside_adapters_and_are_gone_with_them() {
 }
 
 #[test]
-fn patterns_name_modules_by_their_ends() {
+fn patterns_match_modules_by_suffix() {
     let config = with(json!({}));
     let adapted = |patterns: &[&str]| {
         let AdapterConfig::Lora(plain) = lora(Targets::Pattern, 0.0);
@@ -297,7 +297,7 @@ fn patterns_name_modules_by_their_ends() {
 }
 
 #[test]
-fn b_learns_at_a_rate_of_its_own() {
+fn b_has_its_own_learning_rate() {
     use crate::optim::by_decay;
     let AdapterConfig::Lora(plain) = dora(Targets::All, 0.0);
     let adapter = AdapterConfig::Lora(Lora {
@@ -345,11 +345,11 @@ fn without_its_adapters_a_model_is_its_base_to_the_bit_and_does_not_train() {
     }
 }
 
-/// Says of a parameter whether it trains.
+/// Decides whether a parameter trains.
 type Trains = fn(&ParamInfo) -> bool;
 
 #[test]
-fn frozen_weights_have_no_gradient_and_leave_the_others_theirs() {
+fn frozen_weights_have_no_gradient_and_do_not_affect_the_others() {
     let texts = texts(18);
     let mut cases = options();
     cases.push(("gpt2", gpt2()));
@@ -370,7 +370,7 @@ fn frozen_weights_have_no_gradient_and_leave_the_others_theirs() {
                 let what = format!("{set} of {name} on {backend:?}");
                 let mut model = model(&config, backend);
                 if let Err(e) = model.train_only(trains) {
-                    // Biases of norms and of linear layers, whose gain or weights stay.
+                    // Biases of norms and of linear layers, whose gain or weights are frozen.
                     assert!(e.to_string().contains("together"), "{what}: {e}");
                     continue;
                 }
@@ -399,7 +399,7 @@ fn frozen_weights_have_no_gradient_and_leave_the_others_theirs() {
 }
 
 #[test]
-fn parameters_of_one_product_train_together_or_not_at_all() {
+fn parameters_of_one_matmul_train_together_or_not_at_all() {
     let mut model = model(&with(json!({})), Backend::Fused);
     let queries = Role::Attention(crate::nn::role::AttentionRole::Query);
     let refused = model.train_only(|info| info.role == queries).unwrap_err();
@@ -408,12 +408,12 @@ fn parameters_of_one_product_train_together_or_not_at_all() {
         refused.contains("model.layers.0.self_attn.k_proj.weight"),
         "{refused}"
     );
-    // What was refused has changed nothing.
+    // A rejected call has changed nothing.
     assert_eq!(model.params().n_trainable(), model.n_params());
 }
 
 #[test]
-fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
+fn checkpointing_packed_rows_and_bf16_work_with_adapters() {
     let texts = texts(18);
     let (config, adapter) = (with(json!({"dropout": 0.2})), lora(Targets::All, 0.3));
     let run = |policy, arithmetic| {
@@ -465,7 +465,7 @@ fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
 }
 
 #[test]
-fn reading_on_uses_the_adapters() {
+fn incremental_forward_uses_the_adapters() {
     for config in [with(json!({})), gpt2()] {
         for backend in [Backend::Fused, Backend::Composite] {
             let mut model = adapted(&config, &widest(&config, 0.4), backend);
@@ -504,7 +504,7 @@ fn dropout_of_adapters_depends_on_the_step_and_on_nothing_else() {
 }
 
 #[test]
-fn biases_that_balance_experts_stay_under_adapters() {
+fn balancing_biases_do_not_change_under_adapters() {
     let bias = json!({"moe": {"n_expert": 3, "top_k": 1, "balancing": {"bias": {"rate": 0.5}}}});
     let config = with(bias);
     let texts = texts(18);
@@ -516,7 +516,7 @@ fn biases_that_balance_experts_stay_under_adapters() {
 }
 
 #[test]
-fn adapters_that_do_not_go_with_a_model_are_refused_with_the_way_out() {
+fn adapters_incompatible_with_a_model_are_rejected_with_a_fix() {
     let refused = |config: &ModelConfig, targets| {
         let mut model = model(config, Backend::Fused);
         model.adapt(&lora(targets, 0.0)).unwrap_err().to_string()
@@ -532,7 +532,7 @@ fn adapters_that_do_not_go_with_a_model_are_refused_with_the_way_out() {
     assert!(twice.adapt(&lora(Targets::All, 0.0)).is_err());
 }
 
-/// As a critic begins: the trunk with the adapter that the policy has learned, under a head of its own.
+/// The initialization of a critic: the trunk with the adapter that the policy has learned, and a different head.
 #[test]
 fn adapters_are_copied_to_a_model_with_another_head() {
     let adapter = lora(Targets::All, 0.0);
@@ -558,7 +558,7 @@ fn adapters_are_copied_to_a_model_with_another_head() {
     assert_eq!(of(&critic), of(&policy));
 }
 
-/// Of a table of positions a shorter context takes the first rows.
+/// Of a position table a shorter context uses the first rows.
 #[test]
 fn a_trunk_is_copied_to_a_shorter_context() {
     let base = model(&gpt2(), Backend::Fused);

@@ -1,4 +1,4 @@
-//! A model with adapters: frozen weights, and small trainable matrices beside them.
+//! A model with adapters: frozen weights, and small trainable matrices added to them.
 
 use super::Model;
 use crate::base::digest::hex;
@@ -10,11 +10,11 @@ use candle_core::{Result, bail};
 use sha2::{Digest, Sha256};
 
 impl Model {
-    /// Freezes the weights and puts adapters beside them, which alone train from now on; [`Model::init_adapters`] or a
+    /// Freezes the weights and adds adapters, which alone train from now on; [`Model::init_adapters`] or a
     /// checkpoint fills them. An update rule must be built after this.
     ///
     /// # Errors
-    /// The model has adapters, or is of a kind that these do not go with.
+    /// The model already has adapters, or is incompatible with these.
     pub fn adapt(&mut self, adapter: &AdapterConfig) -> Result<()> {
         if self.adapter.is_some() {
             bail!("model: it has adapters; merge them first")
@@ -29,11 +29,11 @@ impl Model {
         Ok(())
     }
 
-    /// Lets only those parameters train for which `trains` says so; the others are frozen: no gradient is computed for them
-    /// and none is kept. Gradients are zeros afterwards, and an update rule must be built after this.
+    /// Trains only those parameters for which `trains` returns true; the others are frozen: no gradient is computed
+    /// or stored for them. Gradients are zeros afterwards, and an update rule must be built after this.
     ///
     /// # Errors
-    /// Parameters that one matmul serves (q, k and v of a block, gate and up), gain and bias of a norm, and the
+    /// Parameters of one matmul (q, k and v of a block, gate and up), gain and bias of a norm, and the
     /// experts of a block train together or not at all.
     pub fn train_only(&mut self, trains: impl Fn(&ParamInfo) -> bool) -> Result<()> {
         let parts = Parts {
@@ -67,12 +67,12 @@ impl Model {
     /// them. The base stays.
     ///
     /// # Errors
-    /// Weights that are quantized.
+    /// Quantized weights.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)
     }
 
-    /// Sets magnitudes to the norms that the rows of the weights have: B is zero, and nothing changes.
+    /// Sets magnitudes to the norms of the weight rows: with B = 0, nothing changes.
     pub(super) fn init_magnitudes(&mut self) -> Result<()> {
         let (on, held) = (self.adapters_on, self.params.first_held());
         self.adapters_on = true;
@@ -94,10 +94,10 @@ impl Model {
         })
     }
 
-    /// Takes the adapters away without a trace: the base alone trains, or is read, from now on.
+    /// Removes the adapters: from now on only the base is trained or used.
     ///
     /// # Errors
-    /// Memory.
+    /// Too little memory.
     pub fn remove_adapters(&mut self) -> Result<()> {
         self.adapter = None;
         self.adapters_on = true;
@@ -108,11 +108,11 @@ impl Model {
         self.rearrange(layout)
     }
 
-    /// Puts another embedding or head in the place of the model's, which is given back: the other way round it undoes this.
-    /// The formats may differ where the base is kept in those of a file.
+    /// Replaces the model's embedding or head, and returns the previous one: replacing it again undoes this.
+    /// The formats may differ if the base is stored in a file's formats.
     ///
     /// # Errors
-    /// A parameter of another kind or shape, or one that trains; values that are not finite; memory.
+    /// A parameter of another kind or shape, or a trainable one; non-finite values; too little memory.
     pub fn replace_table(&mut self, info: &ParamInfo, table: Table) -> Result<Table> {
         let own = self.params.base().iter().find(|own| own.name == info.name);
         let Some(own) = own.filter(|own| matches!(own.role, Role::Embedding | Role::Head)) else {
@@ -148,11 +148,11 @@ impl Model {
         }
     }
 
-    /// A digest of the weights of the blocks under the adapters, in whatever formats they are kept: of the values of some
-    /// rows of each. Models that share it are the same for an adapter.
+    /// A digest of the block weights under the adapters, in their storage formats: of sampled
+    /// rows of each matrix. Models with the same digest are interchangeable for an adapter.
     ///
     /// # Errors
-    /// Weights that cannot be read.
+    /// The weights cannot be read.
     pub fn base_fingerprint(&self) -> Result<String> {
         let from = self.params.first_held();
         flat::read(self.params.weights(), |held| {
@@ -168,7 +168,7 @@ impl Model {
         })
     }
 
-    /// Whether the model without its adapters is unchanged by training: nothing of the base trains beside them.
+    /// Whether the model without its adapters is unchanged by training: nothing of the base trains.
     pub fn is_its_own_reference(&self) -> bool {
         self.adapter.is_some() && !self.params.base().iter().any(ParamInfo::trains)
     }
@@ -183,7 +183,7 @@ impl Model {
         self.adapters_on
     }
 
-    /// Whether passes use the adapters from now on. Without them the model computes bit for bit what its base computes, and cannot
+    /// Enables or disables the adapters. Without them the model computes bit for bit what its base computes, and cannot
     /// train.
     pub fn set_adapters(&mut self, on: bool) {
         self.adapters_on = on;
@@ -191,7 +191,7 @@ impl Model {
     }
 }
 
-/// Rows of each matrix that count in a fingerprint.
+/// Rows of each matrix in a fingerprint.
 const SAMPLED: usize = 4;
 
 fn digest(layout: &Layout, weights: Weights) -> String {

@@ -14,7 +14,7 @@ impl Model {
         self.check_batch(batch)
     }
 
-    /// Refuses to generate with a reward model.
+    /// Rejects generation with a reward model.
     pub(super) fn check_writes(&self) -> Result<()> {
         if self.config.is_reward_model() {
             bail!("model: it is a reward model: it scores texts and cannot generate")
@@ -77,7 +77,7 @@ impl Model {
     }
 }
 
-/// Refuses gradients of another shape than the batch's.
+/// Rejects gradients of another shape than the batch's.
 pub(super) fn upstream(
     expected: &[usize],
     dlogp: &Tensor,

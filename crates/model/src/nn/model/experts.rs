@@ -6,14 +6,14 @@ use crate::nn::Balancing;
 use crate::nn::layout::MlpSpans;
 use candle_core::Result;
 
-/// How busy the experts were in the micro-steps since [`Model::begin_step`]; means over the blocks that have any.
+/// Load statistics of the experts in the micro-steps since [`Model::begin_step`]; means over the blocks with experts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExpertLoad {
-    /// Tokens of the busiest expert over the mean: 1 if all get the same.
+    /// Tokens of the busiest expert over the mean: 1 if balanced.
     pub busiest: f64,
-    /// Entropy of the tokens' distribution over experts, divided by that of the uniform one: 1 if all get the same.
+    /// Entropy of the tokens' distribution over experts, divided by that of the uniform one: 1 if balanced.
     pub entropy: f64,
-    /// E · Σ f_e P_e: top_k if all get the same.
+    /// E · Σ f_e P_e: top_k if balanced.
     pub aux_loss: f64,
     /// Mean squared log-sum-exp of the router's logits.
     pub z_loss: f64,
@@ -60,7 +60,7 @@ impl Model {
         self.step_position = step_position;
     }
 
-    /// How busy the experts have been; `None` without experts, or before a training pass. Known on the fused backend alone.
+    /// The load of the experts; `None` without experts, or before a training pass. Only available on the fused backend.
     pub fn expert_load(&self) -> Option<ExpertLoad> {
         let seen = self.loads.0.iter().filter(|tally| tally.tokens > 0.0);
         let loads: Vec<ExpertLoad> = seen.map(ExpertLoad::of).collect();
@@ -74,21 +74,21 @@ impl Model {
         })
     }
 
-    /// Begins an optimizer step: gradients are zero, and experts have seen nothing. A step before that was not applied
-    /// leaves nothing behind.
+    /// Begins an optimizer step: gradients and expert tallies are reset. A previous step that was not applied
+    /// has no effect.
     ///
     /// # Errors
-    /// Those of candle.
+    /// candle's own.
     pub fn begin_step(&mut self) -> Result<()> {
         self.loads.clear();
         self.params.zero_grads()
     }
 
-    /// Ends an optimizer step, after its update: the biases of experts move against what was seen (DeepSeek-V3, arXiv
+    /// Ends an optimizer step, after its update: the experts' biases move against the observed load (DeepSeek-V3, arXiv
     /// 2412.19437, section 2.1.2).
     ///
     /// # Errors
-    /// Weights that are quantized.
+    /// Quantized weights.
     pub fn end_step(&mut self) -> Result<()> {
         let biased = self.config.moe.as_ref().map(|moe| moe.balancing);
         if let Some(Balancing::Bias { rate }) = biased
@@ -100,7 +100,7 @@ impl Model {
                     let MlpSpans::Many(spans) = &block.mlp else {
                         continue;
                     };
-                    // A frozen base stays as it is.
+                    // A frozen base must not change.
                     if let Some(span) = spans.bias.filter(|span| span.grad.is_some()) {
                         move_bias(&mut weights[span.range()], tally, rate);
                     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_work_reads_one_and_a_single_busy_expert_the_most() {
+    fn balanced_load_is_one_and_a_single_busy_expert_the_maximum() {
         let mut tally = Tally::default();
         tally.clear(4);
         tally.counts = vec![5.0; 4];

@@ -1,4 +1,4 @@
-//! The decoder as methods and the engine use it: token batches in, log-probabilities out, gradients back. Here is the state
+//! The decoder as methods and the engine use it: token batches in, log-probabilities out, gradients back. This file has the state
 //! of a model; `run` has its passes, `accumulate` a whole micro-step, `check` the inputs that it rejects.
 
 mod accumulate;
@@ -52,18 +52,18 @@ pub struct TokenBatch<'a> {
     pub targets: &'a [u32],
     pub batch_size: usize,
     pub seq_len: usize,
-    /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
-    /// positions begin again there. None: each row is one document.
+    /// The position in its row where each token's document begins, in packed rows: attention does not look before it and
+    /// positions restart there. `None`: each row is one document.
     pub first: Option<&'a [u32]>,
     /// Log-probabilities and entropies are those of the softmax of logits / temperature.
     pub temperature: f32,
-    /// Of each row the places that are not padding, from its begin on, (B): the balance of experts is that of these. None:
+    /// For each row, the number of leading positions that are not padding, (B): experts are balanced over these. `None`:
     /// there is no padding.
     pub filled: Option<&'a [u32]>,
 }
 
 impl<'a> TokenBatch<'a> {
-    /// Rows that are one text each.
+    /// Rows of one text each.
     pub const fn plain(
         inputs: &'a [u32],
         targets: &'a [u32],
@@ -95,7 +95,7 @@ pub struct TokenOutputs {
     pub value: Option<Tensor>,
 }
 
-/// Elementary operations per normally distributed number, about.
+/// Approximate FLOPs per normal random number.
 const NORMAL_COST: usize = 64;
 
 /// How a model computes.
@@ -129,13 +129,13 @@ pub struct Model {
     step_position: StepPosition,
     /// Load of the experts in the current optimizer step so far.
     loads: experts::Loads,
-    /// Gradient of the loss by the head's outputs, used again every step.
+    /// Gradient of the loss with respect to the head's outputs, reused every step.
     upstream: Upstream,
     regularizers: Regularizers,
 }
 
-/// Regularization that training adds to a loss that is linear in log-probabilities, and to its inputs; zeros are off. It does not
-/// apply in evaluations.
+/// Regularization in training for losses that are linear in log-probabilities; zeros disable it. Not
+/// applied in evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Regularizers {
     /// Weight of the mean squared log-sum-exp of the logits (z-loss).
@@ -145,7 +145,7 @@ pub struct Regularizers {
 }
 
 enum Recorded {
-    /// The training pass holds it; (B, T).
+    /// In the training pass; (B, T).
     Fused(usize, usize),
     Composite {
         leaves: Leaves,
@@ -154,12 +154,12 @@ enum Recorded {
 }
 
 impl Model {
-    /// A model with zero weights; [`Model::init`] or a checkpoint fills them. `vocab_size` is the tokenizer's, used where
-    /// the config names none.
-    /// On a CPU the fused kernels compute, elsewhere the composites.
+    /// A model with zero weights; [`Model::init`] or a checkpoint fills them. `vocab_size` is the tokenizer's, used if
+    /// the config has none.
+    /// On a CPU it uses the fused kernels, elsewhere the composites.
     ///
     /// # Errors
-    /// A shape that no model can have, or too little memory.
+    /// Invalid sizes, or too little memory.
     pub fn new(config: &ModelConfig, vocab_size: usize, device: &Device) -> Result<Model> {
         let backend = if device.is_cpu() {
             Backend::Fused
@@ -169,10 +169,10 @@ impl Model {
         Model::with_backend(config, vocab_size, device, backend)
     }
 
-    /// The same through a backend of choice; the fused one is for CPUs alone.
+    /// The same with a chosen backend; the fused one is only for CPUs.
     ///
     /// # Errors
-    /// As [`Model::new`]; the fused backend elsewhere than on a CPU.
+    /// As [`Model::new`]; the fused backend on any device but a CPU.
     pub fn with_backend(
         config: &ModelConfig,
         vocab_size: usize,
@@ -195,10 +195,10 @@ impl Model {
         ))
     }
 
-    /// A model with the same base weights and no adapter, to score with: a reference that does not change.
+    /// A model with the same base weights and no adapter, for evaluation only: an unchanging reference.
     ///
     /// # Errors
-    /// Weights that are kept quantized.
+    /// Quantized weights.
     pub fn frozen_copy(&self) -> Result<Model> {
         let device = self.params.device();
         let config = ModelConfig {
@@ -214,11 +214,11 @@ impl Model {
         Ok(copy)
     }
 
-    /// Copies the base weights of `other` that this model has too, by name: all but the head. Of learned positions a shorter context
-    /// takes the first ones.
+    /// Copies by name the base weights of `other` that this model has too: all but the head. Of learned positions a shorter
+    /// context uses the first ones.
     ///
     /// # Errors
-    /// A parameter of another shape, or one besides the head that `other` lacks.
+    /// A parameter of another shape, or one other than the head that `other` lacks.
     pub fn copy_trunk(&mut self, other: &Model) -> Result<()> {
         let theirs = by_name(other.params.base());
         let mut pairs = Vec::new();
@@ -244,8 +244,8 @@ impl Model {
         self.copy_ranges(other, pairs)
     }
 
-    /// Copies the adapters of `other` on the layers that both adapt, by name: of an equal model with another head, all but that
-    /// on the head.
+    /// Copies by name the adapters of `other` on layers that both adapt: for an equal model with another head, all but the
+    /// one on the head.
     ///
     /// # Errors
     /// Weights that are not in memory.
@@ -260,7 +260,7 @@ impl Model {
         self.copy_ranges(other, pairs)
     }
 
-    /// Copies ranges of weights: where they begin here and there, and how long they are.
+    /// Copies ranges of weights: destination offset, source offset, length.
     fn copy_ranges(&mut self, other: &Model, ranges: Vec<(usize, usize, usize)>) -> Result<()> {
         other.params.read_weights(|from| {
             self.params.write_weights(|to| {
@@ -271,10 +271,10 @@ impl Model {
         })?
     }
 
-    /// The same trunk with a score in the head's place, of weights that are 0: the base of a reward model's adapter.
+    /// The same trunk with a zero score in place of the head: the base of a reward model's adapter.
     ///
     /// # Errors
-    /// Weights that are kept quantised.
+    /// Quantized weights.
     pub fn scoring(&self) -> Result<Model> {
         let config = ModelConfig {
             head: HeadKind::Score,
@@ -285,7 +285,7 @@ impl Model {
         Ok(model)
     }
 
-    /// The parameters that a model of this config has, in memory order, without making it.
+    /// The parameters of a model of this config, in memory order, without creating it.
     ///
     /// # Errors
     /// The config's.
@@ -295,11 +295,11 @@ impl Model {
         Ok(Layout::new(config, &shape).infos)
     }
 
-    /// A model that is only read: its weights stay in the formats in which `read` gives them, one parameter at a time.
+    /// An inference-only model: its weights stay in the formats in which `read` returns them, one parameter at a time.
     /// Training it is an error.
     ///
     /// # Errors
-    /// The config's, what `read` says, and bytes that are not those of the parameter.
+    /// An invalid config, errors of `read`, and bytes that do not match the parameter.
     pub fn stored<E>(
         config: &ModelConfig,
         vocab_size: usize,
@@ -360,7 +360,7 @@ impl Model {
     /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.
     ///
     /// # Errors
-    /// Weights that are quantized.
+    /// Quantized weights.
     pub fn init(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, 0)
     }
@@ -419,7 +419,7 @@ impl Model {
         self.arithmetic
     }
 
-    /// Which activations the next training forwards keep. The composite backend keeps all.
+    /// Which activations the next training forwards store. The composite backend stores all.
     pub fn set_checkpointing(&mut self, checkpointing: ActivationCheckpointing) {
         self.checkpointing = checkpointing;
         self.recorded = None;
@@ -429,22 +429,22 @@ impl Model {
         self.checkpointing
     }
 
-    /// Whom the next training passes are shown to; the composite backend shows nothing.
+    /// Sets the observer of the next training passes; the composite backend ignores it.
     pub fn set_tap(&mut self, tap: Option<SharedTap>) {
         self.training.tap = tap;
     }
 
-    /// Begins to measure the kernels of training passes, from zero.
+    /// Starts timing the kernels of training passes, from zero.
     pub fn profile(&mut self) {
         self.training.kernels.start();
     }
 
-    /// Time of each kernel since [`Model::profile`]; `None` when it was not called.
+    /// Time of each kernel since [`Model::profile`]; `None` if it was not called.
     pub fn profiled(&self) -> Option<[(Part, Duration); Part::ALL.len()]> {
         self.training.kernels.spent()
     }
 
-    /// What the training and the evaluation pass hold in memory after what they have done so far; nothing on the
+    /// Memory held by the training and the evaluation pass after their work so far; zero on the
     /// composite backend. [`super::footprint`] predicts it.
     pub fn footprints(&self) -> (Footprint, Footprint) {
         (self.training.footprint(), self.evaluation.footprint())
@@ -458,7 +458,7 @@ impl Model {
         &self.shape
     }
 
-    /// Whose names the parameters carry.
+    /// The naming scheme of the parameters.
     pub fn naming(&self) -> Naming {
         Naming::of(&self.config)
     }
@@ -487,7 +487,7 @@ impl Model {
         &self.layout
     }
 
-    /// Bytes of weights that every decoded token reads.
+    /// Bytes of weights read per decoded token.
     pub fn decode_bytes_per_token(&self) -> usize {
         if let Some(stored) = &self.stored {
             let mut spans = self.layout.spans();
@@ -504,12 +504,12 @@ impl Model {
         (self.n_params() - self.lookup_params() - self.idle_params()) * size_of::<f32>()
     }
 
-    /// Parameters of experts that a token is not sent to.
+    /// Number of parameters of experts that a token is not routed to.
     pub(crate) fn idle_params(&self) -> usize {
         self.layout.idle(&self.config).iter().map(Span::len).sum()
     }
 
-    /// Parameters that are looked up and never multiplied: positions, and token embeddings that are not the head too.
+    /// Number of parameters that are looked up and never multiplied: positions, and token embeddings unless tied to the head.
     pub(crate) fn lookup_params(&self) -> usize {
         let positions = self.layout.positions.map_or(0, |span| span.len());
         let tokens = if self.config.ties_head() {

@@ -14,7 +14,7 @@ fn base() -> Value {
     })
 }
 
-/// What each option says besides the base, by name.
+/// The settings of each option on top of the base, by name.
 pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
     let rope = |settings: Value| json!({"position": {"rope": settings}});
     let scaled = |scaling: Value| rope(json!({"theta": 100.0, "scaling": scaling}));
@@ -240,9 +240,9 @@ fn every_option_has_exact_gradients_on_both_backends() {
     }
 }
 
-/// The composites themselves, against differences of their own loss in f64.
+/// The composites' own gradients, against finite differences of their loss in f64.
 #[test]
-fn gradients_are_slopes() {
+fn gradients_match_finite_differences() {
     for (name, config) in options() {
         let texts = texts(18);
         let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
@@ -268,11 +268,11 @@ fn gradients_are_slopes() {
         };
         let (above, up) = loss_at(1.0);
         let (below, down) = loss_at(-1.0);
-        // Along the way that was really gone: weights are f32.
+        // Along the rounded direction: weights are f32.
         let way = up.iter().zip(&down).map(|(a, b)| f64::from(a - b));
         let along: f64 = way.zip(&exact.grads).map(|(w, g)| w * g).sum();
         let found = above - below;
-        // Kinks of rectifiers and of choices aside, the error is of third order.
+        // Apart from kinks of rectifiers and expert choices, the error is of third order.
         let scale = found.abs().max(1e-3);
         assert!(
             (found - along).abs() < 0.02 * scale,
@@ -291,7 +291,7 @@ pub(super) fn policies() -> [ActivationCheckpointing; 4] {
 }
 
 #[test]
-fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
+fn checkpointing_is_bit_identical_for_all_options_and_its_memory_is_predicted() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
@@ -334,7 +334,7 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
 }
 
 #[test]
-fn reading_on_gives_what_reading_at_once_gives() {
+fn incremental_forward_equals_a_full_forward() {
     for (name, config) in options() {
         for backend in [Backend::Fused, Backend::Composite] {
             let mut model = model(&config, backend);
@@ -366,7 +366,7 @@ fn reading_on_gives_what_reading_at_once_gives() {
 }
 
 #[test]
-fn evaluation_drops_nothing_and_training_drops_by_step() {
+fn evaluation_has_no_dropout_and_training_depends_on_the_step() {
     let config = with(json!({"dropout": 0.5}));
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
@@ -392,7 +392,7 @@ fn evaluation_drops_nothing_and_training_drops_by_step() {
 }
 
 #[test]
-fn biases_bring_the_load_of_experts_towards_equal() {
+fn balancing_biases_even_out_the_load_of_experts() {
     let config = with(json!({
         "moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 0.0, "balancing": {"bias": {"rate": 0.02}}},
     }));
@@ -419,7 +419,7 @@ fn biases_bring_the_load_of_experts_towards_equal() {
 }
 
 #[test]
-fn balancing_losses_pull_towards_equal_work() {
+fn balancing_losses_even_out_the_load() {
     let config =
         with(json!({"moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 1.0, "z_loss_coef": 0.0}}));
     let mut model = model(&config, Backend::Fused);
@@ -442,9 +442,9 @@ fn balancing_losses_pull_towards_equal_work() {
     assert!(aux[39] < aux[0] && aux[39] < 1.1, "{aux:?}");
 }
 
-/// Rows of 9 and 5 tokens, padded to 9: gradients of the balancing losses and the load are those of the 14 tokens alone.
+/// Rows of 9 and 5 tokens, padded to 9: gradients of the balancing losses and the load equal those of the 14 tokens alone.
 #[test]
-fn padding_counts_nothing_in_the_balance_of_experts() {
+fn padding_does_not_count_in_expert_balancing() {
     let config = with(json!({"moe": {"n_expert": 4, "top_k": 2, "aux_loss_coef": 1.0}}));
     let mut texts = texts(18);
     texts.inputs[14..].fill(0);
@@ -490,9 +490,9 @@ fn padding_counts_nothing_in_the_balance_of_experts() {
     }
 }
 
-/// A loss that fails leaves nothing of its batch: no gradient, and no token in the load of the experts.
+/// A failed loss has no effect: no gradient, and no token in the load of the experts.
 #[test]
-fn a_loss_that_fails_counts_no_tokens_of_experts() {
+fn a_failed_loss_does_not_count_tokens_of_experts() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let config = with(json!({"moe": {"n_expert": 4, "top_k": 2}}));
@@ -507,9 +507,9 @@ fn a_loss_that_fails_counts_no_tokens_of_experts() {
     assert!(model.expert_load().is_some());
 }
 
-/// Observers see tokens alone.
+/// Observers get only tokens, no padding.
 #[test]
-fn padding_is_shown_to_no_observer() {
+fn observers_do_not_see_padding() {
     use crate::nn::tap::{Activation, AttentionInputs, SharedTap, Tap};
     use std::sync::{Arc, Mutex};
 

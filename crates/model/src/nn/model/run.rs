@@ -34,7 +34,7 @@ impl Model {
     }
 
     /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
-    /// Each forward serves one backward.
+    /// Each forward allows one backward.
     ///
     /// # Errors
     /// No forward before it, or gradients of another shape than its outputs.
@@ -123,7 +123,7 @@ impl Model {
         })?
     }
 
-    /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
+    /// Evaluation forward: stores nothing for a backward, and does not affect the record of an earlier training forward.
     ///
     /// # Errors
     /// A batch that does not fit the model.
@@ -135,7 +135,7 @@ impl Model {
         Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
     }
 
-    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter. Of a reward model the
+    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter. For a reward model the
     /// scores (B, T, 1).
     ///
     /// # Errors
@@ -176,8 +176,8 @@ impl Model {
         decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), first)?)
     }
 
-    /// Gives `read` an incremental forward over one text of at most seq_len tokens: it appends tokens and fills the logits (V)
-    /// after the last of them.
+    /// Calls `read` with an incremental forward over one text of at most seq_len tokens: it appends tokens and fills the logits
+    /// (V) after the last of them.
     ///
     /// # Errors
     /// Those of `read`, and those of the forward passes.
@@ -191,7 +191,7 @@ impl Model {
         })
     }
 
-    /// Gives `read` an incremental forward over several texts of at most seq_len tokens each.
+    /// Calls `read` with an incremental forward over several texts of at most seq_len tokens each.
     pub(crate) fn decode_batch<R>(
         &mut self,
         extent: Extent,
@@ -207,8 +207,8 @@ impl Model {
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
     }
 
-    /// Gives `read` an incremental forward that continues the cache `kept` where it shares a prefix with `text`, up to `tokens`
-    /// tokens in all, and stores the cache again. `read` returns the text as far as it is then cached.
+    /// Calls `read` with an incremental forward that continues the cache `kept` where it shares a prefix with `text`, up to
+    /// `tokens` tokens in all, and stores the cache again. `read` returns the text as far as it is then cached.
     pub(crate) fn decode_on(
         &mut self,
         kept: &mut Kept,
@@ -259,7 +259,7 @@ impl Model {
         })?
     }
 
-    /// Opens the weights for fused work with the training and the evaluation pass.
+    /// Opens the weights for the fused training and evaluation pass.
     pub(super) fn with_plan<R>(
         &mut self,
         work: impl FnOnce(&Plan, &mut Pass, &mut Pass) -> R,

@@ -17,7 +17,7 @@ fn tiny() -> Model {
 }
 
 #[test]
-fn a_fresh_model_knows_nothing() {
+fn a_fresh_model_predicts_uniformly() {
     let mut model = tiny();
     let batch = TokenBatch {
         inputs: &[1, 2, 3, 4],
@@ -76,7 +76,7 @@ fn tokens_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_refused() {
+fn shapes_that_do_not_match_are_rejected() {
     let config = |n_head, n_kv_head| ModelConfig {
         n_head,
         n_kv_head,
@@ -132,9 +132,9 @@ fn gradients_accumulate() {
     assert_eq!(model.params().grad_norm().unwrap(), 0.0);
 }
 
-/// A backward after `zero_grads` overwrites what an earlier one left, in every parameter, whichever tokens it saw.
+/// A backward after `zero_grads` overwrites earlier gradients, in every parameter, for any tokens.
 #[test]
-fn cleared_gradients_show_nothing_of_earlier_ones() {
+fn cleared_gradients_contain_nothing_of_earlier_ones() {
     for tie_embeddings in [true, false] {
         let config = ModelConfig {
             n_layer: 1,
@@ -174,7 +174,7 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
 }
 
 #[test]
-fn a_loss_that_fails_leaves_no_half_gradient() {
+fn a_failed_loss_leaves_no_partial_gradient() {
     let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
     let refuse = |_: TokenValues, _: &mut Upstream| -> Result<()> { bail!("not this one") };
     let grads = |model: &Model| model.params().read_grads(<[f32]>::to_vec).unwrap();
@@ -199,7 +199,7 @@ fn a_loss_that_fails_leaves_no_half_gradient() {
                 .is_err()
         );
         assert!(grads(&model) == before, "{earlier}");
-        // And the next micro-step begins where the last one that counted ended.
+        // And the next micro-step continues after the last successful one.
         if !earlier {
             model.params_mut().zero_grads().unwrap();
         }

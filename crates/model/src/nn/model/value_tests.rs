@@ -1,4 +1,4 @@
-//! A value head beside the output head: its values and the gradient of a combined loss, against f64, on both backends; its
+//! A value head next to the output head: its values and the gradient of a combined loss, against f64, on both backends; its
 //! position; and that a model computes the same with and without it.
 
 use super::option_tests::{compare, model, texts, upstream, with};
@@ -60,7 +60,7 @@ fn a_loss_of_log_probabilities_and_values_has_exact_gradients() {
                 0.05 * largest,
             );
         }
-        // The trunk learns from values, too; adapters whose B is zero let half of it through.
+        // The trunk learns from values, too; adapters with B = 0 pass half of it.
         let moved = exact.grads.iter().zip(&without.grads);
         let apart = moved.filter(|(a, b)| (*a - *b).abs() > 1e-6 * largest);
         let least = if adapter.is_some() { 4 } else { 2 };
@@ -68,7 +68,7 @@ fn a_loss_of_log_probabilities_and_values_has_exact_gradients() {
     }
 }
 
-/// A cold start asks for no values: their gradient is zero and no rest of an earlier step.
+/// A cold start uses no values: their gradient is zero, without remains of an earlier step.
 #[test]
 fn a_loss_without_values_leaves_their_gradient_at_zero() {
     let texts = texts(18);
@@ -118,13 +118,13 @@ fn base_and_adapters_are_the_same_with_and_without_it() {
     assert_eq!(head.name, "v_head.summary.weight");
     assert!(head.trains() && with.is_its_own_reference());
     assert!(without.params().value_head().is_none());
-    // A reference says what the policy says, and no values.
+    // A reference gives the policy's log-probabilities, and no values.
     let copy = with.frozen_copy().unwrap();
     assert!(copy.params().value_head().is_none());
 }
 
 #[test]
-fn its_weights_stay_its_own_as_adapters_come_and_go() {
+fn its_weights_are_kept_when_adapters_are_added_and_removed() {
     let mut model = model(&config(), Backend::Fused);
     let head = |model: &Model| {
         let info = model.params().value_head().unwrap();
@@ -139,7 +139,7 @@ fn its_weights_stay_its_own_as_adapters_come_and_go() {
         let adapter = host(&model.params().weight(&info).unwrap());
         assert!(adapter.iter().all(|x| *x == 0.0), "{}", info.name);
     }
-    // Drawn with the adapters, and learned.
+    // Initialized with the adapters, and trained.
     model.init_adapters(3).unwrap();
     let learned = head(&model);
     model.remove_adapters().unwrap();
@@ -150,7 +150,7 @@ fn its_weights_stay_its_own_as_adapters_come_and_go() {
 }
 
 #[test]
-fn gradients_of_values_are_held_against_the_batch_and_the_model() {
+fn gradients_of_values_are_checked_against_the_batch_and_the_model() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let (dlogp, dvalue) = (upstream(&texts.dlogp), upstream(&texts.dlogp));
@@ -210,7 +210,7 @@ fn a_temperature_divides_logits_and_not_values() {
     }
 }
 
-/// The head goes forward and backward at once where the gradient is known beforehand.
+/// The head runs forward and backward at once if the gradient is known beforehand.
 #[test]
 fn a_temperature_holds_where_the_head_runs_once() {
     let texts = texts(18);

@@ -5,8 +5,8 @@ use crate::nn::{HeadKind, ModelConfig, ParamInfo, Role};
 use candle_core::{Result, bail};
 
 impl Model {
-    /// The parameters of the base as a vocabulary of `rows` tokens has them: of embeddings and head the first rows, all else
-    /// as it is. What fills these fills the same places of this model.
+    /// The parameters of the base for a vocabulary of `rows` tokens: of embeddings and head the first rows, everything else
+    /// unchanged. Values read for these fill the same positions of this model.
     pub fn base_of_vocabulary(&self, rows: usize) -> Vec<ParamInfo> {
         let mut infos = self.params.base().to_vec();
         for info in infos.iter_mut().filter(|info| self.is_table(info)) {
@@ -23,12 +23,12 @@ impl Model {
     /// With the mean a new token gets the average logit, so its probability is at most one in `rows` and the others hardly
     /// change (Hewitt 2021, "Initializing New Word Embeddings for Pretrained Language Models"). Small random rows, or zeros,
     /// give it a logit of about 0, which may be far above those of a trained model. `transformers` draws from a normal
-    /// around the same mean with 1e-9 of the rows' covariance (`mean_resizing`); that is left out: it changes nothing that
-    /// can be measured, and rows of the same values part with their first gradients, because their tokens stand in
-    /// different places. So growing is deterministic, whatever the seed.
+    /// around the same mean with 1e-9 of the rows' covariance (`mean_resizing`); that is omitted: its effect is too small to
+    /// measure, and rows with equal values diverge with their first gradients, because their tokens occur at
+    /// different positions. So growing is deterministic, whatever the seed.
     ///
     /// # Errors
-    /// There is no row to begin with; weights that are kept quantized.
+    /// There is no existing row; quantized weights.
     pub fn begin_rows(&mut self, rows: usize) -> Result<()> {
         if rows == 0 {
             bail!("model: a vocabulary cannot grow from no token")
@@ -48,11 +48,11 @@ impl Model {
         })
     }
 
-    /// Gives the model a vocabulary of so many tokens: see [`Model::begin_rows`]. One that has as many stays as it is. For
-    /// the moment both tables and all other weights are in memory twice.
+    /// Grows the model's vocabulary to `vocab_size` tokens: see [`Model::begin_rows`]; no effect if it has as many. During
+    /// the call, all weights are in memory twice.
     ///
     /// # Errors
-    /// The model has adapters; weights that are kept quantized; memory.
+    /// The model has adapters; quantized weights; too little memory.
     pub fn grow_vocabulary(&mut self, vocab_size: usize) -> Result<()> {
         let rows = self.shape.vocab_size;
         if vocab_size <= rows {
@@ -71,7 +71,7 @@ impl Model {
         grown.arithmetic = self.arithmetic;
         grown.checkpointing = self.checkpointing;
         grown.regularizers = self.regularizers;
-        // Behind the base a value head may lie, which is the same in both.
+        // A value head may follow the base; it is the same in both.
         let behind = |model: &Model| model.params.infos()[model.params.base().len()..].to_vec();
         let to = [grown.base_of_vocabulary(rows), behind(&grown)].concat();
         self.params.read_weights(|from| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_model_says_what_it_said_and_new_tokens_get_the_average_logit() {
+    fn a_grown_model_predicts_the_same_and_new_tokens_get_the_average_logit() {
         for tied in [true, false] {
             let (mut small, mut grown) = (model(tied, 11), model(tied, 11));
             grown.grow_vocabulary(14).unwrap();
@@ -159,7 +159,7 @@ mod tests {
                 assert_eq!(rows[..11], table(&small, role)[..]);
                 assert!(rows[11] == rows[12] && rows[12] == rows[13]);
             }
-            // What reads a new token computes numbers.
+            // A new token as input gives finite logits.
             let new = grown.logits(&[13, 12], 1, 2).unwrap();
             let new: Vec<f32> = new.flatten_all().unwrap().to_vec1().unwrap();
             assert!(new.iter().all(|x| x.is_finite()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_is_no_table_of_tokens() {
+    fn a_score_is_not_a_table_of_tokens() {
         let config = ModelConfig {
             head: HeadKind::Score,
             ..model(false, 11).config().clone()

@@ -20,7 +20,8 @@ impl super::Position for Config {
     }
 }
 
-/// 2^(−8h/n) for heads h = 1..=n where n is a power of two. Else those of the power p below, and then every other one of
+/// 2^(−8h/n) for heads h = 1..=n if n is a power of two. Otherwise those of the largest power p below, and then every other one
+/// of
 /// 2p heads.
 pub fn slopes(n_head: usize) -> Vec<f64> {
     let power = match n_head {
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn slopes_are_the_papers() {
+    fn slopes_match_the_paper() {
         close(8, 0, &[0.5, 0.25, 0.125]);
         close(8, 7, &[1.0 / 256.0]);
         close(12, 0, &[0.5]);

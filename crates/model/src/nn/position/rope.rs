@@ -52,8 +52,8 @@ impl Config {
         (head_dim as f64 * self.fraction) as usize
     }
 
-    /// The same rotations in the form that other programs know: NTK-aware scaling is another base, and YaRN's defaults are
-    /// said. `seq_len` is the longest text.
+    /// The same rotations in the form of other programs: NTK-aware scaling becomes another base, and YaRN's defaults are
+    /// written out. `seq_len` is the longest text.
     #[must_use]
     pub fn in_files(&self, head_dim: usize, seq_len: usize) -> Config {
         let half = self.width(head_dim) / 2;
@@ -72,7 +72,7 @@ impl Config {
         rope
     }
 
-    /// The rotation in blocks that see everything; `seq_len` is the longest text.
+    /// The rotation in blocks without a window; `seq_len` is the longest text.
     pub fn rotation(&self, head_dim: usize, seq_len: usize) -> Rotation {
         let half = self.width(head_dim) / 2;
         match &self.scaling {
@@ -81,7 +81,7 @@ impl Config {
         }
     }
 
-    /// The rotation in blocks with a window, where it is another.
+    /// The rotation in blocks with a window, if it differs.
     pub fn local_rotation(&self, head_dim: usize) -> Option<Rotation> {
         let half = self.width(head_dim) / 2;
         self.local_theta.map(|theta| Rotation::plain(theta, half))

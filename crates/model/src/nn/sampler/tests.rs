@@ -28,7 +28,7 @@ fn greedily() -> Sampling {
 }
 
 #[test]
-fn greedy_takes_the_first_of_the_highest_and_reports_the_distribution() {
+fn greedy_takes_the_first_maximum_and_reports_the_distribution() {
     let sampling = greedily();
     let mut sampler = Sampler::new(&sampling, 5, &[], 0);
     let chosen = sampler.next(&LOGITS, 0).unwrap();
@@ -73,7 +73,7 @@ fn frequencies_follow_the_softmax() {
 }
 
 #[test]
-fn cuts_leave_what_they_should() {
+fn truncation_keeps_the_expected_candidates() {
     let drawn = |sampling: Sampling| {
         let counts = draw_many(&sampling);
         (0..5).filter(|&i| counts[i] > 0).collect::<Vec<_>>()
@@ -90,7 +90,7 @@ fn cuts_leave_what_they_should() {
 }
 
 #[test]
-fn the_repetition_penalty_lowers_what_was_seen_whatever_its_sign() {
+fn the_repetition_penalty_lowers_seen_tokens_of_either_sign() {
     let sampling = Sampling {
         repetition_penalty: 3.0,
         ..greedily()
@@ -99,7 +99,7 @@ fn the_repetition_penalty_lowers_what_was_seen_whatever_its_sign() {
     let drawn: Vec<u32> = (0..3)
         .map(|i| sampler.next(&LOGITS, i).unwrap().id)
         .collect();
-    // 4 falls to 0.67 once drawn, then 2 (1.0) leads, then 1 and 4 stand at 0.67.
+    // 4 falls to 0.67 once drawn, then 2 (1.0) leads, then 1 and 4 are at 0.67.
     assert_eq!(drawn, [4, 2, 1]);
 }
 
@@ -127,15 +127,15 @@ fn a_logit_that_is_not_finite_is_an_error() {
     assert!(sampler.next(&[0.0, f32::NAN], 0).is_err());
 }
 
-/// What transformers leaves of a row of logits, for settings alone and together.
+/// What transformers keeps of a row of logits, for settings alone and together.
 #[test]
-fn what_is_left_is_what_transformers_leaves() {
+fn remaining_candidates_match_transformers() {
     #[derive(serde::Deserialize)]
     struct Case {
         sampling: Sampling,
         prompt: Vec<u32>,
         logits: Vec<f32>,
-        /// Ids that are left, and their probabilities.
+        /// Remaining ids, and their probabilities.
         kept: Vec<u32>,
         probabilities: Vec<f64>,
     }
@@ -145,10 +145,10 @@ fn what_is_left_is_what_transformers_leaves() {
     for case in cases {
         let mut sampler = Sampler::new(&case.sampling, case.logits.len(), &case.prompt, 0);
         sampler.adjust(&case.logits);
-        sampler.look_at(None);
-        sampler.cut_top_k();
-        sampler.cut_top_p();
-        sampler.cut_min_p();
+        sampler.reset_candidates(None);
+        sampler.apply_top_k();
+        sampler.apply_top_p();
+        sampler.apply_min_p();
         let total: f64 = weigh(&sampler.candidates).sum();
         let mut left: Vec<(u32, f64)> = sampler
             .candidates

@@ -24,7 +24,7 @@ pub struct Config {
     pub min_lr: Option<f64>,
 }
 
-/// transformers' where there is no warm-up.
+/// transformers' default without a warm-up.
 const TIMESCALE: u64 = 10_000;
 
 impl super::Schedule for Config {

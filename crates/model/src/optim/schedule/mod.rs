@@ -13,9 +13,9 @@ mod wsd;
 pub trait Schedule {
     /// Steps of linear warm-up.
     fn warmup_steps(&self) -> u64;
-    /// Nothing happens where there is no warm-up.
+    /// No effect on schedules without a warm-up.
     fn set_warmup_steps(&mut self, steps: u64);
-    /// The learning rate that it ends at or does not fall below, where one is set.
+    /// The learning rate at the end, or the lower bound, if one is set.
     fn min_lr(&self) -> Option<f64> {
         None
     }
@@ -64,7 +64,7 @@ mod tests {
     /// transformers 5.23 at steps 10, 11, 50, 90, 99 and 100 of 100, peak 1e-3, after a warm-up of 10 (other programs warm
     /// up by step / warmup, from 0).
     #[test]
-    fn rates_behind_the_warm_up_are_those_of_transformers() {
+    fn rates_after_the_warm_up_match_transformers() {
         let known = [
             (
                 r#"{"polynomial": {"warmup_steps": 10, "min_lr": 1e-4}}"#,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_warm_up_rises_to_the_peak_in_all_but_none() {
+    fn every_schedule_but_none_warms_up_to_the_peak() {
         for entry in ScheduleConfig::ENTRIES {
             let settings = match entry.id {
                 "none" => serde_json::json!({}),

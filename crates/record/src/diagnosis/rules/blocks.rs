@@ -3,11 +3,11 @@
 use crate::base::stats::median;
 use crate::diagnosis::view::View;
 
-/// Looks in a row that must agree.
+/// Consecutive probes that must agree.
 const LOOKS: usize = 3;
 
-/// Blocks for which `holds` was true of this metric in each of the newest looks; its newest value beside each. None while
-/// the run is young.
+/// Blocks for which `holds` was true of this metric in each of the newest probes, with their newest value. `None` while
+/// there are too few.
 pub(super) fn lasting(
     view: &View<'_>,
     id: &str,

@@ -17,11 +17,11 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Readings before which a critic may know nothing.
+/// Readings before a critic is judged.
 const PATIENCE: usize = 10 * ENOUGH;
-/// Share of the variance that is nothing.
+/// Explained variance at or below which the critic is useless.
 const NOTHING: f64 = 0.0;
-/// A loss that falls by this share from the middle third to the last still learns.
+/// A loss that falls by this share from the middle third to the last is still improving.
 const FALLS: f64 = 0.1;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

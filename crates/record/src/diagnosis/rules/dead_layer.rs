@@ -19,7 +19,7 @@ pub const RULE: Rule = Rule {
 };
 
 const DEAD: f32 = 0.5;
-/// Of the median gradient norm of the other blocks.
+/// Relative to the median gradient norm of the other blocks.
 const QUIET: f64 = 0.5;
 const RISE: f32 = 0.3;
 

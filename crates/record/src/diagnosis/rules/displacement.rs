@@ -24,13 +24,13 @@ const FIX: &str =
     "a lower learning rate, a higher <beta>, or <rpo_alpha=1>, which holds on to chosen answers";
 
 const LOW: f64 = -3.0;
-/// Readings that count as "now", and steps before them that they are held against.
+/// Readings that count as "now", and the number of steps before them to compare with.
 const NEWEST: usize = 20;
 const BEFORE: u64 = 100;
-/// A reward that sank by less than this share has settled.
+/// A reward that decreased by less than this share has settled.
 const SINKS: f64 = 0.05;
-/// Answers that cost so many times the nats of the start, and so many nats more, are lost, whatever beta and length are, and also
-/// after the fall.
+/// Answers whose nats grew to this many times the start, and by at least this many, are lost, whatever beta and length are, even
+/// after the decrease.
 const TIMES: f64 = 5.0;
 const NATS: f64 = 10.0;
 
@@ -53,7 +53,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if chosen > LOW {
         return None;
     }
-    // Where the run is younger than that, it came from nothing.
+    // If the run is younger than that, the start was zero.
     let since = view.state.step.saturating_sub(BEFORE);
     let series = view.state.series.get(metric::CHOSEN)?;
     let from = since.saturating_sub(NEWEST as u64);
@@ -84,7 +84,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(signals, CAUSE, FIX))
 }
 
-/// Log-probabilities of chosen answers then and now, where they fell by far.
+/// Log-probabilities of chosen answers then and now, if they fell by far.
 fn lost(view: &View<'_>) -> Option<Signal> {
     let begun = view.opening(metric::LOGPS_CHOSEN)?;
     let now = view.typical_of_last(metric::LOGPS_CHOSEN, NEWEST)?;

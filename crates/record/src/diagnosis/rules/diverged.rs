@@ -1,5 +1,5 @@
-//! The loss or its gradient is not finite, or the loss is above that of a uniform prediction, or has lost its gain. A passing
-//! spike is none of these: every one of 20 readings must be that high.
+//! The loss or its gradient is not finite, or the loss is above that of a uniform prediction, or most of its gain is lost. A
+//! passing spike does not count: every one of 20 readings must be that high.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
@@ -20,15 +20,15 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// How far above its start or guessing a loss must lie: this share of it, and at least so many nats.
+/// Margin above the start or a uniform prediction: this share of it, and at least this many nats.
 const SHARE: f64 = 0.1;
 const NATS: f64 = 0.5;
-/// How far above its best, in standard deviations of a step, and as a share of what was gained since the start.
+/// Margin above the best: in standard deviations of a step, and as a share of the gain since the start.
 const SIGMAS: f64 = 7.0;
 const GAINED: f64 = 0.5;
-/// Parts of a run in which the beginning of a long stretch of readings that are not finite is looked for.
+/// Parts of a run in which the beginning of a long stretch of non-finite readings is searched for.
 const PARTS: usize = 1_024;
-/// A gradient norm above this is worth a word beside a divergence: healthy ones lie below 5.
+/// A gradient norm above this is mentioned together with a divergence: healthy ones are below 5.
 const LARGE: f64 = 100.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -77,7 +77,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The newest loss, gradient norm or validation loss, where it is NaN or infinite, and since when.
+/// The newest loss, gradient norm or validation loss, if it is NaN or infinite, and since when.
 fn not_finite(view: &View<'_>) -> Option<Signal> {
     let names = [
         (metric::TRAIN_LOSS, "train loss"),
@@ -98,7 +98,7 @@ fn not_finite(view: &View<'_>) -> Option<Signal> {
     })
 }
 
-/// The first of the newest readings that are not finite, without a finite one behind it.
+/// The first of the newest non-finite readings, with no finite one after it.
 fn since(series: &Series) -> Option<u64> {
     let newest = series.recent().rev();
     let odd = newest.take_while(|point| !point.value.is_finite());
@@ -106,20 +106,20 @@ fn since(series: &Series) -> Option<u64> {
     if n < series.recent().len() || series.len() as usize == n {
         return first;
     }
-    // Older than what is kept exactly: to a part of the run's steps.
+    // Older than the exact readings: accurate to a part of the run's steps.
     let (from, to) = series.steps()?;
     let parts = series.columns(from as f64, to as f64 + 1.0, PARTS);
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     let Some(at) = parts.iter().rposition(|part| part.n > 0) else {
         return Some(from);
     };
-    // The last part with a finite reading may hold the first of the others: they began there at the latest.
+    // The last part with a finite reading may contain the first non-finite one: they began there at the latest.
     let mixed = Some(parts[at]).filter(|part| part.non_finite > 0);
     let behind = parts.get(at + 1).map(|part| part.first);
     mixed.map(|part| part.last).or(behind).or(first)
 }
 
-/// What a training that learns anything stays under: its start, and guessing where the weights began at random.
+/// The loss that any useful training stays below: its start, and a uniform prediction if the weights began at random.
 fn line(view: &View<'_>, loss: &Loss) -> f64 {
     match view.guessing().filter(|_| view.from_scratch()) {
         Some(guessing) => guessing.max(loss.start),
@@ -127,7 +127,7 @@ fn line(view: &View<'_>, loss: &Loss) -> f64 {
     }
 }
 
-/// Below this a run that once stood above the line has come back.
+/// Below this a run that was above the line has recovered.
 fn recovered(view: &View<'_>, loss: &Loss) -> f64 {
     match view.guessing().filter(|_| view.from_scratch()) {
         Some(guessing) => FREQUENCIES * guessing,
@@ -163,7 +163,7 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
     .at(format!("step {to}"))
 }
 
-/// The gradient norm, where it exploded as well.
+/// The gradient norm, if it exploded as well.
 fn gradient(view: &View<'_>) -> Option<Signal> {
     let norms = view.recent(metric::GRAD_NORM);
     let finite = norms.iter().filter(|p| p.value.is_finite());
@@ -174,7 +174,7 @@ fn gradient(view: &View<'_>) -> Option<Signal> {
     })
 }
 
-/// What to type: a tenth of the rate, and never more than what small models bear; clipping where it is off.
+/// The suggested setting: a tenth of the rate, at most what small models tolerate; clipping if it is off.
 pub(super) fn lower_lr(view: &View<'_>) -> String {
     let mut words = match view.lr().filter(|lr| *lr > 0.0) {
         Some(lr) => format!(

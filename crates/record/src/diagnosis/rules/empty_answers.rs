@@ -18,7 +18,7 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Tokens, on average.
+/// Mean tokens.
 const NOTHING: f64 = 1.5;
 const EMPTY: f64 = 1.05;
 const MOST: f64 = 0.5;
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let text = format!("mean length {length:.1} tokens");
     let signal = Signal::of(metric::ANSWER_LENGTH, length, text).at(view.state.step);
-    // One answer of the last ones may differ; nothing at all is said where the mean is the end token alone.
+    // One of the newest answers may differ; if the mean is only the end token, all are empty.
     let varies = spread.iter().any(|point| point.value > 0.0);
     if length > NOTHING || varies && length > EMPTY {
         return Some(Finding::pass(vec![signal]));
@@ -61,8 +61,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether it says why no reward differs.
+/// Whether it explains why all rewards are equal.
 pub(super) fn explains(view: &View<'_>) -> bool {
-    RULE.ask(view)
+    RULE.evaluate(view)
         .is_some_and(|found| found.status == crate::base::finding::Status::Fail)
 }

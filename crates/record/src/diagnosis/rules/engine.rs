@@ -1,5 +1,5 @@
 //! The engine process failed: its error message, or that it crashed without one, which the log alone does not show; the
-//! caller has looked for the process.
+//! caller has checked the process.
 
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
@@ -57,7 +57,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// `None` of an end that nobody needs to mend.
+/// `None` for an outcome that needs no action.
 fn cause(outcome: Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::Completed | Outcome::Stopped => return None,

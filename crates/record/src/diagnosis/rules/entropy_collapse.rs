@@ -18,9 +18,9 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Of the entropy of the first answers.
+/// Relative to the entropy of the first answers.
 const COLLAPSED: f64 = 0.05;
-/// Held-out prompts answered right at which certainty is no fault.
+/// Share of held-out prompts answered correctly from which on certainty is not a fault.
 const SOLVED: f64 = 0.9;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

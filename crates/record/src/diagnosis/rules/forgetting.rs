@@ -21,7 +21,7 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// A rise of so many nats, or [`SHARE`] of the lowest, in so many evaluations in a row.
+/// A rise of this many nats, or [`SHARE`] of the lowest, in this many consecutive evaluations.
 const NATS: f64 = 0.03;
 const EVALUATIONS: usize = 2;
 
@@ -73,7 +73,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The lowest loss on a set with its step, and the newest one, where all since the lowest stand above it by the margin.
+/// The lowest loss on a set with its step, and the newest one, if all since the lowest exceed it by the margin.
 fn rise<'a>(id: &'a str, evaluations: &[&Evaluation]) -> Option<(&'a str, (u64, f64), f64)> {
     let of_set = |e: &&Evaluation| Some((e.step, *e.values.get(id)?));
     let curve: Vec<(u64, f64)> = evaluations.iter().filter_map(of_set).collect();

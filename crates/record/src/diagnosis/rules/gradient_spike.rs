@@ -20,18 +20,18 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// A norm this many times its baseline is a spike, and one that needs no second signal.
+/// A norm this many times its baseline is a spike; the second factor needs no second signal.
 const SPIKE: f64 = 5.0;
 const ALONE: f64 = 10.0;
-/// Norms before it that make the baseline; a median, which a spike among them does not move.
+/// Preceding norms that form the baseline; a median, which is robust to a spike among them.
 const BASELINE: usize = 50;
-/// Fewer are none.
+/// Minimum number of them.
 const LEAST: usize = 20;
 /// More spikes than this among 200 steps are a cluster.
 const CLUSTER: usize = 5;
-/// Early norms fall from large to small, warm-up or not.
+/// Early norms fall from large to small, with or without warm-up.
 const SILENCE: u64 = 100;
-/// Steps in which the loss answers, and how far it then stands out.
+/// Steps within which the loss reacts, and its deviation in standard deviations.
 const ANSWER: u64 = 5;
 const SIGMAS: f64 = 7.0;
 
@@ -41,11 +41,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let norms = view.recent(metric::GRAD_NORM);
     let spikes = spikes(&norms, settled, view.cold_start());
     let Some((worst, times)) = spikes.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
-        // Norms of a run that has diverged may well be alike.
-        if diverged::RULE.ask(view).is_some() {
+        // Norms of a diverged run may well be steady.
+        if diverged::RULE.evaluate(view).is_some() {
             return None;
         }
-        // Charts show the newest step's: this is another number, and says so.
+        // Charts show the newest step's norm; this number is a median, and is labelled so.
         let n = norms.iter().filter(|p| p.value.is_finite()).count();
         let of = view.unit();
         let text = format!("{}  steady, median of {n} {of}", human::number(typical));
@@ -82,8 +82,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(signals, cause, fix))
 }
 
-/// Norms above their baseline, and how many times. Those of a cold start are of another objective: rollouts have a baseline of
-/// their own.
+/// Norms above their baseline, with the ratio. Those of a cold start belong to another objective: rollouts have their own
+/// baseline.
 fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
     let mut found = Vec::new();
     for (at, point) in norms.iter().enumerate().filter(|(_, p)| p.step > settled) {
@@ -91,7 +91,7 @@ fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
             .iter()
             .filter(|p| p.step > cold_start || point.step <= cold_start)
             .map(|p| p.value)
-            // Without a gradient, as where all rewards of a step are equal, a norm says nothing of the scale.
+            // A norm without a gradient, as when all rewards of a step are equal, carries no scale.
             .filter(|norm| *norm != 0.0)
             .collect();
         let Some(baseline) = median(&before).filter(|_| before.len() >= LEAST) else {
@@ -109,7 +109,7 @@ fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
     found
 }
 
-/// The loss that stands out at a step or just after it.
+/// The loss spike at a step or just after it.
 fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
     let sigma = view.loss()?.sigma;
     let losses = view.recent(metric::TRAIN_LOSS);

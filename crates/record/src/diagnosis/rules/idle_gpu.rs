@@ -22,11 +22,11 @@ pub const RULE: Rule = Rule {
 
 /// Percent of the time.
 const BUSY: f64 = 50.0;
-/// A start, and the compiler's work, are no training.
+/// The start and compilation do not count as training.
 const YOUNG: u64 = 50;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    // Without memory of the run's on it the processor trains.
+    // Without memory of the run on the GPU, the CPU trains.
     view.typical(metric::machine::FIRST_GPU_OWN_MEMORY)
         .filter(|x| *x > 0.0)?;
     let busy = view
@@ -43,7 +43,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// What makes kernels larger, or fewer, without another batch per step.
+/// Settings that make kernels larger, or fewer, without changing the batch per step.
 fn fix(view: &View<'_>) -> String {
     if view.state.series.contains_key(metric::REWARD) {
         return "more completions at once: raise rollout.side_by_side".into();

@@ -18,10 +18,10 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Above guessing: share and nats.
+/// Margin above a uniform prediction: share and nats.
 const SHARE: f64 = 0.1;
 const NATS: f64 = 0.5;
-/// Entropy that random weights have at least, of ln V.
+/// Minimum entropy of random weights, relative to ln V.
 const SPREAD: f64 = 0.95;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

@@ -20,7 +20,7 @@ pub const RULE: Rule = Rule {
 
 /// Nats per token.
 const FAR: f64 = 0.5;
-/// Growth from the middle third of the run to the last that is no settling.
+/// Growth from the middle third of the run to the last that is not settling.
 const GROWS: f64 = 2.0;
 const LONGER: f64 = 1.2;
 

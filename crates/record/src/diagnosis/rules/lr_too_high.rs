@@ -23,22 +23,22 @@ pub const RULE: Rule = Rule {
 
 /// An update above this share of the weights.
 const LARGE: f64 = 1e-2;
-/// The gradient norm's newer half over its older one.
+/// The gradient norm's newer half relative to its older one.
 const GROWTH: f64 = 1.5;
 /// Share of steps whose gradient was clipped.
 const CLIPPED: f64 = 0.9;
-/// Losses so many standard deviations above the median of those before are spikes; a cluster has more than so many.
+/// Losses this many standard deviations above the median of the preceding ones are spikes; more than this many are a cluster.
 const SIGMAS: f64 = 7.0;
 const SPIKES: usize = 5;
-/// Losses that a spike is measured against.
+/// Preceding losses that a spike is measured against.
 const BEFORE: usize = 10;
-/// Growth of the weights' spread and of the activations since the first look, which together say that steps are far too
-/// long: healthy runs show about 5 and 20 by then.
+/// Growth of the weights' spread and of the activations since the first probe, which together mean that steps are far too
+/// large: healthy runs show about 5 and 20 by then.
 const WEIGHTS: f64 = 6.0;
 const ACTIVATIONS: f64 = 100.0;
-/// Looks in a row.
+/// Consecutive probes.
 const LOOKS: usize = 3;
-/// A run as quiet as this share of its loss counts as noisy as that.
+/// Minimum noise of a run, as a share of its loss.
 const QUIET: f64 = 1e-3;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -76,7 +76,7 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
     }
     let points = view.recent(metric::TRAIN_LOSS);
     let losses: Vec<f64> = points.iter().map(|p| p.value).collect();
-    // Against the median of those just before it, so that a steep fall has none.
+    // Relative to the median of those just before it, so that a steep fall has none.
     let spikes = losses
         .windows(BEFORE + 1)
         .filter(|part| {
@@ -90,14 +90,14 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
     })
 }
 
-/// Without unrest: large updates have blown up weights and activations, and learning is slower than it could be.
+/// Without instability: large updates have blown up weights and activations, and learning is slower than it could be.
 fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
     let growth = |id: &str| {
         let rows = view.state.layers.get(id)?.rows();
         let middle =
             |row: &LayerRow| median(&row.values.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
         let first = middle(rows.first()?).filter(|x| *x > 0.0)?;
-        // The least of three looks.
+        // The least of three probes.
         let newest = rows
             .get(rows.len().checked_sub(LOOKS)?..)?
             .iter()
@@ -108,7 +108,7 @@ fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
     if young || !view.from_scratch() {
         return None;
     }
-    // Steps of one size take weights away from their beginning as the root of their number, in healthy runs, too.
+    // Steps of one size move weights away from their start as the square root of their number, in healthy runs too.
     let age = view.state.step as f64 / (2 * view.patience()).max(1) as f64;
     let allowed = age.sqrt().max(1.0);
     let update = updates(view)?;

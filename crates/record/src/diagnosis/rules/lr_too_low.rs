@@ -21,9 +21,9 @@ pub const RULE: Rule = Rule {
 const SMALL: f64 = 1e-4;
 /// Below this, steps are small for a loss that falls in a straight line.
 const SMALLISH: f64 = 2e-3;
-/// By then, this many steps after the warm-up, a model knows at least how frequent each token is.
+/// By then, this many steps after the warm-up, a model knows at least the token frequencies.
 const KNOWN: u64 = 200;
-/// And stands at least so far below guessing.
+/// And is at least this share below a uniform prediction.
 const SHARE: f64 = 0.1;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -62,7 +62,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The pace where the loss falls steadily and too slowly: what all weights learn within a few hundred steps is far away.
+/// The pace if the loss falls steadily but too slowly: token frequencies, learned within a few hundred steps, are far away.
 fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Signal> {
     let loss = view.loss()?;
     if view.state.step < view.warmup() + KNOWN

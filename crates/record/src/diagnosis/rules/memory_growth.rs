@@ -22,7 +22,7 @@ pub const RULE: Rule = Rule {
 const PARTS: usize = 5;
 const EACH: f64 = 1.03;
 const ALL: f64 = 1.4;
-/// Fewer steps say nothing: buffers fill at the beginning.
+/// Fewer steps are not judged: buffers fill at the beginning.
 const YOUNG: u64 = 160;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

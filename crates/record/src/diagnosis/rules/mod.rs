@@ -1,4 +1,4 @@
-//! The list of rules, in the order in which they are shown. A rule is one file and one word here.
+//! The list of rules, in display order. A rule is one file and one word here.
 
 mod answer_length;
 mod attention_collapse;
@@ -64,20 +64,20 @@ pub const RULES: &[Rule] = rules! {
     same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu memory_growth warnings events
 };
 
-/// Beside what a rule needs, what one reads where it is there.
+/// Metrics that rules read if available, in addition to those they need.
 const READ_IF_THERE: &[&str] = &[
     metric::ACT_RMS,
     metric::LOGPS_CHOSEN,
     metric::machine::STARTED,
 ];
 
-/// Whether a rule reads this metric: what a watch beside an engine keeps.
+/// Whether a rule reads this metric: a watch next to an engine keeps only these.
 pub(super) fn is_read(id: &str) -> bool {
     READ_IF_THERE.contains(&id) || RULES.iter().any(|rule| rule.needs.contains(&id))
 }
 
-/// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.
+/// Whether another rule has already reported that the run is lost, so that `train_loss` and the like have nothing to add.
 fn lost(view: &super::View<'_>) -> bool {
     let said = [diverged::RULE, not_learning::RULE];
-    said.iter().any(|rule| rule.ask(view).is_some())
+    said.iter().any(|rule| rule.evaluate(view).is_some())
 }

@@ -29,7 +29,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let scale = view.typical(metric::NOISE_SCALE)?;
     let head = view.state.head.as_ref()?;
     let batch = head.batch_tokens_at(view.state.step) as f64;
-    // Behind the ramp it will be large enough.
+    // After the ramp it will be large enough.
     let fix = match head.batch_tokens as f64 >= SMALL * scale {
         true => {
             "end the stages of «`train.batch_ramp`|the batch ramp» earlier: up to the noise scale a larger batch costs hardly any more tokens"

@@ -18,18 +18,18 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Less than this share of the start, or so many standard errors, is no gain.
+/// A gain below this share of the start, or this many standard errors, does not count.
 const GAIN: f64 = 0.02;
 const SIGMAS: f64 = 3.0;
-/// Updates below this share of the weights move nothing: a hundredth of the least that full fine-tuning needs.
+/// Updates below this share of the weights have no effect: a hundredth of the least that full fine-tuning needs.
 const IDLE: f64 = 1e-7;
-/// And below this they are too small for weights that began at random.
+/// And below this they are too small for randomly initialized weights.
 const SMALL: f64 = 1e-5;
 /// A gradient norm below this, with a loss far from 0, does not reach the weights.
 const VANISHED: f64 = 1e-5;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    if super::diverged::RULE.ask(view).is_some() {
+    if super::diverged::RULE.evaluate(view).is_some() {
         return None;
     }
     let loss = view.loss()?;
@@ -43,7 +43,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let updates = view.typical(metric::UPDATE_RATIO);
-    // Given weights may be as good as they get: there the updates must say so, too. No gradient at all is none anywhere.
+    // Pretrained weights may be as good as they get: the updates must confirm it. A missing gradient always does.
     let cut_off = view.typical(metric::GRAD_NORM) == Some(0.0);
     if !cut_off && !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
         return None;
@@ -83,7 +83,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
     Finding::fail(signals, cause, fix)
 }
 
-/// 1e-3 suits small models; above it, ten times more than now.
+/// 1e-3 suits small models; above it, ten times the current rate.
 pub(super) fn raise_lr(view: &View<'_>) -> String {
     let lr = view.lr().map_or(1e-3, |lr| (10.0 * lr).max(1e-3));
     let live = if view.state.running() {

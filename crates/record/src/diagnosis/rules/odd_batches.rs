@@ -24,7 +24,7 @@ const SIGMAS: f64 = 7.0;
 const TIMES: f64 = 2.0;
 const COUNT: usize = 3;
 const BEFORE: usize = 10;
-/// A run as quiet as this share of its loss counts as noisy as that.
+/// Minimum noise of a run, as a share of its loss.
 const QUIET: f64 = 5e-3;
 /// Losses near 0 jump by less than this.
 const NATS: f64 = 0.2;
@@ -39,7 +39,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         view.recent(metric::GRAD_NORM),
     );
     let usual = view.typical(metric::GRAD_NORM)?;
-    // By step: after a cold start the norms go on and the losses do not.
+    // Matched by step: after a cold start the norms continue and the losses do not.
     let norms: BTreeMap<u64, f64> = norms.iter().map(|p| (p.step, p.value)).collect();
     let odd: Vec<u64> = (BEFORE..losses.len().saturating_sub(1))
         .filter(|at| {

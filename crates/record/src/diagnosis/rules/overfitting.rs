@@ -20,13 +20,14 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Evaluations in a row that must stand above the best.
+/// Consecutive evaluations that must be above the best.
 const PATIENCE: usize = 3;
-/// Rises below this are noise: nats, a share of the best, and so many standard deviations between neighbours.
+/// Rises below this are noise: nats, a share of the best, and standard deviations between neighbours.
 const NATS: f64 = 0.02;
 pub(super) const SHARE: f64 = 0.01;
 const SIGMAS: f64 = 3.0;
-/// Steps whose training loss stands beside an evaluation, or before it; where a reading is a mean over many steps, the newest one does.
+/// Steps around or before an evaluation whose training loss is compared with it; if a reading is a mean over many steps, only the
+/// newest one.
 const AROUND: u64 = 50;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -38,10 +39,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let last = *all.last()?;
     let train = beside(view, last.step)?;
     let gap = last.val_loss() - train;
-    // Neither the newest training loss nor its mean gives this difference: it is by those around that step.
+    // Neither the newest training loss nor its mean gives this difference: it uses those around that step.
     let text = format!("{gap:.3}  at step {}", human::grouped(last.step));
     let signal = Signal::of(metric::VAL_LOSS, gap, text).at(last.step);
-    // A part of the split and the whole of it are two measures.
+    // Evaluations of a part of the split and of all of it are not comparable.
     let alike: Vec<&Evaluation> = all
         .iter()
         .copied()
@@ -84,7 +85,7 @@ fn kept(view: &View<'_>, best: u64) -> String {
     }
 }
 
-/// More of what the run has of it already; dropout above 0.3 hurts small models more than it helps.
+/// Stronger values of the regularization in use; dropout above 0.3 hurts small models more than it helps.
 fn regularize(view: &View<'_>) -> String {
     const MOST: f64 = 0.3;
     let head = view.state.head.as_ref();
@@ -96,7 +97,7 @@ fn regularize(view: &View<'_>) -> String {
     }
 }
 
-/// The evaluations of the kind that was made most often.
+/// The evaluations of the most frequent kind.
 pub(super) fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
     let count = |of: &Evaluation| {
         let same = |e: &&&Evaluation| e.n_windows == of.n_windows && e.whole == of.whole;
@@ -108,7 +109,7 @@ pub(super) fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
     all.iter().filter(same).copied().collect()
 }
 
-/// Validation now and at its best, and training at both, where the one rises and the other falls.
+/// Validation loss now and at its best, and training loss at both, if the one rises and the other falls.
 fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
     let best = evaluations
         .iter()
@@ -125,7 +126,7 @@ fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
     let then = around(view, best.step)?;
     let now = around(view, last.step)?;
     let sigma = view.loss()?.sigma;
-    let readings = if tells_means(view) { 1 } else { AROUND };
+    let readings = if has_mean_readings(view) { 1 } else { AROUND };
     if now >= then - 2.0 * sigma * (2.0 / readings as f64).sqrt() {
         return None;
     }
@@ -159,31 +160,31 @@ fn spread(evaluations: &[&Evaluation]) -> f64 {
         .windows(3)
         .map(|e| (e[2].val_loss() - 2.0 * e[1].val_loss() + e[0].val_loss()).abs() / 2.0)
         .collect();
-    // The bend at the minimum of a curve is no noise: few evaluations have little else.
+    // The bend at the minimum of a curve is not noise: few evaluations contain little else.
     stats::median(&bends)
         .filter(|_| bends.len() >= 6)
         .unwrap_or(0.0)
 }
 
-/// Training loss at an evaluation, free of what it fell in the steps before it.
+/// Training loss at an evaluation, corrected for the decrease in the steps before it.
 fn beside(view: &View<'_>, step: u64) -> Option<f64> {
-    match tells_means(view) {
+    match has_mean_readings(view) {
         true => view.loss_at(step),
         false => view.loss_by_line(step, AROUND),
     }
 }
 
-/// Mean training loss in the steps before an evaluation: what a trend over the run is judged by.
+/// Mean training loss in the steps before an evaluation, to judge a trend over the run.
 fn around(view: &View<'_>, step: u64) -> Option<f64> {
-    match tells_means(view) {
+    match has_mean_readings(view) {
         true => view.loss_at(step),
         false => view.loss_over(step.saturating_sub(AROUND)..step + 1),
     }
 }
 
-/// Whether a reading is a mean over many steps: in a sparse log, and where every reading or second one has an evaluation beside it,
-/// as in a table with one row for each epoch.
-fn tells_means(view: &View<'_>) -> bool {
+/// Whether a reading is a mean over many steps: in a sparse log, and if every reading or every second one coincides with an
+/// evaluation, as in a table with one row per epoch.
+fn has_mean_readings(view: &View<'_>) -> bool {
     let losses = view.state.series.get(metric::TRAIN_LOSS);
     let evaluations = view.state.evaluations.len() as u64;
     view.is_sparse() || losses.is_some_and(|losses| 2 * evaluations >= losses.len())

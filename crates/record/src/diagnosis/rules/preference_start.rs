@@ -41,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         view.opening(metric::CHOSEN)?,
         view.opening(metric::REJECTED)?,
     );
-    // Dropout lowers both sides alike: the margin alone may not show it.
+    // Dropout lowers both sides equally: the margin alone may not show it.
     let apart = |x: f64| x.abs() >= APART;
     let differs = apart(chosen) && (apart(rejected) || apart(margin));
     if first > 1 || head.resumed_from.is_some() || !differs {
@@ -55,7 +55,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         number(margin)
     );
     let mut signals = vec![Signal::of(metric::CHOSEN, chosen, of_rewards).at(1)];
-    // Other losses, and terms beside it, begin elsewhere.
+    // Other losses, and additional terms, start elsewhere.
     let dpo = &head.spec["method"]["dpo"];
     let sigmoid = dpo["loss"].as_str().is_none_or(|loss| loss == "sigmoid");
     if sigmoid

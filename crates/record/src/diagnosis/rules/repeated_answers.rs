@@ -19,9 +19,9 @@ pub const RULE: Rule = Rule {
 };
 
 const MANY: f64 = 0.3;
-/// How far above the start it must be: some texts repeat by their nature.
+/// How far above the start it must be: some texts are naturally repetitive.
 const MORE: f64 = 0.15;
-/// Answers that became so much longer.
+/// Growth of the answers' length.
 const LONGER: f64 = 1.2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -66,7 +66,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ),
         )
     } else {
-        // One signal alone is no diagnosis.
+        // A single signal is not a diagnosis.
         Finding::pass(vec![signal, reward])
     })
 }

@@ -1,4 +1,4 @@
-//! Interventions of the guard beside the loop.
+//! Interventions of the loop's guard.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
@@ -18,14 +18,14 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Of the steps.
+/// Share of the steps.
 const MANY: f64 = 0.01;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
     let share = state.skipped as f64 / state.step.max(1) as f64;
     let many = state.skipped >= 5 && share > MANY;
-    // One that somebody took back says nothing of the course that goes on.
+    // A rescue that was undone does not concern the continued run.
     let rescued = state.rescued.as_ref().filter(|rescue| !rescue.undone);
     let (at, evidence) = match rescued {
         Some(rescue) => (rescue.from, rescue.words()),

@@ -17,9 +17,9 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Of held-out prompts.
+/// Share of held-out prompts.
 const FALL: f64 = 0.1;
-/// Evaluations that must stand below the best.
+/// Consecutive evaluations that must be below the best.
 const PATIENCE: usize = 2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

@@ -17,7 +17,7 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Of the loss.
+/// Relative to the loss.
 const SAME: f64 = 1e-6;
 const ALIKE: f64 = 0.99;
 

@@ -23,7 +23,7 @@ const MANY: f64 = 0.8;
 const ALL: f64 = 0.999;
 /// Where nearly all answers get what the best got, there is nothing left to learn.
 const SOLVED: f64 = 0.9;
-/// Mean rewards that say whether prompts are too easy or too hard, where a right answer gets 1 and a wrong one 0.
+/// Mean rewards that show whether prompts are too easy or too hard, if a right answer gets 1 and a wrong one 0.
 const HIGH: f64 = 0.7;
 const LOW: f64 = 0.3;
 

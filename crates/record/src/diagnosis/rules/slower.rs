@@ -24,7 +24,7 @@ const BEFORE: usize = 100;
 const HALF: f64 = 0.5;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    // Answers are longer at times.
+    // Answer lengths vary.
     if view.state.series.contains_key(metric::REWARD) {
         return None;
     }

@@ -27,7 +27,7 @@ const GAP: f64 = 0.1;
 fn judge(view: &View<'_>) -> Option<Finding> {
     let loss = view.loss()?;
     let val = view.state.latest(metric::VAL_LOSS)?;
-    // A loss that diverged wanders, whatever the order.
+    // A diverged loss drifts, whatever the order.
     let diverged = loss.now >= loss.start;
     if diverged || view.state.step < view.patience() || val - loss.now < GAP * loss.now {
         return None;
@@ -64,7 +64,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// Of neighbours, around the median of the steps on both sides; `None` of fewer than 100.
+/// Correlation of neighbours, relative to the median of the steps on both sides; `None` for fewer than 100.
 fn correlation(losses: &[f64]) -> Option<f64> {
     if losses.len() < 100 || losses.iter().any(|x| !x.is_finite()) {
         return None;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alternating_losses_are_independent_and_long_stretches_are_not() {
+    fn alternating_losses_are_uncorrelated_and_long_stretches_are_not() {
         let noise = |i: usize| ((i * 7919 % 1009) as f64 / 1009.0) - 0.5;
         let shuffled: Vec<f64> = (0..200)
             .map(|i| 3.0 - 0.001 * i as f64 + noise(i))

@@ -21,11 +21,11 @@ pub const RULE: Rule = Rule {
 const CHANCE: f64 = 0.4;
 const LEARNT: f64 = 0.6;
 const EVALUATIONS: usize = 2;
-/// Steps behind the typical training accuracy.
+/// Steps used for the typical training accuracy.
 const LAST: usize = 20;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    // As of late: the evaluations are, too, and over the whole run it would be that of the beginning.
+    // Recent, like the evaluations; over the whole run it would be dominated by the beginning.
     let train = view.typical_of_last(metric::ACCURACIES, LAST)?;
     let found: Vec<f64> = view
         .recent(metric::VAL_ACCURACIES)

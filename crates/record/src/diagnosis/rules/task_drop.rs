@@ -20,11 +20,11 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Standard errors of the difference that a drop must exceed: in the last two evaluations, or in the only one.
+/// Standard errors of the difference that a drop must exceed: in each of the last two evaluations, or in the only one.
 const TWICE: f64 = 2.0;
 const ONCE: f64 = 3.0;
 
-/// Scores of a task in the order of steps: step, value, standard error.
+/// Scores of a task by step: step, value, standard error.
 type Curve = Vec<(u64, f64, f64)>;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -80,7 +80,7 @@ fn curve(view: &View<'_>, name: &str) -> Curve {
         .collect()
 }
 
-/// Whether the newest scores stand below the first by more than chance.
+/// Whether the newest scores are below the first by more than chance.
 fn dropped(curve: &[(u64, f64, f64)], direction: Direction) -> bool {
     let Some(((_, start, start_error), later)) = curve.split_first() else {
         return false;
@@ -91,7 +91,7 @@ fn dropped(curve: &[(u64, f64, f64)], direction: Direction) -> bool {
     };
     let errors = |(_, value, error): &(u64, f64, f64)| {
         let chance = start_error.hypot(*error);
-        // No spread at all, as where every row is right: any change is more than chance.
+        // No spread at all, as when every row is right: any change is more than chance.
         sign * (value - start) / chance.max(f64::MIN_POSITIVE)
     };
     match later {

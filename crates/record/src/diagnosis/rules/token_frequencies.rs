@@ -18,16 +18,16 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Share of that entropy about it.
+/// Tolerance around that entropy, as a share.
 const NEAR: f64 = 0.05;
-/// An update above this share of the weights, and a rate above this one, keep weights from settling.
+/// Updates above this share of the weights, with a rate above this one, prevent weights from settling.
 const LARGE: f64 = 1e-2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let entropy = view.state.head.as_ref()?.unigram_entropy?;
     let loss = view.loss()?;
-    // Slow steps pass that entropy late; their own rule says by how much they are too slow.
-    let slow = lr_too_low::RULE.ask(view).is_some();
+    // Slow runs reach that entropy late; their own rule reports how much too slow they are.
+    let slow = lr_too_low::RULE.evaluate(view).is_some();
     if slow || super::lost(view) || !view.from_scratch() || view.state.step < view.patience() {
         return None;
     }

@@ -19,13 +19,13 @@ pub const RULE: Rule = Rule {
 };
 
 const SHARE: f64 = 0.15;
-/// With dropout above this rate a smaller margin counts.
+/// With dropout above this rate a smaller margin suffices.
 const DROPOUT: f64 = 0.3;
 const SHARE_OF_DROPOUT: f64 = 0.05;
-/// And at least so much: losses near 0 differ by chance.
+/// And at least this much: losses near 0 differ by chance.
 const NATS: f64 = 0.1;
 const EVALUATIONS: usize = 3;
-/// Steps up to an evaluation whose loss stands beside it; a fall within them must be small beside the margin.
+/// Steps up to an evaluation whose mean loss is compared with it; the decrease within them must be small relative to the margin.
 const AROUND: u64 = 20;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -49,7 +49,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let near = view.loss_over(step.saturating_sub(AROUND)..step + 1)?;
         let before =
             view.loss_over(step.saturating_sub(2 * AROUND)..step.saturating_sub(AROUND))?;
-        // NaN is no validation.
+        // A NaN validation loss does not count.
         if near - val <= (share * val).max(NATS)
             || val.is_nan()
             || before - near > 0.5 * (near - val)

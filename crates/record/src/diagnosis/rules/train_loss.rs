@@ -18,9 +18,9 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// A fall must exceed its noise by this factor to be called one.
+/// A decrease must exceed its noise by this factor.
 const FALLING: f64 = 2.0;
-/// A rise is an alarm: judged again and again, it needs more, and must cost a part of what was gained.
+/// A rise is an alarm and tested repeatedly, so it needs more, and must undo a share of the gain.
 const RISING: f64 = 4.0;
 const GAINED: f64 = 0.05;
 
@@ -36,12 +36,12 @@ pub(in crate::diagnosis) fn direction(loss: &Loss) -> &'static str {
 }
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    if lost(view) || token_frequencies::RULE.ask(view).is_some() {
+    if lost(view) || token_frequencies::RULE.evaluate(view).is_some() {
         return None;
     }
     let loss = view.loss()?;
     let word = direction(loss);
-    // Other screens show the newest step's: this is another number, and says so.
+    // Other screens show the newest step's loss; this number is a mean, and is labelled so.
     let text = format!(
         "{}  {word}, mean of {} {}",
         human::number(loss.now),

@@ -25,12 +25,12 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Of a weight in one step.
+/// Share of a weight removed in one step.
 const TAKEN: f64 = 5e-3;
-/// Updates of so large a share should make weights grow.
+/// Updates of this share should make weights grow.
 const LARGE: f64 = 1e-2;
 const GROWN: f64 = 1.5;
-/// Entropy above the loss by this share: less sure than right.
+/// Entropy above the loss by this share: less certain than correct.
 const UNSURE: f64 = 0.15;
 
 fn judge(view: &View<'_>) -> Option<Finding> {

@@ -1,10 +1,10 @@
-//! Runs on answers of their own after a supervised cold start: what the one says holds no longer in the other.
+//! RL runs after a supervised cold start: readings of the one phase do not apply to the other.
 
 use super::*;
 
 const COLD: u64 = 100;
 
-/// A run with a cold start and `norm` as its gradient norm; steps on answers have a reward in place of a loss.
+/// A run with a cold start and `norm` as its gradient norm; RL steps have a reward in place of a loss.
 fn run(steps: u64, norm: impl Fn(u64) -> f64, loss: f64, entropy: f64) -> Tape {
     let mut tape = Tape::new(None, 0);
     let mut spec = tape.state.head.as_ref().unwrap().spec.clone();
@@ -26,7 +26,7 @@ fn run(steps: u64, norm: impl Fn(u64) -> f64, loss: f64, entropy: f64) -> Tape {
 }
 
 #[test]
-fn a_gradient_of_nothing_is_no_baseline() {
+fn a_zero_gradient_is_not_a_baseline() {
     // Most groups have equal rewards: then there is no gradient.
     let sparse = run(400, |s| if s % 4 == 0 { 0.4 } else { 0.0 }, 1.0, 1.0);
     let found = sparse.found("gradient_spike").unwrap();
@@ -43,21 +43,21 @@ fn a_gradient_of_nothing_is_no_baseline() {
 }
 
 #[test]
-fn a_gradient_that_is_not_finite_is_no_multiple() {
+fn a_non_finite_gradient_is_not_a_multiple() {
     let tape = run(400, |s| if s == 300 { f64::NAN } else { 0.4 }, 1.0, 1.0);
     let said = tape.found("gradient_spike").unwrap().evidence.to_string();
     assert_eq!(said, "NaN at step 300");
 }
 
 #[test]
-fn the_baseline_of_gradients_begins_anew_after_a_cold_start() {
+fn the_gradient_baseline_restarts_after_a_cold_start() {
     let larger = |s: u64| if s <= COLD { 0.05 } else { 1.0 };
     let found = run(160, larger, 1.0, 1.0).found("gradient_spike").unwrap();
     assert_eq!(found.status, Status::Pass, "{found:?}");
 }
 
 #[test]
-fn the_loss_of_a_cold_start_leaks_nothing_once_rollouts_run() {
+fn the_loss_of_a_cold_start_is_not_a_leak_during_rollouts() {
     let norm = |_| 1.0;
     let found = run(COLD, norm, 0.01, 0.01).found("leak").unwrap();
     assert_eq!(found.status, Status::Warn);
@@ -66,7 +66,7 @@ fn the_loss_of_a_cold_start_leaks_nothing_once_rollouts_run() {
 }
 
 #[test]
-fn a_leak_is_dated_by_its_own_reading() {
+fn a_leak_has_the_step_of_its_reading() {
     let mut tape = run(COLD, |_| 1.0, 0.01, 0.01);
     tape.step(COLD + 5, &[("grad_norm", 1.0)]);
     let found = tape.found("leak").unwrap();

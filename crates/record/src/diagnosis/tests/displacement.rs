@@ -1,4 +1,4 @@
-//! Chosen answers that become less likely: while they sink, and once they have settled.
+//! Chosen answers that become less likely: while their rewards fall, and after they have settled.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn sinking(to: u64) -> Tape {
     with_logps(to, None)
 }
 
-/// The same with log-probabilities of chosen answers that fall by so many nats from −25.
+/// The same with log-probabilities of chosen answers that fall by `nats` from −25.
 fn with_logps(to: u64, nats: Option<f64>) -> Tape {
     let mut tape = fresh();
     tape.begin("dpo", serde_json::json!({"method": {"dpo": {"beta": 0.1}}}));
@@ -28,7 +28,7 @@ fn with_logps(to: u64, nats: Option<f64>) -> Tape {
 }
 
 #[test]
-fn chosen_answers_that_sink_warn_until_they_have_settled() {
+fn falling_chosen_rewards_warn_until_they_have_settled() {
     let found = sinking(120).found("displacement").expect("they sink");
     assert_eq!(found.status, Status::Warn);
     let said = found.evidence.to_string();
@@ -41,9 +41,9 @@ fn chosen_answers_that_sink_warn_until_they_have_settled() {
     assert_eq!(sinking(400).found("displacement"), None);
 }
 
-/// Answers of a few tokens that lost all their sense: no rest makes that good.
+/// Answers of a few tokens that became meaningless: settling does not help.
 #[test]
-fn chosen_answers_that_are_lost_warn_also_after_they_have_settled() {
+fn lost_chosen_answers_warn_even_after_they_have_settled() {
     assert_eq!(with_logps(400, Some(60.0)).found("displacement"), None);
     let found = with_logps(400, Some(200.0)).found("displacement").unwrap();
     let said = found.evidence.to_string();

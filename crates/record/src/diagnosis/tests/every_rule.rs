@@ -1,9 +1,9 @@
-//! That no rule goes without a test.
+//! Every rule has a test.
 
 use super::*;
 use std::path::{Path, PathBuf};
 
-/// What stands behind `#[cfg(test)]` in a rule's own file, and the files of tests.
+/// The text after `#[cfg(test)]` in rule files, and the test files.
 fn tests() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [

@@ -1,4 +1,4 @@
-//! Runs of other programs: what helps them is said without the settings and keys of this one.
+//! Runs of other programs: fixes do not mention settings and keys of this one.
 
 use super::*;
 

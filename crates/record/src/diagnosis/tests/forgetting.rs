@@ -1,10 +1,10 @@
-//! What training costs elsewhere: another validation set, a task.
+//! Side effects of training: on another validation set, on a task.
 
 use super::*;
 use crate::wire::{Direction, MetricInfo};
 
 #[test]
-fn forgetting_is_another_set_that_gets_worse_while_the_own_one_gets_better() {
+fn forgetting_is_another_set_getting_worse_while_the_own_one_gets_better() {
     let run = |own: &[f64], other: &[f64]| {
         let mut tape = Tape::new(Some("base"), 0).steps(1, 500, |_| 2.0);
         for (i, (own, other)) in own.iter().zip(other).enumerate() {
@@ -48,7 +48,7 @@ fn forgetting_is_another_set_that_gets_worse_while_the_own_one_gets_better() {
 }
 
 #[test]
-fn a_task_that_falls_below_its_start_by_more_than_chance_is_told() {
+fn a_task_below_its_start_by_more_than_chance_is_reported() {
     let run = |scores: &[f64]| {
         let mut tape = Tape::new(Some("base"), 0).steps(1, 500, |_| 2.0);
         let score = MetricInfo {
@@ -90,5 +90,5 @@ fn a_task_that_falls_below_its_start_by_more_than_chance_is_told() {
         "3.3 standard errors"
     );
     assert_eq!(status(&[0.7, 0.8, 0.9]), pass);
-    assert_eq!(status(&[0.7]), None, "nothing to hold it against");
+    assert_eq!(status(&[0.7]), None, "nothing to compare it with");
 }

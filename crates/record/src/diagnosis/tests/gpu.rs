@@ -1,8 +1,8 @@
-//! GPUs that wait.
+//! Idle GPUs.
 
 use super::*;
 
-/// A run of 200 steps whose GPU was busy for so much of the time, with so much memory of the run's on it.
+/// A run of 200 steps whose GPU was busy for this percentage of the time, with this much memory of the run on it.
 fn run(busy: f64, own: f64, spec: &serde_json::Value) -> Tape {
     let mut tape = Tape::new(None, 0);
     if let Some(head) = tape.state.head.as_mut() {
@@ -20,7 +20,7 @@ fn run(busy: f64, own: f64, spec: &serde_json::Value) -> Tape {
 }
 
 #[test]
-fn a_gpu_that_waits_is_told_with_what_fills_it() {
+fn an_idle_gpu_is_reported_with_settings_that_fill_it() {
     let spec = serde_json::json!({
         "train": {"micro_batch_size": 4, "grad_accum_steps": 6},
         "engine": {"torch": {"compile": false}},

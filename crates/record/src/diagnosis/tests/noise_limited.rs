@@ -1,8 +1,8 @@
-//! A plateau under a noise scale far above the batch.
+//! A plateau with a noise scale far above the batch.
 
 use super::*;
 
-/// A loss that stays, with a batch of one token.
+/// A constant loss, with a batch of one token.
 fn plateau(noise_scale: f64) -> Tape {
     plateau_of(fresh(), noise_scale)
 }
@@ -27,7 +27,7 @@ fn a_plateau_warns_where_the_batch_is_far_below_the_noise_scale() {
     assert_eq!(plateau(5.0).found("noise_limited"), None);
 }
 
-/// Behind the ramp the batch is large enough; the steps of its first stage are not those.
+/// After the ramp the batch is large enough; the steps of its first stage do not count then.
 #[test]
 fn a_batch_that_grows_is_judged_by_its_size_at_that_step() {
     let ramped = |until_step: u64| {

@@ -1,4 +1,4 @@
-//! Logs that tell few steps, and those with a row for each epoch: what stands beside an evaluation is what was read there.
+//! Logs with few steps, and those with a row per epoch: an evaluation is compared with the readings there.
 
 use super::*;
 
@@ -18,14 +18,14 @@ fn the_gap_of_a_sparse_log_is_that_of_the_readings_at_the_evaluation() {
         }
     }
     assert!((gap(&tape) - 0.1).abs() < 1e-9, "{}", gap(&tape));
-    // Training goes on after the evaluation.
+    // Training continues after the evaluation.
     tape.step(110, &[("train/loss", 0.1)]);
     assert!((gap(&tape) - 0.1).abs() < 1e-9, "{}", gap(&tape));
 }
 
 #[test]
 fn the_gap_of_a_fast_fall_is_that_at_the_step_of_the_evaluation() {
-    // Every step is logged, and noise is as large as the gap.
+    // Every step is logged, and the noise is as large as the gap.
     for noisy in [0.0, 0.1] {
         let mut tape = fresh();
         for step in 0..60 {
@@ -62,7 +62,7 @@ fn the_gap_of_a_short_run_that_levels_off_is_that_to_its_neighbours() {
             "{steps}: {}",
             gap(&tape)
         );
-        // It goes on: readings on both sides of the evaluation.
+        // It continues: readings on both sides of the evaluation.
         let tape = tape.steps(steps + 1, steps + steps / 2, loss);
         let here = 0.28 + 3.5 * (-(steps as f64) / half_life).exp();
         assert!(
@@ -85,7 +85,7 @@ fn the_gap_of_a_long_noisy_run_is_that_to_the_mean_of_fifty_steps() {
 
 #[test]
 fn the_gap_of_a_table_of_epochs_is_that_of_its_row() {
-    // One record for each epoch, with both losses.
+    // One record per epoch, with both losses.
     let mut tape = fresh();
     for step in 1..=40 {
         let loss = 4.0 - 0.09 * step as f64;

@@ -46,9 +46,10 @@ fn a_watch_reports_each_change_once() {
     );
 }
 
-/// A reading that swings around its threshold is one warning; what stays below is cleared, what comes back is raised at once.
+/// A reading that fluctuates around its threshold is one warning; it is cleared if it stays below, and raised at once if it
+/// returns.
 #[test]
-fn a_warning_is_cleared_by_the_second_look_without_it() {
+fn a_warning_is_cleared_at_the_second_evaluation_without_it() {
     let (mut watch, mut at) = (Watch::new(), 0);
     let mut look = |steps: u64, waits: f64| -> Option<Status> {
         for _ in 0..steps {
@@ -70,7 +71,7 @@ fn a_warning_is_cleared_by_the_second_look_without_it() {
             _ => None,
         })
     };
-    // The rule goes by the median of all readings so far.
+    // The rule uses the median of all readings so far.
     assert_eq!(look(20, 0.5), Some(Status::Warn));
     assert_eq!(look(21, 0.0), None, "once is not enough");
     for _ in 0..3 {
@@ -80,18 +81,18 @@ fn a_warning_is_cleared_by_the_second_look_without_it() {
     assert_eq!(look(1, 0.0), Some(Status::Pass));
     assert_eq!(look(1, 0.0), None);
     assert_eq!(look(150, 0.5), Some(Status::Warn));
-    // What came back takes twice as long.
+    // A recurring warning takes twice as long to clear.
     assert_eq!(look(200, 0.0), None);
     assert_eq!([look(1, 0.0), look(1, 0.0)], [None, None]);
     assert_eq!(look(1, 0.0), Some(Status::Pass));
     assert_eq!(look(400, 0.5), Some(Status::Warn));
-    // A roll-back takes back the steps that the warning was about.
+    // A rollback discards the steps that the warning was about.
     assert_eq!(look(0, 0.0), Some(Status::Pass));
 }
 
-/// Between evaluations a list of runs is told each new word, once.
+/// Between evaluations a list of runs gets each new verdict once.
 #[test]
-fn a_new_verdict_is_told_once() {
+fn a_new_verdict_is_reported_once() {
     let mut watch = Watch::new();
     let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>| {
         for step in range {
@@ -112,7 +113,7 @@ fn a_new_verdict_is_told_once() {
     step(&mut watch, 11..=40);
     assert_eq!(word(watch.new_verdict()), "LEARNING");
     assert_eq!(watch.new_verdict(), None);
-    // What an evaluation has said is no news either.
+    // A verdict reported at an evaluation is not new either.
     step(&mut watch, 41..=50);
     watch.news();
     assert_eq!(watch.new_verdict(), None);

@@ -1,5 +1,6 @@
 //! The exponent of a power law ρ(λ) ∝ λ^−α fitted to the tail of a weight matrix's spectrum (Martin and Mahoney 2021, arXiv
-//! 1810.01075), λ being the eigenvalues of WᵀW. Where the tail begins is the estimator: their values must not be compared.
+//! 1810.01075), λ being the eigenvalues of WᵀW. The start of the tail defines the estimator: values of different ones are not
+//! comparable.
 
 /// A fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -7,16 +8,16 @@ pub struct Fit {
     pub alpha: f64,
     /// Kolmogorov and Smirnov's distance of the tail from the law.
     pub distance: f64,
-    /// Where the tail begins.
+    /// Start of the tail.
     pub from: f64,
-    /// Eigenvalues in the tail, its beginning included.
+    /// Eigenvalues in the tail, its first included.
     pub n: usize,
 }
 
-/// Eigenvalues below this share of the largest are rounding (WeightWatcher).
+/// Eigenvalues below this share of the largest are rounding errors (WeightWatcher).
 const ROUNDING: f64 = 1e-5;
 
-/// Maximum likelihood with the tail beginning at `tail[0]`; `tail` ascends. `None` without any spread.
+/// Maximum likelihood with the tail starting at `tail[0]`; `tail` ascends. `None` without any spread.
 fn fit(tail: &[f64]) -> Option<Fit> {
     let (&from, n) = (tail.first()?, tail.len());
     let sum: f64 = tail.iter().map(|x| (x / from).ln()).sum();
@@ -35,12 +36,12 @@ fn fit(tail: &[f64]) -> Option<Fit> {
     })
 }
 
-/// `ww_ks`, WeightWatcher's: of all beginnings the one whose tail is nearest to the law. `ascending` are all eigenvalues.
+/// `ww_ks`, WeightWatcher's: the start whose tail is nearest to the law. `ascending` are all eigenvalues.
 pub fn ks(ascending: &[f64]) -> Option<Fit> {
     let largest = *ascending.last()?;
     let whole = ascending.partition_point(|x| *x <= ROUNDING * largest);
     let values = &ascending[whole..];
-    // The last two hold no shape.
+    // The last two have no shape.
     let starts = 0..values.len().saturating_sub(1);
     let fits = starts.filter_map(|start| fit(&values[start..]));
     fits.min_by(|a, b| a.distance.total_cmp(&b.distance))
@@ -64,7 +65,7 @@ mod tests {
             let quantile =
                 |i: i32| (1.0 - (f64::from(i) - 0.5) / 1000.0).powf(-1.0 / (alpha - 1.0));
             let values: Vec<f64> = (1..=1000).map(quantile).collect();
-            // The law's own beginning is known: 1.
+            // The law's own start is known: 1.
             let sum: f64 = values.iter().map(|x| x.ln()).sum();
             close(1.0 + 1000.0 / sum, known, 1e-4);
             close(ks(&values).unwrap().alpha, alpha, 0.05);

@@ -1,8 +1,8 @@
-//! How far the losses of a step's micro-batches lie apart (Li et al. 2026, arXiv 2602.14462), and mean and spread of weights.
+//! The dispersion of losses over a step's micro-batches (Li et al. 2026, arXiv 2602.14462), and mean and spread of weights.
 
 pub use crate::base::stats::population_std;
 
-/// Count, mean and squared deviations of values that come in parts (Welford; Chan et al. 1983 for parts).
+/// Count, mean and squared deviations of values that arrive in parts (Welford; Chan et al. 1983 for parts).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     n: f64,
@@ -11,7 +11,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Takes in all values of a slice: two passes over it, so that nothing cancels.
+    /// Adds all values of a slice: two passes over it, to avoid cancellation.
     pub fn add(&mut self, values: &[f32]) {
         let n = values.len() as f64;
         if n == 0.0 {
@@ -28,7 +28,7 @@ impl Moments {
         self.n = total;
     }
 
-    /// Population standard deviation; `None` of nothing.
+    /// Population standard deviation; `None` without values.
     pub fn std(&self) -> Option<f64> {
         (self.n > 0.0).then(|| (self.squares / self.n).sqrt())
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_populations_and_not_the_samples() {
+    fn std_is_the_populations_and_not_the_samples() {
         close(
             population_std(&[2.0, 2.2, 1.8, 2.0]).unwrap(),
             0.1414214,
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_give_what_the_whole_gives() {
+    fn parts_give_the_result_of_the_whole() {
         let std = |parts: &[&[f32]]| {
             let mut moments = Moments::default();
             parts.iter().for_each(|part| moments.add(part));

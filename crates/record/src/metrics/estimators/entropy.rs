@@ -1,19 +1,19 @@
-//! Entropy of attention rows, in nats and as a share of what the row's length allows (Zhai et al. 2023, arXiv 2303.06296).
+//! Entropy of attention rows, in nats and relative to the maximum for the row's length (Zhai et al. 2023, arXiv 2303.06296).
 
 /// One row of attention before its softmax.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// −Σ a ln a.
     pub entropy: f64,
-    /// Over ln n of n visible keys; `None` where there is one.
+    /// Divided by ln n for n visible keys; `None` if there is one.
     pub relative: Option<f64>,
-    /// Probability of the first key: attention sinks lie there.
+    /// Probability of the first key, where attention sinks are.
     pub first: f64,
     /// The largest score.
     pub largest: f64,
 }
 
-/// Of scores before the softmax; `None` for an empty row.
+/// The statistics of scores before the softmax; `None` for an empty row.
 pub fn of_scores(scores: &[f32]) -> Option<Row> {
     let largest = f64::from(scores.iter().copied().reduce(f32::max)?);
     let shifted = || scores.iter().map(|s| f64::from(*s) - largest);
@@ -23,7 +23,7 @@ pub fn of_scores(scores: &[f32]) -> Option<Row> {
         sum += e;
         weighted += e * s;
     }
-    // LSE − Σ a s, both without the largest.
+    // LSE − Σ a s, both relative to the largest score.
     let entropy = (sum.ln() - weighted / sum).max(0.0);
     let n = scores.len() as f64;
     Some(Row {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_on_all_scores_changes_nothing() {
+    fn adding_a_constant_to_all_scores_changes_nothing() {
         let (a, b) = ([0.3f32, -1.0, 2.0], [100.3f32, 99.0, 102.0]);
         let (a, b) = (of_scores(&a).unwrap(), of_scores(&b).unwrap());
         close(a.entropy, b.entropy, 1e-5);

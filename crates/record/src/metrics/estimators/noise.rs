@@ -1,8 +1,8 @@
 //! Signal and noise of a gradient, from the gradients of the micro-batches that it is the mean of (McCandlish et al. 2018, arXiv
-//! 1812.06162), and how far these point the same way (Li et al. 2026, arXiv 2602.14462).
+//! 1812.06162), and how much their directions agree (Li et al. 2026, arXiv 2602.14462).
 
-/// Sums of squares of K micro-batches' gradients and of their sum, all over the step's normalizer: the sum is the gradient. A
-/// micro-batch's share of what the normalizer counts is its weight w_i.
+/// Sums of squares of K micro-batches' gradients and of their sum, all divided by the step's normalizer: the sum is the gradient.
+/// A micro-batch's share of the normalizer is its weight w_i.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Squares {
     /// Micro-batches, K.
@@ -11,11 +11,11 @@ pub struct Squares {
     pub parts: f64,
     /// ‖Σ g_i‖².
     pub sum: f64,
-    /// Σ w_i²: 1/K where all count alike.
+    /// Σ w_i²: 1/K if all have equal weight.
     pub weights: f64,
 }
 
-/// Unbiased estimates from one step. Their ratio is not: average both over steps first.
+/// Unbiased estimates from one step. Their ratio is biased: average both over steps first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// ‖G‖², of the true gradient.
@@ -25,8 +25,8 @@ pub struct Estimate {
 }
 
 impl Squares {
-    /// `gns_simple` in units of micro-batches of the mean size; `None` of fewer than two. With S/n_i the noise of a micro-batch of
-    /// n_i tokens, the mean of `parts` is ‖G‖² Σ w_i² + S/N and that of `sum` ‖G‖² + S/N.
+    /// `gns_simple` in units of micro-batches of the mean size; `None` for fewer than two. With S/n_i the noise of a micro-batch
+    /// of n_i tokens, the mean of `parts` is ‖G‖² Σ w_i² + S/N and that of `sum` ‖G‖² + S/N.
     pub fn estimate(self) -> Option<Estimate> {
         (self.k > 1 && self.weights < 1.0).then(|| {
             let signal = (self.sum - self.parts) / (1.0 - self.weights);
@@ -35,7 +35,7 @@ impl Squares {
         })
     }
 
-    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 where all are alike, 0 where they share nothing. Of
+    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 if all are equal, 0 if orthogonal. With
     /// different sizes, that of micro-batches of the mean size.
     pub fn consistency(self) -> Option<f64> {
         let Estimate { signal, noise } = self.estimate()?;
@@ -49,7 +49,7 @@ impl Estimate {
         (self.noise > 0.0).then(|| self.signal.max(0.0) / self.noise)
     }
 
-    /// B_noise, the batch at which signal and noise are even, in micro-batches; `None` where no signal was seen.
+    /// B_noise, the batch at which signal and noise are equal, in micro-batches; `None` without a measurable signal.
     pub fn critical_batch(self) -> Option<f64> {
         (self.signal > 0.0).then(|| self.noise.max(0.0) / self.signal)
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::super::close;
     use super::*;
 
-    /// Of gradients as a step has them: each over K.
+    /// From gradients normalized as in a step: each over K.
     fn squares(gradients: &[&[f64]]) -> Squares {
         let k = gradients.len() as f64;
         let square = |g: &[f64]| g.iter().map(|x| (x / k).powi(2)).sum::<f64>();
@@ -118,7 +118,7 @@ mod tests {
         close(noise, 400.0, 10.0);
     }
 
-    /// Answers differ in length, and with it what a micro-batch counts: the noise scale came out many times too high.
+    /// Answers differ in length, and so do micro-batches' weights: ignoring that made the noise scale many times too high.
     #[test]
     fn micro_batches_of_different_sizes_are_unbiased_too() {
         let mut rng = crate::base::rng::Rng::new(7, crate::base::rng::Stream::Init, 1, 0);
@@ -152,7 +152,7 @@ mod tests {
             noise += found.noise / f64::from(steps);
         }
         close(signal, 1.0, 0.1);
-        // 100 elements of variance 0.25 a token, five tokens on average.
+        // 100 elements of variance 0.25 per token, five tokens on average.
         close(noise, 5.0, 0.3);
     }
 }

@@ -1,19 +1,19 @@
 //! Whether a value is an outlier relative to a window before it: OLMo's SkipStep skips an update beyond six standard
 //! deviations.
 
-/// How far.
+/// An outlier's distance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Far {
-    /// Of the window.
+    /// Mean of the window.
     pub mean: f64,
     /// Distance from it in standard deviations of the window.
     pub sigmas: f64,
 }
 
-/// Below this share of the mean a distance is rounding, however quiet the window is.
+/// Distances below this share of the mean are rounding, however quiet the window is.
 const ROUNDING: f64 = 0.02;
 
-/// Where `x` lies more than `sigmas` standard deviations above the mean of at least `enough` values.
+/// The distance, if `x` is more than `sigmas` standard deviations above the mean of at least `enough` values.
 pub fn above<'a>(
     window: impl IntoIterator<Item = &'a f64>,
     x: f64,
@@ -54,7 +54,11 @@ mod tests {
         super::super::close(far.sigmas, 7.0, 1e-6);
         super::super::close(far.mean, 1.0, 1e-12);
         assert_eq!(above(&window, 1.7, 6.0, 101), None);
-        assert_eq!(above(&window, -9.0, 6.0, 50), None, "below is no harm");
+        assert_eq!(
+            above(&window, -9.0, 6.0, 50),
+            None,
+            "low values are not outliers"
+        );
         assert_eq!(above(&[1.0; 80], 1.01, 6.0, 50), None, "rounding");
         assert!(above(&[1.0; 80], 1.1, 6.0, 50).is_some());
     }

@@ -7,17 +7,17 @@ pub struct Spectrum {
     pub spectral_norm: f64,
     /// ‖W‖_F² / σ_max², from 1 to the rank.
     pub stable_rank: f64,
-    /// ln r − H(p), p_i = σ_i / Σσ: 0 if all directions are equal, ln r where one carries all (`kl_sigma`).
+    /// ln r − H(p), p_i = σ_i / Σσ: 0 if all directions are equal, ln r if one carries everything (`kl_sigma`).
     pub kl_sigma: f64,
     /// The same with p_i = σ_i² / Σσ² (`kl_energy`).
     pub kl_energy: f64,
-    /// exp H(p) of σ: the number of directions that matter, from 1 to r (Roy and Vetterli 2007).
+    /// exp H(p) of σ: the effective number of directions, from 1 to r (Roy and Vetterli 2007).
     pub effective_rank: f64,
     /// ‖W‖_F.
     pub frobenius: f64,
 }
 
-/// Of all eigenvalues; `None` of a matrix of zeros.
+/// From all eigenvalues; `None` for a zero matrix.
 pub fn of_eigenvalues(values: &[f64]) -> Option<Spectrum> {
     let largest = values.iter().copied().fold(0.0, f64::max);
     let energy: f64 = values.iter().sum();

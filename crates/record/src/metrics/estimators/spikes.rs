@@ -4,19 +4,19 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Values that a new one is measured against.
+/// Preceding values that a new one is compared with.
 const WINDOW: usize = 1000;
 /// Standard deviations that make a spike.
 const SIGMAS: f64 = 7.0;
-/// Fewer values have no spread to speak of.
+/// Fewer values have no meaningful spread.
 const ENOUGH: usize = 50;
-/// A square that leaves and was so many times all others took six digits of theirs with it.
+/// If a square that leaves the window was this many times all others, it cost them six digits.
 const LARGE: f64 = 1e6;
 /// Weight of the past in the running mean.
 const PAST: f64 = 0.97;
 
-/// Steps that stood out of the last thousand before them, `olmo`, in percent. As in OLMo, values that stand out are among what the
-/// next ones are measured against: a level that lasts soon is the usual one.
+/// Percentage of outlier steps relative to the thousand before each, `olmo`. As in OLMo, outliers are part of the window for
+/// later values: a lasting level soon becomes normal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpikeScore {
@@ -28,7 +28,7 @@ pub struct SpikeScore {
 }
 
 impl SpikeScore {
-    /// Takes a value in; gives its distance from the mean in standard deviations, where that is known.
+    /// Adds a value; returns its distance from the mean in standard deviations, if known.
     pub fn push(&mut self, x: f64) -> Option<f64> {
         self.seen += 1;
         if !x.is_finite() {
@@ -50,7 +50,7 @@ impl SpikeScore {
         {
             self.sum -= old;
             self.squares -= old * old;
-            // What a far larger square has rounded away beside it does not come back by subtracting it.
+            // Digits lost next to a far larger square are not restored by subtracting it.
             if old * old > LARGE * self.squares {
                 self.sum = self.window.iter().sum();
                 self.squares = self.window.iter().map(|x| x * x).sum();
@@ -65,7 +65,7 @@ impl SpikeScore {
     }
 }
 
-/// A value over the running mean of those before it: `norm_ratio`.
+/// A value over the running mean of the preceding ones: `norm_ratio`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NormRatio(crate::base::stats::Ema);
 
@@ -76,7 +76,7 @@ impl Default for NormRatio {
 }
 
 impl NormRatio {
-    /// Takes a value in; `None` for the first. What stands far out counts as three times the mean in it.
+    /// Adds a value; `None` for the first. An outlier counts as at most three times the mean.
     pub fn push(&mut self, x: f64) -> Option<f64> {
         /// A spike must not hide the next one.
         const MOST: f64 = 3.0;
@@ -89,7 +89,7 @@ impl NormRatio {
 /// θ of SPAM's code: an element is a spike where its square exceeds so many times the moving mean of its squares.
 const THETA: f64 = 5000.0;
 
-/// What SPAM (arXiv 2501.06842) clips an element to: beyond g² > θ v it is sign(g) √(θ v). `None` where it is no spike.
+/// SPAM's clipped value of an element (arXiv 2501.06842): beyond g² > θ v it is sign(g) √(θ v). `None` if it is not a spike.
 pub fn spam_clip(gradient: f64, square: f64) -> Option<f64> {
     (gradient * gradient > THETA * square).then(|| gradient.signum() * (THETA * square).sqrt())
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_thousand_and_one_stands_out() {
+    fn one_of_a_thousand_and_one_is_an_outlier() {
         let mut score = SpikeScore::default();
         for _ in 0..500 {
             score.push(0.9);
@@ -124,9 +124,9 @@ mod tests {
         assert_eq!(score.spikes, 2);
     }
 
-    /// Every step behind a lasting shift was a spike.
+    /// Every step after a lasting shift used to be a spike.
     #[test]
-    fn a_level_that_lasts_is_no_spike_for_long() {
+    fn a_lasting_level_soon_stops_being_a_spike() {
         let mut score = SpikeScore::default();
         let noise = |i: usize| 0.03 * ((i * 7919 % 101) as f64 / 50.0 - 1.0);
         for epoch in 0..3 {
@@ -142,9 +142,9 @@ mod tests {
         assert_eq!(score.spikes, before);
     }
 
-    /// A square of 1e16 beside ones of 0.1 rounds them away: when it left, every step was a spike, or none.
+    /// A square of 1e16 rounds ones of 0.1 away: when it left the window, every step was a spike, or none.
     #[test]
-    fn a_huge_value_leaves_no_trace_when_it_leaves() {
+    fn a_huge_value_has_no_effect_after_it_leaves_the_window() {
         let noise = |i: usize| 0.3 + 0.03 * ((i * 7919 % 101) as f64 / 50.0 - 1.0);
         let (mut hit, mut quiet) = (SpikeScore::default(), SpikeScore::default());
         (0..100).for_each(|i| {

@@ -10,7 +10,7 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-/// 2025-01-01: older than this program.
+/// 2025-01-01: earlier than the first release of this program.
 const OLDEST: u64 = 1_735_689_600;
 
 fn judge(machine: &Machine) -> Finding {

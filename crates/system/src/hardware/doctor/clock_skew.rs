@@ -10,9 +10,9 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-/// Seconds that clocks read one after the other may differ by.
+/// Seconds by which two clocks read in sequence may differ.
 const CLOSE: i64 = 2;
-/// A hardware clock that keeps local time is off by a time zone: a multiple of this, up to this many of them.
+/// A hardware clock set to local time is off by a time zone: a multiple of this, up to this many of them.
 const QUARTER: i64 = 900;
 const QUARTERS: i64 = 14 * 4;
 
@@ -64,7 +64,7 @@ mod tests {
     use crate::hardware::machine::ClockState;
 
     #[test]
-    fn a_clock_that_is_off_is_told_from_a_time_zone_and_from_a_kept_one() {
+    fn a_wrong_clock_is_distinguished_from_a_time_zone_and_from_a_synchronized_one() {
         let status = |hardware_ahead, files_ahead, synchronised| {
             let clock = ClockState {
                 unix_seconds: None,

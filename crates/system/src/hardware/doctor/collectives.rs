@@ -1,4 +1,4 @@
-//! Is all-reduce as fast as the links? That takes a transfer, and the doctor only reads.
+//! Is all-reduce as fast as the links? That would take a transfer, and the doctor is read-only.
 
 use super::{Check, Finding, answering};
 use crate::hardware::machine::Machine;

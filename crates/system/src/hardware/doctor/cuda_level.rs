@@ -13,7 +13,7 @@ pub const CHECK: Check = Check {
 
 /// Current frameworks are built for this or newer.
 const CURRENT: u32 = 12;
-/// Still served by older releases.
+/// Still supported by older releases.
 const OLD: u32 = 11;
 
 fn judge(machine: &Machine) -> Finding {

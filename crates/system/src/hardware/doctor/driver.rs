@@ -57,7 +57,7 @@ fn judge(machine: &Machine) -> Finding {
     }
 }
 
-/// Signs of a card, without asking the driver.
+/// Evidence of a card, without querying the driver.
 fn signs(nvidia: &Nvidia) -> Vec<String> {
     let mut signs = Vec::new();
     if nvidia.pci_devices > 0 {

@@ -1,4 +1,4 @@
-//! Who is using GPU memory already? Never kills anything.
+//! Which processes already use GPU memory? Never kills anything.
 
 use super::{Check, Finding};
 use super::{answering, each};
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_runs_are_no_strangers() {
+    fn our_own_runs_are_not_foreign_processes() {
         let process = |command: &str| GpuProcess {
             pid: 7,
             user: "ana".into(),

@@ -1,5 +1,5 @@
 //! Is the machine fit to train on? Each check inspects a [`Machine`] and reports what it found, why, and what to do. Nothing
-//! is changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one entry in
+//! is changed, reset or terminated here. A check is one file with a `CHECK`, its `mod` line and one entry in
 //! the list below.
 
 mod apple;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_words_and_every_check_says_what_passes() {
+    fn ids_are_unique_and_every_check_states_what_passes() {
         let mut ids: Vec<&str> = CHECKS.iter().map(|c| c.id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_which_nothing_is_known_raises_no_alarm() {
+    fn an_unknown_machine_raises_no_warning() {
         for finding in examine(&Machine::default()) {
             assert!(finding.status > Status::Warn, "{finding:?}");
             assert!(!finding.evidence.is_empty(), "{}", finding.id);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_words_are_said_once() {
+    fn equal_messages_are_merged() {
         let gpus: Vec<Gpu> = (0..3)
             .map(|index| Gpu {
                 index,

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_several_gpus_need_it_and_translation_matters_without_links() {
+    fn only_several_gpus_need_nccl_and_the_iommu_matters_without_links() {
         let status = |n, links, nccl, iommu| judge(&machine(n, links, nccl, iommu)).status;
         assert_eq!(status(0, false, None, None), Status::NotApplicable);
         assert_eq!(status(1, false, None, None), Status::NotApplicable);

@@ -64,7 +64,7 @@ mod tests {
     use crate::hardware::doctor::Status;
 
     #[test]
-    fn a_process_far_from_its_gpu_is_warned() {
+    fn a_process_far_from_its_gpu_gets_a_warning() {
         assert_eq!(cpus("0-2,8").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8]);
         assert!(cpus("x").is_empty() && cpus("").is_empty());
         let mut machine = Machine::default();

@@ -11,7 +11,7 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-/// GeForce generations whose cards cannot reach each other's memory.
+/// GeForce generations without peer access to each other's memory.
 const NO_PEER: &[&str] = &["RTX 40", "RTX 50"];
 
 fn judge(machine: &Machine) -> Finding {

@@ -59,7 +59,7 @@ mod tests {
     use crate::hardware::gpu::Pcie;
 
     #[test]
-    fn a_link_at_rest_may_sleep() {
+    fn an_idle_link_may_slow_down() {
         let judged = |generation, width, utilization| {
             let gpu = Gpu {
                 utilization: Some(utilization),

@@ -16,7 +16,7 @@ fn judge(machine: &Machine) -> Finding {
         Ok(gpus) => gpus,
         Err(none) => return *none,
     };
-    // A desktop's screen keeps its driver loaded anyway; only server cards have ECC.
+    // A desktop's display keeps its driver loaded anyway; only server cards have ECC.
     let off = each(&gpus, |gpu| {
         (gpu.persistence == Some(false) && gpu.ecc.is_some()).then(|| "off".into())
     });

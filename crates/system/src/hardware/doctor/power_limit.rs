@@ -11,7 +11,7 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-/// A limit this near to the default is the default.
+/// A limit this close to the default counts as the default.
 const NEAR: f64 = 0.97;
 
 fn judge(machine: &Machine) -> Finding {

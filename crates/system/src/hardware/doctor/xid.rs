@@ -147,7 +147,7 @@ mod tests {
     use crate::hardware::doctor::Status;
 
     #[test]
-    fn the_gravest_message_is_told() {
+    fn the_most_severe_message_is_reported() {
         let mut machine = Machine::default();
         machine.kernel_log.read_from = Some("/dev/kmsg".into());
         let xid = |code| Xid {

@@ -10,11 +10,11 @@ const NO_LIMIT: u64 = 1 << 60;
 /// The limits of this process.
 #[derive(Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The smallest of all groups.
+    /// The smallest limit of all groups.
     pub memory: Option<u64>,
-    /// What that group uses, without reclaimable pages.
+    /// The usage of that group, without reclaimable pages.
     pub memory_used: Option<u64>,
-    /// What the fullest group leaves: another one than the smallest, where an ancestor's other members fill it.
+    /// What the fullest group has left: not necessarily the smallest one, if an ancestor's other members fill it.
     pub memory_left: Option<u64>,
     pub oom_kills: Option<u64>,
     /// In CPUs.
@@ -37,7 +37,7 @@ pub fn read(root: &Root) -> Limits {
     legacy(root, &of("memory"), &of("cpu"))
 }
 
-/// The path of this process in the hierarchy of a controller; the unified one has no name.
+/// This process's path in the hierarchy of a controller; the unified one has no name.
 fn path_of<'a>(groups: &'a str, controller: &str) -> &'a str {
     let mut lines = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -50,7 +50,7 @@ fn path_of<'a>(groups: &'a str, controller: &str) -> &'a str {
     lines.next().unwrap_or("/")
 }
 
-/// The folder of a group and those of its ancestors, innermost first.
+/// The folders of a group and its ancestors, innermost first.
 fn folders(base: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut rest = path.trim_matches('/');
@@ -64,11 +64,11 @@ fn folders(base: &str, path: &str) -> Vec<String> {
     folders
 }
 
-/// How a version names what a group's memory is bounded by.
+/// File names of a group's memory limits in one version.
 struct Names {
     limit: &'static str,
     usage: &'static str,
-    /// In `memory.stat`: pages that are given back on demand.
+    /// In `memory.stat`: pages that are reclaimed on demand.
     reclaimable: &'static str,
 }
 
@@ -106,7 +106,7 @@ impl Group {
 }
 
 impl Limits {
-    /// Those of memory alone.
+    /// The memory limits only.
     fn of_memory(root: &Root, folders: &[String], names: &Names) -> Limits {
         let groups = folders.iter();
         let groups: Vec<Group> = groups
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_2_takes_the_smallest_limit_of_all_ancestors() {
+    fn version_2_uses_the_smallest_limit_of_all_ancestors() {
         let (_keep, root) = tree(&[
             ("proc/self/cgroup", "0::/user.slice/job\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_that_of_the_fullest_ancestor() {
+    fn the_fullest_ancestor_determines_what_is_left() {
         let wanted = Limits {
             memory: Some(8000),
             memory_used: Some(1000),

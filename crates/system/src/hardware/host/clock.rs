@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Most files among the runs to check.
 const FILES: usize = 256;
 
-/// `now` is the wall clock's word.
+/// `now` is the wall clock's time.
 pub fn read(root: &Root, runs_dir: &Path, now: SystemTime) -> ClockState {
     let seconds = now.duration_since(UNIX_EPOCH).ok().map(|d| d.as_secs());
     ClockState {
@@ -28,7 +28,7 @@ fn synchronised(root: &Root) -> Option<bool> {
     if root.exists("run/systemd/timesync/synchronized") {
         return Some(true);
     }
-    // Only the folder: the service is running but has not reached a server yet.
+    // Only the folder exists: the service is running but has not reached a server yet.
     root.exists("run/systemd/timesync").then_some(false)
 }
 
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_service_is_judged_by_its_signs() {
+    fn a_time_service_is_judged_by_its_files() {
         let judge = |files: &[(&str, &str)]| {
             let (_keep, root) = tree(files);
             synchronised(&root)
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hardware_clock_and_the_newest_file_are_held_against_the_clock() {
+    fn the_hardware_clock_and_the_newest_file_are_compared_with_the_clock() {
         let (keep, root) = tree(&[("sys/class/rtc/rtc0/since_epoch", "1795000007\n")]);
         let clock = read(&root, Path::new("/nowhere"), at(1_795_000_000));
         assert_eq!((clock.hardware_ahead, clock.files_ahead), (Some(7), None));

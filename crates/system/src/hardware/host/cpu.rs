@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lose_their_filler() {
+    fn names_are_stripped_of_filler() {
         assert_eq!(tidy("AMD EPYC 9654 96-Core Processor"), "AMD EPYC 9654");
     }
 

@@ -44,7 +44,7 @@ const LIBRARIES: &[&str] = &[
     "usr/local/cuda/lib64",
 ];
 
-/// `libnccl.so.2.21.5` → `2.21.5`; the longest name says most.
+/// `libnccl.so.2.21.5` → `2.21.5`; the longest name is the most specific.
 fn nccl(root: &Root) -> Option<String> {
     const NAME: &str = "libnccl.so.";
     LIBRARIES.iter().find_map(|folder| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nvidia_is_known_by_module_nodes_and_pci() {
+    fn nvidia_is_detected_by_module_nodes_and_pci() {
         let machine = found(&[
             (
                 "proc/driver/nvidia/version",
@@ -212,13 +212,13 @@ mod tests {
         let nvidia = machine.nvidia;
         assert_eq!(nvidia.module_version, "580.65.06");
         assert_eq!(nvidia.device_nodes, ["nvidia0", "nvidia1"]);
-        assert_eq!(nvidia.pci_devices, 1, "a sound function is no GPU");
+        assert_eq!(nvidia.pci_devices, 1, "an audio function is not a GPU");
         assert!(nvidia.nouveau && nvidia.container);
         assert_eq!(nvidia.fabric_manager, None);
     }
 
     #[test]
-    fn amd_and_google_are_known_by_their_signs() {
+    fn amd_and_google_are_detected_by_their_files() {
         let machine = found(&[
             ("dev/kfd", ""),
             (
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_ask_for_their_manager() {
+    fn nvswitches_need_the_fabric_manager() {
         let switch = ("dev/nvidia-nvswitch0", "");
         assert_eq!(found(&[switch]).nvidia.fabric_manager, Some(false));
         let running = found(&[switch, ("proc/77/comm", "nv-fabricmanage\n")]);

@@ -74,7 +74,7 @@ pub fn read(root: &Root, runs_dir: &Path) -> Vec<Disk> {
         if !holds_runs && (system || again || !(local || network)) {
             continue;
         }
-        // The same device at several mount points counts once, at that of the runs if possible.
+        // A device mounted at several points counts once, at that of the runs if possible.
         if holds_runs {
             disks.retain(|d| d.device != mount.device || d.filesystem == "overlay");
         }
@@ -122,10 +122,10 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The mount that contains a path: the longest one above it, the last of several at one point.
+/// The mount that contains a path: the longest prefix; of several at one point, the last.
 fn holding(mounts: &str, path: &Path) -> Option<usize> {
     let absolute = std::path::absolute(path).ok()?;
-    // A runs directory that does not exist yet is where its nearest ancestor is; links are followed that far.
+    // A runs directory that does not exist yet is where its nearest ancestor is; symlinks are resolved that far.
     let real = absolute.ancestors().find_map(|ancestor| {
         let found = ancestor.canonicalize().ok()?;
         Some(found.join(absolute.strip_prefix(ancestor).ok()?))
@@ -152,7 +152,7 @@ fn kind(root: &Root, mount: &Mount) -> DiskKind {
         .or_else(|| root.number(&format!("{block}/../queue/rotational")));
     match rotational {
         Some(0) => DiskKind::Ssd,
-        // Virtual disks report themselves as rotational whatever is beneath them.
+        // Virtual disks report themselves as rotational whatever the storage beneath.
         Some(_) if is_virtual(mount.device) => DiskKind::Unknown,
         Some(_) => DiskKind::Hdd,
         None => DiskKind::Unknown,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_real_folder_is_known() {
+    fn the_free_space_of_a_real_folder_is_known() {
         let space = space_of(Path::new("/")).unwrap();
         assert!(space.total > 0 && space.free <= space.total);
     }

@@ -50,7 +50,7 @@ fn ring(root: &Root, path: &str) -> Option<String> {
                     text.push('\n');
                 }
             }
-            // A record was overwritten during reading: continue with the next one.
+            // A record was overwritten during the read: continue with the next one.
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
             Err(_) => break,
         }

@@ -1,11 +1,11 @@
-//! What happens at a logout: systemd-logind's settings, and whether this user lingers.
+//! What happens at logout: systemd-logind's settings, and whether lingering is enabled for this user.
 
 use super::{Root, process};
 use crate::hardware::machine::Logout;
 
 /// The main file, of the distribution and of the administrator.
 const FILES: &[&str] = &["usr/lib/systemd/logind.conf", "etc/systemd/logind.conf"];
-/// Folders of files that add to it; a later one wins (logind.conf(5)).
+/// Drop-in folders; later ones take precedence (logind.conf(5)).
 const FOLDERS: &[&str] = &[
     "usr/lib/systemd/logind.conf.d",
     "run/systemd/logind.conf.d",
@@ -28,7 +28,7 @@ pub fn read(root: &Root) -> Logout {
             lines.filter_map(|line| line.trim().strip_prefix(key)?.trim().strip_prefix('='));
         values.next_back().map(str::trim)
     };
-    // Unset: nobody is killed, and root never is.
+    // Unset: no processes are killed, and root's never are.
     let spared = said("KillExcludeUsers").unwrap_or("root");
     let kills = matches!(said("KillUserProcesses"), Some("yes" | "true" | "on" | "1"));
     Logout {
@@ -53,7 +53,7 @@ mod tests {
     );
 
     #[test]
-    fn a_later_file_wins_and_a_user_may_linger_or_be_spared() {
+    fn later_files_win_and_users_may_linger_or_be_excluded() {
         let main = (
             "etc/systemd/logind.conf",
             "[Login]\n#KillUserProcesses=no\nKillUserProcesses = yes\n",

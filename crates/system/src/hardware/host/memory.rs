@@ -24,7 +24,7 @@ pub fn read(root: &Root) -> Memory {
     }
 }
 
-/// What `RLIMIT_AS` leaves beside what is mapped already.
+/// What `RLIMIT_AS` leaves in addition to what is mapped already.
 fn address_left(root: &Root) -> Option<u64> {
     let limits = root.read("proc/self/limits")?;
     let rest = limits
@@ -62,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_counts_only_below_what_there_is() {
+    fn a_limit_counts_only_below_the_machines_memory() {
         let memory = with_limit("512000\n");
         assert_eq!((memory.usable(), memory.free()), (512_000, 409_600));
         assert_eq!(with_limit("99999999\n").cgroup_limit, None);
     }
 
     #[test]
-    fn a_fuller_group_outside_of_the_smallest_one_bounds_what_is_free() {
+    fn a_fuller_ancestor_group_limits_what_is_free() {
         let (_keep, root) = tree(&[
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "0::/slice/job\n"),

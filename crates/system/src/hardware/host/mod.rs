@@ -81,14 +81,14 @@ impl Root {
     }
 }
 
-/// A number of the text of such a file, of which several are wanted at one time.
+/// A number of such a file's text, if several are needed from one reading.
 pub fn kib(text: &str, key: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(name, _)| *name == key)?;
     value.split_whitespace().next()?.parse().ok()
 }
 
-/// Main memory alone.
+/// Main memory only.
 pub fn memory_of(root: &Root) -> super::machine::Memory {
     memory::read(root)
 }
@@ -138,7 +138,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_key_means_its_own_line_of_kibibytes() {
+    fn a_key_matches_its_whole_line_in_kibibytes() {
         let text = "VmPeak:\t     900 kB\nVmSize:\t     100 kB\nVmLck: many\n";
         let (_keep, root) = tree(&[("proc/self/status", text)]);
         let kib = |key| root.kib("proc/self/status", key);
@@ -150,7 +150,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_empty_tree_is_a_machine_of_which_nothing_is_known() {
+    fn an_empty_tree_is_an_unknown_machine() {
         let (_keep, root) = tree(&[]);
         let mut machine = crate::hardware::Machine::default();
         super::read(&root, std::path::Path::new("/nowhere"), &mut machine);

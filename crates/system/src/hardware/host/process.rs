@@ -4,7 +4,7 @@ use super::Root;
 use crate::base::text::one_line;
 use crate::hardware::machine::Limits;
 
-/// Letters of a command line that are kept.
+/// Characters of a command line that are kept.
 const COMMAND_LENGTH: usize = 200;
 
 pub fn limits(root: &Root) -> Limits {
@@ -23,7 +23,7 @@ pub fn limits(root: &Root) -> Limits {
     }
 }
 
-/// The command line of a process; its short name where the line is hidden, empty where it is gone.
+/// The command line of a process; its short name if the line is hidden, empty if it has ended.
 pub fn command_of(root: &Root, pid: u32) -> String {
     let line = root
         .read(&format!("proc/{pid}/cmdline"))
@@ -39,10 +39,10 @@ pub fn command_of(root: &Root, pid: u32) -> String {
         .collect()
 }
 
-/// A tree of processes that is deeper or wider changes while it is read.
+/// Limit on the processes visited: a deeper or wider tree changes while it is read.
 const MOST_PROCESSES: usize = 4_096;
 
-/// KiB of main memory of the processes that this one started, and of theirs. Pages of files are left out: every rank of PyTorch maps
+/// KiB of main memory of all descendants of this process. File-backed pages are left out: every rank of PyTorch maps
 /// the same libraries.
 pub fn started_kib(root: &Root) -> u64 {
     let mut found = started_by(root, "self");
@@ -59,7 +59,7 @@ pub fn started_kib(root: &Root) -> u64 {
     sum
 }
 
-/// The processes that one started; each of its threads has its own list (proc(5)).
+/// The children of a process; each of its threads has its own list (proc(5)).
 fn started_by(root: &Root, pid: &str) -> Vec<String> {
     let tasks = format!("proc/{pid}/task");
     let lists = root.names(&tasks).into_iter();
@@ -73,12 +73,12 @@ fn started_by(root: &Root, pid: &str) -> Vec<String> {
         .collect()
 }
 
-/// The owner of a process: a name where `/etc/passwd` has one, else the number.
+/// The owner of a process: a name if `/etc/passwd` has one, else the number.
 pub fn user_of(root: &Root, pid: u32) -> String {
     owner(root, &format!("proc/{pid}/status"))
 }
 
-/// The same by a process's `status` file.
+/// The same, from a process's `status` file.
 pub(super) fn owner(root: &Root, status: &str) -> String {
     let status = root.read(status).unwrap_or_default();
     let uid = status

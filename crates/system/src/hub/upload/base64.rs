@@ -1,4 +1,4 @@
-//! Base64 with padding (RFC 4648, section 4): how the hub takes bytes inside JSON.
+//! Base64 with padding (RFC 4648, section 4): the hub's encoding of bytes in JSON.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -22,7 +22,7 @@ mod tests {
     use super::encode;
 
     #[test]
-    fn as_the_standard_has_it() {
+    fn encodes_the_standards_examples() {
         for (plain, encoded) in [
             ("", ""),
             ("f", "Zg=="),

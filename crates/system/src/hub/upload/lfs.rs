@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 const TYPE: &str = "application/vnd.git-lfs+json";
-/// The largest number of parts that stores take.
+/// The largest number of parts that stores accept.
 const MAX_PARTS: u64 = 10_000;
 
 pub struct Object<'a> {
@@ -22,13 +22,13 @@ pub struct Object<'a> {
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
-    objects: Vec<Told>,
+    objects: Vec<ObjectAnswer>,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct ObjectAnswer {
     oid: String,
-    /// None: the hub has the object.
+    /// `None`: the hub has the object.
     actions: Option<Actions>,
     error: Option<Fault>,
 }
@@ -58,7 +58,7 @@ pub fn send(
     http: &Http,
     repo: &Repo,
     objects: &[Object<'_>],
-    hear: &dyn Fn(Progress<'_>),
+    on_progress: &dyn Fn(Progress<'_>),
 ) -> Result<usize, HubError> {
     let url = format!("{}/{}.git/info/lfs/objects/batch", http.endpoint, repo.id);
     let asked: Vec<Value> = objects
@@ -81,9 +81,13 @@ pub fn send(
     let mut sent = 0;
     for object in objects {
         let file = object.file;
-        let told = answer.objects.iter().find(|told| told.oid == file.sha256);
-        let told = told.ok_or_else(|| strange(format!("it says nothing of {}", file.name)))?;
-        if let Some(fault) = &told.error {
+        let answered = answer
+            .objects
+            .iter()
+            .find(|answered| answered.oid == file.sha256);
+        let answered =
+            answered.ok_or_else(|| strange(format!("it says nothing of {}", file.name)))?;
+        if let Some(fault) = &answered.error {
             return Err(HubError::Refused {
                 what: file.name.clone(),
                 why: format!(
@@ -93,19 +97,19 @@ pub fn send(
                 ),
             });
         }
-        let Some(action) = told
+        let Some(action) = answered
             .actions
             .as_ref()
             .and_then(|actions| actions.upload.as_ref())
         else {
-            hear(Progress::There(&file.name));
+            on_progress(Progress::There(&file.name));
             continue;
         };
         match number(action.header.get("chunk_size")) {
-            Some(size) => parts(http, repo, file, action, size, hear)?,
-            None => whole(http, file, action, hear)?,
+            Some(size) => parts(http, repo, file, action, size, on_progress)?,
+            None => whole(http, file, action, on_progress)?,
         }
-        let verify = told
+        let verify = answered
             .actions
             .as_ref()
             .and_then(|actions| actions.verify.as_ref());
@@ -118,7 +122,7 @@ pub fn send(
     Ok(sent)
 }
 
-/// The hub writes numbers as texts.
+/// The hub writes some numbers as strings.
 fn number(value: Option<&Value>) -> Option<u64> {
     let value = value?;
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
@@ -128,7 +132,7 @@ fn whole(
     http: &Http,
     file: &Outgoing,
     action: &Action,
-    hear: &dyn Fn(Progress<'_>),
+    on_progress: &dyn Fn(Progress<'_>),
 ) -> Result<(), HubError> {
     let headers: Vec<(&str, &str)> = action
         .header
@@ -138,19 +142,19 @@ fn whole(
     let sent = Cell::new(0);
     http.put(&action.href, &headers, file.bytes, &mut || {
         sent.set(0);
-        Part::open(file, 0, file.bytes, &sent, hear)
+        Part::open(file, 0, file.bytes, &sent, on_progress)
     })
     .map(|_| ())
 }
 
-/// Addresses stand in the header under the numbers of the parts; what the store says of each goes into the last request.
+/// The part URLs are in the header, keyed by part number; the store's tag of each part goes into the final request.
 fn parts(
     http: &Http,
     repo: &Repo,
     file: &Outgoing,
     action: &Action,
     size: u64,
-    hear: &dyn Fn(Progress<'_>),
+    on_progress: &dyn Fn(Progress<'_>),
 ) -> Result<(), HubError> {
     let strange = |why: &str| HubError::Answer {
         url: action.href.clone(),
@@ -182,7 +186,7 @@ fn parts(
         let length = size.min(file.bytes - from);
         let tag = http.put(place, &[], length, &mut || {
             sent.set(from);
-            Part::open(file, from, length, &sent, hear)
+            Part::open(file, from, length, &sent, on_progress)
         })?;
         let tag = tag.ok_or_else(|| strange("the store gives no tag for a part"))?;
         tags.push(json!({"partNumber": number, "etag": tag}));
@@ -192,12 +196,12 @@ fn parts(
         .map(|_| ())
 }
 
-/// A part of a file that is being sent.
+/// A part of a file, as the body of a request.
 pub struct Part<'a> {
     input: io::Take<File>,
     file: &'a Outgoing,
     sent: &'a Cell<u64>,
-    hear: &'a dyn Fn(Progress<'_>),
+    on_progress: &'a dyn Fn(Progress<'_>),
 }
 
 impl<'a> Part<'a> {
@@ -206,7 +210,7 @@ impl<'a> Part<'a> {
         from: u64,
         length: u64,
         sent: &'a Cell<u64>,
-        hear: &'a dyn Fn(Progress<'_>),
+        on_progress: &'a dyn Fn(Progress<'_>),
     ) -> io::Result<Box<dyn Read + 'a>> {
         let mut input = open_plain(&file.path)?;
         input.seek(SeekFrom::Start(from))?;
@@ -214,7 +218,7 @@ impl<'a> Part<'a> {
             input: input.take(length),
             file,
             sent,
-            hear,
+            on_progress,
         }))
     }
 }
@@ -223,7 +227,7 @@ impl Read for Part<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(into)?;
         self.sent.set(self.sent.get() + n as u64);
-        (self.hear)(Progress::Sent(
+        (self.on_progress)(Progress::Sent(
             &self.file.name,
             self.sent.get(),
             self.file.bytes,

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::PathBuf;
 
-/// Files of one request; the hub takes 256.
+/// Files per request; the hub accepts 256.
 const BATCH: usize = 100;
-/// Bytes from a file's beginning by which the hub distinguishes text.
+/// Leading bytes of a file by which the hub detects text.
 const SAMPLE: u64 = 512;
-/// Above this many bytes the hub keeps a file in LFS whatever it holds.
+/// Above this many bytes the hub stores a file in LFS whatever its content.
 pub const LARGE: u64 = 10 << 20;
-/// Endings that the hub keeps in LFS in every new repository of a model.
+/// Extensions that the hub stores in LFS in every new model repository.
 pub const LARGE_ENDINGS: &[&str] = &[
     "7z",
     "arrow",
@@ -56,10 +56,10 @@ pub const LARGE_ENDINGS: &[&str] = &[
     "zip",
     "zst",
 ];
-/// Which files git keeps elsewhere.
+/// The file that lists which files are in LFS.
 pub const ATTRIBUTES: &str = ".gitattributes";
 
-/// A file that goes up.
+/// A file to upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
     /// Relative to the repository, with `/`.
@@ -71,14 +71,14 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether the hub will keep it in LFS, before it was asked: by ending and size.
+    /// Whether the hub will store it in LFS, predicted from extension and size.
     pub fn is_large(&self) -> bool {
         let ending = self.name.rsplit_once('.').map_or("", |(_, ending)| ending);
         self.bytes > LARGE || LARGE_ENDINGS.contains(&ending)
     }
 }
 
-/// What goes where.
+/// An upload: the files and their destination.
 #[derive(Debug, Clone)]
 pub struct Upload {
     pub repo: Repo,
@@ -89,22 +89,22 @@ pub struct Upload {
     pub private: bool,
 }
 
-/// What is heard of an upload.
+/// Progress events of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// The hub has this file already.
     There(&'a str),
-    /// So many bytes of a file are sent, of so many.
+    /// Bytes of a file sent so far, and its size.
     Sent(&'a str, u64, u64),
 }
 
-/// What came of it.
+/// The result of an upload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uploaded {
     /// The page of the commit.
     pub url: String,
     pub commit: String,
-    /// Large files that were sent, and that were there already.
+    /// Number of large files that were sent, and that were present already.
     pub sent: usize,
     pub there: usize,
 }
@@ -116,7 +116,7 @@ struct Mode {
     upload_mode: String,
     #[serde(default)]
     should_ignore: bool,
-    /// Of the file that is there under this name.
+    /// Id of the existing file with this name.
     oid: Option<String>,
 }
 
@@ -129,14 +129,14 @@ struct Committed {
     commit_oid: String,
 }
 
-/// Creates the repository where there is none, sends what is missing, and commits everything at once: nobody sees half of it.
+/// Creates the repository if necessary, sends what is missing, and commits everything at once: no reader sees a partial upload.
 ///
 /// # Errors
-/// There is no token, it may not write there, the network fails, or the hub refuses a file.
+/// There is no token, it lacks write access, the network fails, or the hub rejects a file.
 pub fn upload(
     config: &HubConfig,
     upload: &Upload,
-    hear: &dyn Fn(Progress<'_>),
+    on_progress: &dyn Fn(Progress<'_>),
 ) -> Result<Uploaded, HubError> {
     if config.offline {
         return Err(HubError::NotCached {
@@ -170,17 +170,17 @@ pub fn upload(
         }
     }
     let mut done = Uploaded::default();
-    // What is in the repository itself under this name needs no word in the commit.
+    // Files that are unchanged in the repository are left out of the commit.
     let (same, large): (Vec<_>, Vec<_>) = large
         .into_iter()
         .partition(|(file, oid)| oid.is_some_and(|oid| oid.eq_ignore_ascii_case(&file.sha256)));
     for (file, _) in &same {
-        hear(Progress::There(&file.name));
+        on_progress(Progress::There(&file.name));
     }
     done.there = same.len();
     let objects: Vec<Object> = large.iter().map(|(file, _)| Object { file }).collect();
     for objects in objects.chunks(BATCH) {
-        let sent = lfs::send(&http, &upload.repo, objects, hear)?;
+        let sent = lfs::send(&http, &upload.repo, objects, on_progress)?;
         done.sent += sent;
         done.there += objects.len() - sent;
     }
@@ -214,7 +214,7 @@ fn api(http: &Http, repo: &Repo) -> String {
     format!("{}/api/models/{}", http.endpoint, repo.id)
 }
 
-/// One that exists is none the worse for it.
+/// An existing repository is not an error.
 fn create(http: &Http, upload: &Upload) -> Result<(), HubError> {
     let mut wanted = json!({"type": "model", "private": upload.private});
     match upload.repo.id.split_once('/') {
@@ -233,7 +233,7 @@ fn create(http: &Http, upload: &Upload) -> Result<(), HubError> {
         wanted.to_string().as_bytes(),
     ) {
         Ok(_) => Ok(()),
-        // A token may write into a repository that exists and create none.
+        // A token may have write access to an existing repository but no right to create one.
         Err(HubError::NoWrite { .. }) => http
             .json(&upload.repo, &api(http, &upload.repo))
             .map(|_| ())
@@ -246,7 +246,7 @@ fn create(http: &Http, upload: &Upload) -> Result<(), HubError> {
 
 pub(super) const JSON: &str = "application/json";
 
-/// How each file is to be sent.
+/// Asks the hub how each file is to be sent.
 fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mode>, HubError> {
     let mut asked = Vec::new();
     for file in files {
@@ -264,7 +264,7 @@ fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mod
         encoded(&upload.repo.revision, false)
     );
     let mut body = json!({ "files": asked });
-    // What goes up in this commit says itself which of its files are large.
+    // The commit's own `.gitattributes` determines which of its files are large.
     let attributes = upload.files.iter().find(|file| file.name == ATTRIBUTES);
     if let Some(text) = attributes.and_then(|file| read_plain_text(&file.path).ok()) {
         body["gitAttributes"] = text.into();
@@ -277,7 +277,7 @@ fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mod
     })
 }
 
-/// A line of JSON for the message and one for each file.
+/// One line of JSON for the message and one per file.
 fn commit_body(
     upload: &Upload,
     large: &[&Outgoing],

@@ -1,4 +1,4 @@
-//! Uploads to a local server that keeps what it gets: what is sent, what is not sent twice, and who sees the token.
+//! Uploads to a local server that keeps what it gets: what is sent, what is not sent twice, and where the token goes.
 
 use super::*;
 use serde_json::Value;
@@ -14,30 +14,30 @@ const TOKEN: &str = "hf_test";
 
 #[derive(Default)]
 struct State {
-    /// Objects of LFS by hash.
+    /// LFS objects by hash.
     objects: BTreeMap<String, Vec<u8>>,
-    /// Parts of one that is under way.
+    /// Parts of the current multipart upload.
     parts: BTreeMap<u64, Vec<u8>>,
     /// Lines of the last commit.
     commit: Vec<Value>,
-    /// `METHOD path`, with a `+` behind those that brought a token.
+    /// `METHOD path`, with a `+` after requests with a token.
     log: Vec<String>,
-    /// Bytes of a part; none: in one piece.
+    /// Bytes per part; `None`: in one piece.
     part_bytes: Option<usize>,
     /// Statuses of the next requests to the store.
     store_statuses: Vec<u16>,
-    /// Status and body of the next answer of the hub to a path that ends so.
+    /// Status and body of the hub's next answer to a path that ends so.
     refusal: Option<(&'static str, u16, &'static str)>,
-    /// Sends the commit to another place.
+    /// Redirects the commit elsewhere.
     redirect: Option<String>,
-    /// The hub's own address, and where objects are put.
+    /// The hub's own address, and that of the store.
     endpoint: String,
     store: String,
 }
 
 type Shared = Arc<Mutex<State>>;
 
-/// Serves until the test ends. `is_store`: the other server, on a port of its own.
+/// Serves until the test ends. `is_store`: the second server, on its own port.
 fn serve(state: &Shared, is_store: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -71,7 +71,7 @@ fn answer(mut stream: TcpStream, state: &Shared, is_store: bool) {
         let (name, value) = line.split_once(':').unwrap();
         headers.insert(name.to_lowercase(), value.trim().to_string());
     }
-    // A body in chunks has no length: a store refuses it, and so does this one.
+    // A chunked body has no length: stores reject it, and so does this one.
     let length: usize = headers
         .get("content-length")
         .map_or(0, |n| n.parse().unwrap());
@@ -119,8 +119,8 @@ fn store(state: &mut State, path: &str, body: Vec<u8>) -> (u16, String, String) 
             return (200, tag, String::new());
         }
         ["done", oid] => {
-            let said: Value = serde_json::from_slice(&body).unwrap();
-            let tags: Vec<&str> = said["parts"]
+            let request: Value = serde_json::from_slice(&body).unwrap();
+            let tags: Vec<&str> = request["parts"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -151,17 +151,17 @@ fn hub(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, String
         return (status, "Retry-After: 0\r\n".into(), text.into());
     }
     let json = |value: Value| (200, String::new(), value.to_string());
-    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
     match (method, path) {
         ("POST", "/api/repos/create") => {
             assert_eq!(
-                (said["organization"].as_str(), said["name"].as_str()),
+                (request["organization"].as_str(), request["name"].as_str()),
                 (Some("me"), Some("model"))
             );
             (409, String::new(), "{\"error\":\"exists\"}".into())
         }
         ("POST", "/api/models/me/model/preupload/main") => {
-            let files = said["files"].as_array().unwrap().iter().map(|file| {
+            let files = request["files"].as_array().unwrap().iter().map(|file| {
                 let name = file["path"].as_str().unwrap();
                 let mode = if name.ends_with(".safetensors") {
                     "lfs"
@@ -173,7 +173,7 @@ fn hub(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, String
             json(json!({"files": files.collect::<Vec<_>>()}))
         }
         ("POST", "/me/model.git/info/lfs/objects/batch") => {
-            let objects = said["objects"].as_array().unwrap().iter().map(|object| {
+            let objects = request["objects"].as_array().unwrap().iter().map(|object| {
                 let oid = object["oid"].as_str().unwrap();
                 let size = object["size"].as_u64().unwrap();
                 match state.objects.contains_key(oid) {
@@ -187,7 +187,7 @@ fn hub(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, String
             json(json!({"transfer": "basic", "objects": objects}))
         }
         ("POST", "/verify") => {
-            assert!(state.objects.contains_key(said["oid"].as_str().unwrap()));
+            assert!(state.objects.contains_key(request["oid"].as_str().unwrap()));
             json(json!({}))
         }
         ("POST", "/api/models/me/model/commit/main") => {
@@ -295,13 +295,13 @@ fn file(folder: &Path, name: &str, bytes: &[u8]) -> Outgoing {
 }
 
 #[test]
-fn everything_arrives_in_one_commit_and_the_token_goes_to_the_hub_alone() {
+fn everything_arrives_in_one_commit_and_the_token_goes_only_to_the_hub() {
     let bench = Bench::new();
     let done = bench.upload().unwrap();
     assert_eq!((done.sent, done.there, done.commit.as_str()), (2, 0, "abc"));
     let log = bench.log();
     for line in &log {
-        // The hub is asked with the token, the store on its other port without.
+        // Requests to the hub have the token, those to the store on its other port do not.
         assert_eq!(line.ends_with(" +"), !line.starts_with("store"), "{line}");
     }
     assert_eq!(
@@ -334,7 +334,7 @@ fn everything_arrives_in_one_commit_and_the_token_goes_to_the_hub_alone() {
 }
 
 #[test]
-fn what_is_there_is_not_sent_again_and_an_upload_that_broke_off_goes_on() {
+fn existing_files_are_not_sent_again_and_an_interrupted_upload_resumes() {
     let bench = Bench::new();
     // The second file fails for good.
     bench.set(|s| s.store_statuses = vec![200, 403]);
@@ -361,7 +361,7 @@ fn what_is_there_is_not_sent_again_and_an_upload_that_broke_off_goes_on() {
 }
 
 #[test]
-fn large_files_go_in_parts_and_an_outage_is_waited_for() {
+fn large_files_are_sent_in_parts_and_outages_are_retried() {
     let bench = Bench::new();
     bench.set(|s| {
         s.part_bytes = Some(64_000);
@@ -376,7 +376,7 @@ fn large_files_go_in_parts_and_an_outage_is_waited_for() {
 }
 
 #[test]
-fn refusals_say_what_the_hub_says() {
+fn rejections_contain_the_hubs_message() {
     let bench = Bench::new();
     bench.set(|s| {
         s.refusal = Some((
@@ -397,7 +397,7 @@ fn refusals_say_what_the_hub_says() {
 }
 
 #[test]
-fn without_a_token_or_online_nothing_is_asked_and_nothing_follows_to_another_server() {
+fn without_a_token_or_offline_nothing_is_sent_and_redirects_are_not_followed() {
     let mut bench = Bench::new();
     let elsewhere = bench.state.lock().unwrap().store.clone();
     bench.set(|s| s.redirect = Some(elsewhere));

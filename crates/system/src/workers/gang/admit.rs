@@ -1,4 +1,4 @@
-//! A connecting rank: which one it is, and the thread that reads it from then on.
+//! A connecting rank: its identification, and the thread that reads its messages from then on.
 
 use super::super::PROTOCOL;
 use super::super::frame::Frame;
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-/// A write that takes longer goes to a rank that does not read.
+/// Write timeout: a rank that takes longer does not read.
 const WRITE: Duration = Duration::from_secs(60);
 
-/// What a reader of a rank's connection passes on.
-pub(super) enum Heard {
+/// An event on a rank's connection.
+pub(super) enum Received {
     Frame(Frame),
     Closed,
 }
@@ -25,25 +25,25 @@ pub(super) enum Heard {
 /// The engine's end of a rank.
 pub(super) struct RankEnd {
     pub stream: UnixStream,
-    /// On its own machine.
+    /// Process id on its own machine.
     pub pid: i32,
-    /// Milliseconds of the clock at the last beat.
+    /// Time of the last heartbeat, in milliseconds of the clock.
     pub beat: Arc<AtomicU64>,
-    /// What it said of itself.
+    /// Its hello message.
     pub about: Value,
 }
 
 impl RankEnd {
-    /// Reads a rank's first words within `start`: which of `ranks` it is. What it says after that goes to `say`.
+    /// Reads a rank's hello within `start`, which identifies it among `ranks`. Later messages are sent to `sender`.
     ///
     /// # Errors
-    /// It speaks another version, or is none of them.
+    /// It has another protocol version, or is not one of the ranks.
     pub fn admit(
         stream: UnixStream,
         ranks: usize,
         start: Duration,
         clock: &Arc<dyn Clock>,
-        say: &SyncSender<(usize, Heard)>,
+        sender: &SyncSender<(usize, Received)>,
     ) -> Result<(usize, RankEnd), Lost> {
         let fault =
             |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
@@ -81,21 +81,21 @@ impl RankEnd {
             beat: beat.clone(),
             about: Value::Null,
         };
-        let (say, clock) = (say.clone(), clock.clone());
+        let (sender, clock) = (sender.clone(), clock.clone());
         let listen = move || {
             loop {
-                let heard = match Frame::read(&mut input) {
+                let received = match Frame::read(&mut input) {
                     Ok(Some(frame)) => {
                         beat.store(clock.elapsed().as_millis() as u64, Ordering::Relaxed);
                         if frame.kind() == "beat" {
                             continue;
                         }
-                        Heard::Frame(frame)
+                        Received::Frame(frame)
                     }
-                    Ok(None) | Err(_) => Heard::Closed,
+                    Ok(None) | Err(_) => Received::Closed,
                 };
-                let closed = matches!(heard, Heard::Closed);
-                if say.send((rank, heard)).is_err() || closed {
+                let closed = matches!(received, Received::Closed);
+                if sender.send((rank, received)).is_err() || closed {
                     return;
                 }
             }

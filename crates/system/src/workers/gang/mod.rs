@@ -2,7 +2,7 @@
 //! reports an error ends the generation; its owner decides about the next.
 
 mod admit;
-pub(super) mod words;
+pub(super) mod errors;
 
 use super::frame::Frame;
 use super::group::{GRACE, Group, LAUNCHER_LOG, STACKS, TICK};
@@ -13,7 +13,8 @@ use super::{frame, package};
 use crate::base::clock::Clock;
 use crate::base::files::private_dir;
 use crate::base::text::one_line;
-use admit::{Heard, RankEnd};
+use admit::{RankEnd, Received};
+use errors::reported_error;
 use serde_json::{Value, json};
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -22,65 +23,64 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use words::complaint;
 
-/// A turn of waiting, a [`TICK`], that took so long: this process did not run.
+/// If one iteration of a wait (a [`TICK`]) takes this long, this process was suspended.
 const SUSPENDED: Duration = Duration::from_secs(5);
-/// Ranks that lose a peer say so at once; the peer's own words may come a moment later.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Ranks that lose a peer report it at once; the peer's own error may arrive a moment later.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest path of a socket.
 const MAX_SOCKET: usize = 100;
 
-/// How long things may take.
+/// Timeouts.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// From the start of the processes to the last one's first words: PyTorch is read from disk, devices wake up.
+    /// From the start of the processes to the last hello: PyTorch is read from disk, devices are initialized.
     pub start: Duration,
     /// One answer of all ranks.
     pub answer: Duration,
-    /// A rank that does not beat for so long while it works is stopped or frozen.
+    /// Without a heartbeat for this long while it works, a rank counts as stopped or frozen.
     pub silence: Duration,
 }
 
-/// Where a generation keeps what it needs.
+/// Folders of a generation.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// For sockets: short, and this user's alone.
+    /// For sockets: a short path, private to this user.
     pub runtime: PathBuf,
     /// The ranks' output, one folder per generation.
     pub logs: PathBuf,
 }
 
-/// What one rank answered.
+/// The answer of one rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub frame: Frame,
-    /// Until it came.
+    /// Time until it arrived.
     pub after: Duration,
 }
 
 /// The ranks of one machine, before they start.
 pub enum Crew {
-    /// This machine's. Socket and folder of logs are filled in.
+    /// On this machine. Socket and log folder are filled in later.
     Here(Launch),
-    /// Those of a machine that answers.
+    /// On another machine, already connected.
     There(Bridge),
 }
 
-/// The same while they run.
+/// The ranks of one machine, running.
 struct Member {
     launcher: Box<dyn Launcher>,
-    /// Where the ranks' output stands.
+    /// Folder of the ranks' output.
     logs: PathBuf,
 }
 
-/// Ranks that run.
+/// The running ranks of all machines.
 pub struct Gang {
     members: Vec<Member>,
-    /// Ranks of each machine.
+    /// Ranks per machine.
     each: usize,
     ranks: Vec<RankEnd>,
-    heard: Receiver<(usize, Heard)>,
+    receiver: Receiver<(usize, Received)>,
     limits: Limits,
     clock: Arc<dyn Clock>,
     logs: PathBuf,
@@ -88,11 +88,11 @@ pub struct Gang {
 }
 
 impl Gang {
-    /// Starts `each` processes on every machine, which the generation `id` names, and waits until every rank is ready. `broken_off` is
-    /// asked meanwhile.
+    /// Starts `each` processes on every machine as generation `id`, and waits until every rank is ready. `broken_off` is
+    /// polled meanwhile.
     ///
     /// # Errors
-    /// They cannot be started, do not come, or are of another version.
+    /// They cannot be started, do not connect, or have another version.
     pub fn start(
         crews: Vec<Crew>,
         each: usize,
@@ -109,7 +109,7 @@ impl Gang {
             members: Vec::new(),
             each,
             ranks: Vec::new(),
-            heard: nobody,
+            receiver: nobody,
             limits,
             clock,
             logs: place.logs.clone(),
@@ -155,23 +155,23 @@ impl Gang {
         Ok(())
     }
 
-    /// Takes every rank's connection and waits for its `ready`.
+    /// Accepts every rank's connection and waits for its `ready`.
     fn gather(
         &mut self,
         listener: &UnixListener,
         ranks: usize,
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<(), Lost> {
-        // A few frames of each rank may wait; pieces of weights are taken as they come.
-        let (say, heard) = sync_channel(4 * ranks);
-        self.heard = heard;
+        // A few frames per rank may be queued; pieces of weights are consumed as they arrive.
+        let (sender, receiver) = sync_channel(4 * ranks);
+        self.receiver = receiver;
         let begun = self.clock.elapsed();
         let mut ends: Vec<Option<RankEnd>> = (0..ranks).map(|_| None).collect();
         while ends.iter().any(Option::is_none) {
             match listener.accept() {
                 Ok((stream, _)) => {
                     let (rank, end) =
-                        RankEnd::admit(stream, ranks, self.limits.start, &self.clock, &say)?;
+                        RankEnd::admit(stream, ranks, self.limits.start, &self.clock, &sender)?;
                     if let Some(member) = self.members.get_mut(rank / self.each) {
                         member.launcher.admit(end.pid);
                     }
@@ -187,7 +187,7 @@ impl Gang {
                     ));
                 }
             }
-            self.look_around(
+            self.check_progress(
                 begun,
                 self.limits.start,
                 broken_off,
@@ -204,12 +204,12 @@ impl Gang {
         Ok(())
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn world(&self) -> usize {
         self.ranks.len()
     }
 
-    /// What a rank said of itself: versions, devices.
+    /// A rank's hello: versions, devices.
     pub fn about(&self, rank: usize) -> &Value {
         self.ranks.get(rank).map_or(&Value::Null, |end| &end.about)
     }
@@ -237,14 +237,16 @@ impl Gang {
                 format!("there is no rank {rank}"),
             ));
         };
-        // What it last complained of says more than a broken pipe.
-        frame.write(&mut end.stream).map_err(|_| self.why(rank))
+        // The rank's last error explains more than a broken pipe.
+        frame
+            .write(&mut end.stream)
+            .map_err(|_| self.write_error(rank))
     }
 
-    /// Waits for the answer of every rank to the request, in their order; `pieces` takes those that rank 0 sends before it.
+    /// Waits for the answer of every rank, in rank order; `pieces` receives those that rank 0 sends before it.
     ///
     /// # Errors
-    /// A rank dies, complains, hangs, or takes longer than `limit`.
+    /// A rank dies, reports an error, hangs, or takes longer than `limit`.
     pub fn answers(
         &mut self,
         limit: Option<Duration>,
@@ -282,45 +284,45 @@ impl Gang {
         let mut wait = Wait::from(self.clock.elapsed());
         let mut answers: Vec<Option<Answer>> = (0..self.ranks.len()).map(|_| None).collect();
         while !waiting.is_empty() {
-            let heard = self.heard.recv_timeout(TICK);
+            let received = self.receiver.recv_timeout(TICK);
             wait.turn(self.clock.elapsed());
-            match heard {
-                Ok((rank, Heard::Frame(frame))) if frame.kind() == kind => {
+            match received {
+                Ok((rank, Received::Frame(frame))) if frame.kind() == kind => {
                     waiting.retain(|other| *other != rank);
                     let after = self.clock.elapsed() - wait.begun;
                     answers[rank] = Some(Answer { frame, after });
                 }
-                Ok((_, Heard::Frame(frame))) if frame.kind() == "piece" => {
+                Ok((_, Received::Frame(frame))) if frame.kind() == "piece" => {
                     pieces(&frame.payload);
-                    // Weights on their way are progress.
+                    // Weights in transfer are progress.
                     wait.begun = self.clock.elapsed();
                 }
-                Ok((rank, Heard::Frame(frame))) if frame.kind() == "error" => {
-                    return Err(self.first_cause(complaint(rank, &frame)));
+                Ok((rank, Received::Frame(frame))) if frame.kind() == "error" => {
+                    return Err(self.root_cause(reported_error(rank, &frame)));
                 }
-                Ok((rank, Heard::Frame(frame))) => {
+                Ok((rank, Received::Frame(frame))) => {
                     let what = format!(
                         "rank {rank} says {:?} where {kind:?} was expected",
                         one_line(frame.kind())
                     );
                     return Err(Lost::new(LostKind::Bug, Some(rank), what));
                 }
-                Ok((rank, Heard::Closed)) => return Err(self.first_cause(self.gone(rank))),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.gone(waiting[0])),
+                Ok((rank, Received::Closed)) => return Err(self.root_cause(self.ended_rank(rank))),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended_rank(waiting[0])),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.silent(&waiting, wait.woken)?;
+                    self.check_heartbeats(&waiting, wait.woken)?;
                     let names: Vec<String> = waiting.iter().map(usize::to_string).collect();
                     let late = format!("no progress: rank {} did not answer", names.join(", "));
-                    self.look_around(wait.begun, limit, broken_off, &late)?;
+                    self.check_progress(wait.begun, limit, broken_off, &late)?;
                 }
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// A rank that does not even beat is stopped or frozen, whatever the others wait for. `woken`: when this process went on after a
-    /// pause of its own.
-    fn silent(&self, waiting: &[usize], woken: Duration) -> Result<(), Lost> {
+    /// Fails if a rank sends no heartbeats: it is stopped or frozen, whatever the others wait for. `woken`: when this process
+    /// resumed after a suspension.
+    fn check_heartbeats(&self, waiting: &[usize], woken: Duration) -> Result<(), Lost> {
         let (now, woken) = (self.millis(), woken.as_millis() as u64);
         let still = |rank: &&usize| {
             let beat = self.ranks[**rank].beat.load(Ordering::Relaxed).max(woken);
@@ -336,8 +338,8 @@ impl Gang {
         }
     }
 
-    /// Time, the launcher, and a stop.
-    fn look_around(
+    /// Checks for a stop request, the time limit, and launchers that ended.
+    fn check_progress(
         &mut self,
         begun: Duration,
         limit: Duration,
@@ -365,19 +367,19 @@ impl Gang {
         Ok(())
     }
 
-    /// Of several complaints the one that is not about a lost peer.
-    fn first_cause(&self, first: Lost) -> Lost {
+    /// Of several errors, the one that is not about a lost peer.
+    fn root_cause(&self, first: Lost) -> Lost {
         if !matches!(first.kind, LostKind::Peers | LostKind::Killed) {
             return first;
         }
         let begun = self.clock.elapsed();
         let mut cause = first;
-        while self.clock.elapsed() - begun < LAST_WORDS {
-            let other = match self.heard.recv_timeout(TICK) {
-                Ok((rank, Heard::Frame(frame))) if frame.kind() == "error" => {
-                    complaint(rank, &frame)
+        while self.clock.elapsed() - begun < CAUSE_TIMEOUT {
+            let other = match self.receiver.recv_timeout(TICK) {
+                Ok((rank, Received::Frame(frame))) if frame.kind() == "error" => {
+                    reported_error(rank, &frame)
                 }
-                Ok((rank, Heard::Closed)) => self.gone(rank),
+                Ok((rank, Received::Closed)) => self.ended_rank(rank),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
@@ -394,21 +396,21 @@ impl Gang {
     }
 
     /// Why a rank cannot be written to.
-    fn why(&self, rank: usize) -> Lost {
-        self.first_cause(self.gone(rank))
+    fn write_error(&self, rank: usize) -> Lost {
+        self.root_cause(self.ended_rank(rank))
     }
 
-    fn gone(&self, rank: usize) -> Lost {
-        let words = self
+    fn ended_rank(&self, rank: usize) -> Lost {
+        let errors = self
             .members
             .get(rank / self.each)
             .map_or_else(String::new, |member| {
-                match words::of_rank(&member.logs, rank % self.each) {
+                match errors::of_rank(&member.logs, rank % self.each) {
                     none if none.is_empty() => member.launcher.last_words(),
-                    words => words,
+                    errors => errors,
                 }
             });
-        let what = format!("{} ended without a message{words}", self.name(rank));
+        let what = format!("{} ended without a message{errors}", self.name(rank));
         Lost::new(LostKind::Killed, Some(rank), what)
     }
 
@@ -421,7 +423,7 @@ impl Gang {
         format!("rank {rank} (process {pid}{machine})")
     }
 
-    /// Ends the ranks in order, or by force where they do not.
+    /// Stops the ranks in an orderly way, or by force if they do not comply.
     pub fn end(mut self) {
         let told = self.tell(|_| Frame::new(json!({"type": "stop"})));
         if told.is_ok() {
@@ -438,7 +440,7 @@ impl Gang {
         self.kill();
     }
 
-    /// Has every rank print where it stands into its log, then ends all of them. Nothing is left.
+    /// Has every rank print its stacks into its log, then kills all of them. No process is left.
     pub fn kill(&mut self) {
         if std::mem::replace(&mut self.over, true) {
             return;
@@ -449,7 +451,7 @@ impl Gang {
             crate::base::clock::pause(STACKS);
         }
         members.iter_mut().for_each(|m| m.launcher.terminate());
-        // Connections that close end ranks that only wait.
+        // Closing the connections ends ranks that only wait.
         self.ranks.clear();
         members.iter_mut().for_each(|m| m.launcher.kill());
     }
@@ -471,7 +473,7 @@ impl std::fmt::Debug for Gang {
     }
 }
 
-/// The socket at which ranks come, in a folder that is this user's alone.
+/// The socket to which ranks connect, in a folder private to this user.
 pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf), Lost> {
     let fault = |what: String| Lost::new(LostKind::Start, None, what);
     let of = |path: &Path, e: io::Error| fault(format!("{}: {e}", path.display()));
@@ -493,9 +495,9 @@ pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf)
     Ok((listener, socket))
 }
 
-/// torchrun ended, and no rank had come.
+/// torchrun ended before any rank connected.
 fn never_came(member: &Member, status: &str) -> Lost {
-    // One rank alone has no torchrun.
+    // A single rank has no torchrun.
     let log = member.logs.join(LAUNCHER_LOG);
     let (who, log) = match log.is_file() {
         true => ("torchrun ended before its ranks connected", log),
@@ -504,27 +506,28 @@ fn never_came(member: &Member, status: &str) -> Lost {
             member.logs.join("0/stderr.log"),
         ),
     };
-    let words = match words::last_line(&log) {
+    let errors = match errors::last_line(&log) {
         none if none.is_empty() => "it said nothing".into(),
-        words => words,
+        errors => errors,
     };
     let machine = member.launcher.machine();
     let machine = machine.map_or_else(String::new, |name| format!("{name}: "));
-    let what = format!("{machine}{who} ({status}): {words}");
+    let what = format!("{machine}{who} ({status}): {errors}");
     Lost::new(LostKind::Start, None, what)
 }
 
-/// The folder of one machine's logs, where there are several.
+/// The folder of one machine's logs, if there are several machines.
 fn node_logs(logs: &Path, node: usize) -> PathBuf {
     logs.join(format!("node-{node}"))
 }
 
-/// How long is waited, by a clock that runs on while this process is suspended (ctrl-Z): it has heard nothing then, whatever ranks did.
+/// The start of a wait. The clock keeps running while this process is suspended (ctrl-Z), and no messages arrive then, so a
+/// suspension restarts the wait.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wait {
     begun: Duration,
     turned: Duration,
-    /// Zero before any pause.
+    /// When this process last resumed from a suspension; zero before any.
     woken: Duration,
 }
 
@@ -537,7 +540,7 @@ impl Wait {
         }
     }
 
-    /// Another turn, that has ended now.
+    /// Records that an iteration of the wait has ended.
     fn turn(&mut self, now: Duration) {
         if now - self.turned > SUSPENDED {
             (self.begun, self.woken) = (now, now);
@@ -546,7 +549,7 @@ impl Wait {
     }
 }
 
-/// Pieces of a flat buffer as frames carry them.
+/// A flat buffer in pieces of one frame each.
 pub fn pieces(values: &[f32]) -> impl Iterator<Item = Frame> + '_ {
     values
         .chunks(frame::PIECE / 4)
@@ -557,9 +560,9 @@ pub fn pieces(values: &[f32]) -> impl Iterator<Item = Frame> + '_ {
 mod tests {
     use super::*;
 
-    /// Three minutes of ctrl-Z are no silence of the ranks.
+    /// Three minutes of ctrl-Z do not count as silence of the ranks.
     #[test]
-    fn a_pause_of_this_process_begins_the_wait_again() {
+    fn a_suspension_of_this_process_restarts_the_wait() {
         let at = Duration::from_millis;
         let mut wait = Wait::from(at(1000));
         wait.turn(at(1100));

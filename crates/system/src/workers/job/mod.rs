@@ -1,7 +1,7 @@
-//! Files for machines that others schedule: an sbatch script of one node or several, and a SkyPilot task of one. Both hold the same lines of bash: make
-//! or find the run of this job, train headless, end at a checkpoint when a signal comes, go on where it stopped.
+//! Job files for schedulers: an sbatch script for one or more nodes, and a SkyPilot task for one. Both contain the same lines of
+//! bash: create or find the run of this job, train headless, save a checkpoint and end on a signal, resume where it stopped.
 //!
-//! Nothing is started here, and nothing is asked of a scheduler.
+//! Nothing is started here, and no scheduler is contacted.
 
 mod skypilot;
 mod slurm;
@@ -13,29 +13,29 @@ pub use slurm::{Slurm, script, seconds as slurm_seconds};
 /// What a job trains.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Goal {
-    /// A new run of a preset or a file, with its `-s KEY=VALUE`.
+    /// A new run of a preset or a file, with its `-s KEY=VALUE` settings.
     Spec { spec: String, set: Vec<String> },
-    /// A run that exists.
+    /// An existing run.
     Run(String),
 }
 
-/// A job of one node or several.
+/// A job on one or more nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// For lists of jobs and names of logs.
+    /// For job lists and log names.
     pub name: String,
     pub goal: Goal,
-    /// Nodes: the first one has the engine, and all of them ranks.
+    /// Nodes: the first one runs the engine, and all of them ranks.
     pub nodes: usize,
-    /// GPUs of each node; with 0 the processor computes.
+    /// GPUs per node; with 0 the CPU computes.
     pub gpus: usize,
     pub cpus: usize,
 }
 
-/// Requeues without a new checkpoint after which a job gives up.
+/// Requeues without a new checkpoint after which a job stops requeueing.
 const IDLE: usize = 3;
 
-/// Letters, digits, dots and dashes: what schedulers take for a name.
+/// Letters, digits, dots and dashes: what schedulers accept as a name.
 pub fn name(said: &str) -> String {
     let keep = |c: char| match c.is_ascii_alphanumeric() || "._-".contains(c) {
         true => c,
@@ -48,7 +48,8 @@ pub fn name(said: &str) -> String {
     }
 }
 
-/// Why a word may not stand in a file that is shown, copied and kept by schedulers: it looks like a secret, or would break the file.
+/// Why a word must not be in a file that is shown, copied and kept by schedulers: it looks like a secret, or would break the
+/// file.
 pub fn unfit(word: &str) -> Option<&'static str> {
     if word.chars().any(char::is_control) {
         return Some("a line break or another control character");
@@ -78,8 +79,8 @@ pub fn unfit(word: &str) -> Option<&'static str> {
         .then_some("what looks like a password or a token")
 }
 
-/// The lines that both files share. `folder`: bash that names the folder of runs. `key`: bash that names the job, the same after a
-/// requeue.
+/// The lines that both files share. `folder`: a bash expression for the folder of runs. `key`: a bash expression that identifies
+/// the job, the same after a requeue.
 fn training(job: &Job, folder: &str, key: &str) -> String {
     let find = match &job.goal {
         Goal::Run(run) => format!("run={}\n", quoted(run)),
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_bash_as_they_are() {
+    fn words_reach_bash_unchanged() {
         for word in [
             "plain/path.yaml",
             "a b",
@@ -164,13 +165,13 @@ mod tests {
                 return;
             };
             let said = String::from_utf8_lossy(&out.stdout).into_owned();
-            // printf takes a dash for an option, where it is the format: here it is the second word.
+            // printf takes a dash for an option in its format: here it is the second word.
             assert_eq!(said, word);
         }
     }
 
     #[test]
-    fn names_are_what_schedulers_take() {
+    fn names_are_valid_for_schedulers() {
         assert_eq!(name("my run"), "my-run");
         assert_eq!(name("a/b'c%j\n"), "a-b-c-j");
         assert_eq!(name("--"), "llmtui");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_line_breaks_are_told() {
+    fn secrets_and_line_breaks_are_rejected() {
         for word in [
             "data.path=https://me:pass@host/x",
             "key=hf_abcdefghijklmnopqrstuvwxyz",

@@ -1,27 +1,27 @@
-//! A SkyPilot task of one node. The program goes up with the working directory; runs lie in a bucket where one is named, so that a
-//! managed job that loses its machine goes on with the next one.
+//! A SkyPilot task of one node. The program is uploaded with the working directory; runs are in a bucket if one is named, so that
+//! a managed job that loses its machine continues on the next one.
 
 use super::{Job, name, training};
 
-/// How SkyPilot is asked.
+/// Options of the SkyPilot task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sky {
     /// As SkyPilot names it: `H100`.
     pub accelerator: Option<String>,
     /// `s3://…`, `gs://…`
     pub bucket: Option<String>,
-    /// The program here, which goes up.
+    /// The local program, which is uploaded.
     pub llmtui: String,
-    /// The folder here, which goes up.
+    /// The local folder, which is uploaded.
     pub folder: String,
-    /// Whether PyTorch is to be installed there.
+    /// Whether PyTorch is installed there.
     pub installs_torch: bool,
 }
 
 const PROGRAM: &str = "~/.llmtui/llmtui";
 const RUNS: &str = "~/llmtui-runs";
 
-/// The file.
+/// The task file.
 pub fn task(job: &Job, sky: &Sky) -> String {
     let mut out = String::from(
         "# Made by `llmtui engine script`. A machine for it: sky launch FILE. One that is replaced when it is lost: sky jobs launch FILE.\n\
@@ -50,7 +50,7 @@ pub fn task(job: &Job, sky: &Sky) -> String {
         yaml(&sky.llmtui)
     ));
     if let Some(bucket) = &sky.bucket {
-        // A checkpoint is renamed into place and the log is appended to: MOUNT can do neither on most stores.
+        // Checkpoints are renamed into place and the log is appended to: MOUNT supports neither on most stores.
         out.push_str(&format!(
             "  {RUNS}:\n    source: {}\n    mode: MOUNT_CACHED\n",
             yaml(bucket)
@@ -73,7 +73,7 @@ pub fn task(job: &Job, sky: &Sky) -> String {
     out
 }
 
-/// A string in double quotes: JSON's are YAML's.
+/// A string in double quotes: JSON's are valid YAML.
 fn yaml(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

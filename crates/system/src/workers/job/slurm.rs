@@ -1,29 +1,30 @@
-//! An sbatch script. SLURM's warning before the time limit goes to the script's bash alone (`B:`), which hands it to
-//! llmtui: PyTorch's ranks would die of it, and llmtui ends them once they have sent what a checkpoint needs. No `srun` of its own: the batch
-//! step of one node has all that was allocated there, and on other nodes llmtui starts its ranks by `srun` itself.
+//! An sbatch script. SLURM's warning before the time limit goes only to the script's bash (`B:`), which forwards it to
+//! llmtui: PyTorch's ranks would die of it, and llmtui stops them once they have sent what a checkpoint needs. The script uses no
+//! `srun`: the batch step of a node has all that was allocated there, and on other nodes llmtui itself starts its ranks by
+//! `srun`.
 
 use super::{IDLE, Job, name, quoted, training};
 
-/// How SLURM is asked.
+/// Options of the SLURM job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slurm {
-    /// As `--time` takes it.
+    /// As accepted by `--time`.
     pub time: Option<String>,
     pub partition: Option<String>,
-    /// The cluster's name for the type of GPU; any without one.
+    /// The cluster's name for the GPU type; `None` for any.
     pub gpu: Option<String>,
-    /// Main memory of each node, GiB; the cluster's default without one.
+    /// Main memory per node in GiB; `None` for the cluster's default.
     pub memory: Option<u64>,
-    /// Other options of sbatch, without the dashes: `account=NAME`, `exclusive`. They stand last, so that they hold.
+    /// Other options of sbatch, without the dashes: `account=NAME`, `exclusive`. They come last, so that they take precedence.
     pub options: Vec<String>,
-    /// The program; `LLMTUI` in the job's environment names another.
+    /// The program; `LLMTUI` in the job's environment overrides it.
     pub llmtui: String,
-    /// Where the job begins: relative paths of a spec count from here.
+    /// The working directory: relative paths of a spec start here.
     pub folder: String,
     pub runs_dir: String,
 }
 
-/// Seconds before the end at which a job is warned, and the share of a short job.
+/// Seconds of warning before the end, and the fraction of the time limit that caps it for a short job.
 const NOTICE: u64 = 300;
 const SHARE: u64 = 4;
 
@@ -80,7 +81,7 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     out
 }
 
-/// What follows on an end before the last step.
+/// The lines that requeue the job if it ends before the last step.
 fn again() -> String {
     format!(
         r#"if [ "$ending" = again ] && {{ [ "$status" -eq 0 ] || [ "$status" -gt 128 ]; }}; then
@@ -105,7 +106,7 @@ exit "$status"
     )
 }
 
-/// Seconds of `MM`, `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`; `None` where it is none of them.
+/// Seconds of `MM`, `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`; `None` for any other format.
 pub fn seconds(time: &str) -> Option<u64> {
     let number = |text: &str| -> Option<u64> {
         let digits =
@@ -125,7 +126,7 @@ pub fn seconds(time: &str) -> Option<u64> {
         (_, [h, m, s]) => [*h, *m, *s],
         _ => return None,
     };
-    // Only what stands first may exceed its unit, as `48:00:00` and `90` do.
+    // Only the leading number may exceed its unit, as in `48:00:00` and `90`.
     let first = if days.is_some() { 24 } else { u64::MAX };
     let of_minutes = days.is_none() && rest.matches(':').count() < 2;
     let fits = s < 60 && (m < 60 || of_minutes) && h < first;

@@ -1,12 +1,12 @@
-//! The engine's end of another machine: a child process (ssh, srun) whose input and output carry the connections of all ranks there.
-//! Each of them is led to the engine's own socket, where it comes as a rank of this machine would.
+//! The engine's end of another machine: a child process (ssh, srun) whose stdin and stdout carry the connections of all ranks
+//! there. Each of them is connected to the engine's own socket, like a rank of this machine.
 
 use super::parcel::{self, LAUNCHER, Parcel};
 use super::{About, Answer, Ask, Orders};
 use crate::base::clock::Clock;
 use crate::base::files::open_plain_with;
 use crate::base::text::one_line;
-use crate::workers::gang::words::last_line;
+use crate::workers::gang::errors::last_line;
 use crate::workers::group::{GRACE, LAUNCHER_LOG, STACKS, TICK};
 use crate::workers::launch::Launcher;
 use crate::workers::lost::{Lost, LostKind};
@@ -23,25 +23,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// One machine that is reached.
+/// A connection to one machine.
 pub struct Bridge {
     name: String,
     child: Child,
     input: Arc<Mutex<ChildStdin>>,
-    heard: Receiver<Result<About, Lost>>,
+    receiver: Receiver<Result<About, Lost>>,
     shared: Arc<Shared>,
-    /// What ssh or srun says.
+    /// The file with the stderr of ssh or srun.
     errors: PathBuf,
     orders: Option<Orders>,
     clock: Arc<dyn Clock>,
 }
 
-/// The inputs and results of the reading thread.
+/// State shared with the reading thread.
 #[derive(Default)]
 struct Shared {
-    /// The engine's socket and the folder of the machine's logs, once ranks are asked for.
+    /// The engine's socket and the folder of the machine's logs, once ranks are requested.
     place: OnceLock<(PathBuf, PathBuf)>,
-    /// How torchrun there ended, or the connection.
+    /// How torchrun there or the connection ended.
     ended: Mutex<Option<String>>,
 }
 
@@ -60,10 +60,10 @@ impl Shared {
 }
 
 impl Bridge {
-    /// Starts the connection by this command line, with what its program says in the file `errors`.
+    /// Starts the connection with this command line; its stderr goes to the file `errors`.
     ///
     /// # Errors
-    /// There is no such program.
+    /// The program does not exist.
     pub fn dial(
         name: &str,
         line: &[OsString],
@@ -73,12 +73,12 @@ impl Bridge {
     ) -> Result<Bridge, Lost> {
         let fault =
             |e: io::Error| Lost::new(LostKind::Start, None, format!("{}: {e}", line[0].display()));
-        let words = File::create(errors).map_err(fault)?;
+        let stderr = File::create(errors).map_err(fault)?;
         let mut child = Command::new(&line[0])
             .args(&line[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(words)
+            .stderr(stderr)
             .process_group(0)
             .spawn()
             .map_err(fault)?;
@@ -87,7 +87,7 @@ impl Bridge {
         };
         let input = Arc::new(Mutex::new(input));
         let shared = Arc::new(Shared::default());
-        let (say, heard) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let reader = Reader {
             name: name.into(),
             input: input.clone(),
@@ -96,27 +96,27 @@ impl Bridge {
         };
         std::thread::Builder::new()
             .name(format!("node-{name}"))
-            .spawn(move || reader.run(output, &say))
+            .spawn(move || reader.run(output, &sender))
             .map_err(fault)?;
         let bridge = Bridge {
             name: name.into(),
             child,
             input,
-            heard,
+            receiver,
             shared,
             errors: errors.into(),
             orders: None,
             clock,
         };
-        // One that hangs up at once says why in what follows.
-        let _ = bridge.send(&Parcel::Words(super::value(ask)));
+        // If the connection closes at once, the reason is read later.
+        let _ = bridge.send(&Parcel::Message(super::value(ask)));
         Ok(bridge)
     }
 
-    /// Waits for what the machine says of itself.
+    /// Waits for the machine's description of itself.
     ///
     /// # Errors
-    /// It cannot be reached, has no program or PyTorch, or ones of another version.
+    /// It cannot be reached, has no llmtui or PyTorch, or other versions.
     pub fn about(
         &mut self,
         limit: Duration,
@@ -124,7 +124,7 @@ impl Bridge {
     ) -> Result<About, Lost> {
         let begun = self.clock.elapsed();
         loop {
-            match self.heard.recv_timeout(TICK) {
+            match self.receiver.recv_timeout(TICK) {
                 Ok(Ok(about)) => return Ok(about),
                 Ok(Err(lost)) => return Err(lost),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.unreachable()),
@@ -141,23 +141,23 @@ impl Bridge {
         }
     }
 
-    /// What its ranks will be asked to do.
+    /// Sets the request for its ranks.
     pub fn with_orders(mut self, orders: Orders) -> Bridge {
         self.orders = Some(orders);
         self
     }
 
-    /// Starts the ranks there; they come to `socket`, and their logs into `logs`.
+    /// Starts the ranks there; they connect to `socket`, and their logs go to `logs`.
     ///
     /// # Errors
-    /// The machine is gone.
+    /// The connection is lost.
     pub fn launch(&mut self, socket: &Path, logs: &Path) -> Result<(), Lost> {
         let fault =
             |e: io::Error| Lost::new(LostKind::Start, None, format!("{}: {e}", logs.display()));
         std::fs::create_dir_all(logs).map_err(fault)?;
         let _ = self.shared.place.set((socket.into(), logs.into()));
         let orders = self.orders.take().map(|orders| super::value(&orders));
-        self.send(&Parcel::Words(orders.unwrap_or_default()))
+        self.send(&Parcel::Message(orders.unwrap_or_default()))
             .map_err(|_| self.unreachable())
     }
 
@@ -166,18 +166,18 @@ impl Bridge {
         parcel.write(&mut *input)
     }
 
-    /// The connection is over, with the last words of what carried it.
+    /// The error of a lost connection, with the last stderr line of its program.
     fn unreachable(&mut self) -> Lost {
-        // Its words may come a moment after its end.
+        // The output may arrive a moment after the end.
         let begun = self.clock.elapsed();
         while self.clock.elapsed() - begun < STACKS && matches!(self.child.try_wait(), Ok(None)) {
             crate::base::clock::pause(TICK);
         }
-        let said = match last_line(&self.errors) {
+        let output = match last_line(&self.errors) {
             none if none.is_empty() => self.shared.ended().unwrap_or_default(),
-            words => words,
+            message => message,
         };
-        let what = format!("{}: {said}", self.name);
+        let what = format!("{}: {output}", self.name);
         Lost::new(LostKind::Unreachable, None, what)
     }
 }
@@ -196,13 +196,13 @@ impl Launcher for Bridge {
     fn last_words(&self) -> String {
         match last_line(&self.errors) {
             none if none.is_empty() => String::new(),
-            words => format!("; {}: {words}", self.name),
+            message => format!("; {}: {message}", self.name),
         }
     }
 
-    /// The machine goes through all three by itself.
+    /// The remote end performs all three steps itself.
     fn ask_for_stacks(&mut self) {
-        let _ = self.send(&Parcel::Words(super::value(&Orders::End)));
+        let _ = self.send(&Parcel::Message(super::value(&Orders::End)));
     }
 
     fn terminate(&mut self) {}
@@ -219,41 +219,41 @@ impl Launcher for Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        // Its input closes with it, and the other end then ends what it started.
+        // This closes its input, and the remote end then terminates what it started.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads what a machine sends and leads it on.
+/// Reads what a machine sends and forwards it.
 struct Reader {
     name: String,
     input: Arc<Mutex<ChildStdin>>,
     shared: Arc<Shared>,
-    /// The ends of ranks' connections that the engine's socket has the other ends of.
+    /// The local ends of the ranks' connections to the engine's socket.
     ranks: HashMap<u32, UnixStream>,
 }
 
 impl Reader {
-    fn run(mut self, output: ChildStdout, say: &SyncSender<Result<About, Lost>>) {
+    fn run(mut self, output: ChildStdout, sender: &SyncSender<Result<About, Lost>>) {
         let mut output = BufReader::with_capacity(1 << 20, output);
         let lost = |kind, what: String| Err(Lost::new(kind, None, what));
-        if let Err(said) = parcel::greeted(&mut output) {
-            if !said.is_empty() {
-                let what = format!("{}: it says {said:?} where llmtui was called", self.name);
-                let _ = say.send(lost(LostKind::Unreachable, what));
+        if let Err(output) = parcel::skip_to_greeting(&mut output) {
+            if !output.is_empty() {
+                let what = format!("{}: it says {output:?} where llmtui was called", self.name);
+                let _ = sender.send(lost(LostKind::Unreachable, what));
             }
             return self.shared.end("it hung up");
         }
         loop {
             match Parcel::read(&mut output) {
-                Ok(Some(Parcel::Words(words))) => match super::read(&words) {
+                Ok(Some(Parcel::Message(message))) => match super::read(&message) {
                     Some(Answer::Ready(about)) => {
-                        let _ = say.send(Ok(*about));
+                        let _ = sender.send(Ok(*about));
                     }
                     Some(Answer::Refused { kind, what }) => {
                         let what = format!("{}: {}", self.name, one_line(&what));
-                        let _ = say.send(lost(LostKind::named(&kind), what));
+                        let _ = sender.send(lost(LostKind::named(&kind), what));
                     }
                     Some(Answer::Open { rank }) => self.open(rank),
                     Some(Answer::Ended { status }) => self.shared.end(&one_line(&status)),
@@ -261,7 +261,7 @@ impl Reader {
                 },
                 Ok(Some(Parcel::Bytes(rank, bytes))) => {
                     if let Some(stream) = self.ranks.get_mut(&rank) {
-                        // The engine that no longer listens ends the rank by other ways.
+                        // If the engine no longer reads, it ends the rank in other ways.
                         let _ = stream.write_all(&bytes);
                     }
                 }
@@ -280,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// A rank of that machine comes to the engine's socket.
+    /// Connects a rank of that machine to the engine's socket.
     fn open(&mut self, rank: u32) {
         let Some((socket, _)) = self.shared.place.get() else {
             return;
@@ -291,7 +291,7 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            parcel::hand_on(&mut from, rank, |parcel| {
+            parcel::forward(&mut from, rank, |parcel| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
                 parcel.write(&mut *input)
             });
@@ -302,7 +302,7 @@ impl Reader {
         }
     }
 
-    /// Adds to the copy of a log.
+    /// Appends to the copy of a log.
     fn log(&self, rank: u32, bytes: &[u8]) {
         let Some((_, logs)) = self.shared.place.get() else {
             return;
@@ -316,7 +316,7 @@ impl Reader {
             let mut file = open_plain_with(OpenOptions::new().create(true).append(true), &path)?;
             file.write_all(bytes)
         };
-        // A log that cannot be kept ends no run.
+        // A failure to keep a log must not end the run.
         if let Err(e) = write() {
             tracing::warn!("{}: {e}", path.display());
         }

@@ -1,15 +1,15 @@
-//! The rendezvous address of ranks on several machines: reachable by all of them, and by no strangers.
+//! The rendezvous address of ranks on several machines: reachable by all of them, but not public.
 
 use super::{About, Machine};
 use crate::base::paths::Env;
 use crate::workers::torch::Config;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
-/// The first machine's address as the others reach it: the one that is set, or where ssh or SLURM reaches it. `abouts` are what the
-/// machines say of themselves, in their order; `None` for this one.
+/// The first machine's address as the others reach it: the configured one, or where ssh or SLURM reaches it. `abouts` are the
+/// machines' descriptions, in rank order; `None` for this one.
 ///
 /// # Errors
-/// It is not known, or open to the Internet.
+/// It is unknown, or public.
 pub fn address(
     config: &Config,
     machines: &[Machine],
@@ -20,7 +20,7 @@ pub fn address(
     let found = match (&config.address, there) {
         (Some(address), _) => Some(address.clone()),
         (None, Some(about)) => about.own.clone(),
-        // This machine: another one knows where it was called from.
+        // This machine: another one knows the address it was called from.
         (None, None) => abouts
             .iter()
             .flatten()
@@ -53,7 +53,7 @@ pub fn address(
     Ok(found.to_string())
 }
 
-/// The first address of a name; those of IPv4 before others.
+/// The first address of a name, IPv4 preferred.
 fn resolve(name: &str) -> Option<IpAddr> {
     if let Ok(address) = name.parse() {
         return Some(address);
@@ -67,7 +67,7 @@ fn resolve(name: &str) -> Option<IpAddr> {
     four.or(found.first()).copied()
 }
 
-/// Whether an address belongs to a network of one's own: RFC 1918, 6598, 3927, 4193 and the loopback.
+/// Whether an address is in a private network: RFC 1918, 6598, 3927, 4193 and the loopback.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(ip) => {
@@ -84,7 +84,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The name of this machine's network interface on the way to an address; `None` where somebody has chosen one, or it is not known.
+/// The name of this machine's network interface towards an address; `None` if the environment sets one, or it is unknown.
 pub fn interface(address: &str, env: &Env) -> Option<String> {
     if env.machines.interface_is_chosen {
         return None;
@@ -92,7 +92,7 @@ pub fn interface(address: &str, env: &Env) -> Option<String> {
     let to = resolve(address)?;
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;
-    // Sends nothing: the kernel chooses the route.
+    // Sends nothing: the kernel only selects the route.
     socket.connect((to, 9)).ok()?;
     crate::hardware::interface_of(socket.local_addr().ok()?.ip())
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_machine_is_met_where_ssh_reaches_it() {
+    fn the_rendezvous_is_where_ssh_reaches_the_first_machine() {
         let config = Config::default();
         let there = [about("10.1.0.2", "10.1.0.1"), about("10.1.0.3", "10.1.0.1")];
         assert_eq!(address(&config, &machines(), &there).unwrap(), "10.1.0.2");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_kept_out_and_the_loopback_is_no_meeting_place() {
+    fn public_addresses_and_the_loopback_are_rejected() {
         let config = Config::default();
         let public = [about("8.8.8.8", "1.1.1.1"), about("9.9.9.9", "1.1.1.1")];
         let error = address(&config, &machines(), &public).unwrap_err();

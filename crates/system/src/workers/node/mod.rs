@@ -1,8 +1,8 @@
-//! Ranks on other machines. The engine calls this program's other end there (`llmtui engine node`, over ssh or srun), which finds its
-//! own PyTorch, starts its ranks, carries their connections and logs over its standard input and output, and ends with them when the
-//! connection does. Nothing listens on a network but the ranks, at an address that the engine chooses.
+//! Ranks on other machines. The engine calls this program's remote end there (`llmtui engine node`, over ssh or srun), which
+//! finds its own PyTorch, starts its ranks, carries their connections and logs over its stdin and stdout, and stops when the
+//! connection does. Only the ranks listen on a network, at an address that the engine chooses.
 //!
-//! `place` (which machines, by which command) → `bridge` (the engine's end) → `parcel` (what crosses) → `serve` (the other end).
+//! `place` (which machines, by which command) → `bridge` (the engine's end) → `parcel` (the protocol) → `serve` (the remote end).
 
 mod bridge;
 mod meet;
@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// The engine's first words to a machine.
+/// The engine's first message to a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Version of this program, and what its worker's files add up to.
+    /// Version of this program, and the digest of its worker's files.
     pub program: String,
     pub worker: String,
     /// `engine.torch.python`
@@ -33,7 +33,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// What this program asks with these settings.
+    /// This program's request with these settings.
     pub fn of(config: Option<&torch::Config>) -> Ask {
         Ask {
             program: env!("CARGO_PKG_VERSION").into(),
@@ -43,7 +43,7 @@ impl Ask {
     }
 }
 
-/// The messages after its answer.
+/// The messages after the machine's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Orders {
@@ -57,12 +57,12 @@ pub enum Orders {
     End,
 }
 
-/// What it answers.
+/// The machine's messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Answer {
     Ready(Box<About>),
-    /// The kind as workers name it.
+    /// The kind by the worker's name for it.
     Refused {
         kind: String,
         what: String,
@@ -77,7 +77,7 @@ pub enum Answer {
     },
 }
 
-/// What a machine says of itself.
+/// A machine's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     pub environment: environment::About,
@@ -85,18 +85,18 @@ pub struct About {
     pub python: PathBuf,
     /// Its host name.
     pub host: String,
-    /// Address at which it sees who called, by ssh.
+    /// The caller's address as seen there, by ssh.
     pub caller: Option<String>,
-    /// Its own address, as who called sees it, by ssh.
+    /// Its own address as seen by the caller, by ssh.
     pub own: Option<String>,
 }
 
-/// Words as JSON.
-fn value(words: &impl Serialize) -> Value {
-    serde_json::to_value(words).unwrap_or_default()
+/// A message as JSON.
+fn value(message: &impl Serialize) -> Value {
+    serde_json::to_value(message).unwrap_or_default()
 }
 
-/// The same back; what is unknown is skipped.
-fn read<T: DeserializeOwned>(words: &Value) -> Option<T> {
-    serde_json::from_value(words.clone()).ok()
+/// A message from JSON; `None` if it is unknown.
+fn read<T: DeserializeOwned>(message: &Value) -> Option<T> {
+    serde_json::from_value(message.clone()).ok()
 }

@@ -1,13 +1,14 @@
-//! What crosses between the engine and a machine of its run, over the standard input and output of one process: the bytes of every
-//! rank's connection, the ranks' logs, and words about them. A parcel: its kind (u8), a rank (u32), a length (u32, little-endian), so
-//! many bytes, a line feed. The line feed makes carriers that wait for whole lines, as SLURM's `srun`, pass it on at once.
+//! The protocol between the engine and a machine of its run, over the stdin and stdout of one process: the bytes of every
+//! rank's connection, the ranks' logs, and messages about them. A parcel: its kind (u8), a rank (u32), a length (u32,
+//! little-endian), that many bytes, a line feed. The line feed makes line-buffered carriers, such as SLURM's `srun`, forward it
+//! at once.
 
 use serde_json::Value;
 use std::io::{self, BufRead, Read, Write};
 
-/// The line before the first parcel; whatever a login shell says before it is skipped.
+/// The line before the first parcel; output of a login shell before it is skipped.
 pub const GREETING: &str = "llmtui-node 1\n";
-/// Bytes of one parcel, and of what is said before the greeting, at most.
+/// Maximum bytes of one parcel, and of the output before the greeting.
 pub const MOST: usize = 1 << 20;
 const NOISE: u64 = 64 << 10;
 
@@ -15,8 +16,8 @@ const NOISE: u64 = 64 << 10;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parcel {
     /// JSON; `type` names it.
-    Words(Value),
-    /// Of this rank's connection, by its number in the run.
+    Message(Value),
+    /// Bytes of this rank's connection, by its number in the run.
     Bytes(u32, Vec<u8>),
     /// That connection was closed.
     Closed(u32),
@@ -24,7 +25,7 @@ pub enum Parcel {
     Log(u32, Vec<u8>),
 }
 
-/// Stands for torchrun among the logs.
+/// Identifies torchrun among the logs.
 pub const LAUNCHER: u32 = u32::MAX;
 
 impl Parcel {
@@ -33,7 +34,7 @@ impl Parcel {
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let words;
         let (kind, rank, bytes) = match self {
-            Parcel::Words(value) => {
+            Parcel::Message(value) => {
                 words = value.to_string();
                 (b'w', 0, words.as_bytes())
             }
@@ -52,10 +53,10 @@ impl Parcel {
         out.flush()
     }
 
-    /// Reads one, `None` at an orderly end.
+    /// Reads a parcel; `None` at an orderly end.
     ///
     /// # Errors
-    /// Those of the connection; what is no parcel.
+    /// Those of the connection; invalid parcels.
     pub fn read(input: &mut dyn Read) -> io::Result<Option<Parcel>> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut head = [0; 9];
@@ -76,7 +77,7 @@ impl Parcel {
             return Err(wrong("a parcel without an end".into()));
         }
         Ok(Some(match head[0] {
-            b'w' => Parcel::Words(
+            b'w' => Parcel::Message(
                 serde_json::from_slice(&bytes).map_err(|e| wrong(format!("words: {e}")))?,
             ),
             b'b' => Parcel::Bytes(rank, bytes),
@@ -87,8 +88,8 @@ impl Parcel {
     }
 }
 
-/// Hands on what a rank's connection brings, until it closes or nobody takes it any more.
-pub fn hand_on(from: &mut dyn Read, rank: u32, mut put: impl FnMut(&Parcel) -> io::Result<()>) {
+/// Forwards the bytes of a rank's connection until it closes or the receiver is gone.
+pub fn forward(from: &mut dyn Read, rank: u32, mut put: impl FnMut(&Parcel) -> io::Result<()>) {
     let mut bytes = vec![0; MOST];
     loop {
         let parcel = match from.read(&mut bytes) {
@@ -101,11 +102,11 @@ pub fn hand_on(from: &mut dyn Read, rank: u32, mut put: impl FnMut(&Parcel) -> i
     }
 }
 
-/// Skips what stands before the greeting.
+/// Skips everything before the greeting.
 ///
 /// # Errors
-/// There is none: the words are the last line that was said instead.
-pub fn greeted(input: &mut dyn BufRead) -> Result<(), String> {
+/// There is none: the last line received instead.
+pub fn skip_to_greeting(input: &mut dyn BufRead) -> Result<(), String> {
     let mut input = input.take(NOISE);
     let mut last = String::new();
     loop {
@@ -130,9 +131,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn parcels_come_back_behind_whatever_a_shell_says_first() {
+    fn parcels_round_trip_after_shell_output() {
         let parcels = [
-            Parcel::Words(json!({"type": "open", "rank": 3})),
+            Parcel::Message(json!({"type": "open", "rank": 3})),
             Parcel::Bytes(3, b"a\nb\0".to_vec()),
             Parcel::Log(LAUNCHER, vec![b'x'; 1000]),
             Parcel::Closed(3),
@@ -143,7 +144,7 @@ mod tests {
             parcel.write(&mut bytes).unwrap();
         }
         let mut input = bytes.as_slice();
-        greeted(&mut input).unwrap();
+        skip_to_greeting(&mut input).unwrap();
         for parcel in parcels {
             assert_eq!(Parcel::read(&mut input).unwrap(), Some(parcel));
         }
@@ -151,8 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parcel_is_refused() {
-        let said = greeted(&mut &b"Hello\n\nbash: llmtui: command not found\n"[..]).unwrap_err();
+    fn invalid_parcels_are_rejected() {
+        let said =
+            skip_to_greeting(&mut &b"Hello\n\nbash: llmtui: command not found\n"[..]).unwrap_err();
         assert_eq!(said, "bash: llmtui: command not found");
         let mut whole = Vec::new();
         Parcel::Bytes(1, vec![7; 5]).write(&mut whole).unwrap();

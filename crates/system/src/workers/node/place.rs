@@ -7,17 +7,17 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The words behind the program there.
+/// The arguments after the program there.
 const SERVE: [&str; 2] = ["engine", "node"];
 
 /// How a machine is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
-    /// It is this one.
+    /// This machine.
     Here(String),
     /// By the system's ssh.
     Ssh(String),
-    /// By a step of the SLURM job that this process is part of.
+    /// By a step of the SLURM job that this process belongs to.
     Srun(String),
 }
 
@@ -28,7 +28,7 @@ impl Machine {
         }
     }
 
-    /// The command line that starts this program's other end there; `None` for this machine.
+    /// The command line that starts this program's remote end there; `None` for this machine.
     pub fn line(&self, config: &Config, own: &Path, env: &Env) -> Option<Vec<OsString>> {
         let program = config.program.as_deref();
         match self {
@@ -44,7 +44,7 @@ impl Machine {
                     "srun",
                     "--nodes=1",
                     "--ntasks=1",
-                    // Beside the batch step, which has everything already.
+                    // Next to the batch step, which already has all resources.
                     "--overlap",
                     "--kill-on-bad-exit=1",
                     "--mpi=none",
@@ -64,10 +64,10 @@ impl Machine {
     }
 }
 
-/// The machines of a run, in the order of their ranks; none where it computes on this machine alone.
+/// The machines of a run, in rank order; empty if it computes only on this machine.
 ///
 /// # Errors
-/// SLURM's are asked for outside of a job, or cannot be listed.
+/// SLURM's are requested outside of a job, or cannot be listed.
 pub fn machines(config: &Config, env: &Env) -> Result<Vec<Machine>, String> {
     let names = match (&config.nodes[..], config.launcher) {
         ([], Launcher::Ssh) => return Ok(Vec::new()),
@@ -85,7 +85,7 @@ pub fn machines(config: &Config, env: &Env) -> Result<Vec<Machine>, String> {
         .collect())
 }
 
-/// Whether a name means this machine; a user in front of it means a login there.
+/// Whether a name means this machine; a user before it means a login there.
 fn is_here(name: &str, own: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     let numbers = name.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -99,20 +99,20 @@ fn of_slurm(env: &Env) -> Result<Vec<String>, String> {
                 .into(),
         );
     };
-    let said = Command::new("scontrol")
+    let output = Command::new("scontrol")
         .args(["show", "hostnames", list])
         .stdin(Stdio::null())
         .output()
         .map_err(|e| format!("scontrol: {e}"))?;
-    let names: Vec<String> = String::from_utf8_lossy(&said.stdout)
+    let names: Vec<String> = String::from_utf8_lossy(&output.stdout)
         .split_whitespace()
         .map(String::from)
         .collect();
-    match said.status.success() && !names.is_empty() {
+    match output.status.success() && !names.is_empty() {
         true => Ok(names),
         false => Err(format!(
             "scontrol show hostnames {list}: {}",
-            crate::base::text::one_line(String::from_utf8_lossy(&said.stderr).trim())
+            crate::base::text::one_line(String::from_utf8_lossy(&output.stderr).trim())
         )),
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_launcher_has_its_line() {
+    fn each_launcher_has_its_command_line() {
         let mut env = Env::default();
         env.machines.slurm_cpus = Some("32".into());
         let own = Path::new("/opt/my bin/llmtui");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_keep_their_order_and_this_one_is_known() {
+    fn machines_keep_their_order_and_this_one_is_recognized() {
         assert!(is_here("localhost", "gpu1"));
         assert!(is_here("gpu1", "gpu1.lab.example.org"));
         assert!(is_here("gpu1.lab", "gpu1"));

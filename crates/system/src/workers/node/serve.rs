@@ -1,14 +1,14 @@
 //! The remote end, on a machine with ranks: starts torchrun on request, forwards the ranks' connections, and leaves nothing
 //! running when the connection ends.
 
-use super::parcel::{GREETING, LAUNCHER, Parcel, hand_on};
+use super::parcel::{GREETING, LAUNCHER, Parcel, forward};
 use super::{About, Answer, Ask, Orders, meet};
 use crate::base::clock::Clock;
 use crate::base::files::{open_plain, private_dir};
 use crate::base::paths::Env;
 use crate::workers::environment::{self, Environment};
 use crate::workers::frame::Frame;
-use crate::workers::gang::{listen, words::find_log};
+use crate::workers::gang::{errors::find_log, listen};
 use crate::workers::group::{Group, LAUNCHER_LOG, STACKS, TICK};
 use crate::workers::launch::{Launch, Launcher, Meeting};
 use crate::workers::{package, torch};
@@ -21,19 +21,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often logs are looked at; bytes of one look, and of a log in all.
-const LOOK: Duration = Duration::from_secs(1);
+/// Poll interval of logs; bytes read per poll, and in total per log.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 const PIECE: u64 = 256 << 10;
-const LONGEST: u64 = 16 << 20;
-/// A rank that connects says who it is within this time.
-const FIRST_WORDS: Duration = Duration::from_secs(10);
+const MAX_LOG: u64 = 16 << 20;
+/// A rank that connects must identify itself within this time.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Output = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// Serves one connection to its end.
 ///
 /// # Errors
-/// The engine is gone before it has said what it wants.
+/// The connection ends before the engine's first message.
 pub fn serve(
     env: &Env,
     clock: &Arc<dyn Clock>,
@@ -46,8 +46,8 @@ pub fn serve(
         out.write_all(GREETING.as_bytes())?;
         out.flush()?;
     }
-    let heard = listen_to(input);
-    let Some(ask) = first::<Ask>(&heard) else {
+    let parcels = read_parcels(input);
+    let Some(ask) = next_message::<Ask>(&parcels) else {
         return Err(io::Error::other(
             "standard input is not from an engine: llmtui train --nodes starts this program over ssh",
         ));
@@ -56,7 +56,7 @@ pub fn serve(
         Ok(found) => found,
         Err((kind, what)) => {
             let kind = kind.to_string();
-            return say(&output, &Answer::Refused { kind, what });
+            return send_message(&output, &Answer::Refused { kind, what });
         }
     };
     let mut calls = env
@@ -71,8 +71,8 @@ pub fn serve(
         caller: calls.next().map(String::from),
         own: calls.nth(1).map(String::from),
     };
-    say(&output, &Answer::Ready(Box::new(about)))?;
-    let Some(Orders::Launch { ranks, id, meeting }) = first::<Orders>(&heard) else {
+    send_message(&output, &Answer::Ready(Box::new(about)))?;
+    let Some(Orders::Launch { ranks, id, meeting }) = next_message::<Orders>(&parcels) else {
         return Ok(());
     };
     let logs = folder(env)?.join(format!("torch-logs-{}", std::process::id()));
@@ -89,15 +89,15 @@ pub fn serve(
         },
     };
     let status = match Ranks::start(launch, env, clock, output.clone()) {
-        Ok(mut own) => own.carry(&heard),
+        Ok(mut own) => own.carry(&parcels),
         Err(what) => what,
     };
     // The engine has a copy.
     let _ = std::fs::remove_dir_all(&logs);
-    say(&output, &Answer::Ended { status })
+    send_message(&output, &Answer::Ended { status })
 }
 
-/// This machine's Python and worker, of the engine's version.
+/// This machine's Python and worker package, if the versions match.
 fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, String)> {
     let own = Ask::of(None);
     if ask.worker != own.worker {
@@ -121,7 +121,7 @@ fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, 
     Ok((python, package))
 }
 
-/// Where the package and logs go: the cache, or the runtime folder where there is none.
+/// Folder of the package and the logs: the cache, or the runtime folder if there is none.
 fn folder(env: &Env) -> io::Result<PathBuf> {
     match &env.cache_dir {
         Some(cache) => Ok(cache.clone()),
@@ -132,8 +132,8 @@ fn folder(env: &Env) -> io::Result<PathBuf> {
     }
 }
 
-fn say(output: &Output, words: &Answer) -> io::Result<()> {
-    put(output, &Parcel::Words(super::value(words)))
+fn send_message(output: &Output, message: &Answer) -> io::Result<()> {
+    put(output, &Parcel::Message(super::value(message)))
 }
 
 fn put(output: &Output, parcel: &Parcel) -> io::Result<()> {
@@ -142,22 +142,22 @@ fn put(output: &Output, parcel: &Parcel) -> io::Result<()> {
 }
 
 /// Reads parcels on a thread; the channel closes at their end.
-fn listen_to(mut input: impl Read + Send + 'static) -> Receiver<Parcel> {
-    let (say, heard) = sync_channel(4);
+fn read_parcels(mut input: impl Read + Send + 'static) -> Receiver<Parcel> {
+    let (sender, parcels) = sync_channel(4);
     std::thread::spawn(move || {
         while let Ok(Some(parcel)) = Parcel::read(&mut input) {
-            if say.send(parcel).is_err() {
+            if sender.send(parcel).is_err() {
                 return;
             }
         }
     });
-    heard
+    parcels
 }
 
-/// The next words; `None` where the engine is gone or says something else.
-fn first<T: serde::de::DeserializeOwned>(heard: &Receiver<Parcel>) -> Option<T> {
-    match heard.recv().ok()? {
-        Parcel::Words(words) => super::read(&words),
+/// The next message; `None` if the engine is gone or sends anything else.
+fn next_message<T: serde::de::DeserializeOwned>(parcels: &Receiver<Parcel>) -> Option<T> {
+    match parcels.recv().ok()? {
+        Parcel::Message(message) => super::read(&message),
         _ => None,
     }
 }
@@ -167,7 +167,7 @@ struct Ranks {
     group: Group,
     listener: UnixListener,
     socket: PathBuf,
-    /// By their numbers in the run.
+    /// Connections by rank number in the run.
     streams: HashMap<u32, UnixStream>,
     ranks: usize,
     logs: Logs,
@@ -200,11 +200,11 @@ impl Ranks {
         })
     }
 
-    /// Carries everything until torchrun or the connection ends; how torchrun ended.
-    fn carry(&mut self, heard: &Receiver<Parcel>) -> String {
-        let mut looked = self.clock.elapsed();
+    /// Forwards everything until torchrun or the connection ends; returns how torchrun ended.
+    fn carry(&mut self, parcels: &Receiver<Parcel>) -> String {
+        let mut polled = self.clock.elapsed();
         let status = loop {
-            match heard.recv_timeout(TICK) {
+            match parcels.recv_timeout(TICK) {
                 Ok(Parcel::Bytes(rank, bytes)) => {
                     let gone = |stream: &mut UnixStream| stream.write_all(&bytes).is_err();
                     if self.streams.get_mut(&rank).is_some_and(gone) {
@@ -216,13 +216,13 @@ impl Ranks {
                         let _ = stream.shutdown(Shutdown::Both);
                     }
                 }
-                Ok(Parcel::Words(words)) => {
-                    if let Some(Orders::End) = super::read(&words) {
+                Ok(Parcel::Message(message)) => {
+                    if let Some(Orders::End) = super::read(&message) {
                         break self.end();
                     }
                 }
                 Ok(Parcel::Log(..)) | Err(RecvTimeoutError::Timeout) => {}
-                // The engine is gone, or the way to it.
+                // The engine or the connection is gone.
                 Err(RecvTimeoutError::Disconnected) => break self.end(),
             }
             while let Ok((stream, _)) = self.listener.accept() {
@@ -230,8 +230,8 @@ impl Ranks {
                     tracing::warn!("a rank's connection: {e}");
                 }
             }
-            if self.clock.elapsed() - looked > LOOK {
-                looked = self.clock.elapsed();
+            if self.clock.elapsed() - polled > LOG_INTERVAL {
+                polled = self.clock.elapsed();
                 self.logs.send(self.ranks, &self.output);
             }
             if let Some(status) = self.group.ended() {
@@ -244,7 +244,7 @@ impl Ranks {
         status
     }
 
-    /// Stacks, an end, an end by force.
+    /// Prints stacks, terminates, then kills.
     fn end(&mut self) -> String {
         self.group.ask_for_stacks();
         crate::base::clock::pause(STACKS);
@@ -256,10 +256,10 @@ impl Ranks {
         "ended on request".into()
     }
 
-    /// A rank that connects: its first frame says which one it is, and all of it goes to the engine.
+    /// Accepts a connecting rank: its first frame identifies it, and the whole stream goes to the engine.
     fn admit(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(FIRST_WORDS))?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
         let mut from = stream.try_clone()?;
         let none = || io::Error::other("it says not which rank it is");
         let hello = Frame::read(&mut from)?.ok_or_else(none)?;
@@ -271,14 +271,14 @@ impl Ranks {
             return Err(none());
         };
         self.group.admit(pid);
-        say(&self.output, &Answer::Open { rank })?;
+        send_message(&self.output, &Answer::Open { rank })?;
         let mut first = Vec::new();
         hello.write(&mut first)?;
         put(&self.output, &Parcel::Bytes(rank, first))?;
         let output = self.output.clone();
         std::thread::Builder::new()
             .name(format!("rank-{rank}"))
-            .spawn(move || hand_on(&mut from, rank, |parcel| put(&output, parcel)))?;
+            .spawn(move || forward(&mut from, rank, |parcel| put(&output, parcel)))?;
         self.streams.insert(rank, stream);
         Ok(())
     }
@@ -291,10 +291,10 @@ impl Drop for Ranks {
     }
 }
 
-/// Logs of this machine that the engine gets copies of.
+/// The logs of this machine that the engine copies.
 struct Logs {
     folder: PathBuf,
-    /// Bytes of each that were sent.
+    /// Bytes sent of each.
     sent: HashMap<u32, u64>,
 }
 
@@ -306,7 +306,7 @@ impl Logs {
         }
     }
 
-    /// Sends what is new in each.
+    /// Sends the new part of each log.
     fn send(&mut self, ranks: usize, output: &Output) {
         let own =
             (0..ranks).filter_map(|rank| Some((rank as u32, find_log(&self.folder, rank, 0)?)));
@@ -326,12 +326,12 @@ impl Logs {
     }
 }
 
-/// Bytes of a log behind those that were sent; none beyond its longest.
+/// The part of a log after the bytes already sent; nothing beyond the maximum length.
 fn piece(path: &Path, sent: u64) -> io::Result<Vec<u8>> {
     let mut file = open_plain(path)?;
     file.seek(SeekFrom::Start(sent))?;
     let mut bytes = Vec::new();
-    file.take(PIECE.min(LONGEST.saturating_sub(sent)))
+    file.take(PIECE.min(MAX_LOG.saturating_sub(sent)))
         .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -352,6 +352,9 @@ mod tests {
         assert!(private_dir(&env.runtime_dir).is_ok());
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&env.runtime_dir, open).unwrap();
-        assert!(folder(&env).is_err(), "Python would import what lies there");
+        assert!(
+            folder(&env).is_err(),
+            "Python would import files from there"
+        );
     }
 }

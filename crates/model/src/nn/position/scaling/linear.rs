@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_times_the_position_turns_as_far_as_one_did() {
+    fn a_position_times_the_factor_rotates_as_the_original_did() {
         let scaled = Config { factor: 4.0 }.rotation(10_000.0, 8, 64);
         let plain = Rotation::plain(10_000.0, 8);
         for (a, b) in scaled.frequencies.iter().zip(&plain.frequencies) {

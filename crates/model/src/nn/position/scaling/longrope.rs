@@ -43,7 +43,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What cosines and sines are multiplied by in a model of this context.
+    /// The factor on cosines and sines in a model of this context.
     pub fn attention_factor(&self, seq_len: usize) -> f64 {
         let original = self.original_len as f64;
         let longer = seq_len as f64 / original;
@@ -69,7 +69,7 @@ impl super::Scaling for Config {
         rotation
     }
 
-    /// As far as one number says it: of the slowest pair.
+    /// A single number for it: that of the slowest pair.
     fn factor(&self) -> f64 {
         self.long_factor.last().copied().unwrap_or(1.0)
     }

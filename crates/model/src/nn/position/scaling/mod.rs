@@ -21,7 +21,7 @@ pub trait Scaling {
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
     /// Factor by which the context is extended.
     fn factor(&self) -> f64;
-    /// What is wrong with it for `half` rotary pairs with base `theta`.
+    /// Problems of the scaling for `half` rotary pairs with base `theta`.
     fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {
         Vec::new()
     }

@@ -30,7 +30,7 @@ impl Config {
     /// The base instead of `theta`.
     pub fn base(&self, theta: f64, half: usize) -> f64 {
         let d = 2.0 * half as f64;
-        // One pair alone turns at speed 1 under any base.
+        // A single pair rotates at speed 1 with any base.
         if half < 2 {
             return theta;
         }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bases_are_those_of_the_formula() {
+    fn bases_match_the_formula() {
         for (factor, base) in [(4.0, 40_889.94), (8.0, 82_684.62)] {
             let found = Config { factor }.base(10_000.0, 64);
             assert!((found - base).abs() < 0.01, "{found}");
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_pair_stays_and_the_slowest_is_stretched_by_the_factor() {
+    fn the_fastest_pair_is_unchanged_and_the_slowest_stretched_by_the_factor() {
         let scaled = Config { factor: 4.0 }.rotation(10_000.0, 64, 64);
         let plain = Rotation::plain(10_000.0, 64);
         assert_eq!(scaled.frequencies[0], plain.frequencies[0]);

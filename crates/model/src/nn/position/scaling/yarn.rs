@@ -46,7 +46,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The context that the model was trained with: of a model of `seq_len` tokens not always a whole number.
+    /// The context that the model was trained with; for a model of `seq_len` tokens not always an integer.
     pub fn original_len(&self, seq_len: usize) -> f64 {
         self.original_len
             .map_or(seq_len as f64 / self.factor, |len| len as f64)
@@ -58,13 +58,13 @@ impl Config {
         self.attention_factor.unwrap_or_else(usual)
     }
 
-    /// YaRN's own such factor: 0.1 ln(factor) + 1.
+    /// YaRN's default factor: 0.1 ln(factor) + 1.
     pub fn usual_attention_factor(&self) -> f64 {
         0.1 * self.factor.ln() + 1.0
     }
 
-    /// The same scaling with the old context said, which files keep as a whole number of tokens; unsaid where none gives these
-    /// rotations.
+    /// The same scaling with the original context written out, which files store as an integer number of tokens; left out if no
+    /// integer gives these rotations.
     pub fn in_files(&self, theta: f64, half: usize, seq_len: usize) -> Config {
         let said = |len: f64| Config {
             original_len: Some(len as usize),
@@ -82,13 +82,13 @@ impl Config {
     fn ramp(&self, theta: f64, half: usize, seq_len: usize) -> (f64, f64) {
         let original = self.original_len(seq_len);
         let d = 2.0 * half as f64;
-        // The pair that turns `rotations` times within the old context.
+        // The pair that rotates `rotations` times within the original context.
         let pair = |rotations: f64| {
             d * (original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
         };
         let low = pair(self.beta_fast).floor().max(0.0);
         let high = pair(self.beta_slow).ceil().min(d - 1.0);
-        // A ramp of no width is a step.
+        // A ramp of zero width is a step.
         (low, if high == low { high + 0.001 } else { high })
     }
 }
@@ -157,14 +157,14 @@ mod tests {
             let found = rotation.frequencies[pair];
             assert!((found / expected - 1.0).abs() < 1e-5, "{pair}: {found}");
         }
-        // seq_len / factor where nobody says the old context.
+        // seq_len / factor if the original context is not given.
         let silent = Config::default().rotation(10_000.0, 64, 16_384);
         assert_eq!(silent, rotation);
     }
 
-    /// A third of 100 tokens is no whole number, and one of the two beside it gives another ramp.
+    /// A third of 100 tokens is not an integer, and an adjacent integer gives another ramp.
     #[test]
-    fn what_files_say_of_the_old_context_turns_as_it_does_here() {
+    fn the_original_context_in_files_gives_the_same_rotations() {
         let (mut below, mut above) = (0, 0);
         for seq_len in 60..400 {
             let config = Config {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attention_factor_may_be_said() {
+    fn the_attention_factor_may_be_given() {
         let config = Config {
             attention_factor: Some(1.5),
             ..Default::default()

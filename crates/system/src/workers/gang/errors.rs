@@ -1,4 +1,4 @@
-//! What remains of a rank that ended: the tail of its stderr.
+//! The errors of a rank: the one it reports, or the tail of its stderr if it ended without a report.
 
 use super::super::frame::Frame;
 use super::super::lost::{Lost, LostKind};
@@ -7,13 +7,13 @@ use crate::base::text::one_line;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a log that are looked at.
+/// Bytes read from the end of a log.
 const TAIL: u64 = 4_096;
-/// Characters of it that are reported.
-const TOLD: usize = 300;
+/// Characters of a line that are reported.
+const MAX_SHOWN: usize = 300;
 
-/// What a worker complains of.
-pub(super) fn complaint(rank: usize, frame: &Frame) -> Lost {
+/// The error that a worker reports.
+pub(super) fn reported_error(rank: usize, frame: &Frame) -> Lost {
     let header = &frame.header;
     let kind = LostKind::named(header["class"].as_str().unwrap_or_default());
     let message = one_line(
@@ -25,7 +25,7 @@ pub(super) fn complaint(rank: usize, frame: &Frame) -> Lost {
     Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
 }
 
-/// The last line of a rank's error output, as the end of a sentence; empty where there is none. `logs` is its machine's folder,
+/// The last line of a rank's stderr, as the end of a sentence; empty if there is none. `logs` is its machine's folder,
 /// `rank` its number there.
 pub(super) fn of_rank(logs: &Path, rank: usize) -> String {
     let last = find_log(logs, rank, 0).map_or_else(String::new, |path| last_line(&path));
@@ -35,7 +35,7 @@ pub(super) fn of_rank(logs: &Path, rank: usize) -> String {
     }
 }
 
-/// The last line of a file that is not blank; empty where there is none.
+/// The last non-blank line of a file; empty if there is none.
 pub(in crate::workers) fn last_line(path: &Path) -> String {
     let read = || -> io::Result<String> {
         let mut file = open_plain(path)?;
@@ -49,7 +49,7 @@ pub(in crate::workers) fn last_line(path: &Path) -> String {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     one_line(last.unwrap_or_default().trim())
         .chars()
-        .take(TOLD)
+        .take(MAX_SHOWN)
         .collect()
 }
 

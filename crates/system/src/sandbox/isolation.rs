@@ -1,4 +1,4 @@
-//! The guard isolates itself from the machine: namespaces first, then a read-only file system.
+//! The isolation of the guard: namespaces first, then a read-only file system.
 
 use rustix::io::Errno;
 use rustix::mount::{
@@ -15,17 +15,17 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// User and group inside, until their privileges are given up. Outside they are those of this process.
+/// User and group inside the namespace, until privileges are dropped. Outside they are those of this process.
 const ROOT: u32 = 0;
 /// Devices that programs need.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-/// Where services listen: hidden.
+/// Directories with sockets of services: hidden.
 const HIDDEN: [&str; 2] = ["/run", "/var/run"];
 
-/// Leaves the namespaces of the machine. What is started from now on is the first process of its own.
+/// Enters new namespaces. The next child is the first process of the PID namespace.
 ///
 /// # Errors
-/// The kernel does not give them.
+/// The kernel does not permit it.
 pub fn leave() -> io::Result<()> {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let apart = UnshareFlags::NEWUSER
@@ -34,7 +34,7 @@ pub fn leave() -> io::Result<()> {
         | UnshareFlags::NEWNET
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS;
-    // The safe form is deprecated for UnshareFlags::FILES alone, which parts threads from their files; it is not among these.
+    // The safe form is deprecated only because of UnshareFlags::FILES, which unshares file descriptors; it is not used here.
     #[allow(deprecated)]
     rustix::thread::unshare(apart)?;
     fs::write("/proc/self/setgroups", "deny")?;
@@ -42,9 +42,9 @@ pub fn leave() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{ROOT} {} 1", group.as_raw()))
 }
 
-/// Places where services of this machine listen. A file system that cannot be written does not keep anybody from connecting,
-/// and the namespace of networks holds nameless addresses alone. To be read before [`leave`]: the list is that of a network.
-/// An address that was given as a relative path is not found, nor is a named pipe.
+/// Socket paths of this machine's services. A read-only file system does not prevent connections to them, and
+/// the network namespace covers only abstract addresses. To be read before [`leave`]: the list is per network namespace.
+/// Sockets bound to a relative path are not found, nor are named pipes.
 ///
 /// # Errors
 /// The list cannot be read.
@@ -58,40 +58,41 @@ fn addresses(table: &str) -> BTreeSet<PathBuf> {
     table.lines().filter_map(place).collect()
 }
 
-/// Makes `room` a folder in memory of so many bytes, and everything else unwritable; hides services, devices and processes.
+/// Mounts a tmpfs of `bytes` bytes at `scratch` and makes everything else read-only; hides sockets and devices.
 ///
 /// # Errors
-/// A mount that the kernel refuses: then not all of it stands.
-pub fn build(room: &Path, bytes: u64, sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
+/// The kernel rejects a mount: then the isolation is incomplete.
+pub fn build(scratch: &Path, bytes: u64, sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(said("/", "to keep changes here"))?;
-    // Read now: afterwards /proc knows of the processes inside alone, and this one is not among them.
+    mount_change("/", private).map_err(mount_error("/", "to keep changes here"))?;
+    // Read now: afterwards /proc shows only the processes inside, and this one is not among them.
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     let ram = |place: &Path, flags: MountFlags, options: &str| {
         let options = CString::new(options).map_err(io::Error::other)?;
         let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
         mount("tmpfs", place, "tmpfs", flags, Some(options.as_c_str()))
-            .map_err(said(&place.display().to_string(), "as memory"))
+            .map_err(mount_error(&place.display().to_string(), "as memory"))
     };
     ram(
-        room,
+        scratch,
         MountFlags::empty(),
         &format!("size={bytes},nr_inodes=4096,mode=700"),
     )?;
-    devices(room)?;
+    devices(scratch)?;
     for place in HIDDEN.map(Path::new) {
-        // One may be a link to the other.
+        // One may be a symlink to the other.
         if place.is_dir() && !place.is_symlink() {
             ram(place, MountFlags::RDONLY, "size=4k,mode=755")?;
         }
     }
     for place in sockets {
-        // Many are gone by now, or under what hides them.
+        // Many no longer exist, or are already hidden.
         if fs::symlink_metadata(place).is_ok_and(|found| found.file_type().is_socket()) {
-            mount_bind("/dev/null", place).map_err(said(&place.display().to_string(), "hidden"))?;
+            mount_bind("/dev/null", place)
+                .map_err(mount_error(&place.display().to_string(), "hidden"))?;
         }
     }
-    let kept = [room.to_path_buf(), PathBuf::from("/proc")];
+    let kept = [scratch.to_path_buf(), PathBuf::from("/proc")];
     for (place, flags) in mounts(&table) {
         if kept.contains(&place) || place.starts_with("/dev") || !place.exists() {
             continue;
@@ -99,32 +100,32 @@ pub fn build(room: &Path, bytes: u64, sockets: &BTreeSet<PathBuf>) -> io::Result
         let flags =
             flags | MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
         mount_remount(&place, flags, c"")
-            .map_err(said(&place.display().to_string(), "read-only"))?;
+            .map_err(mount_error(&place.display().to_string(), "read-only"))?;
     }
     Ok(())
 }
 
-/// A /dev of harmless devices alone.
-fn devices(room: &Path) -> io::Result<()> {
-    let draft = room.join(".dev");
+/// A /dev with harmless devices only.
+fn devices(scratch: &Path) -> io::Result<()> {
+    let draft = scratch.join(".dev");
     fs::create_dir(&draft)?;
     let flags = MountFlags::NOSUID;
     mount("tmpfs", &draft, "tmpfs", flags, Some(c"size=64k,mode=755"))
-        .map_err(said("/dev", "as memory"))?;
+        .map_err(mount_error("/dev", "as memory"))?;
     for name in DEVICES {
         let (from, to) = (Path::new("/dev").join(name), draft.join(name));
         if from.exists() {
             fs::write(&to, "")?;
-            mount_bind(&from, &to).map_err(said(name, "as a device"))?;
+            mount_bind(&from, &to).map_err(mount_error(name, "as a device"))?;
         }
     }
-    mount_bind_recursive(&draft, "/dev").map_err(said("/dev", "in its place"))?;
+    mount_bind_recursive(&draft, "/dev").map_err(mount_error("/dev", "in its place"))?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
-    mount_remount("/dev", flags, c"").map_err(said("/dev", "read-only"))
+    mount_remount("/dev", flags, c"").map_err(mount_error("/dev", "read-only"))
 }
 
-/// A /proc that knows the processes inside alone; nothing where the kernel refuses that, as in some containers. For the first
-/// process inside: the kernel gives it to nobody else.
+/// Mounts a /proc that shows only the processes inside; an empty one if the kernel rejects that, as in some containers. Only the
+/// first process inside can mount it.
 ///
 /// # Errors
 /// Neither is possible.
@@ -140,20 +141,20 @@ pub fn hide_processes() -> io::Result<()> {
             flags | MountFlags::RDONLY,
             Some(c"size=4k"),
         )
-        .map_err(said("/proc", "hidden")),
+        .map_err(mount_error("/proc", "hidden")),
     }
 }
 
-/// The program that this process becomes has no privilege inside either, and can get none: what stands cannot be taken down.
+/// Drops all privileges of the program that this process becomes, irrevocably: it cannot undo the isolation.
 ///
 /// # Errors
-/// The kernel keeps one.
+/// The kernel refuses.
 pub fn give_up_privileges() -> io::Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // Behind the last one that this kernel knows.
+            // Beyond the last capability that this kernel knows.
             Err(Errno::INVAL) if bit > 30 => break,
             Err(errno) => return Err(errno.into()),
         }
@@ -161,13 +162,13 @@ pub fn give_up_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Names the place of a refused mount.
-fn said(place: &str, what: &str) -> impl FnOnce(Errno) -> io::Error {
+/// Adds the place and the purpose to the error of a mount.
+fn mount_error(place: &str, what: &str) -> impl FnOnce(Errno) -> io::Error {
     let about = format!("mounting {place} {what}");
     move |errno| io::Error::other(format!("{about}: {errno}"))
 }
 
-/// Places of a mount table with the flags that a remount must keep: those of an outer namespace are locked.
+/// Mount points of a mount table with the flags that a remount must keep: those of an outer namespace are locked.
 fn mounts(table: &str) -> Vec<(PathBuf, MountFlags)> {
     let line = |line: &str| {
         let mut words = line.split(' ');
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_table_gives_places_and_what_must_stay() {
+    fn a_mount_table_gives_mount_points_and_locked_flags() {
         let table = "43 42 254:0 / / rw,relatime - ext4 /dev/vda rw\n45 43 0:21 / /a\\040b rw,nosuid,noexec shared:1 - tmpfs x rw\nrubbish\n";
         let found = mounts(table);
         assert_eq!(found[0], (PathBuf::from("/"), MountFlags::RELATIME));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn services_listen_at_paths_that_are_listed() {
+    fn socket_paths_are_listed() {
         let table = "Num       RefCount Protocol Flags    Type St Inode Path\n0: 00000002 00000000 00010000 0001 01  1234 /tmp/a b/s\n0: 00000003 00000000 00000000 0001 03 5 @/abstract\n0: 00000003 00000000 00000000 0001 03 6\n0: 00000003 00000000 00000000 0001 03 7 /tmp/a b/s\n";
         let found: Vec<PathBuf> = addresses(table).into_iter().collect();
         assert_eq!(found, [PathBuf::from("/tmp/a b/s")]);
