@@ -63,6 +63,9 @@ fn probes_see_what_pytorch_sees() {
         params: &infos,
         micro_batches: micro,
         batch_tokens: inputs.len(),
+        max_steps: 1,
+        reference: None,
+        remote: false,
     };
     let mut probes = Probes::new(&setup, (1, 1), Arc::new(ManualClock::default()));
     probes.begin(1, true);
