@@ -4,7 +4,6 @@ use super::ModelFacts;
 use crate::base::files::open_plain;
 use crate::base::paths::{astray, expand_home};
 use crate::base::text::one_line;
-use crate::nn::ModelConfig;
 use crate::spec::import::{self, DatasetInfo, Dialect, Fate};
 use crate::spec::{Draft, SpecSources, base_folder};
 use std::io::Read;
@@ -30,7 +29,7 @@ pub struct ConfigFacts {
     text: String,
     info: Option<DatasetInfo>,
     /// The config of its start model, by which it is read.
-    model: Option<Box<ModelConfig>>,
+    model: Option<import::StartModel>,
 }
 
 impl ConfigFacts {
@@ -40,7 +39,7 @@ impl ConfigFacts {
             info: self.info.as_ref(),
             method: self.said.as_deref(),
             columns: import::columns_of(&self.text),
-            model: self.model.as_deref().cloned(),
+            model: self.model.clone(),
             ..import::Known::default()
         };
         let imported = import::import_with(&self.stem, &self.text, &known);
@@ -136,7 +135,7 @@ pub fn config(
         doubt: imported.doubt,
         said: method.map(String::from),
         stem: stem.into_owned(),
-        model: known.model.map(Box::new),
+        model: known.model,
         text,
         info,
     })

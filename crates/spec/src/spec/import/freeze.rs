@@ -19,14 +19,17 @@ const STARTS: [&str; 2] = ["model_name_or_path", "base_model"];
 /// What `train.freeze` has to name, or why that cannot be said.
 pub(super) type Frozen = Result<Vec<String>, String>;
 
+/// What is known of a start model.
+pub type StartModel = Box<ModelConfig>;
+
 /// The start model that a file names, where it is on this disk.
-pub fn start_model(text: &str, sources: &SpecSources) -> Option<ModelConfig> {
+pub fn start_model(text: &str, sources: &SpecSources) -> Option<StartModel> {
     let Ok(Value::Object(map)) = yaml::parse(text) else {
         return None;
     };
     let said = STARTS.iter().find_map(|key| map.get(*key)?.as_str())?;
     let source = ModelSource::open(&place_of(said, sources)?).ok()?;
-    Some(source.config().clone())
+    Some(Box::new(source.config().clone()))
 }
 
 /// The parameters of a start model under the names that its files have.
@@ -244,7 +247,7 @@ mod tests {
 
     fn read(text: &str, model: Option<ModelConfig>) -> Imported {
         let known = Known {
-            model,
+            model: model.map(Box::new),
             ..Known::default()
         };
         import_with("x", text, &known).unwrap()

@@ -30,7 +30,7 @@ mod wsd;
 
 pub use dataset_info::DatasetInfo;
 pub use detect::tool_of;
-pub use freeze::start_model;
+pub use freeze::{StartModel, start_model};
 pub use report::{Fate, ImportError, Imported, Known, Line};
 pub use tool::Dialect;
 pub use trainer::{METHODS, columns_of};
@@ -165,7 +165,7 @@ impl Reader {
             epochs: defaults::epochs_of(dialect.tool(), map),
             without_steps: cadence::without_steps(map),
             adapts: dialect.tool().adapts(map),
-            frozen: dialect.tool().frozen(map, known.model.as_ref()),
+            frozen: dialect.tool().frozen(map, known.model.as_deref()),
             names_targets: defaults::says(map, "lora_target_modules"),
             says_power: false,
             says_mix: defaults::says(map, "mix_strategy"),

@@ -1,8 +1,8 @@
 //! What an import gives: the spec as far as it goes, and what became of each key.
 
 use super::dataset_info::DatasetInfo;
+use super::freeze::StartModel;
 use super::tool::{self, Dialect};
-use crate::nn::ModelConfig;
 use crate::spec::draft::Draft;
 use crate::spec::yaml::YamlError;
 
@@ -75,7 +75,7 @@ pub struct Known<'a> {
     /// The columns of its data.
     pub columns: Vec<String>,
     /// The model that it starts from.
-    pub model: Option<ModelConfig>,
+    pub model: Option<StartModel>,
 }
 
 /// Why a file cannot be read at all.
