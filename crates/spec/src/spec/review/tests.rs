@@ -222,11 +222,6 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         none,
         "differ from its reference",
     );
-    for (preset, more) in [("dpo-demo", "seed=1"), ("ppo-demo", "method.ppo.beta=0")] {
-        let adapter = ["adapter.lora.rank=4", more];
-        let words = "dropout 0.05 makes the policy differ";
-        mends(preset, &adapter, none, words);
-    }
     mends(
         "quickstart",
         &["optimizer=lion", "optimizer.lion.lr=3e-3"],

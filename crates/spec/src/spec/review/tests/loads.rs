@@ -197,3 +197,24 @@ fn no_more_rows_are_held_out_than_leave_data_to_train_on() {
         fix(0.001)
     );
 }
+
+/// Adapters have dropout by default: where passes without any are compared with, it is named; elsewhere it stays.
+#[test]
+fn dropout_of_adapters_is_named_where_policies_are_compared() {
+    let adapter = "adapter.lora.rank=4";
+    let words = "dropout 0.05 makes the policy differ";
+    let ppo = [adapter, "method.ppo.beta=0", "method.ppo.kl_target=null"];
+    for (preset, set) in [
+        ("dpo-demo", &[adapter][..]),
+        ("grpo-sort", &[adapter]),
+        ("ppo-demo", &ppo),
+    ] {
+        let found = finds(preset, set, Sizes::default(), words);
+        assert_eq!(found.fix, "-s adapter.lora.dropout=0");
+        let off = [set, &["adapter.lora.dropout=0"]].concat();
+        let found = said(preset, &off, Sizes::default());
+        assert!(found.iter().all(|f| f.place != "adapter.lora.dropout"));
+    }
+    let found = said("sft-lora-demo", &[], Sizes::default());
+    assert!(found.iter().all(|f| f.place != "adapter.lora.dropout"));
+}
