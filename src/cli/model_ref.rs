@@ -105,7 +105,7 @@ pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
         // The run itself, not a checkpoint of it.
         Some((key, value)) if key.trim() == "health.reference_run" && is_run(value, cx) => {
             let run = run_ref::named(value, cx)?;
-            Ok(format!("{key}={}", run.path().display()))
+            Ok(format!("{key}={}", run.path().to_string_lossy()))
         }
         _ => Ok(word.clone()),
     };

@@ -5,13 +5,13 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod cold_start;
-mod collapse;
 mod displacement;
 mod every_rule;
 mod foreign;
 mod forgetting;
 mod frequencies;
 mod gpu;
+mod loss_curve;
 mod memory_growth;
 mod noise_limited;
 mod overfitting;

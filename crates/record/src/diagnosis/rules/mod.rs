@@ -5,7 +5,6 @@ mod attention_collapse;
 mod big_steps;
 mod blocks;
 mod clip_tight;
-mod collapse;
 mod constant_reward;
 mod critic;
 mod data_wait;
@@ -23,6 +22,7 @@ mod idle_layer;
 mod initial_loss;
 mod kl_runaway;
 mod leak;
+mod loss_curve;
 mod lr_too_high;
 mod lr_too_low;
 mod memory_growth;
@@ -59,7 +59,7 @@ macro_rules! rules {
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
     engine preflight diverged not_learning token_frequencies train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
-    lr_too_low gradient_spike odd_batches weight_decay clip_tight leak collapse same_data sorted_data dead_layer idle_layer
+    lr_too_low gradient_spike odd_batches weight_decay clip_tight leak loss_curve same_data sorted_data dead_layer idle_layer
     attention_collapse noise_limited preference_start displacement swapped_pairs empty_answers constant_reward reward_hacking
     same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu memory_growth warnings events
 };

@@ -9,7 +9,7 @@ use crate::run::series::Bucket;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
-        id: "collapse_residual",
+        id: "loss_curve",
         title: "loss curve",
         summary: "The normalized loss stays within 0.005 of the reference run's, or within three times the residual's noise.",
         source: "Bergsma et al. 2025, arXiv 2509.25087; the limits are rules of thumb",
