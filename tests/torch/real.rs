@@ -393,7 +393,7 @@ fn a_stopped_or_killed_rank_changes_no_bit() {
             .collect();
         assert_eq!(lost.len(), kills - kills / GIVES_UP, "{warned:?}");
         assert!(
-            signal != "-STOP" || lost.iter().all(|w| w.contains("has stood still for 8 s")),
+            signal != "-STOP" || lost.iter().all(|w| w.contains("was stopped for 8 s")),
             "{lost:?}"
         );
         bench.losses()

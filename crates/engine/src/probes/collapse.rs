@@ -48,7 +48,7 @@ const NOISE: Metric = metric(
 const FORECAST: Metric = metric(
     "loss_forecast",
     "Forecast of the final training loss",
-    "loss",
+    "",
     Direction::Lower,
     Repeatable::Yes,
     "S of the collapse residual: the divisor that lays the loss on the reference's normalized curve, from 30 % of the run on",
