@@ -4,6 +4,7 @@ use super::exit::{Exit, Failure};
 use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, finding, run_ref};
 use crate::base::finding::Finding;
+use crate::base::text::{one_line, wrap};
 use crate::data::Surroundings;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::engine::causes::{BUDGET, Cause, test_all};
@@ -80,12 +81,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out, "{text}")?;
     } else {
         let tested = diagnosis.findings.split_off(rules);
-        out.write_all(cx.words(table(&diagnosis)).as_bytes())?;
+        out.write_all(cx.words(table(&diagnosis, cx.columns())).as_bytes())?;
         if args.probe {
             writeln!(out, "\ntested")?;
         }
         for found in &tested {
-            let rows = finding::rows(found, TITLE, "");
+            let rows = finding::rows_in(found, TITLE, "", cx.columns());
             out.write_all(cx.words(rows).as_bytes())?;
         }
         diagnosis.findings.extend(tested);
@@ -114,17 +115,22 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
 }
 
 /// ```text
-/// LEARNING  train loss 4.15 → 1.76, val 1.88
+/// LEARNING  train loss 4.15 → 1.76 (mean of 20), val 1.88
 ///
 /// ok       preflight       12 checks passed
 /// ```
-pub(super) fn table(diagnosis: &Diagnosis) -> String {
-    let mut text = format!("{}\n", verdict_line(diagnosis));
+pub(super) fn table(diagnosis: &Diagnosis, columns: Option<usize>) -> String {
+    let line = one_line(&verdict_line(diagnosis));
+    let mut text = match columns {
+        Some(columns) => wrap(&line, columns, "", "  ").join("\n"),
+        None => line,
+    };
+    text.push('\n');
     if !diagnosis.findings.is_empty() {
         text.push('\n');
     }
     for found in &diagnosis.findings {
-        text.push_str(&finding::rows(found, TITLE, ""));
+        text.push_str(&finding::rows_in(found, TITLE, "", columns));
     }
     text
 }

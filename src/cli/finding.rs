@@ -1,10 +1,13 @@
 //! A finding as lines of text, for every verb that prints some.
 
 use crate::base::finding::{Finding, Status};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, wrap};
+use unicode_width::UnicodeWidthStr;
 
 /// Columns in front of a title.
 const MARK: usize = 9;
+/// Most columns that wrapped lines are indented by.
+const MAX_INDENT: usize = 30;
 
 /// How a line says that a check passed or not.
 pub fn word(status: Status) -> &'static str {
@@ -24,15 +27,27 @@ pub fn word(status: Status) -> &'static str {
 /// ```
 /// The title takes `width` columns; `note` stands between it and the evidence.
 pub fn rows(finding: &Finding, width: usize, note: &str) -> String {
+    rows_in(finding, width, note, None)
+}
+
+/// The same, wrapped at words below their beginning on a terminal of so many columns.
+pub fn rows_in(finding: &Finding, width: usize, note: &str, columns: Option<usize>) -> String {
     let mut seen = one_line(&finding.evidence.to_string());
     if !finding.place.is_empty() && !seen.contains(&finding.place) {
         seen = format!("{}: {seen}", one_line(&finding.place));
     }
     let (word, title) = (word(finding.status), one_line(&finding.title));
-    let mut text = format!("{word:<8} {title:<width$}{note}  {seen}\n");
+    let hung = |head: String, words: &str| {
+        let rest = " ".repeat(head.width().min(MAX_INDENT));
+        match columns {
+            Some(columns) => wrap(words, columns, &head, &rest).join("\n") + "\n",
+            None => format!("{head}{words}\n"),
+        }
+    };
+    let mut text = hung(format!("{word:<8} {title:<width$}{note}  "), &seen);
     for (label, words) in [("why", &finding.cause), ("fix", &finding.fix)] {
         if !words.is_empty() {
-            text.push_str(&format!("{:MARK$}{label}   {}\n", "", one_line(words)));
+            text.push_str(&hung(format!("{:MARK$}{label}   ", ""), &one_line(words)));
         }
     }
     text
@@ -68,6 +83,21 @@ mod tests {
         );
         assert!(text.contains("why   because\n") && text.ends_with("fix   do this\n"));
         assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn long_findings_are_wrapped_at_words_below_their_beginning() {
+        let fix =
+            "lower the learning rate: -s lr=1e-3 and a longer warm-up against the first steps";
+        let finding = Finding::warn("the loss rises", "steps overshoot", fix).named("x", "loss");
+        let text = rows_in(&finding, 14, "", Some(60));
+        assert!(text.lines().all(|line| line.len() <= 60), "{text}");
+        let below = "\n               the first steps\n";
+        assert!(
+            text.contains("fix   lower the") && text.ends_with(below),
+            "{text}"
+        );
+        assert_eq!(rows(&finding, 14, "").lines().count(), 3);
     }
 
     #[test]

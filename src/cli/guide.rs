@@ -58,10 +58,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let Some(page) = found.first() else {
         let known: Vec<&str> = guide::pages().iter().map(|page| page.id).collect();
         let said = one_line(&question);
-        let hint = format!(
+        let pages = format!(
             "pages: {}; llmtui guide lists their questions",
             known.join(", ")
         );
+        let hint = match guide::verb(&question) {
+            Some(verb) => format!("{verb}; {pages}"),
+            None => pages,
+        };
         return Err(Failure::yours(format!("no page matches `{said}`"), hint).into());
     };
     let state = state(args, cx)?;

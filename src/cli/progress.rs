@@ -261,7 +261,12 @@ fn evaluated(step: u64, values: &Values) -> Vec<String> {
         id => id.strip_prefix(id::EVAL).map(one_line),
     };
     let told = values.iter().filter_map(|(id, value)| {
-        let value = human::number(value.0);
+        let mut value = human::number(value.0);
+        // Accuracy says something only above what the lengths alone tell.
+        let by_length = values.get(id::VAL_LENGTH_ACCURACIES);
+        if let Some(share) = by_length.filter(|_| id == id::VAL_ACCURACIES) {
+            value.push_str(&format!(", by length alone {}", human::number(share.0)));
+        }
         Some(format!(
             "step {}  {} {value}",
             human::grouped(step),

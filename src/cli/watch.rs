@@ -122,7 +122,7 @@ fn print(
                     .into());
                 }
                 if !args.json {
-                    out.write_all(summary(progress.state(), found).as_bytes())?;
+                    out.write_all(summary(progress.state(), found, cx.columns()).as_bytes())?;
                 }
                 if !args.follow || progress.state().finished.is_some() {
                     break;
@@ -150,7 +150,7 @@ fn print(
 ///
 /// LEARNING  train loss 4.15 → 1.76, val 1.88
 /// ```
-fn summary(state: &RunState, found: &Found) -> String {
+fn summary(state: &RunState, found: &Found, columns: Option<usize>) -> String {
     let of = state.head.as_ref().filter(|head| head.max_steps > 0);
     let of = of.map_or(String::new(), |head| {
         format!(" of {}", human::grouped(head.max_steps))
@@ -223,7 +223,7 @@ fn summary(state: &RunState, found: &Found) -> String {
         text.push_str(&format!("warning: {}\n", warning.text));
     }
     text.push('\n');
-    text.push_str(&diagnose::table(&diagnose(state)));
+    text.push_str(&diagnose::table(&diagnose(state), columns));
     text
 }
 
@@ -280,9 +280,9 @@ mod tests {
             t: Default::default(),
             event: started,
         };
-        let named = summary(&RunState::from_events(&[event]), &found);
+        let named = summary(&RunState::from_events(&[event]), &found, None);
         assert!(named.starts_with("hf-demo (jsonl): "), "{named}");
-        let plain = summary(&RunState::new(), &found);
+        let plain = summary(&RunState::new(), &found, None);
         assert!(plain.starts_with("run-abc (jsonl): "), "{plain}");
     }
 }

@@ -193,10 +193,12 @@ fn preferences_are_told_by_accuracy_and_margin() {
         tokens: 2,
         values: values(["rewards/accuracies", "rewards/margins"]),
     };
+    let mut by_length = values(["val/rewards/accuracies", "val/rewards/margins"]);
+    by_length.insert("val/rewards/length_accuracies".into(), Num(0.5));
     let evaluated = Event::Evaluated {
         step: 2,
         tokens: 2,
-        values: values(["val/rewards/accuracies", "val/rewards/margins"]),
+        values: by_length,
         n_windows: 8,
         whole: false,
         seconds: 0.0,
@@ -204,7 +206,8 @@ fn preferences_are_told_by_accuracy_and_margin() {
     let (_, lines) = told(vec![(0, started(2)), (1, pairs), (2, evaluated)]);
     let text = lines.join("\n");
     assert!(text.contains("accuracy 0.7500  margin 0.7500"), "{text}");
-    assert!(text.contains("step 2  val accuracy 0.7500"), "{text}");
+    let accuracy = "step 2  val accuracy 0.7500, by length alone 0.5000\n";
+    assert!(text.contains(accuracy), "{text}");
     assert!(text.contains("step 2  val margin 0.7500"), "{text}");
 }
 

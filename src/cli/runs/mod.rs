@@ -16,6 +16,7 @@ use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
 use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
+use crate::wire::{Best, Num, id};
 use std::io::Write;
 
 /// List runs: live ones first, then the newest; as a tree; or compare several
@@ -254,15 +255,37 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         run.epochs.map_or("-".into(), human::epochs),
         loss(train_loss, "reward", run.reward),
         loss(run.val_loss, "pass@1", run.pass_at_1),
-        match run.best.as_ref().and_then(|best| best.brief()) {
-            Some(words) => words,
-            None => loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
-        },
+        best(run).unwrap_or_else(|| loss(run.best_val_loss, "pass@1", run.best_pass_at_1)),
         human::seconds(run.seconds),
         human::age(now.since(run.created)),
         curve(&run.curve, utf8),
         changed(run),
     ]
+}
+
+/// The best evaluation. One at another step than the newest may have read fewer rows: a value that is worse than that of the newest
+/// would contradict it, so the step stands alone. `None` where the log does not say which it is.
+fn best(run: &RunSummary) -> Option<String> {
+    let best = run.best.as_ref()?;
+    let newest = match best.metric.as_str() {
+        id::VAL_LOSS => run.val_loss,
+        id::PASS_AT_1 => run.pass_at_1,
+        _ => return best.brief(),
+    };
+    let name = match best.metric == id::PASS_AT_1 {
+        true => "pass@1 ",
+        false => "",
+    };
+    let number = |value: f64| format!("{name}{value:.4}");
+    let newest = newest.map(|value| Best {
+        value: Num(value),
+        ..best.clone()
+    })?;
+    Some(match run.evaluated_at == Some(best.step) {
+        true => number(newest.value.0),
+        false if newest.improves_on(Some(best)) => format!("step {}", best.step),
+        false => number(best.value.0),
+    })
 }
 
 /// Columns of a curve.
@@ -298,6 +321,8 @@ mod tests {
             pass_at_1: None,
             best_pass_at_1: None,
             best: None,
+            best_whole: None,
+            evaluated_at: None,
             epochs: None,
             created: UnixMillis(0),
             updated: UnixMillis(0),
@@ -376,7 +401,22 @@ mod tests {
             dpo.contains(" accuracies 0.8125 ") && !dpo.contains("0.6000"),
             "{dpo}"
         );
-        assert!(text("val/loss").contains(" 0.6000 "));
+        // 0.8125 of a part at step 20, 0.7 over the whole split at the end.
+        let listed = |at, value| {
+            let lowest = Best {
+                value: Num(value),
+                direction: crate::wire::Direction::Lower,
+                ..best("val/loss")
+            };
+            super::best(&RunSummary {
+                best: Some(lowest),
+                evaluated_at: Some(at),
+                ..run("val/loss")
+            })
+        };
+        assert_eq!(listed(20, 0.8125).as_deref(), Some("0.7000"));
+        assert_eq!(listed(40, 0.8125).as_deref(), Some("step 20"));
+        assert_eq!(listed(40, 0.65).as_deref(), Some("0.6500"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::rows_of;
 use crate::base::files::read_plain_text;
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::text::{cut_middle, one_line};
 use crate::cli::run_ref::spec_of;
 use crate::run::RunDir;
 use crate::run::compare::settings;
@@ -117,6 +117,35 @@ fn word(value: &Option<Value>) -> String {
     one_line(&shown(value.as_ref().unwrap_or(&Value::Null)))
 }
 
+/// Characters of a value in a row; a longer list or mapping is named by what it is.
+const SHORT: usize = 40;
+
+/// A value in a few words: of a long mapping its kind and the first text in it, `jsonl data/pairs.jsonl`.
+fn phrase(value: &Option<Value>) -> String {
+    let whole = word(value);
+    let long = whole.chars().count() > SHORT;
+    let Some(value) = value.as_ref().filter(|_| long) else {
+        return whole;
+    };
+    let kind = match value {
+        Value::Object(map) => map.keys().next().map(|key| one_line(key)),
+        Value::Array(list) => Some(format!("{} entries:", list.len())),
+        _ => return cut_middle(&whole, SHORT, "…"),
+    };
+    let words = [kind, first_text(value).map(one_line)];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    cut_middle(&words.join(" "), SHORT, "…")
+}
+
+fn first_text(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Object(map) => map.values().find_map(first_text),
+        Value::Array(list) => list.iter().find_map(first_text),
+        _ => None,
+    }
+}
+
 fn parent_in<'a>(run: &RunSummary, runs: &[&'a RunSummary]) -> Option<&'a RunSummary> {
     find_parent(run.parent.as_ref()?, runs.iter().copied())
 }
@@ -133,6 +162,8 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
     for (at, node) in nodes.iter().enumerate() {
         let run = runs[node.index];
         let mut words = rows_of(run).to_vec();
+        words.extend(run.best.as_ref().and_then(|best| best.brief()));
+        words.extend(run.verdict.clone());
         // A run that was refused never said its method.
         words.retain(|word| !word.is_empty());
         if !matches!(run.status, RunStatus::Finished) {
@@ -160,7 +191,7 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
                 .max()
                 .unwrap_or(0);
             for (path, was, is) in &changes {
-                let (was, is) = (word(was), word(is));
+                let (was, is) = (phrase(was), phrase(is));
                 let to = if utf8 { "→" } else { "->" };
                 lines.push(format!("{lead}{path:<width$}  {was} {to} {is}"));
             }
@@ -209,6 +240,17 @@ pub fn objects(runs: &[&RunSummary]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_value_is_told_in_a_phrase() {
+        let source = json!({"preferences": {"path": "data/pairs.jsonl", "columns": {"prompt": "question", "chosen": "good"}}});
+        let long = phrase(&Some(source));
+        assert!(
+            long.starts_with("preferences ") && long.chars().count() <= 40,
+            "{long}"
+        );
+        assert_eq!(phrase(&Some(json!(0.001))), word(&Some(json!(0.001))));
+    }
 
     #[test]
     fn what_follows_from_the_rate_and_the_steps_is_no_change_of_its_own() {

@@ -183,6 +183,12 @@ fn state(run: &RunDir, summary: &RunSummary) -> State {
     }
 }
 
+/// Whether a run was stopped before it trained: no step, and no checkpoint to go on from.
+fn has_nothing(run: &RunDir, summary: &RunSummary) -> bool {
+    let ended = matches!(summary.status, RunStatus::Empty | RunStatus::Stopped);
+    ended && summary.step == 0 && summary.curve.is_empty() && run.checkpoints().is_empty()
+}
+
 fn is_live(run: &RunDir, cx: &Context) -> Failure {
     let what = format!("{} trains with the same settings now", run.folder());
     let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
@@ -239,6 +245,13 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             false => child::run_heard(command, &stop, std::io::sink())?,
         };
         let summary = index::summarize(&run)?;
+        if stop.is_asked() && has_nothing(&run, &summary) {
+            // A later command begins anew: an empty folder would stay behind for each stop.
+            let _ = std::fs::remove_dir_all(run.path());
+            planned.row.trial.run = None;
+            tell!("  stopped before its first step; its folder is removed");
+            break;
+        }
         planned.row.trial.take(&summary);
         let ended_by_itself = matches!(state(&run, &summary), State::Over);
         if !ended_by_itself && !stop.is_asked() && summary.status != RunStatus::Stopped {
@@ -256,7 +269,10 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             }
             .into());
         }
-        tell!("  {}", table::result(&planned.row.trial));
+        tell!(
+            "  {}",
+            table::result(&planned.row.trial, planned.loaded.spec.train.max_steps)
+        );
         if !ended_by_itself {
             break;
         }

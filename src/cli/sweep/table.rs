@@ -5,14 +5,19 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::cli::out::columns;
 use crate::cli::{Context, run_ref};
-use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, value};
+use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, settle, value};
 use serde_json::{Value, json};
 
 /// Most runs that `runs --compare` takes.
 const COMPARED: usize = 6;
 
 /// `val/loss 1.904 at step 1,900, 0:38 · LEARNING`, or why there is nothing to say.
-pub fn result(trial: &Trial) -> String {
+/// One that a stop has ended says how far it came.
+pub fn result(trial: &Trial, max_steps: u64) -> String {
+    let stopped = trial.is_open().then(|| {
+        let (step, all) = (human::grouped(trial.steps), human::grouped(max_steps));
+        format!("stopped at step {step} of {all}")
+    });
     let score = trial.score.as_ref().map(|score| {
         let (metric, value) = (one_line(&score.metric), human::number(score.value));
         format!("{metric} {value} at step {}", human::grouped(score.step))
@@ -22,14 +27,16 @@ pub fn result(trial: &Trial) -> String {
         .message
         .as_deref()
         .map(|why| format!("failed: {}", one_line(why)));
-    let parts = [score, time, failed.or_else(|| trial.verdict.clone())];
+    let said = failed.or_else(|| trial.verdict.clone());
+    let parts = [stopped, score, time, said];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.join(" · ")
 }
 
 /// The runs in the order of the grid, the ranking, and what it leaves open.
 pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
-    let trials = &trials(rows)[..];
+    let settled = trials(rows);
+    let trials = &settled[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
     let mut out = format!(
         "{} · {} runs over {}",
@@ -43,7 +50,7 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
         out.push_str(&format!(" · {}, {way} is better", one_line(&score.metric)));
     }
     out.push_str("\n\n");
-    out.push_str(&indented(&runs(rows, metric)));
+    out.push_str(&indented(&runs(rows, trials, metric, args.dry_run)));
     if args.dry_run {
         let seconds = |row: &Row| match row.reused {
             true => Some(0.0),
@@ -132,7 +139,7 @@ fn spread(group: &Group) -> String {
 }
 
 /// A table of the runs; the first row is the heading.
-fn runs(rows: &[Row], metric: Option<&Score>) -> Vec<Vec<String>> {
+fn runs(rows: &[Row], trials: &[Trial], metric: Option<&Score>, planned: bool) -> Vec<Vec<String>> {
     let mut heading = keys(&rows[0].trial.set);
     let metric = metric.map_or("score".into(), |score| one_line(&score.metric));
     heading.extend([
@@ -142,15 +149,16 @@ fn runs(rows: &[Row], metric: Option<&Score>) -> Vec<Vec<String>> {
         "verdict".into(),
         "run".into(),
     ]);
-    let row = |row: &Row| {
-        let (trial, planned) = (&row.trial, row.planned_seconds);
+    let row = |(row, trial): (&Row, &Trial)| {
+        let predicted = row.planned_seconds.filter(|_| planned);
         let mut row = values(&trial.set);
         let (value, step) = match &trial.score {
             Some(score) => (format!("{:.4}", score.value), human::grouped(score.step)),
             None => ("-".into(), "-".into()),
         };
-        let time = trial.seconds.or(planned);
-        let time = time.map_or("?".into(), human::seconds);
+        // Only a plan shows predicted times: beside times that were spent they would look like one.
+        let time = trial.seconds.or(predicted);
+        let time = time.map_or("-".into(), human::seconds);
         let verdict = match (&trial.message, &trial.verdict) {
             (Some(_), _) => "failed".into(),
             (None, Some(verdict)) => verdict.clone(),
@@ -161,7 +169,7 @@ fn runs(rows: &[Row], metric: Option<&Score>) -> Vec<Vec<String>> {
         row
     };
     std::iter::once(heading)
-        .chain(rows.iter().map(row))
+        .chain(rows.iter().zip(trials).map(row))
         .collect()
 }
 
@@ -197,16 +205,58 @@ fn values(set: &[String]) -> Vec<String> {
 }
 
 fn trials(rows: &[Row]) -> Vec<Trial> {
-    rows.iter().map(|row| row.trial.clone()).collect()
+    let mut trials: Vec<Trial> = rows.iter().map(|row| row.trial.clone()).collect();
+    settle(&mut trials);
+    trials
 }
 
 /// The object of `--json`.
 pub fn object(name: &str, rows: &[Row]) -> Value {
     let trials = trials(rows);
+    let rows: Vec<Row> = rows
+        .iter()
+        .zip(&trials)
+        .map(|(row, trial)| Row {
+            trial: trial.clone(),
+            ..*row
+        })
+        .collect();
     let groups = match trials.iter().any(Trial::is_open) {
         true => Vec::new(),
         false => ranked(&trials),
     };
     let notes = caveats(&trials, &groups);
     json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(set: &str, planned: f64) -> Row {
+        Row {
+            trial: Trial::new(vec![set.into()], 1_500),
+            reused: false,
+            planned_seconds: Some(planned),
+        }
+    }
+
+    /// It looked as if it had trained.
+    #[test]
+    fn a_run_that_never_began_has_spent_no_time() {
+        let rows = [row("lr=1", 60.0), row("lr=2", 60.0)];
+        let trials = trials(&rows);
+        let time = |planned| runs(&rows, &trials, None, planned)[1][3].clone();
+        assert_eq!(
+            (time(false), time(true)),
+            ("-".into(), human::seconds(60.0))
+        );
+    }
+
+    #[test]
+    fn a_stopped_run_says_how_far_it_came() {
+        let mut trial = row("lr=1", 60.0).trial;
+        (trial.steps, trial.run) = (100, Some("r".into()));
+        assert_eq!(result(&trial, 1_500), "stopped at step 100 of 1,500");
+    }
 }

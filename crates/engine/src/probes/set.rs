@@ -58,6 +58,8 @@ struct Set {
     members: Vec<Member>,
     clock: Arc<dyn Clock>,
     spent: Duration,
+    /// Declarations of the readings of checkpoints, for this model's matrices.
+    spectra: Vec<MetricInfo>,
     /// When the first step began.
     since: Option<Duration>,
 }
@@ -154,6 +156,7 @@ impl Probes {
             since: None,
             clock,
             spent: Duration::ZERO,
+            spectra: spectra::declarations(setup.params),
         };
         Probes {
             set: Some(Arc::new(Mutex::new(set))),
@@ -180,8 +183,9 @@ impl Probes {
             return Vec::new();
         };
         let rows = set.members.iter().flat_map(|m| m.entry.metrics);
-        let others = spectra::METRICS.into_iter().chain([&COST]);
-        rows.chain(others).map(Metric::info).collect()
+        let rows = rows.map(Metric::info);
+        let of_checkpoints = set.spectra.iter().cloned();
+        rows.chain(of_checkpoints).chain([COST.info()]).collect()
     }
 
     /// Before a step: who is asked in it.

@@ -7,13 +7,15 @@ use crate::metrics::estimators::{alpha, dispersion::Moments, spectrum};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::role::AttentionRole;
 use crate::nn::{ParamInfo, Role};
-use crate::wire::{Num, Values};
+use crate::wire::{MetricInfo, Num, Values};
 use std::collections::BTreeMap;
 
 /// Largest smaller side whose whole spectrum is computed: at 2,048 it takes some ten seconds.
 pub const LARGEST: usize = 2048;
 /// Fewer eigenvalues have no tail to fit (WeightWatcher advises 50).
 const ENOUGH: usize = 50;
+/// With fewer the fit scatters too far for the band to mean anything.
+const JUDGED: usize = 200;
 
 pub const ALPHA: Metric = metric(
     id::ALPHA,
@@ -28,7 +30,7 @@ pub const ALPHA: Metric = metric(
 .estimator("ww_ks")
 .band(2.0, 6.0, Origin::Literature)
 .meaning(
-    "2 to 6, the best trained layers close to 2 (WeightWatcher). Random 512 × 512 matrices give about 5.8, so a young model is high. Values of other estimators (hill_mid, hill_top10) must not be compared.",
+    "2 to 6, the best trained layers close to 2 (WeightWatcher). Random 512 × 512 matrices give about 5.8, so a young model is high. Values of other estimators (hill_mid, hill_top10) must not be compared. Models with matrices of fewer than 200 eigenvalues have no band: the fit scatters too far.",
     "Staying above 6: the layer has not learned, check learning rate and groups. Below 2: a few directions dominate, look at held-out loss and weight decay.",
 );
 
@@ -67,6 +69,22 @@ pub const SINGULAR: Metric = metric(
 
 /// Metrics of a checkpoint while its run continues.
 pub const METRICS: [&Metric; 3] = [&ALPHA, &STABLE_RANK, &SINGULAR];
+
+/// Their declarations for a model: the exponent of small matrices has no band.
+pub fn declarations(params: &[ParamInfo]) -> Vec<MetricInfo> {
+    let side = |info: &ParamInfo| match (info.layer, &*info.shape) {
+        (Some(_), [rows, cols]) => Some(*rows.min(cols)),
+        _ => None,
+    };
+    let sides = params.iter().filter_map(side);
+    let smallest = sides.filter(|side| *side >= ENOUGH).min();
+    let judged = smallest.is_some_and(|side| side >= JUDGED);
+    let info = |metric: &Metric| MetricInfo {
+        band: metric.band.filter(|_| judged || metric.id != ALPHA.id),
+        ..metric.info()
+    };
+    METRICS.into_iter().map(info).collect()
+}
 
 /// A matrix, or one of several in one tensor.
 #[derive(Debug, Clone, PartialEq)]
@@ -243,6 +261,18 @@ mod tests {
             lr_scale: 1.0,
             init: Init::Zeros,
         }
+    }
+
+    /// A healthy small model ended with an alarm.
+    #[test]
+    fn the_exponent_of_small_matrices_has_no_band() {
+        let band = |side: usize| {
+            let info = info(Role::Head, side, 4 * side);
+            declarations(&[info])[0].band
+        };
+        assert_eq!((band(64), band(128)), (None, None));
+        assert_eq!(band(256), ALPHA.band);
+        assert!(declarations(&[])[1].band.is_some());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// The verdict's numbers, and what to do about it: one sentence.
     pub summary: String,
+    /// The same in its parts: evidence, cause, fix, and what would pass.
+    pub basis: Finding,
     /// In the order of the rules.
     pub findings: Vec<Finding>,
 }
@@ -44,11 +46,12 @@ pub struct Diagnosis {
 pub const VERDICT: &str = crate::run::index::VERDICT;
 
 impl Diagnosis {
-    /// The verdict as a finding: its title is the verdict's name, its evidence the numbers.
+    /// The verdict as a finding: its title is the verdict's name.
     pub fn finding(&self) -> Finding {
         Finding {
             status: self.verdict.status(),
-            ..Finding::pass(self.summary.as_str()).named(VERDICT, self.verdict.word())
+            place: String::new(),
+            ..self.basis.clone().named(VERDICT, self.verdict.word())
         }
     }
 
@@ -93,11 +96,24 @@ pub fn diagnose(state: &RunState) -> Diagnosis {
             .cloned(),
     );
     let verdict = Verdict::of(&view, &findings);
+    let basis = verdict.basis(&view, &findings);
+    let summary = match basis.fix.as_str() {
+        "" => basis.evidence.to_string(),
+        fix => format!("{}; {fix}", basis.evidence),
+    };
     Diagnosis {
         verdict,
-        summary: verdict.summary(&view, &findings),
+        summary,
+        basis,
         findings,
     }
+}
+
+/// Whether a rule warns about a run: for screens that judge the same reading.
+pub fn warns(state: &RunState, id: &str) -> bool {
+    let rule = RULES.iter().find(|rule| rule.entry.id == id);
+    let found = rule.and_then(|rule| rule.evaluate(&View::of(state)));
+    found.is_some_and(|found| found.status <= Status::Warn)
 }
 
 impl Rule {

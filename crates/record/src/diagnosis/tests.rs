@@ -16,6 +16,7 @@ mod memory_growth;
 mod noise_limited;
 mod overfitting;
 mod sparse;
+mod verdict;
 mod watch;
 
 /// ln 65 is 4.174.

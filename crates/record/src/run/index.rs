@@ -104,6 +104,11 @@ pub struct RunSummary {
     pub best_pass_at_1: Option<f64>,
     /// The best checkpoint so far, by the reading that decides; `None` before one was saved, and in logs of older programs.
     pub best: Option<Best>,
+    /// The reading of `best` over the whole validation split, where that was evaluated at its step: `best` itself is of the rows
+    /// that all evaluations read.
+    pub best_whole: Option<f64>,
+    /// Step of the newest evaluation.
+    pub evaluated_at: Option<u64>,
     /// Passes over the training split at the newest step; `None` in logs that do not say it.
     pub epochs: Option<f64>,
     pub created: UnixMillis,
@@ -416,6 +421,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         size => scan::read(run, size).map_err(io_error)?,
     };
     let (vals, passes) = (&scan.measured.vals, &scan.measured.passes);
+    let best = scan.measured.bests.last();
     let lowest = vals.iter().chain(&scan.best_said).map(|(_, loss)| *loss);
     let lowest = lowest.min_by(f64::total_cmp);
     // The last evaluation may have read other rows than those before it: the engine compared what can be compared.
@@ -464,7 +470,9 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
-        best: scan.measured.bests.last().cloned(),
+        evaluated_at: vals.last().or(passes.last()).map(|(step, _)| *step),
+        best: best.map(|(best, _)| best.clone()),
+        best_whole: best.and_then(|(_, whole)| *whole),
         // A live run that has said none has taken too few steps for one.
         verdict: scan.verdict.filter(judged).or_else(|| {
             let too_early = status == RunStatus::Live && scan.step > 0;

@@ -160,6 +160,8 @@ mod tests {
             pass_at_1: None,
             best_pass_at_1: None,
             best: None,
+            best_whole: None,
+            evaluated_at: None,
             epochs: None,
             created: UnixMillis(0),
             updated: UnixMillis(0),

@@ -16,6 +16,8 @@ pub struct Score {
     pub higher: bool,
     pub value: f64,
     pub step: u64,
+    /// The same reading over the whole validation split; `None` where only a part was read at that step.
+    pub whole: Option<f64>,
 }
 
 impl Score {
@@ -26,6 +28,7 @@ impl Score {
                 higher: false,
                 value,
                 step: run.step,
+                whole: None,
             })
         };
         let best = run.best.as_ref().map(|best| Score {
@@ -33,6 +36,7 @@ impl Score {
             higher: best.direction == Direction::Higher,
             value: best.value.0,
             step: best.step,
+            whole: run.best_whole,
         });
         best.or_else(|| lower(id::VAL_LOSS, run.val_loss))
             .or_else(|| lower(id::TRAIN_LOSS, run.train_loss))
@@ -107,6 +111,24 @@ impl Trial {
     pub fn is_open(&self) -> bool {
         !self.over
     }
+}
+
+/// Takes the values over the whole validation split, as other screens show them, where every run that counts has one. Where one is
+/// best before its last step, values of the rows that all evaluations read are what can be compared.
+pub fn settle(trials: &mut [Trial]) {
+    let all = trials.iter().filter_map(Trial::sound);
+    if all.clone().count() == 0 || all.clone().any(|score| score.whole.is_none()) {
+        return;
+    }
+    for score in trials.iter_mut().filter_map(|trial| trial.score.as_mut()) {
+        score.value = score.whole.unwrap_or(score.value);
+    }
+}
+
+/// Whether the values are of a part of the validation split although some run was evaluated on all of it.
+fn of_a_part(trials: &[Trial]) -> bool {
+    let differs = |score: &Score| score.whole.is_some_and(|whole| whole != score.value);
+    trials.iter().filter_map(Trial::sound).any(differs)
 }
 
 /// The runs that differ only in their seed.
@@ -199,6 +221,12 @@ pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
         .iter()
         .filter_map(|word| at_the_end(word, trials))
         .collect();
+    if of_a_part(trials) {
+        told.push(
+            "values are over eval.batches, the rows that every evaluation reads: some runs are best before their last step, where the whole validation split is read"
+                .into(),
+        );
+    }
     let seeds = trials
         .iter()
         .any(|trial| trial.set.iter().any(|word| key(word) == SEED));
@@ -256,6 +284,7 @@ mod tests {
                 higher: false,
                 value,
                 step: 10,
+                whole: None,
             }),
             ..Trial::new(set.iter().map(ToString::to_string).collect(), 10)
         }
@@ -332,6 +361,30 @@ mod tests {
         let told = caveats(&trials, &groups);
         assert!(
             told.len() == 1 && told[0].contains("one seed each"),
+            "{told:?}"
+        );
+    }
+
+    /// A sweep ranked by other numbers than `runs` shows.
+    #[test]
+    fn whole_split_values_rank_where_every_run_has_one() {
+        let mut trials = [trial(&["lr=1"], Some(2.0)), trial(&["lr=2"], Some(2.1))];
+        for (trial, whole) in trials.iter_mut().zip([1.9, 1.8]) {
+            trial.score.as_mut().unwrap().whole = Some(whole);
+        }
+        let mut mixed = trials.clone();
+        mixed[0].score.as_mut().unwrap().whole = None;
+        settle(&mut trials);
+        let groups = ranked(&trials);
+        assert_eq!((groups[0].mean, &groups[0].set[0][..]), (1.8, "lr=2"));
+        let told = caveats(&trials, &groups);
+        assert!(!told.iter().any(|line| line.contains("eval.batches")));
+        settle(&mut mixed);
+        let groups = ranked(&mixed);
+        assert_eq!((groups[0].mean, &groups[0].set[0][..]), (2.0, "lr=1"));
+        let told = caveats(&mixed, &groups);
+        assert!(
+            told.iter().any(|line| line.contains("over eval.batches")),
             "{told:?}"
         );
     }

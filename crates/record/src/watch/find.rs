@@ -244,11 +244,16 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
             others.insert(other);
         }
     }
+    // Of several runs the title names the one that is shown.
+    let named = match others.is_empty() {
+        true => root,
+        false => path.parent().unwrap_or(root),
+    };
     Some(Found {
         format,
         path: path.clone(),
         named: false,
-        name: name_of(root, path),
+        name: name_of(named, path),
         others: others.len(),
     })
 }
@@ -421,6 +426,20 @@ mod tests {
         // A run that went on from an earlier checkpoint.
         let resumed = run(&[(20, 0), (100, 300), (30, 600)]);
         assert_eq!(step_of(&find(resumed.path(), None).unwrap()), Some(30));
+    }
+
+    #[test]
+    fn of_several_runs_the_one_that_is_shown_gives_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("hf1");
+        for (name, at) in [("run-a", 0), ("run-b", 300)] {
+            let made = run(&[(20, at)]);
+            std::fs::create_dir_all(&root).unwrap();
+            std::fs::rename(made.path(), root.join(name)).unwrap();
+        }
+        let found = find(&root, None).unwrap();
+        assert_eq!((found.name.as_str(), found.others), ("run-b", 1));
+        assert_eq!(find(&root.join("run-a"), None).unwrap().name, "run-a");
     }
 
     #[test]

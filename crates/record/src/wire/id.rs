@@ -48,6 +48,8 @@ pub const MARGINS: &str = "rewards/margins";
 pub const ACCURACIES: &str = "rewards/accuracies";
 pub const LOGPS_CHOSEN: &str = "logps/chosen";
 pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
+/// What a judge would reach that always prefers the longer answer.
+pub const VAL_LENGTH_ACCURACIES: &str = "val/rewards/length_accuracies";
 pub const VAL_MARGINS: &str = "val/rewards/margins";
 /// KL from the reference.
 pub const KL: &str = "kl";

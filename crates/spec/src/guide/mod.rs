@@ -5,10 +5,12 @@
 mod asked;
 mod facts;
 mod page;
+mod verbs;
 
 pub use asked::{Asked, Trainer};
 pub use facts::Subject;
 pub use page::{Page, Shown, plain};
+pub use verbs::verb;
 
 use crate::base::near::alike;
 
@@ -32,7 +34,10 @@ pub fn pages() -> Vec<Page> {
     pages
 }
 
-/// Pages that a question leads to, the best first; none where no word is known.
+/// Least score of a page that answers: a keyword. A beginning of one alone is a guess.
+const LEAST: usize = 2;
+
+/// Pages that a question leads to, the best first; none where no keyword is known.
 pub fn find(question: &str) -> Vec<Page> {
     let asked: Vec<String> = words(question).collect();
     let found = scored(&asked);
@@ -46,7 +51,7 @@ fn scored(asked: &[String]) -> Vec<Page> {
     let mut found: Vec<(usize, Page)> = pages()
         .into_iter()
         .map(|page| (page.score(asked), page))
-        .filter(|(score, _)| *score > 0)
+        .filter(|(score, _)| *score >= LEAST)
         .collect();
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     found.into_iter().map(|(_, page)| page).collect()
@@ -94,11 +99,23 @@ mod tests {
             ("train on my own text", "data"),
             ("overfiting", "overfitting"),
             ("can i train qwen2.5-0.5b with lora", "fit"),
+            ("validation loss goes up", "overfitting"),
+            ("reward goes up but answers get worse", "reasoning"),
+            ("which gpu do I need", "fit"),
+            ("the loss goes to nan", "unstable"),
         ] {
             let found = find(question);
             assert_eq!(found.first().map(|p| p.id), Some(page), "{question}");
         }
-        assert!(find("xyzzy").is_empty());
+        for none in [
+            "xyzzy",
+            "how do I export to gguf",
+            "how do I chat",
+            "my model repeats itself",
+        ] {
+            let found = find(none);
+            assert!(found.is_empty(), "{none}: {:?}", found[0].id);
+        }
     }
 
     #[test]

@@ -2,6 +2,14 @@
 
 use super::facts::Subject;
 
+/// Words of any question.
+const STOP_WORDS: [&str; 41] = [
+    "a", "an", "and", "are", "at", "be", "but", "can", "did", "do", "does", "down", "for", "get",
+    "go", "goes", "how", "i", "in", "is", "it", "itself", "many", "model", "much", "my", "not",
+    "of", "on", "or", "the", "this", "to", "train", "training", "up", "what", "which", "why",
+    "will", "with",
+];
+
 /// A page as it ships.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -50,21 +58,11 @@ impl Page {
         })
     }
 
-    /// How many of the words lead here; a word of the title or the id counts more, one that stands in any question less.
+    /// How many of the words lead here; a word of the title or the id counts more, one that stands in any question nothing.
     pub(super) fn score(&self, asked: &[String]) -> usize {
-        const WEAK: [&str; 9] = [
-            "how", "much", "many", "can", "will", "what", "train", "training", "model",
-        ];
-        const COMMON: [&str; 17] = [
-            "a", "i", "it", "is", "my", "the", "this", "do", "does", "did", "at", "on", "or", "of",
-            "to", "why", "and",
-        ];
         let title: Vec<String> = super::words(self.title).collect();
         let of_word = |word: &String| match () {
-            () if COMMON.contains(&word.as_str()) => 0,
-            () if WEAK.contains(&word.as_str()) => {
-                usize::from(title.contains(word) || self.ask.contains(&word.as_str()))
-            }
+            () if STOP_WORDS.contains(&word.as_str()) => 0,
             () if *word == self.id => 4,
             () if title.contains(word) => 3,
             () if self.ask.contains(&word.as_str()) => 2,

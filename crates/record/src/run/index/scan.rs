@@ -23,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -88,8 +88,11 @@ pub(super) struct Measured {
     pub vals: Vec<(u64, f64)>,
     /// (step, pass@1).
     pub passes: Vec<(u64, f64)>,
-    /// Checkpoints that were the best when they were saved.
-    pub bests: Vec<Best>,
+    /// Checkpoints that were the best when they were saved, and the same reading over the whole validation split; `None` where
+    /// only a part was read at that step.
+    pub bests: Vec<(Best, Option<f64>)>,
+    /// Step and readings of the newest evaluation of the whole split.
+    pub whole: Option<(u64, Values)>,
 }
 
 impl Measured {
@@ -99,14 +102,26 @@ impl Measured {
         Measured {
             vals: take(&mut self.vals),
             passes: take(&mut self.passes),
-            bests: self.bests.extract_if(.., |best| best.step > step).collect(),
+            bests: self
+                .bests
+                .extract_if(.., |(best, _)| best.step > step)
+                .collect(),
+            whole: self.whole.take_if(|(at, _)| *at > step),
         }
+    }
+
+    /// The checkpoint of an evaluation was saved as the best.
+    fn saved(&mut self, by: Best) {
+        let here = self.whole.as_ref().filter(|(at, _)| *at == by.step);
+        let over_all = here.and_then(|(_, values)| loss(values, &by.metric));
+        self.bests.push((by, over_all));
     }
 
     fn append(&mut self, later: Measured) {
         self.vals.extend(later.vals);
         self.passes.extend(later.passes);
         self.bests.extend(later.bests);
+        self.whole = later.whole.or(self.whole.take());
     }
 }
 
@@ -249,16 +264,24 @@ impl Scan {
                 self.reward = loss(&values, id::REWARD).or(self.reward);
                 self.epochs = loss(&values, id::EPOCHS);
             }
-            Event::Evaluated { step, values, .. } => {
+            Event::Evaluated {
+                step,
+                values,
+                whole,
+                ..
+            } => {
                 let of = |id| loss(&values, id).map(|value| (step, value));
                 self.measured.vals.extend(of(id::VAL_LOSS));
                 self.measured.passes.extend(of(id::PASS_AT_1));
+                if whole {
+                    self.measured.whole = Some((step, values));
+                }
             }
             Event::Checkpointed {
                 best: true,
                 by: Some(by),
                 ..
-            } => self.measured.bests.push(by),
+            } => self.measured.saved(by),
             Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
                 self.verdict = Some(one_line(&finding.title));
             }

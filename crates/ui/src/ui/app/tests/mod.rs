@@ -277,6 +277,8 @@ fn runs() -> Vec<RunSummary> {
         pass_at_1: None,
         best_pass_at_1: None,
         best: None,
+        best_whole: None,
+        evaluated_at: None,
         epochs: None,
         created: UnixMillis(NOW.0 - minutes * 60_000),
         updated: UnixMillis(NOW.0 - minutes * 30_000),

@@ -6,7 +6,7 @@ use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
 use crate::run::compare::{Setting, comparable, told_of};
 use crate::run::index::RunSummary;
-use crate::run::ranking::{Group, SEED, Score, Trial, caveats, ranked, value};
+use crate::run::ranking::{Group, SEED, Score, Trial, caveats, ranked, settle, value};
 use crate::spec::shown;
 use crate::ui::layout::fill;
 use crate::ui::rows::Entrant;
@@ -61,7 +61,8 @@ impl Ranking {
             trial.take(&entrant.run);
             trial
         };
-        let trials: Vec<Trial> = entrants.iter().enumerate().map(trial).collect();
+        let mut trials: Vec<Trial> = entrants.iter().enumerate().map(trial).collect();
+        settle(&mut trials);
         let scores = || trials.iter().filter_map(|trial| trial.score.as_ref());
         let sound = trials.iter().find_map(Trial::sound);
         let score = sound.or_else(|| scores().next()).cloned();

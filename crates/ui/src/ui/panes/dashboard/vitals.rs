@@ -42,6 +42,8 @@ const TITLE: &str = "health";
 pub struct Vital {
     name: String,
     value: f64,
+    /// A share, shown in per cent.
+    percent: bool,
     place: Place,
     /// A finding that warns names it.
     confirmed: bool,
@@ -80,6 +82,7 @@ pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
         None => state.latest(id).map(|value| Vital {
             name: (*name).into(),
             value,
+            percent: false,
             place: Place::Free,
             confirmed: false,
         }),
@@ -104,6 +107,7 @@ fn vital(name: &str, row: &Row<'_>) -> Vital {
     Vital {
         name: name.into(),
         value: row.value,
+        percent: health::is_percent(row.info),
         place: match (row.judged, row.info.band.and_then(|band| band.high)) {
             (Judged::Inside, _) => Place::Inside,
             (Judged::Outside, Some(high)) if row.value > high => Place::Above,
@@ -166,8 +170,15 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
     vec![
         word(glyphs.beside_numbers(mark), of_mark),
         word(format!(" {} ", sign.name), Meaning::Muted),
-        word(format!("{:>VALUE$}", short(sign.value)), of_value),
+        word(format!("{:>VALUE$}", shown(sign)), of_value),
     ]
+}
+
+fn shown(sign: &Vital) -> String {
+    match sign.percent && sign.value.is_finite() {
+        true => human::percent(sign.value, 0),
+        false => short(sign.value),
+    }
 }
 
 /// Three digits at most: `1.2e-3`, `0.061`, `1.47`, `14.2`, `12k`.
@@ -194,6 +205,7 @@ mod tests {
         Vital {
             name: name.into(),
             value,
+            percent: false,
             place,
             confirmed: false,
         }
@@ -248,6 +260,7 @@ mod tests {
             ],
             verdict: Verdict::Learning,
             summary: String::new(),
+            basis: Finding::pass(""),
         };
         assert_eq!(confirmed(&diagnosis), ["clipped"]);
     }

@@ -3,6 +3,7 @@
 use super::map::level;
 use crate::base::stats;
 use crate::base::human;
+use crate::metrics::id::CLIPPED;
 use crate::run::RunState;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -58,6 +59,8 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let judged = |value: f64| match holds(value) {
         None => Judged::Free,
         Some(true) => Judged::Inside,
+        // One condition in one place: the rule also knows the norm.
+        Some(false) if info.id == CLIPPED && !crate::diagnosis::warns(state, "clip_tight") => Judged::Inside,
         Some(false) if state.step < from => Judged::Early(from),
         Some(false) => Judged::Outside,
     };
@@ -81,7 +84,7 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let (from, to) = series.steps()?;
     let parts = series.columns(from as f64, to as f64 + 1.0, POINTS);
     // A single clipped step is no share.
-    let value = match info.id == crate::metrics::id::CLIPPED {
+    let value = match info.id == CLIPPED {
         true => series_mean(series),
         false => series.last()?.value,
     };
@@ -128,7 +131,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
     };
     let title = if row.info.label.is_empty() { &row.info.title } else { &row.info.label };
     let name = text::fit(title, NAME, theme.ascii);
-    let value = human::number(row.value);
+    let value = number(row.info, row.value);
     let pointer = if selected { glyphs.pointer } else { " " };
     let title_meaning = if selected { Meaning::Accent } else { Meaning::Text };
     let mut words: Vec<Word> = vec![
@@ -140,7 +143,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
     let room = usize::from(area.width).saturating_sub(4 + NAME + VALUE + 1);
     let band = room >= 2 * (BAND + 1);
     if band {
-        let range = row.info.band.as_ref().map_or(String::new(), |band| short(band, theme.ascii));
+        let range = row.info.band.as_ref().map_or(String::new(), |band| short(row.info, band, theme.ascii));
         let range = text::fit(&range, BAND, theme.ascii);
         words.push(word(format!("{range:<BAND$} "), Meaning::Muted));
     }
@@ -151,10 +154,31 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
     text::draw(buffer, area.x, area.y, area.width, &words, theme);
 }
 
+/// Whether a metric is shown in per cent, as the axis of its chart is.
+pub fn is_percent(info: &MetricInfo) -> bool {
+    info.unit == "share" && !info.per_layer
+}
+
+fn number(info: &MetricInfo, value: f64) -> String {
+    match is_percent(info) && value.is_finite() {
+        true => human::percent(value, 0),
+        false => human::number(value),
+    }
+}
+
+/// An end of a band.
+pub fn end_of(info: &MetricInfo, end: f64) -> String {
+    match is_percent(info) {
+        true => format!("{} %", human::number(100.0 * end)),
+        false => end.to_string(),
+    }
+}
+
 /// `≤ 0.3`, `≥ 2`, `0.05–0.97`.
-fn short(band: &Band, ascii: bool) -> String {
+fn short(info: &MetricInfo, band: &Band, ascii: bool) -> String {
     let (most, least, to) = if ascii { ("<=", ">=", "-") } else { ("≤", "≥", "–") };
-    match (band.low, band.high) {
+    let end = |end: f64| end_of(info, end);
+    match (band.low.map(end), band.high.map(end)) {
         (Some(low), Some(high)) => format!("{low}{to}{high}"),
         (None, Some(high)) => format!("{most} {high}"),
         (Some(low), None) => format!("{least} {low}"),

@@ -21,7 +21,8 @@ use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Band, MetricInfo};
-pub(super) use list::{Judged, Row, is_shown, rows};
+pub(super) use list::{Judged, Row, is_percent, is_shown, rows};
+use list::end_of;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -269,7 +270,7 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
         parts.push(format!("not judged before step {}", human::grouped(from)));
     }
     if let Some(band) = &info.band {
-        parts.push(format!("band {} ({})", range(band), band.origin.words()));
+        parts.push(format!("band {} ({})", range(info, band), band.origin.words()));
     }
     if !info.estimator.is_empty() {
         parts.push(info.estimator.clone());
@@ -281,8 +282,9 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
 }
 
 /// `0.05 to 0.97`, `up to 0.3`
-fn range(band: &Band) -> String {
-    match (band.low, band.high) {
+fn range(info: &MetricInfo, band: &Band) -> String {
+    let end = |end: f64| end_of(info, end);
+    match (band.low.map(end), band.high.map(end)) {
         (Some(low), Some(high)) => format!("{low} to {high}"),
         (None, Some(high)) => format!("up to {high}"),
         (Some(low), None) => format!("from {low}"),

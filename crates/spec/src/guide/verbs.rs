@@ -1,0 +1,64 @@
+//! Questions that a verb answers, not a page.
+
+/// Words of a question, and the verb with what it does.
+const VERBS: [(&[&str], &str); 8] = [
+    (
+        &["export", "gguf", "ollama", "safetensors", "convert"],
+        "llmtui export writes a checkpoint as GGUF or safetensors for other programs",
+    ),
+    (
+        &["repeat", "repeats", "repeating", "repetition", "loops"],
+        "a repetition penalty or a higher temperature helps: llmtui chat has both, /help lists them",
+    ),
+    (
+        &["chat", "talk", "ask", "prompt", "generate", "inference"],
+        "llmtui chat RUN talks with a checkpoint",
+    ),
+    (
+        &["evaluate", "eval", "benchmark", "benchmarks", "tasks"],
+        "llmtui eval measures models on tasks",
+    ),
+    (
+        &["compare", "runs", "list"],
+        "llmtui runs lists runs, with --compare beside each other",
+    ),
+    (
+        &["publish", "upload", "share", "release", "hub"],
+        "llmtui release checks a model folder and uploads it",
+    ),
+    (
+        &["quantize", "quantise", "quantization", "int8", "q4"],
+        "llmtui quantize writes weights in fewer bits",
+    ),
+    (
+        &["tune", "sweep", "hyperparameters"],
+        "llmtui sweep tries several values of settings",
+    ),
+];
+
+/// What answers a question that no page does.
+pub fn verb(question: &str) -> Option<&'static str> {
+    let asked: Vec<String> = super::words(question).collect();
+    let known = |word: &&str| asked.iter().any(|asked| asked == word);
+    let hits = |words: &[&str]| words.iter().filter(|word| known(word)).count();
+    let found = VERBS.iter().filter(|(words, _)| hits(words) > 0);
+    // Of equal ones the first.
+    found
+        .rev()
+        .max_by_key(|(words, _)| hits(words))
+        .map(|(_, says)| *says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_about_verbs_name_them() {
+        let named = |question: &str| verb(question).unwrap_or_default();
+        assert!(named("how do I export to gguf").starts_with("llmtui export"));
+        assert!(named("how do I chat").starts_with("llmtui chat"));
+        assert!(named("my model repeats itself").contains("repetition penalty"));
+        assert_eq!(verb("xyzzy"), None);
+    }
+}
