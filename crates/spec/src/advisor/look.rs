@@ -5,6 +5,7 @@ mod config;
 mod machine;
 
 use super::choose::DataKind;
+use super::faulty::Faulty;
 use super::reading::{Reading, Sample};
 use super::sequences::SampledRow;
 use super::template::{self, TemplateTokens};
@@ -58,6 +59,8 @@ pub struct DataFacts {
     pub bytes: u64,
     /// Rows of a file of rows.
     pub rows: Option<u64>,
+    /// Rows that a run skips or ends at; not among `rows`.
+    pub faulty: Option<Faulty>,
     /// Rows and characters are estimated from the file's beginning.
     pub estimated: bool,
     /// Characters of text, for rows those of all values.
@@ -255,6 +258,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         },
         bytes,
         rows: None,
+        faulty: None,
         estimated: read < bytes,
         chars: Some(chars),
         messages: 0.0,

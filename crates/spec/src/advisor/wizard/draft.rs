@@ -179,6 +179,9 @@ impl Wizard {
             let why = "other formats fit these columns too; this one reads every row inspected";
             list.push(rec("data.format", word, why));
         }
+        if let Some(faulty) = &facts.faulty {
+            list.push(rec("data.on_bad_row", "skip", faulty.summary()));
+        }
         if self.start_model().is_none() {
             list.extend(tokenizer(preset, facts));
         }

@@ -77,6 +77,8 @@ pub struct Wizard {
     data: Option<(String, Result<DataFacts, String>)>,
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
+    /// The data whose unreadable rows were reported: accepted once more, they are left out.
+    leaves_out: Option<String>,
     checks: Checks,
     /// The row for which a path is looked at.
     looked_for: Option<(Step, usize)>,
@@ -100,6 +102,7 @@ impl Wizard {
             data: None,
             model: None,
             config: None,
+            leaves_out: None,
             checks: Checks::default(),
             looked_for: None,
             error: None,
