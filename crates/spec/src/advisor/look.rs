@@ -160,7 +160,11 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         ));
     }
     if meta.is_dir() {
-        return several(path, READ_WHOLE);
+        let mut facts = several(path, READ_WHOLE)?;
+        if facts.note.is_empty() {
+            facts.note = source::other_texts(path).unwrap_or_default();
+        }
+        return Ok(facts);
     }
     match extension.as_str() {
         "txt" | "text" => text(path, meta.len()),
@@ -495,6 +499,10 @@ mod tests {
             assert_eq!(data(&dir.path().join(name)).unwrap().rows, Some(1));
         }
         fs::remove_file(dir.path().join("rows.jsonlines")).unwrap();
+        assert_eq!(data(dir.path()).unwrap().note, "");
+        file("notes.md", "# To be");
+        let note = data(dir.path()).unwrap().note;
+        assert!(note.contains("1 .md file is not read"), "{note}");
         // What a run refuses is refused here.
         file("c.txt", "To be, or not to be.");
         let error = data(dir.path()).unwrap_err();

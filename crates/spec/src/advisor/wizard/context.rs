@@ -109,7 +109,8 @@ impl Seen {
     /// What was found, in a line; nothing where the next question shows it.
     pub fn summary(&self) -> Option<String> {
         match self {
-            Seen::Data(_, Ok(facts)) => Some(facts.summary()),
+            Seen::Data(_, Ok(facts)) if facts.note.is_empty() => Some(facts.summary()),
+            Seen::Data(_, Ok(facts)) => Some(format!("{}; {}", facts.summary(), facts.note)),
             Seen::Model(_, Ok(facts)) => Some(facts.summary()),
             _ => None,
         }
