@@ -402,6 +402,13 @@ fn facts_of(
     })
 }
 
+/// Whether a model's tokenizer can write plain text: that of a toy of digits cannot.
+pub fn writes_text(model: &Path) -> bool {
+    const PLAIN: &str = "To be, or not to be: that is the question.";
+    let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
+    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(PLAIN).is_ok())
+}
+
 /// Bytes of a quantized file's weights.
 fn packed_bytes(path: &Path) -> Option<u64> {
     let file = models::is_gguf(path).then(|| ModelSource::open(path).ok());

@@ -1,7 +1,7 @@
 //! From answers to a draft: the chosen preset, what the data and the base model require, and the settings the user
 //! typed on top. Each value that differs from the preset carries its reason.
 
-use super::answers::{Answers, Begin, DataAnswer};
+use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
 use super::{PresetInfo, Step, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
@@ -9,12 +9,9 @@ use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::{
-    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue, LARGE_MODEL, usual_rate,
-};
+use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, usual_rate};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
-use std::sync::{Arc, OnceLock};
 
 /// Epochs over a small text beyond which a preset's steps are cut: what the review of a spec finds nearly as good as new text.
 const PASSES: f64 = GOOD_PASSES;
@@ -49,37 +46,6 @@ const HIGH_RANK: u64 = 64;
 /// In the sentence of a template that trains without an adapter.
 const ALL_WEIGHTS: &str = "all weights";
 
-/// A draft and what was found of it.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub draft: Draft,
-    /// Typed settings that are no values of their keys.
-    pub wrong: Vec<(String, Issue)>,
-    /// Contradictions between values.
-    pub issues: Vec<Issue>,
-    writes: OnceLock<bool>,
-}
-
-impl Made {
-    /// Its method learns from answers that the model writes.
-    pub fn writes(&self) -> bool {
-        let rolls = || {
-            self.draft
-                .spec()
-                .is_ok_and(|spec| spec.rollout_length().is_some())
-        };
-        *self.writes.get_or_init(rolls)
-    }
-}
-
-/// The newest draft, with the state that it was made for.
-#[derive(Debug, Clone)]
-pub(super) struct Latest {
-    answers: Answers,
-    sightings: u64,
-    made: Option<Arc<Made>>,
-}
-
 /// One value that follows from an answer.
 struct Recommended {
     path: String,
@@ -96,55 +62,6 @@ fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommend
 }
 
 impl Wizard {
-    /// The draft for the answers, and what is wrong with typed settings; those keep the previous value.
-    pub fn draft(&self) -> Option<(Draft, Vec<(String, Issue)>)> {
-        let made = self.made()?;
-        Some((made.draft.clone(), made.wrong.clone()))
-    }
-
-    /// The same with its contradictions, made once for each state of the answers: a key may ask for it many times.
-    pub(super) fn made(&self) -> Option<Arc<Made>> {
-        let known = self.made.borrow().clone();
-        if let Some(known) = known
-            && known.sightings == self.sightings
-            && known.answers == self.answers
-        {
-            return known.made;
-        }
-        let made = self.make().map(Arc::new);
-        *self.made.borrow_mut() = Some(Latest {
-            answers: self.answers.clone(),
-            sightings: self.sightings,
-            made: made.clone(),
-        });
-        made
-    }
-
-    fn make(&self) -> Option<Made> {
-        let mut wrong = Vec::new();
-        let mut draft = match self.answers.begin {
-            Begin::Config => self.config_facts()?.as_ref().ok()?.draft()?,
-            Begin::Questions => self.recipe(self.preset()?),
-        };
-        for (path, text) in &self.answers.settings {
-            let Some(full) = draft.settle(path) else {
-                continue;
-            };
-            if let Err(issue) = draft.set(&full, text, "your choice") {
-                wrong.push((path.clone(), issue));
-            }
-        }
-        if self.answers.begin == Begin::Questions {
-            self.follow_steps(&mut draft);
-        }
-        Some(Made {
-            issues: draft.issues(),
-            writes: OnceLock::new(),
-            draft,
-            wrong,
-        })
-    }
-
     /// A preset with what the answers so far make of it, without the settings typed by the user.
     pub(super) fn recipe(&self, preset: &PresetInfo) -> Draft {
         let mut draft = preset.draft.clone();
@@ -158,7 +75,7 @@ impl Wizard {
 
     /// Warm-up and cadences of a run that is shorter than its preset's, where nobody typed them; back to the preset's in a
     /// run that is not.
-    fn follow_steps(&self, draft: &mut Draft) {
+    pub(super) fn follow_steps(&self, draft: &mut Draft) {
         const WHY: &str = "follows from fewer steps";
         let steps = draft.value("train.max_steps").as_u64();
         let most = draft.parent_value("train.max_steps").as_u64();

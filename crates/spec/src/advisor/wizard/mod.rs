@@ -8,6 +8,7 @@ mod derived;
 mod draft;
 mod estimate;
 mod knobs;
+mod made;
 mod pass;
 mod question;
 mod steps;
@@ -84,7 +85,7 @@ pub struct Wizard {
     /// Counts what was found at paths: the draft depends on it.
     sightings: u64,
     /// The last draft and what it was made from.
-    made: RefCell<Option<draft::Latest>>,
+    made: RefCell<Option<made::Latest>>,
     /// The row for which a path is looked at.
     looked_for: Option<(Step, usize)>,
     /// Why the last Enter was rejected.
