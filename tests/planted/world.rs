@@ -219,6 +219,9 @@ pub fn train(plan: &Plan) -> Seen {
         params: model.params().infos(),
         micro_batches: MICRO,
         batch_tokens,
+        max_steps: 1,
+        reference: None,
+        remote: false,
     };
     let mut probes = Probes::new(&setup, (50, 1), Arc::new(ManualClock::default()));
     let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
