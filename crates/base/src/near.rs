@@ -8,12 +8,12 @@ pub fn did_you_mean(near: impl Display) -> String {
     format!("did you mean {near}?")
 }
 
-/// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of one or two letters, two in those
+/// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of up to three letters, two in those
 /// of up to five, three in longer ones.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.chars().count() {
-        0..=2 => 1,
-        3..=5 => 2,
+        0..=3 => 1,
+        4..=5 => 2,
         _ => 3,
     };
     within(limit, word, candidates)
@@ -110,5 +110,6 @@ mod tests {
         assert_eq!(nearest("lrr", words), Some("lr"));
         assert_eq!(nearest("banana", words), None);
         assert_eq!(nearest("xyz", ["up", "down"]), None);
+        assert_eq!(nearest("foo", ["dpo", "ppo"]), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::formats::{self, Columns, Detection, FormatChoice, FormatId, Grounds};
 use super::source::{self, ReadContext, Rows, SourceConfig};
 use super::{DataError, Example, Place, Record, RowFault};
+use crate::base::human::grouped;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -11,6 +12,8 @@ use std::collections::VecDeque;
 const SAMPLE: usize = 64;
 /// Bad rows skipped while looking for good ones to detect a format by.
 const SAMPLE_FAULTS: usize = 1000;
+/// Rows read behind one that ends a run, to see whether it is an exception.
+const LOOKED_BEHIND: usize = 10_000;
 /// Skipped rows that are listed one by one.
 const LISTED: usize = 100;
 
@@ -43,6 +46,8 @@ pub struct Examples {
     skipped: Skipped,
     /// Rows that may still come; `None`: all that there are.
     left: Option<u64>,
+    /// Rows read so far.
+    good: u64,
     ended: bool,
 }
 
@@ -97,6 +102,7 @@ pub fn examples(
         on_bad_row,
         skipped: Skipped::default(),
         left: None,
+        good: 0,
         ended: false,
     })
 }
@@ -158,6 +164,36 @@ impl Examples {
         }
         skip
     }
+
+    /// The fault that ends the reading, with its remedy. Where most rows can be read the columns are right and the row is
+    /// wrong: a mapping that suits this row alone would be wrong for the others.
+    fn among_others(&mut self, mut fault: RowFault) -> RowFault {
+        let maps = ["data.columns", "data.format"];
+        if self.rows.is_broken() || !maps.iter().any(|key| fault.fix.contains(key)) {
+            return fault;
+        }
+        let (mut good, mut bad, mut first) = (self.good, 1, "the first ");
+        for _ in 0..LOOKED_BEHIND {
+            let Some(record) = self.waiting.pop_front().or_else(|| self.rows.next()) else {
+                first = "";
+                break;
+            };
+            let read =
+                record.and_then(|row| formats::read(self.detection.format, &row, &self.columns));
+            match read {
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+        }
+        if good > bad {
+            fault.fix = format!(
+                "fix the row; of {first}{} rows {} cannot be read: data.on_bad_row: skip leaves such rows out, `llmtui data clean FILE --out COPY.jsonl` writes a copy without them",
+                grouped(good + bad),
+                grouped(bad)
+            );
+        }
+        fault
+    }
 }
 
 impl Iterator for Examples {
@@ -173,12 +209,13 @@ impl Iterator for Examples {
             match read {
                 Ok(example) => {
                     self.left = self.left.map(|left| left - 1);
+                    self.good += 1;
                     return Some(Ok(example));
                 }
                 Err(fault) if self.passes_over(&fault) => {}
                 Err(fault) => {
                     self.ended = true;
-                    return Some(Err(fault));
+                    return Some(Err(self.among_others(fault)));
                 }
             }
         }
@@ -326,5 +363,27 @@ mod tests {
         let error = error.err().unwrap();
         assert!(error.to_string().ends_with("has no rows"), "{error}");
         assert!(error.hint().contains("header"), "{}", error.hint());
+    }
+
+    /// A mapping that suits the broken row alone was the advice.
+    #[test]
+    fn one_broken_row_among_good_ones_is_not_met_with_another_mapping() {
+        let good = "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}\n";
+        let no_output = "{\"instruction\": \"a\", \"input\": \"\"}\n";
+        let number = "{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}\n";
+        for (bad, before) in [(no_output, 0), (no_output, 100), (number, 3)] {
+            let rows = format!("{}{bad}{}", good.repeat(before), good.repeat(20));
+            let found = open(&rows, FormatChoice::Auto, OnBadRow::Error).unwrap();
+            let fault = found.filter_map(Result::err).next().unwrap();
+            let (fix, all) = (&fault.fix, before + 21);
+            assert!(fix.contains(&format!("of {all} rows 1 cannot")), "{fix}");
+            assert!(!fix.contains("data.columns"), "{fix}");
+        }
+        // Where the others are like it, the columns are named wrongly.
+        let rows = no_output.repeat(3);
+        let said = FormatChoice::Alpaca;
+        let found = open(&rows, said, OnBadRow::Error).unwrap();
+        let fault = found.filter_map(Result::err).next().unwrap();
+        assert!(fault.fix.contains("data.columns"), "{fault:?}");
     }
 }

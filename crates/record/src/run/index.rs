@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 pub const VERDICT: &str = "verdict";
 /// The verdict on a run whose loss ran away.
 pub const DIVERGED: &str = "DIVERGED";
+/// The verdict on a run whose loss does not fall.
+pub const NOT_LEARNING: &str = "NOT LEARNING";
 /// The verdict before there is anything to judge.
 pub const TOO_EARLY: &str = "TOO EARLY";
 /// Points of the small loss curve.
@@ -253,14 +255,24 @@ pub fn resolve_one(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> 
     find(runs_dir, word, false)
 }
 
-/// The best checkpoint of each run, the newest run first: one of them is offered as a model to start from.
+/// The best checkpoint of each run that has learned something, the newest run first: one of them is offered as a model to
+/// start from.
 pub fn best_checkpoints(runs_dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let runs = list(runs_dir).map(|(runs, _unreadable)| runs);
-    runs.unwrap_or_default().into_iter().filter_map(|run| {
-        let best = RunDir::open(&run.path).ok()?.best_checkpoint()?;
-        // One of step 0 was saved by a run that was stopped before it learned anything.
-        (best.step > 0).then_some(best.path)
-    })
+    let runs = runs.unwrap_or_default().into_iter();
+    runs.filter(|run| has_learned(run.verdict.as_deref()))
+        .filter_map(|run| {
+            let best = RunDir::open(&run.path).ok()?.best_checkpoint()?;
+            // One of step 0 was saved by a run that was stopped before it learned anything.
+            (best.step > 0).then_some(best.path)
+        })
+}
+
+/// Whether a run may have learned something; of logs without a verdict nobody knows.
+fn has_learned(verdict: Option<&str>) -> bool {
+    ![DIVERGED, NOT_LEARNING, TOO_EARLY]
+        .iter()
+        .any(|word| verdict == Some(word))
 }
 
 /// The checkpoint that a run, its folder, or `RUN@STEP` means in a model's place: the best one, or that of the step. `None` for

@@ -5,6 +5,7 @@ mod config;
 mod machine;
 
 use super::choose::DataKind;
+use super::faulty::Faulty;
 use super::reading::{Reading, Sample};
 use super::sequences::SampledRow;
 use super::template::{self, TemplateTokens};
@@ -58,6 +59,8 @@ pub struct DataFacts {
     pub bytes: u64,
     /// Rows of a file of rows.
     pub rows: Option<u64>,
+    /// Rows that a run skips or ends at; not among `rows`.
+    pub faulty: Option<Faulty>,
     /// Rows and characters are estimated from the file's beginning.
     pub estimated: bool,
     /// Characters of text, for rows those of all values.
@@ -157,7 +160,11 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         ));
     }
     if meta.is_dir() {
-        return several(path, READ_WHOLE);
+        let mut facts = several(path, READ_WHOLE)?;
+        if facts.note.is_empty() {
+            facts.note = source::other_texts(path).unwrap_or_default();
+        }
+        return Ok(facts);
     }
     match extension.as_str() {
         "txt" | "text" => text(path, meta.len()),
@@ -255,6 +262,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         },
         bytes,
         rows: None,
+        faulty: None,
         estimated: read < bytes,
         chars: Some(chars),
         messages: 0.0,
@@ -394,6 +402,13 @@ fn facts_of(
     })
 }
 
+/// Whether a model's tokenizer can write plain text: that of a toy of digits cannot.
+pub fn writes_text(model: &Path) -> bool {
+    const PLAIN: &str = "To be, or not to be: that is the question.";
+    let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
+    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(PLAIN).is_ok())
+}
+
 /// Bytes of a quantized file's weights.
 fn packed_bytes(path: &Path) -> Option<u64> {
     let file = models::is_gguf(path).then(|| ModelSource::open(path).ok());
@@ -491,6 +506,10 @@ mod tests {
             assert_eq!(data(&dir.path().join(name)).unwrap().rows, Some(1));
         }
         fs::remove_file(dir.path().join("rows.jsonlines")).unwrap();
+        assert_eq!(data(dir.path()).unwrap().note, "");
+        file("notes.md", "# To be");
+        let note = data(dir.path()).unwrap().note;
+        assert!(note.contains("1 .md file is not read"), "{note}");
         // What a run refuses is refused here.
         file("c.txt", "To be, or not to be.");
         let error = data(dir.path()).unwrap_err();

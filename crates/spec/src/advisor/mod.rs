@@ -2,6 +2,7 @@
 //! and pure functions; disk access is in [`look`]. No terminal, no training.
 
 pub mod choose;
+mod faulty;
 pub mod look;
 pub mod reading;
 pub mod remember;

@@ -1,24 +1,71 @@
-//! The wizard's answers between sessions: one file in the user's state folder.
+//! The wizard's answers between sessions: one file in the user's state folder. Paths in it are whole, because the next session
+//! may begin in another folder.
 
 use super::wizard::Answers;
 use crate::base::files::{read_plain_text, write_atomic};
-use crate::base::paths::Env;
+use crate::base::paths::{Env, expand_home};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn file(env: &Env) -> Option<PathBuf> {
     env.state_dir.as_ref().map(|dir| dir.join("wizard.json"))
 }
 
-/// The answers of the last session; none if there was none.
+/// The answers of the last session, without paths at which nothing is any more; none if there was none.
 pub fn answers(env: &Env) -> Answers {
+    let mut answers = kept(env);
+    let home = env.home.as_deref();
+    for_each_path(&mut answers, &mut |path| {
+        if !is_pattern(path) && !expanded(path, home).exists() {
+            path.clear();
+        }
+    });
+    answers
+}
+
+/// As the file has them.
+fn kept(env: &Env) -> Answers {
     file(env)
         .and_then(|path| read_plain_text(path).ok())
         .map(|text| Answers::from_json(&text))
         .unwrap_or_default()
 }
 
-/// Saves answers (from [`Answers::to_json`]) for the next session.
+/// The paths to read from, those of other goals too.
+fn for_each_path(answers: &mut Answers, change: &mut dyn FnMut(&mut String)) {
+    let paths = [
+        &mut answers.data_path,
+        &mut answers.start_path,
+        &mut answers.config_path,
+    ];
+    for path in paths {
+        if !path.trim().is_empty() {
+            change(path);
+        }
+    }
+    for other in answers.others.values_mut() {
+        for_each_path(other, change);
+    }
+}
+
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+fn expanded(path: &str, home: Option<&Path>) -> PathBuf {
+    let path = Path::new(path.trim());
+    expand_home(path, Path::new(""), home).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// From this folder's point of view to everybody's; `~` is whole already.
+fn whole(path: &str) -> String {
+    let said = Path::new(path.trim());
+    let whole = std::path::absolute(said).ok();
+    let relative = whole.filter(|_| said.is_relative() && !said.starts_with("~"));
+    relative.map_or_else(|| path.to_string(), |path| path.display().to_string())
+}
+
+/// Saves answers (from [`Answers::to_json`]) for the next session; answers that are there already are not written again.
 ///
 /// # Errors
 /// The folder cannot be created, or the disk is full.
@@ -26,10 +73,15 @@ pub fn keep(env: &Env, answers: &str) -> io::Result<()> {
     let Some(path) = file(env) else {
         return Ok(());
     };
+    let mut answers = Answers::from_json(answers);
+    for_each_path(&mut answers, &mut |path| *path = whole(path));
+    if kept(env) == answers {
+        return Ok(());
+    }
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    write_atomic(&path, answers.as_bytes())
+    write_atomic(&path, answers.to_json().as_bytes())
 }
 
 #[cfg(test)]
@@ -44,12 +96,37 @@ mod tests {
             ..Env::default()
         };
         assert_eq!(answers(&env), Answers::default());
+        let data = dir.path().join("poems.txt");
+        std::fs::write(&data, "To be").unwrap();
+        let of_other = Answers {
+            start_path: "gone/model".into(),
+            ..Answers::default()
+        };
         let kept = Answers {
-            data_path: "poems.txt".into(),
+            data_path: data.display().to_string(),
+            others: [("Style".to_string(), of_other)].into(),
             ..Answers::default()
         };
         keep(&env, &kept.to_json()).unwrap();
-        assert_eq!(answers(&env), kept);
+        let found = answers(&env);
+        assert_eq!(found.data_path, kept.data_path);
+        assert_eq!(found.others["Style"].start_path, "", "nothing is there");
+        std::fs::remove_file(&data).unwrap();
+        assert_eq!(
+            answers(&env),
+            Answers {
+                data_path: String::new(),
+                ..found
+            }
+        );
         assert!(keep(&Env::default(), "{}").is_ok());
+    }
+
+    #[test]
+    fn a_relative_path_means_the_same_in_another_folder() {
+        assert!(Path::new(&whole("poems.txt")).is_absolute());
+        for path in ["/data/poems.txt", "~/poems.txt"] {
+            assert_eq!(whole(path), path);
+        }
     }
 }

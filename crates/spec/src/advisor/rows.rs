@@ -1,13 +1,14 @@
 //! The rows of a file, as the data room reads them: format, count, and a preview.
 
 use super::choose::{DataKind, learns_from};
+use super::faulty::FaultyRows;
 use super::look::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
 use crate::base::text::one_line;
 use crate::data::formats::{Columns, FormatId, detect, in_options, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
-use crate::data::{Content, DataError, Message, Record, Turns};
+use crate::data::{Content, DataError, Message, Record, RowFault, Turns};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,7 +68,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let (mut sample, mut n_rows, mut chars): (Vec<Record>, u64, u64) = (Vec::new(), 0, 0);
     // A format of the rows, once there are enough to tell it; rows behind them are held against it.
     let mut later: Option<FormatId> = None;
-    for row in all.by_ref() {
+    let mut faulty = FaultyRows::default();
+    while let Some(row) = all.next() {
         chars += row
             .as_ref()
             .map_or(0, |r| r.fields.values().map(letters).sum());
@@ -79,16 +81,20 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
                     None => format_of(&sample).map_err(|e| by_hand(path, &e))?.format,
                 };
                 later = Some(format);
-                readable(&record, format).map_err(words)?;
+                if let Err(fault) = readable(&record, format) {
+                    faulty.add(fault);
+                }
             }
-            // A run that the wizard makes ends there.
-            Err(fault) => return Err(words(DataError::Row(fault))),
+            // What follows of this file cannot be read: no setting skips that.
+            Err(fault) if all.is_broken() => return Err(words(DataError::Row(fault))),
+            Err(fault) => faulty.add(fault),
         }
         n_rows += 1;
         if n_rows >= most {
             break;
         }
     }
+    let inspected = n_rows;
     // A file that ends with the last row read was counted.
     let read = all.bytes_read();
     let estimated = n_rows >= most && all.next().is_some();
@@ -103,6 +109,9 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
         n_rows = whole;
     }
+    if let Some(first) = faulty.first.take().filter(|_| sample.is_empty()) {
+        return Err(words(DataError::Row(first)));
+    }
     if sample.is_empty() {
         let shown = path.display();
         return Err(format!(
@@ -114,9 +123,11 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         found,
         sure,
     } = format_of(&sample).map_err(|e| by_hand(path, &e))?;
-    for record in &sample {
-        readable(record, format).map_err(words)?;
+    for fault in sample.iter().filter_map(|row| readable(row, format).err()) {
+        faulty.add(fault);
     }
+    let faulty = faulty.among(inspected)?;
+    sample.retain(|row| readable(row, format).is_ok());
     let columns = Columns::default();
     let (text, share) = learned(&sample, format, &columns);
     let distinct: BTreeSet<char> = text.chars().collect();
@@ -133,7 +144,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         kind,
         format: format!("{} rows, {found}", all.kind()),
         bytes,
-        rows: Some(n_rows),
+        rows: Some(n_rows - faulty.as_ref().map_or(0, |f| f.share_of(n_rows))),
+        faulty,
         estimated,
         chars: Some((chars as f64 * share) as u64),
         messages: messages(&sample, format, &columns),
@@ -342,13 +354,13 @@ struct Told {
     sure: bool,
 }
 
-/// Whether a run reads a row, whose columns fit: it ends at the first that it cannot, such as one with pictures beside the text.
-fn readable(row: &Record, format: FormatId) -> Result<(), DataError> {
-    let example = read_row(format, row, &Columns::default());
-    example.map(drop).map_err(DataError::Row)
+/// Whether a run reads a row: it ends at the first that it cannot, or skips such rows.
+fn readable(row: &Record, format: FormatId) -> Result<(), RowFault> {
+    read_row(format, row, &Columns::default()).map(drop)
 }
 
-/// If several formats fit equally well, the first that reads every row is used, and the others are listed.
+/// If several formats fit equally well, the first that reads every row is used, else one that reads most of them, and the
+/// others are listed.
 fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns, None) {
@@ -361,11 +373,17 @@ fn format_of(sample: &[Record]) -> Result<Told, DataError> {
         }
         Err(doubt) => doubt,
     };
-    let reads = |format: &&FormatId| {
-        let mut rows = sample.iter();
-        **format != FormatId::Text && rows.all(|row| read_row(**format, row, &columns).is_ok())
+    let read = |format: &FormatId| {
+        let rows = sample.iter();
+        rows.filter(|row| read_row(*format, row, &columns).is_ok())
+            .count()
     };
-    let fitting: Vec<&FormatId> = FormatId::ALL.iter().filter(reads).collect();
+    let formats = FormatId::ALL.iter().filter(|f| **f != FormatId::Text);
+    let counts: Vec<(&FormatId, usize)> = formats.map(|format| (format, read(format))).collect();
+    let most = counts.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    let enough = most * 2 > sample.len();
+    let best = counts.iter().filter(|(_, n)| enough && *n == most);
+    let fitting: Vec<&FormatId> = best.map(|(format, _)| *format).collect();
     let Some((format, others)) = fitting.split_first() else {
         return Err(doubt);
     };

@@ -50,6 +50,8 @@ impl Add for SequenceSize {
 pub struct SampledRow {
     /// Of a pair the chosen answer's comes first.
     sequences: Vec<SequenceSize>,
+    /// What counts in the loss of the first one where prompts are masked.
+    supervised: SequenceSize,
     /// An answer that was judged bad is not imitated.
     imitated: bool,
 }
@@ -78,7 +80,21 @@ impl SampledRow {
                 ..
             }
         );
+        let supervised = match content {
+            Content::Text(text) => SequenceSize::of_text(text),
+            Content::Chat(messages) => {
+                let answers = messages.iter().filter(|m| m.role == "assistant");
+                let answers: Vec<Message> = answers.cloned().collect();
+                SequenceSize::of_messages(&answers)
+            }
+            Content::Completion { completion, .. } | Content::Labelled { completion, .. } => {
+                side(completion)
+            }
+            Content::Preference { chosen, .. } => side(chosen),
+            Content::Prompt { .. } => SequenceSize::default(),
+        };
         SampledRow {
+            supervised,
             sequences,
             imitated: !judged_bad,
         }
@@ -87,6 +103,11 @@ impl SampledRow {
     /// All of its sequences.
     pub fn sequences(&self) -> &[SequenceSize] {
         &self.sequences
+    }
+
+    /// What counts in the loss where prompts are masked.
+    pub fn supervised(&self) -> &SequenceSize {
+        &self.supervised
     }
 
     /// Those that a method of this unit reads: whoever imitates answers leaves out rejected and bad ones.
@@ -116,6 +137,7 @@ mod tests {
             row.read_by(unit).iter().map(|s| s.chars).collect()
         };
         assert_eq!(chars(&pair, Unit::Text), [11]);
+        assert_eq!(pair.supervised().chars, 6, "the prompt is masked");
         for unit in [Unit::Pair, Unit::Ranked, Unit::Judged] {
             assert_eq!(chars(&pair, unit), [11, 7]);
         }

@@ -71,6 +71,7 @@ pub const ALIASES: &[(&str, &str)] = &[
         "train.activation_checkpointing",
     ),
     ("max_iters", "train.max_steps"),
+    ("steps", "train.max_steps"),
     ("num_train_epochs", "train.epochs"),
     ("num_epochs", "train.epochs"),
     ("logging_steps", "train.log_every"),
@@ -87,6 +88,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("max_length", "model.seq_len"),
     ("block_size", "model.seq_len"),
     ("context_length", "model.seq_len"),
+    ("context", "model.seq_len"),
     ("train.max_seq_length", "model.seq_len"),
     ("n_embd", "model.d_model"),
     ("hidden_size", "model.d_model"),
@@ -215,9 +217,31 @@ pub fn switch(said: &str, on: bool) -> Option<&'static str> {
     })
 }
 
+/// Members under the names that papers and other tools have for them: where, that name, ours.
+const OTHER_NAMES: &[(&str, &str, &str)] = &[
+    ("method", "cpt", "pretrain"),
+    ("method", "continued_pretraining", "pretrain"),
+    ("method", "rm", "reward"),
+    ("optimizer", "schedule_free_adamw", "schedule_free"),
+    ("schedule", "inverse_square_root", "inverse_sqrt"),
+];
+
 /// The meaning of a value where we have no member of that name: another member with settings. `settings` are those
 /// given with the value.
 pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
+    let other = OTHER_NAMES
+        .iter()
+        .find(|(at, name, _)| *at == path && *name == word);
+    if let Some((.., ours)) = other {
+        return Some(json!({*ours: settings}));
+    }
+    if (path, word) == ("method", "ipo") {
+        let mut settings = settings;
+        settings
+            .as_object_mut()?
+            .insert("loss".into(), json!("ipo"));
+        return Some(json!({"dpo": settings}));
+    }
     let stretched = ["linear", "ntk", "yarn", "llama3", "longrope"];
     (path == "model.position" && stretched.contains(&word))
         .then(|| json!({"rope": {"scaling": {word: settings}}}))
@@ -276,6 +300,31 @@ mod tests {
             let said = load("quickstart", &set, &SpecSources::default()).unwrap_err();
             assert!(said.to_string().contains(hint), "{said}");
         }
+    }
+
+    #[test]
+    fn members_are_known_by_their_other_names_too() {
+        use crate::spec::{SpecSources, load};
+        let set = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| (*w).to_string()).collect();
+            load("quickstart", &words, &SpecSources::default())
+        };
+        let spec = set(&["steps=100", "context=32", "method=cpt"])
+            .unwrap()
+            .spec;
+        assert_eq!((spec.train.max_steps, spec.model.seq_len), (100, 32));
+        let others = [
+            "optimizer=schedule_free_adamw",
+            "schedule=inverse_square_root",
+        ];
+        for word in others {
+            let loaded = set(&[word]);
+            assert!(loaded.is_ok(), "{word}: {}", loaded.unwrap_err());
+        }
+        let ours = member("method", "ipo", json!({"beta": 0.2}));
+        assert_eq!(ours, Some(json!({"dpo": {"beta": 0.2, "loss": "ipo"}})));
+        let said = set(&["method=foo"]).unwrap_err().to_string();
+        assert!(!said.contains("did you mean"), "{said}");
     }
 
     #[test]

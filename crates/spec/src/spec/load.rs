@@ -38,11 +38,19 @@ impl Loaded {
     /// A template is for a model and data of the user's: what it trains without them.
     fn unfilled(&self) -> Option<String> {
         let spec = &self.spec;
-        if spec.group != PresetGroup::Template || spec.train.from.is_some() {
+        if spec.group != PresetGroup::Template {
             return None;
         }
         let made_up = matches!(self.origins.get("data.sources"), Origin::File { .. })
             && matches!(self.origins.get("data.path"), Origin::Default);
+        if spec.train.from.is_some() {
+            return made_up.then(|| {
+                format!(
+                    "{} is a template: without data it trains the start model on synthetic rows; -s data.path=FILE trains it on yours",
+                    spec.name
+                )
+            });
+        }
         let rows = match made_up {
             true => {
                 " on synthetic rows; -s train.from=MODEL -s data.path=FILE trains yours on your data"

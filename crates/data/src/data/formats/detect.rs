@@ -167,7 +167,6 @@ pub fn detect(
     if bare && !rare.is_empty() && unit != Some(Unit::Prompt) {
         return Err(several((sample, columns), &fitting, &rare));
     }
-    let file = &first.place.file;
     let mut grounds = Grounds::Rows;
     if let Some(chosen) = chosen_by(unit, &fitting) {
         fitting[..=chosen].rotate_right(1);
@@ -184,20 +183,9 @@ pub fn detect(
         [] => Err(no_format(first, columns)),
         [a, b, ..] if grounds == Grounds::Rows && a.parts.len() == b.parts.len() => {
             let most = a.parts.len();
-            let equal: Vec<&str> = fitting
-                .iter()
-                .take_while(|c| c.parts.len() == most)
-                .map(|c| c.format.word())
-                .collect();
-            let names = column_names(first.fields.keys());
-            Err(DataError::source(
-                file,
-                format!("could be {} (columns: {names})", equal.join(" or ")),
-                format!(
-                    "choose one: data.format: {}",
-                    equal.join(", or data.format: ")
-                ),
-            ))
+            let equal = fitting.iter().take_while(|c| c.parts.len() == most);
+            let equal: Vec<FormatId> = equal.map(|c| c.format).collect();
+            Err(in_doubt(first, &equal, unit))
         }
         [best, others @ ..] => Ok(Detection {
             format: best.format,
@@ -226,6 +214,45 @@ fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
         Unit::Pair | Unit::Ranked | Unit::Judged => return None,
     };
     best.iter().position(|format| *format == wanted)
+}
+
+/// Formats that fit equally well: those that the method can learn from are offered, else the rows are not what it needs.
+fn in_doubt(first: &Record, equal: &[FormatId], unit: Option<Unit>) -> DataError {
+    let names = column_names(first.fields.keys());
+    let words = |formats: &[FormatId]| formats.iter().map(|f| f.word()).collect::<Vec<_>>();
+    let serve = |unit: Unit| equal.iter().copied().filter(move |f| serves(*f, unit));
+    let useful: Vec<FormatId> = unit.map_or_else(|| equal.to_vec(), |unit| serve(unit).collect());
+    if let (Some(unit), true) = (unit, useful.is_empty()) {
+        let found = words(equal).join(" or ");
+        return DataError::source(
+            &first.place.file,
+            format!(
+                "has rows of {found} (columns: {names}), but the method needs {}",
+                unit.needs()
+            ),
+            "use data with such rows, or another method: sft learns answers, grpo trains on prompts with references",
+        );
+    }
+    DataError::source(
+        &first.place.file,
+        format!("could be {} (columns: {names})", words(equal).join(" or ")),
+        format!(
+            "choose one: data.format: {}",
+            words(&useful).join(", or data.format: ")
+        ),
+    )
+}
+
+/// Whether a method of this unit may learn from rows of the format.
+fn serves(format: FormatId, unit: Unit) -> bool {
+    use FormatId::{HhRlhf, Kto, Preference, PreferenceImplicit, PromptOnly, Text};
+    let pairs = matches!(format, Preference | PreferenceImplicit | HhRlhf);
+    match unit {
+        Unit::Text => format != PromptOnly,
+        Unit::Prompt => format != Text,
+        Unit::Pair | Unit::Ranked => pairs,
+        Unit::Judged => pairs || format == Kto,
+    }
 }
 
 /// Some rows fit one format and some another, or none.

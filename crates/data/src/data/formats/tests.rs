@@ -364,7 +364,13 @@ fn prompts_alone_and_with_answers() {
         let found = detect(&rows, &Columns::default(), Some(unit)).unwrap();
         assert_eq!((found.format, found.to_string().as_str()), (format, said));
     }
-    assert!(detect(&rows, &Columns::default(), Some(Unit::Pair)).is_err());
+    let error = detect(&rows, &Columns::default(), Some(Unit::Pair)).unwrap_err();
+    let (what, fix) = (error.to_string(), error.hint());
+    assert!(
+        what.contains("the method needs a prompt with a chosen"),
+        "{what}"
+    );
+    assert!(!fix.contains("choose one"), "{fix}");
     let error = detect(&[record(gsm8k)], &Columns::default(), None).unwrap_err();
     assert!(
         error

@@ -46,6 +46,15 @@ pub(super) fn no_validation(held: &[Tried], counts_rows: bool) -> DataError {
     )
 }
 
+/// One row alone, of which nothing is left to validate on.
+pub(super) fn one_row(name: &str) -> DataError {
+    DataError::source(
+        name,
+        "has one row, which cannot be split into training and validation",
+        "add rows, or name other rows in data.val_path",
+    )
+}
+
 fn why(tried: &[Tried]) -> (String, String) {
     let (mut examples, mut long, mut longest, mut tokens) = (0, 0, 0, 0);
     let Some(how) = tried.first().map(|tried| tried.how) else {

@@ -24,7 +24,7 @@ use crate::data::{
     DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
-use emptied::{Tried, no_validation, nothing_left};
+use emptied::{Tried, no_validation, nothing_left, one_row};
 use held::{divided, held_rows, makes_no_row, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -438,6 +438,11 @@ fn lay_out(
         documents.concatenate();
     }
     if documents.val_rows() == 0 {
+        if let ([only], [], false) = (train, val, how.packing == Packing::Stream)
+            && only.store.documents() as usize <= only.store.documents_of_row()
+        {
+            return Err(one_row(&only.name));
+        }
         return Err(no_validation(&tried, config.val_rows.is_some()));
     }
     if how.packing == Packing::Packed {

@@ -245,6 +245,24 @@ fn a_validation_split_without_a_row_says_why() {
 }
 
 #[test]
+fn one_row_is_named_as_what_cannot_be_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.jsonl");
+    let row = serde_json::json!({"prompt": "to be", "completion": "or not"});
+    std::fs::write(&path, format!("{row}\n")).unwrap();
+    let config = serde_json::json!({"path": path, "packing": "padded"});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let request = Request {
+        train_on: TrainOn::Auto,
+        ..Request::new(32)
+    };
+    let error = Dataset::open(&config, request).unwrap_err();
+    let text = format!("{error}; {}", error.hint());
+    assert!(text.contains("one row, which cannot be split"), "{text}");
+    assert!(text.contains("data.val_path"), "{text}");
+}
+
+#[test]
 fn tools_without_a_place_and_weights_of_turns_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tools.jsonl");

@@ -25,7 +25,7 @@ pub(super) use container::PARQUET;
 pub use container::announced_rows;
 pub use context::{Progress, ReadContext};
 pub(in crate::data) use paths::is_hidden;
-pub use paths::{is_data_file, left_out, neighbour};
+pub use paths::{is_data_file, left_out, neighbour, other_texts};
 pub use rows::{Rows, rows};
 pub use utf8::{BadText, bad_text};
 pub(super) use whole::read;

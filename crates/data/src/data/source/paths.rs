@@ -5,6 +5,7 @@ use crate::base::near::{alike, did_you_mean};
 use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::data::DataError;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -116,7 +117,8 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, DataError> {
         .collect();
     files.sort();
     if files.is_empty() {
-        let fix = "name a file, a folder with .txt, .jsonl, .json, .csv, .tsv or .parquet files (.gz and .zst too), or a glob like FOLDER/**/*.jsonl";
+        let usual = "name a file, a folder with .txt, .jsonl, .json, .csv, .tsv or .parquet files (.gz and .zst too), or a glob like FOLDER/**/*.jsonl";
+        let fix = other_texts(path).unwrap_or_else(|| usual.into());
         return Err(DataError::source(
             path.display(),
             "holds no data files",
@@ -205,14 +207,42 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// What lies in a folder beside the files of it that are read, in words: nobody should find out from the loss that half of
-/// the texts were left out. Files that describe a data set are not part of it.
-pub fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
+/// Files that describe a data set are not part of it.
+fn describes(name: &str) -> bool {
     const DESCRIBE: [&str; 4] = ["readme", "license", "licence", "dataset_info"];
-    let describes = |name: &str| {
-        let name = name.to_lowercase();
-        DESCRIBE.iter().any(|word| name.starts_with(word))
-    };
+    let name = name.to_lowercase();
+    DESCRIBE.iter().any(|word| name.starts_with(word))
+}
+
+/// Texts directly in a folder whose ending is read only where it is named: `11 .md files are not read; '../notes/*.md' reads
+/// them`.
+pub fn other_texts(folder: &Path) -> Option<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let others = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file() && !is_hidden(path) && !is_data_file(path))
+        .filter(|path| holds_text(path))
+        .filter(|path| {
+            !path
+                .file_name()
+                .is_some_and(|n| describes(&n.to_string_lossy()))
+        });
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for path in others {
+        *counts.entry(ending(&path)).or_default() += 1;
+    }
+    let (ending, n) = counts.into_iter().max_by_key(|(_, n)| *n)?;
+    let glob = folder.join(format!("*.{ending}"));
+    let glob = one_line(&glob.to_string_lossy());
+    let files = if n == 1 { "file is" } else { "files are" };
+    Some(format!(
+        "{n} .{ending} {files} not read; '{glob}' reads them"
+    ))
+}
+
+/// What lies in a folder beside the files of it that are read, in words: nobody should find out from the loss that half of
+/// the texts were left out.
+pub fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
     // Folders are named and not looked into: there may be a whole home below.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut others: Vec<String> = entries
@@ -383,6 +413,18 @@ mod tests {
             left_out(whole.path(), &[whole.path().join("a.jsonl")]),
             None
         );
+    }
+
+    #[test]
+    fn texts_under_another_ending_are_counted_with_the_glob_that_reads_them() {
+        let dir = tree(&["a.txt", "b.md", "c.md", "README.md", "d.rst"]);
+        let told = other_texts(dir.path()).unwrap();
+        assert!(told.contains("2 .md files are not read"), "{told}");
+        assert!(told.contains("/*.md' reads"), "{told}");
+        let dir = tree(&["b.md"]);
+        let hint = resolve(dir.path(), ".").unwrap_err().hint();
+        assert!(hint.starts_with("1 .md file is not read"), "{hint}");
+        assert_eq!(other_texts(tree(&["a.txt"]).path()), None);
     }
 
     #[test]

@@ -43,14 +43,18 @@ impl Context {
     }
 
     /// Reads the presets. Presets that fail to load are left out: the list of presets reports
-    /// them. `checkpoints` are the best of each run, the newest run first; reward models among them are no base models.
+    /// them. `checkpoints` are the best of each run, the newest run first; reward models among them, and models whose
+    /// vocabulary cannot write plain text, are no base models.
     pub fn gather(
         sources: &SpecSources,
         checkpoints: impl IntoIterator<Item = String>,
         machine: Machine,
     ) -> Context {
         let mut checkpoints = checkpoints.into_iter();
-        let newest_checkpoint = checkpoints.find(|folder| crate::models::writes(Path::new(folder)));
+        let newest_checkpoint = checkpoints.find(|folder| {
+            let folder = Path::new(folder);
+            crate::models::writes(folder) && look::writes_text(folder)
+        });
         let presets = crate::spec::presets(sources)
             .into_iter()
             .filter_map(|preset| {
@@ -109,7 +113,8 @@ impl Seen {
     /// What was found, in a line; nothing where the next question shows it.
     pub fn summary(&self) -> Option<String> {
         match self {
-            Seen::Data(_, Ok(facts)) => Some(facts.summary()),
+            Seen::Data(_, Ok(facts)) if facts.note.is_empty() => Some(facts.summary()),
+            Seen::Data(_, Ok(facts)) => Some(format!("{}; {}", facts.summary(), facts.note)),
             Seen::Model(_, Ok(facts)) => Some(facts.summary()),
             _ => None,
         }

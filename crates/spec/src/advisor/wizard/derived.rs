@@ -207,13 +207,11 @@ impl Wizard {
 
     /// The settings to ask: the architecture only if it is not given.
     pub(super) fn knobs(&self) -> Vec<&'static Knob> {
-        let draft = self.draft().map(|(draft, _)| draft);
-        let value = |path: &str| draft.as_ref().map(|d| d.value(path)).unwrap_or_default();
+        let made = self.made();
+        let draft = made.as_ref().map(|made| &made.draft);
+        let value = |path: &str| draft.map(|d| d.value(path)).unwrap_or_default();
         let given = self.start_model().is_some() || !value("train.from").is_null();
-        let writes = draft
-            .as_ref()
-            .and_then(|draft| draft.spec().ok())
-            .is_some_and(|spec| spec.rollout_length().is_some());
+        let writes = made.as_ref().is_some_and(|made| made.writes());
         // A check that failed may ask for a setting that is seldom asked for.
         let advised = |knob: &&Knob| {
             let typed = self.answers.settings.contains_key(knob.path);
@@ -234,7 +232,7 @@ impl Wizard {
             .chain(ADVISED.iter().filter(advised))
             .map(length)
             .filter(|k| !(k.shape && given))
-            .filter(|k| draft.as_ref().is_some_and(|d| d.settle(k.path).is_some()))
+            .filter(|k| draft.is_some_and(|d| d.settle(k.path).is_some()))
             .collect()
     }
 
@@ -243,8 +241,8 @@ impl Wizard {
         match self.answers.save_as.trim() {
             "" => {
                 let name = self
-                    .draft()
-                    .map_or("run".into(), |(draft, _)| draft.run_name());
+                    .made()
+                    .map_or("run".into(), |made| made.draft.run_name());
                 format!("{name}.yaml")
             }
             path => path.to_string(),

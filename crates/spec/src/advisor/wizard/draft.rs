@@ -9,9 +9,7 @@ use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::{
-    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue, LARGE_MODEL, usual_rate,
-};
+use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, usual_rate};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -64,27 +62,6 @@ fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommend
 }
 
 impl Wizard {
-    /// The draft for the answers, and what is wrong with typed settings; those keep the previous value.
-    pub fn draft(&self) -> Option<(Draft, Vec<(String, Issue)>)> {
-        let mut wrong = Vec::new();
-        let mut draft = match self.answers.begin {
-            Begin::Config => self.config_facts()?.as_ref().ok()?.draft()?,
-            Begin::Questions => self.recipe(self.preset()?),
-        };
-        for (path, text) in &self.answers.settings {
-            let Some(full) = draft.settle(path) else {
-                continue;
-            };
-            if let Err(issue) = draft.set(&full, text, "your choice") {
-                wrong.push((path.clone(), issue));
-            }
-        }
-        if self.answers.begin == Begin::Questions {
-            self.follow_steps(&mut draft);
-        }
-        Some((draft, wrong))
-    }
-
     /// A preset with what the answers so far make of it, without the settings typed by the user.
     pub(super) fn recipe(&self, preset: &PresetInfo) -> Draft {
         let mut draft = preset.draft.clone();
@@ -98,7 +75,7 @@ impl Wizard {
 
     /// Warm-up and cadences of a run that is shorter than its preset's, where nobody typed them; back to the preset's in a
     /// run that is not.
-    fn follow_steps(&self, draft: &mut Draft) {
+    pub(super) fn follow_steps(&self, draft: &mut Draft) {
         const WHY: &str = "follows from fewer steps";
         let steps = draft.value("train.max_steps").as_u64();
         let most = draft.parent_value("train.max_steps").as_u64();
@@ -178,6 +155,9 @@ impl Wizard {
         if let Some(word) = facts.format_word.filter(|_| facts.columns.is_empty()) {
             let why = "other formats fit these columns too; this one reads every row inspected";
             list.push(rec("data.format", word, why));
+        }
+        if let Some(faulty) = &facts.faulty {
+            list.push(rec("data.on_bad_row", "skip", faulty.summary()));
         }
         if self.start_model().is_none() {
             list.extend(tokenizer(preset, facts));

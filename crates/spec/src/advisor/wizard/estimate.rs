@@ -56,6 +56,11 @@ impl Rates {
         let marks = self.template.start + self.template.each * size.messages as f64;
         size.chars as f64 / self.chars_per_token + marks
     }
+
+    /// Tokens of answers, each with the one that ends it.
+    pub fn supervised(&self, size: &SequenceSize) -> f64 {
+        size.chars as f64 / self.chars_per_token + size.messages.max(1) as f64
+    }
 }
 
 /// Tokens of all sequences of the data, whichever a method reads.
@@ -290,11 +295,14 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
     let plan = of(spec, data, machine);
     let size = size(spec, data);
     let sequences = spec.method.needs().unit.sequences() as u64;
+    let counted = data.map_or(1.0, |facts| Pass::supervised_share(facts, spec));
     let mut list = in_steps(spec, data).review(Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: size.pass_tokens.or(size.epoch_tokens),
         padded: size.pass_tokens.is_some(),
-        val_tokens: size.val_tokens,
+        val_tokens: size
+            .val_tokens
+            .map(|tokens| (tokens as f64 * counted) as u64),
         held_out: size.held_out,
         labels: size.labels,
         unused_template: false,

@@ -8,6 +8,7 @@ mod derived;
 mod draft;
 mod estimate;
 mod knobs;
+mod made;
 mod pass;
 mod question;
 mod steps;
@@ -22,6 +23,7 @@ pub use question::{Input, Note, Question, Row};
 use super::look::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
 use crate::spec::Issue;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// The questions in their order.
@@ -77,7 +79,13 @@ pub struct Wizard {
     data: Option<(String, Result<DataFacts, String>)>,
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
+    /// The data whose unreadable rows were reported: accepted once more, they are left out.
+    leaves_out: Option<String>,
     checks: Checks,
+    /// Counts what was found at paths: the draft depends on it.
+    sightings: u64,
+    /// The last draft and what it was made from.
+    made: RefCell<Option<made::Latest>>,
     /// The row for which a path is looked at.
     looked_for: Option<(Step, usize)>,
     /// Why the last Enter was rejected.
@@ -100,7 +108,10 @@ impl Wizard {
             data: None,
             model: None,
             config: None,
+            leaves_out: None,
             checks: Checks::default(),
+            sightings: 0,
+            made: RefCell::new(None),
             looked_for: None,
             error: None,
         };
@@ -268,6 +279,7 @@ impl Wizard {
 
     /// Receives what was found at a path, and continues if it is usable and still what is answered with.
     pub fn seen(&mut self, seen: Seen) -> Outcome {
+        self.sightings += 1;
         let shown = |path: &PathBuf| path.display().to_string();
         let asked = self.looked_for.take() == Some((self.step, self.selected()));
         let typed = match &seen {

@@ -4,7 +4,8 @@
 use super::estimate::{Rates, tokens};
 use crate::advisor::choose::DataKind;
 use crate::advisor::look::DataFacts;
-use crate::data::{DataConfig, Packing, Unit};
+use crate::data::{DataConfig, Packing, TrainOn, Unit};
+use crate::methods::LossMask;
 use crate::plan::request::Rows;
 use crate::spec::RunSpec;
 
@@ -65,6 +66,31 @@ impl Pass {
             rows,
             packing,
         })
+    }
+
+    /// The part of the tokens that counts in the loss: all of a text, the answers of rows whose prompts are masked.
+    pub fn supervised_share(facts: &DataFacts, spec: &RunSpec) -> f64 {
+        let needs = spec.method.needs();
+        let masked = match spec.data.train_on {
+            TrainOn::Auto => needs.mask == LossMask::CompletionOnly,
+            TrainOn::All => false,
+            TrainOn::Completion | TrainOn::Assistant => true,
+        };
+        if !masked || needs.unit != Unit::Text {
+            return 1.0;
+        }
+        let rates = Rates::of(facts, spec.data.tokenizer.entry().id);
+        let read = facts.sampled.iter().filter_map(|row| {
+            let [sequence, ..] = row.read_by(Unit::Text) else {
+                return None;
+            };
+            Some((rates.supervised(row.supervised()), rates.tokens(sequence)))
+        });
+        let (counted, all) = read.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
+        match all > 0.0 {
+            true => (counted / all).min(1.0),
+            false => 1.0,
+        }
     }
 
     /// Tokens of one sequence, the mean; `None` where there are no rows.

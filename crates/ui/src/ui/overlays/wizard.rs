@@ -17,11 +17,12 @@ use crate::ui::request::Hints;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::Event;
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Clear;
+use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the labels of notes.
@@ -39,6 +40,10 @@ pub struct WizardScreen {
     wizard: Wizard,
     question: Question,
     field: TextField,
+    /// The field holds a path that the user did not type: the first character replaces it.
+    offered: bool,
+    /// What the user typed last at each question.
+    own: BTreeMap<Step, String>,
     /// What the typed path could go on with, once that was asked for.
     names: Option<Vec<String>>,
     scroll: usize,
@@ -59,6 +64,8 @@ impl WizardScreen {
             question: wizard.question(),
             wizard,
             field: TextField::new(Lines::One, ""),
+            offered: false,
+            own: BTreeMap::new(),
             names: None,
             scroll: 0,
             notes_from: 0,
@@ -84,6 +91,20 @@ impl WizardScreen {
             let text = self.row().and_then(|row| row.input.as_ref());
             let text = text.map(|input| input.text.clone()).unwrap_or_default();
             self.field.set(&text);
+            let own = self.own.get(&self.question.step) == Some(&text);
+            self.offered = !own && !text.is_empty() && self.asks_for_a_path();
+        }
+    }
+
+    /// Of the questions for paths those that offer one of an earlier time, or another one than a name to save as.
+    fn asks_for_a_path(&self) -> bool {
+        self.types_a_path() && self.question.step != Step::Finish
+    }
+
+    /// An offered path makes room for what is typed in its place.
+    fn take_the_offer_away(&mut self) {
+        if std::mem::take(&mut self.offered) {
+            self.field.set("");
         }
     }
 
@@ -143,6 +164,8 @@ impl WizardScreen {
 
     fn typed(&mut self) {
         self.names = None;
+        self.offered = false;
+        self.own.insert(self.question.step, self.field.text());
         self.wizard.type_in(&self.field.text());
         self.refresh(false);
     }
@@ -366,6 +389,12 @@ fn lines_of(note: &Note, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
     rows.into_iter().enumerate().map(line).collect()
 }
 
+/// A key that types a character, and is no command.
+fn is_text(key: KeyEvent) -> bool {
+    let command = KeyModifiers::CONTROL | KeyModifiers::ALT;
+    matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(command)
+}
+
 impl Overlay for WizardScreen {
     fn contexts(&self) -> &'static [Context] {
         if self.types_a_path() { PATH } else { LIST }
@@ -424,6 +453,9 @@ impl Overlay for WizardScreen {
 
     fn key(&mut self, key: KeyEvent) -> Reply {
         if self.typing() {
+            if is_text(key) {
+                self.take_the_offer_away();
+            }
             self.field.key(key);
             self.typed();
         }
@@ -432,6 +464,7 @@ impl Overlay for WizardScreen {
 
     fn paste(&mut self, text: &str) -> Reply {
         if self.typing() {
+            self.take_the_offer_away();
             self.field.paste(text.trim());
             self.typed();
         }
@@ -538,3 +571,6 @@ pub(super) fn example() -> Box<dyn Overlay> {
     let wizard = Wizard::new(context, Default::default());
     Box::new(WizardScreen::new(wizard, Slot(1)))
 }
+
+#[cfg(test)]
+mod tests;

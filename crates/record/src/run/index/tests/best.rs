@@ -58,3 +58,17 @@ fn the_best_is_the_newest_that_the_log_calls_so_and_a_roll_back_takes_it_back() 
     log(&run, [Event::RolledBack { step: 1 }]);
     assert_eq!(best(), Some((1, 0.5)));
 }
+
+#[test]
+fn only_a_run_that_has_learned_is_one_to_start_from() {
+    for (verdict, offered) in [
+        (None, true),
+        (Some("LEARNING"), true),
+        (Some("STABLE"), true),
+        (Some("NOT LEARNING"), false),
+        (Some(DIVERGED), false),
+        (Some(TOO_EARLY), false),
+    ] {
+        assert_eq!(has_learned(verdict), offered, "{verdict:?}");
+    }
+}

@@ -1,10 +1,12 @@
 //! The question about training data.
 
 use crate::advisor::choose::Goal;
+use crate::advisor::faulty::Faulty;
 use crate::advisor::wizard::answers::DataAnswer;
 use crate::advisor::wizard::question::{About, Ask, Row, note};
 use crate::advisor::wizard::{Look, Outcome, Wizard};
 use crate::base::human;
+use crate::base::text::one_line;
 
 pub(in crate::advisor::wizard) struct Data;
 
@@ -63,6 +65,9 @@ impl Ask for Data {
             return (vec![note("Read", words)], Vec::new());
         };
         let mut notes = vec![note("Found", facts.summary())];
+        if let Some(faulty) = &facts.faulty {
+            notes.push(note("Careful", faulty.summary()));
+        }
         if !facts.note.is_empty() {
             notes.push(note("Careful", facts.note.clone()));
         }
@@ -122,7 +127,15 @@ impl Ask for Data {
                     "{why}: choose other data, or describe yours below for advice"
                 ))
             }
-            Some((known, Ok(_))) if *known == path => wizard.advance(),
+            Some((known, Ok(facts))) if *known == path => {
+                match facts.faulty.as_ref().map(|faulty| choices(faulty, &path)) {
+                    Some(choices) if wizard.leaves_out.as_ref() != Some(&path) => {
+                        wizard.leaves_out = Some(path);
+                        wizard.refuse(choices)
+                    }
+                    _ => wizard.advance(),
+                }
+            }
             Some((known, Err(why))) if *known == path => {
                 let why = why.clone();
                 // If asked again, look again: the file may exist by now.
@@ -132,4 +145,12 @@ impl Ask for Data {
             _ => Outcome::Look(Look::Data(path.into())),
         }
     }
+}
+
+/// What can be done about rows that cannot be read.
+fn choices(faulty: &Faulty, path: &str) -> String {
+    let (summary, path) = (faulty.summary(), one_line(path));
+    format!(
+        "{summary}. Choose the file again to skip them (data.on_bad_row: skip); `llmtui data clean {path} --out COPY.jsonl` writes a copy without them"
+    )
 }

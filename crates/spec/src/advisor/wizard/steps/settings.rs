@@ -17,10 +17,10 @@ impl Ask for Settings {
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
-        let Some((draft, wrong)) = wizard.draft() else {
+        let Some(made) = wizard.made() else {
             return Vec::new();
         };
-        let issues = draft.issues();
+        let (draft, wrong, issues) = (&made.draft, &made.wrong, &made.issues);
         wizard
             .knobs()
             .into_iter()
@@ -55,9 +55,10 @@ impl Ask for Settings {
 
     fn about(&self, wizard: &Wizard, rows: &[Row]) -> About {
         let knobs = wizard.knobs();
-        let (Some(knob), Some((draft, _))) = (knobs.get(wizard.selected()), wizard.draft()) else {
+        let (Some(knob), Some(made)) = (knobs.get(wizard.selected()), wizard.made()) else {
             return About::default();
         };
+        let draft = &made.draft;
         let full = draft.settle(knob.path).unwrap_or_default();
         let node = crate::spec::schema::root().at(&full);
         let mut notes = Vec::new();
@@ -102,15 +103,14 @@ impl Ask for Settings {
     }
 
     fn enter(&self, wizard: &mut Wizard) -> Outcome {
-        let Some((draft, wrong)) = wizard.draft() else {
+        let Some(made) = wizard.made() else {
             return wizard.refuse("choose a model first");
         };
-        let faults: Vec<(String, String)> = wrong
-            .into_iter()
-            .chain(draft.issues().into_iter().map(|i| (i.path.clone(), i)))
-            .map(|(path, issue)| (path, issue_words(&issue)))
-            .collect();
-        let Some((path, words)) = faults.into_iter().next() else {
+        let draft = &made.draft;
+        let typed = made.wrong.iter().map(|(path, issue)| (path, issue));
+        let mut faults = typed.chain(made.issues.iter().map(|issue| (&issue.path, issue)));
+        let first = faults.next();
+        let Some((path, words)) = first.map(|(path, i)| (path.clone(), issue_words(i))) else {
             return wizard.advance();
         };
         let knobs = wizard.knobs();

@@ -51,7 +51,7 @@ impl Ask for Start {
         } else if wizard.selected() > 0
             && let Some(newest) = &wizard.context.newest_checkpoint
         {
-            notes.push(note("Newest run", newest.clone()));
+            notes.push(note("Newest run", run_of(newest)));
         }
         (notes, Vec::new())
     }
@@ -113,6 +113,17 @@ impl Ask for Start {
                 sample,
             }),
         }
+    }
+}
+
+/// `my-run, step-000300` of the path of a run's checkpoint: the path is longer than its row.
+fn run_of(checkpoint: &str) -> String {
+    let path = std::path::Path::new(checkpoint);
+    let name =
+        |path: Option<&std::path::Path>| Some(path?.file_name()?.to_string_lossy().into_owned());
+    match (name(path.ancestors().nth(2)), name(Some(path))) {
+        (Some(run), Some(step)) => format!("{run}, {step}"),
+        _ => checkpoint.to_string(),
     }
 }
 

@@ -378,3 +378,45 @@ fn tokens_per_parameter_are_those_of_the_training_split() {
     let expected = format!("about {each:.2} training tokens per parameter");
     assert!(told.text.starts_with(&expected), "{} {expected}", told.text);
 }
+
+#[test]
+fn a_few_rows_that_cannot_be_read_are_counted_and_skipped_once_that_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = r#"{"instruction": "Speak.", "input": "", "output": "Arr!"}"#;
+    let bad = [
+        r#"["Speak.", "Arr!"]"#,
+        r#"{"instruction": "Speak.", "input": ""}"#,
+        r#"{"instruction": 3, "input": "", "output": "Arr!"}"#,
+    ];
+    let mut lines = vec![good; 297];
+    for (bad, at) in bad.iter().zip([280, 20, 140]) {
+        lines.insert(at, bad);
+    }
+    let path = dir.path().join("pirate.jsonl");
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let mut wizard = with_file(&path);
+    let why = wizard.error().unwrap();
+    for word in [
+        "3 of 300 rows cannot be read",
+        "pirate.jsonl:21",
+        "data.on_bad_row: skip",
+        "llmtui data clean",
+    ] {
+        assert!(why.contains(word), "{why}");
+    }
+    assert_eq!(
+        (wizard.step(), wizard.enter()),
+        (Step::Data, Outcome::Moved)
+    );
+    assert_eq!(wizard.chosen_data().unwrap().rows, Some(297));
+    until(&mut wizard, Step::Finish);
+    let Outcome::Check { yaml, .. } = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert!(yaml.contains("on_bad_row: skip"), "{yaml}");
+    // Of a file with few rows that can be read the rows are not what is wrong.
+    std::fs::write(&path, format!("{good}\n{}", bad.join("\n"))).unwrap();
+    let wizard = with_file(&path);
+    let why = wizard.error().unwrap();
+    assert!(!why.contains("Choose the file again"), "{why}");
+}
