@@ -322,11 +322,17 @@ fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
     assert!(error.contains("does not render tools"), "{error}");
 }
 
-/// The folder as a checkpoint of a run with this spec.
-fn checkpoint_of(spec: &str) -> (tempfile::TempDir, PathBuf) {
+/// The folder as a checkpoint of a run of this preset.
+fn checkpoint_of(preset: &str, stop: &str) -> (tempfile::TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
+    let sources = crate::spec::SpecSources {
+        project_dir: home.path().into(),
+        ..crate::spec::SpecSources::default()
+    };
+    let stop = format!("sample.sampling.stop={stop}");
+    let spec = crate::spec::load(preset, &[stop], &sources).unwrap().spec;
     let clock = crate::base::clock::SystemClock::new();
-    let run = crate::run::RunDir::create(home.path(), "lists", spec, "", &clock);
+    let run = crate::run::RunDir::create(home.path(), "lists", &spec.to_yaml(), "", &clock);
     let to = run.unwrap().checkpoints_path().join("step-000001");
     std::fs::create_dir_all(&to).unwrap();
     let from = folder(TEXT);
@@ -342,8 +348,7 @@ fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
     let mut plain = HeldModel::load(folder(TEXT).path()).unwrap();
     let (text, ..) = continued(&mut plain, "abc", &greedy(6)).unwrap();
     let stop: String = text.chars().skip(2).take(1).collect();
-    let spec = format!("name: lists\nmethod: sft\nsample: {{sampling: {{stop: [{stop:?}]}}}}\n");
-    let (_home, checkpoint) = checkpoint_of(&spec);
+    let (_home, checkpoint) = checkpoint_of("sft-demo", &format!("[{stop:?}]"));
     let mut held = HeldModel::load(&checkpoint).unwrap();
     let (cut, _, end) = continued(&mut held, "abc", &greedy(6)).unwrap();
     assert_eq!(end.reason, StopReason::Stop);
@@ -364,10 +369,10 @@ fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
     };
     assert_eq!(continued(&mut held, "abc", &own).unwrap().0, text);
     // Answers that a policy learned from end at a line break where no token ends them.
-    let (_home, checkpoint) = checkpoint_of("name: lists\nmethod: grpo\n");
+    let (_home, checkpoint) = checkpoint_of("grpo-sort", "[]");
     let policy = HeldModel::load(&checkpoint).unwrap();
     assert_eq!(policy.training.stop, ["\n"]);
-    let (_home, checkpoint) = checkpoint_of("name: texts\nmethod: pretrain\n");
+    let (_home, checkpoint) = checkpoint_of("quickstart", "[]");
     assert_eq!(
         HeldModel::load(&checkpoint).unwrap().training,
         Training::default()
