@@ -39,7 +39,7 @@ pub struct Args {
     /// Language of the texts, as an ISO 639 code (en, de; code for programs); may be repeated
     #[arg(long = "language", value_name = "CODE", value_parser = language)]
     pub languages: Vec<String>,
-    /// Output file; an existing one is not overwritten
+    /// Output file; an existing one is not overwritten: what you filled in would be lost
     #[arg(long, value_name = "FILE", default_value = "README.md")]
     pub to: PathBuf,
     /// Overwrite an existing file
@@ -201,7 +201,7 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
         let name = base_id(from).unwrap_or_else(|| crate::models::name_of(from));
         add("started from", name);
     }
-    for (name, value) in of_method(spec) {
+    for (name, value) in of_method(spec).into_iter().chain(of_adapter(spec)) {
         add(&name, value);
     }
     add("steps", human::grouped(state.step));
@@ -241,15 +241,13 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
 fn of_method(spec: &RunSpec) -> Vec<(String, String)> {
     let value = spec.to_value();
     let chosen = value["method"][spec.method.entry().id].as_object();
-    let word = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(on) => Some(on.to_string()),
-        Value::Array(list) if !list.is_empty() => Some(crate::spec::shown(value)),
-        _ => None,
+    // Noise of 0 is none.
+    let is_used = |(key, value): &(&String, &Value)| {
+        key.as_str() != "neftune_alpha" || value.as_f64() != Some(0.0)
     };
     let settings = chosen.into_iter().flatten();
     let mut facts: Vec<(String, String)> = settings
+        .filter(is_used)
         .filter_map(|(key, value)| Some((key.clone(), one_line(&word(value)?))))
         .collect();
     let Some(length) = spec.rollout_length() else {
@@ -270,6 +268,40 @@ fn of_method(spec: &RunSpec) -> Vec<(String, String)> {
     let scaled = human::reading(lr * rollout.lr_scale, "");
     add("peak learning rate of reinforcement learning", scaled);
     facts
+}
+
+/// A setting's value; nothing where it is empty.
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(on) => Some(on.to_string()),
+        Value::Array(list) if !list.is_empty() => Some(crate::spec::shown(value)),
+        _ => None,
+    }
+}
+
+/// What of the adapters a reader needs to train them again; nothing where the weights themselves train.
+fn of_adapter(spec: &RunSpec) -> Vec<(String, String)> {
+    const SETTINGS: [(&str, &str); 9] = [
+        ("rank", "LoRA r"),
+        ("alpha", "LoRA alpha"),
+        ("dropout", "LoRA dropout"),
+        ("targets", "LoRA targets"),
+        ("custom", "LoRA target layers"),
+        ("patterns", "LoRA target modules"),
+        ("rslora", "rsLoRA"),
+        ("dora", "DoRA"),
+        ("modules_to_save", "modules trained in full"),
+    ];
+    let value = spec.to_value();
+    let lora = &value["adapter"]["lora"];
+    let settings = SETTINGS
+        .iter()
+        .filter(|(key, _)| lora[*key] != Value::Bool(false));
+    settings
+        .filter_map(|(key, name)| Some(((*name).to_string(), one_line(&word(&lora[*key])?))))
+        .collect()
 }
 
 fn environment(state: &RunState) -> Vec<(String, String)> {
@@ -323,6 +355,32 @@ mod tests {
         assert_eq!(said(&of("dpo-demo"), "loss"), "sigmoid");
         assert!(!of("dpo-demo").iter().any(|fact| fact.0 == "group size"));
         assert!(!of("quickstart").iter().any(|fact| fact.0 == "rollouts"));
+    }
+
+    /// A card of a LoRA run named no rank, alpha, targets or dropout, but noise of 0.
+    #[test]
+    fn a_card_tells_what_adapters_were_trained() {
+        let spec = |preset: &str| {
+            let sources = crate::spec::SpecSources {
+                project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+                ..crate::spec::SpecSources::default()
+            };
+            crate::spec::load(preset, &[], &sources).unwrap().spec
+        };
+        let lora = spec("sft-lora-demo");
+        let facts = of_adapter(&lora);
+        let names: Vec<&str> = facts.iter().map(|fact| fact.0.as_str()).collect();
+        assert_eq!(
+            names,
+            ["LoRA r", "LoRA alpha", "LoRA dropout", "LoRA targets"]
+        );
+        assert_eq!((facts[0].1.as_str(), facts[3].1.as_str()), ("16", "all"));
+        assert!(
+            !of_method(&lora)
+                .iter()
+                .any(|fact| fact.0 == "neftune_alpha")
+        );
+        assert!(of_adapter(&spec("quickstart")).is_empty());
     }
 
     #[test]

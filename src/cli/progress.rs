@@ -9,6 +9,7 @@ use crate::base::human;
 use crate::base::text::{one_line, sanitize, shown};
 use crate::base::turns::question;
 use crate::diagnosis::{VERDICT, diagnose};
+use crate::plan::request::Request;
 use crate::plan::target::of_run;
 use crate::run::RunState;
 use crate::run::spent;
@@ -123,12 +124,13 @@ impl Progress {
         let frozen = head.spec["train"]["freeze"].as_array();
         let is_part =
             !head.spec["adapter"].is_null() || frozen.is_some_and(|names| !names.is_empty());
-        let trained = is_part.then(|| of_run(head)).flatten();
-        let trained = trained.map_or_else(String::new, |request| {
-            trained_words(request.n_trainable(), head.n_params)
-        });
+        let request = is_part.then(|| of_run(head)).flatten();
         // Another program's log may say none of these.
         let mut known = Vec::new();
+        known.extend(request.as_ref().and_then(adapter_words));
+        let trained = request.map_or_else(String::new, |request| {
+            trained_words(request.n_trainable(), head.n_params)
+        });
         if head.n_params > 0 {
             let n = human::short(head.n_params as f64);
             known.push(format!("{n} parameters{trained}"));
@@ -312,6 +314,13 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
         blank = empty;
     }
     lines
+}
+
+/// `LoRA rank 8 (all)`, where adapters train.
+pub fn adapter_words(request: &Request) -> Option<String> {
+    let targets = request.lora?.targets.word();
+    let rank = request.rank_words().unwrap_or_default();
+    Some(format!("LoRA {rank} ({targets})"))
 }
 
 /// `, of which 81.9k train (8.75 %)`, of adapters and what trains beside them, or of what is not frozen; nothing where all weights train.

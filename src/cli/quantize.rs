@@ -15,6 +15,7 @@ use crate::engine::perplexity::{Perplexity, perplexity};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
 use crate::models::Parts;
+use crate::nn::Model;
 use std::path::{Path, PathBuf};
 
 /// Quantize a model and report its perplexity before and after
@@ -32,7 +33,7 @@ pub struct Args {
     /// The GGUF file to write; must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// A text that the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on
+    /// A text that the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on. A vocabulary without its characters: no perplexity
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 }
@@ -76,7 +77,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
     let tokens = tokens(args, &source.tokenizer)?;
     let window = WINDOW.min(source.model.shape().seq_len);
-    let before = perplexity(&mut source.model, &tokens, window)?;
+    let measure = |model: &mut Model| -> anyhow::Result<Option<Perplexity>> {
+        let tokens = tokens.as_ref().ok();
+        Ok(tokens
+            .map(|tokens| perplexity(model, tokens, window))
+            .transpose()?)
+    };
+    let before = measure(&mut source.model)?;
     let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
     let name = source.from.name();
     let mut bytes = Vec::new();
@@ -88,13 +95,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     drop(bytes);
     let mut after = GgufModel::open(&args.to)?.quantized()?;
-    let after = perplexity(&mut after, &tokens, window)?;
-    tell(args, &written, before, after)?;
+    let after = measure(&mut after)?;
+    tell(args, &written, before.zip(after))?;
+    if let Err(why) = &tokens {
+        say!(
+            "perplexity         not measured: {why}; --text FILE measures it on a text of your own"
+        )?;
+    }
     Ok(Exit::Done)
 }
 
-/// The text encoded by the tokenizer at `path`.
-fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
+/// The text encoded by the tokenizer at `path`. Of the built-in text, why this vocabulary cannot encode it: nobody chose that text.
+fn tokens(args: &Args, path: &Path) -> anyhow::Result<Result<Vec<u32>, String>> {
     let text = match &args.text {
         Some(file) => read_plain_text(file).map_err(|e| Failure::not_read(file, &e))?,
         None => {
@@ -110,23 +122,31 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
         )
     })?;
     // As a text begins for the model in training, `llmtui score` and `llmtui eval`.
-    let mut tokens = tokenizer
-        .encode_begun(&text)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), "choose another --text"))?;
+    let mut tokens = match (tokenizer.encode_begun(&text), &args.text) {
+        (Ok(tokens), _) => tokens,
+        (Err(e), None) => {
+            return Ok(Err(format!(
+                "the built-in text: {}",
+                one_line(&e.to_string())
+            )));
+        }
+        (Err(e), Some(_)) => {
+            return Err(Failure::yours(one_line(&e.to_string()), "choose another --text").into());
+        }
+    };
     if tokens.len() < 2 {
         let named = args.text.as_ref().map(|file| file.display().to_string());
         let what = format!("{}: fewer than two tokens", named.unwrap_or_default());
         return Err(Failure::yours(one_line(&what), "--text takes a file with some text").into());
     }
     tokens.truncate(MAX_TOKENS);
-    Ok(tokens)
+    Ok(Ok(tokens))
 }
 
 fn tell(
     args: &Args,
     written: &llama_cpp::Written,
-    before: Perplexity,
-    after: Perplexity,
+    measured: Option<(Perplexity, Perplexity)>,
 ) -> anyhow::Result<()> {
     let bytes = std::fs::metadata(&args.to)?.len();
     let formats = written.formats.iter();
@@ -136,6 +156,9 @@ fn tell(
     for line in &written.notes {
         say!("                   {line}")?;
     }
+    let Some((before, after)) = measured else {
+        return Ok(());
+    };
     say!("text               {} tokens", before.tokens)?;
     say!("perplexity before  {}", human::loss(before.value()))?;
     say!(
@@ -165,6 +188,31 @@ mod tests {
         assert_eq!(change(26.3140, 26.3141), "0.00");
         assert_eq!(change(30.1354, 30.2443), "+0.36");
         assert_eq!(change(30.0, 29.7), "-1.00");
+    }
+
+    /// A model of ten characters could not be quantized, for the built-in text has more.
+    #[test]
+    fn a_vocabulary_without_the_built_in_text_is_measured_on_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let digits = tokenizer::TokenizerConfig::Char(Default::default())
+            .build("0123456789\n", "0123456789\n")
+            .unwrap();
+        std::fs::write(dir.path().join("tokenizer.json"), digits.to_json()).unwrap();
+        let text = dir.path().join("text.txt");
+        std::fs::write(&text, "a text").unwrap();
+        let args = |text: Option<PathBuf>| Args {
+            model: String::new(),
+            dtype: kind("q8_0").unwrap(),
+            to: PathBuf::new(),
+            text,
+        };
+        let why = tokens(&args(None), dir.path()).unwrap().unwrap_err();
+        assert!(why.contains("not in the vocabulary"), "{why}");
+        // A text that the user chose is an error.
+        assert!(tokens(&args(Some(text.clone())), dir.path()).is_err());
+        std::fs::write(&text, "10\n").unwrap();
+        let few = tokens(&args(Some(text)), dir.path()).unwrap().unwrap();
+        assert_eq!(few.len(), 3);
     }
 
     #[test]

@@ -85,6 +85,24 @@ const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (name, p
 /quit                        quit; Ctrl-D does the same
 //TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
 
+/// What a model without a chat template does, and where its answers end: by the run that it is a checkpoint of.
+fn completes(trained_by: Option<&str>, stop: &[String]) -> String {
+    let stop: Vec<String> = stop.iter().map(|stop| format!("{stop:?}")).collect();
+    let ends = match stop.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; an answer ends at {}, as in the run's samples (--stop replaces that)",
+            stop.join(" or ")
+        ),
+    };
+    match trained_by {
+        Some(method) => format!(
+            "this model has no chat template: {method} trained it on prompts without one; write a prompt as in the data{ends}"
+        ),
+        None => format!("this model has no chat template: it completes text{ends}"),
+    }
+}
+
 /// A slash and a word begin a command; paths, fractions and a doubled slash do not.
 fn meaning(line: &str) -> Meaning<'_> {
     if line.starts_with("//") {
@@ -160,17 +178,20 @@ impl<'a, W: Write> Talk<'a, W> {
     /// # Errors
     /// It fails to load, with the reason.
     pub fn begin(link: &'a mut Link, out: W, mut manner: Manner) -> anyhow::Result<Self> {
-        let (template, mut notes, adapters) = loop {
+        let (template, mut notes, adapters, completes) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
                     if let Event::Loaded {
                         template,
                         notes,
                         adapters,
+                        stop,
+                        trained_by,
                         ..
                     } = envelope.event
                     {
-                        break (template, notes, adapters);
+                        let completes = completes(trained_by.as_deref(), &stop);
+                        break (template, notes, adapters, completes);
                     }
                 }
                 Incoming::CaughtUp => {}
@@ -186,7 +207,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 let what = format!("this model has no chat template, so {option} cannot be used");
                 return Err(Failure::yours(what, "put it into the prompt and use --raw").into());
             }
-            notes.push("this model has no chat template: it completes text".into());
+            notes.push(completes);
         }
         let system = manner
             .system

@@ -3,6 +3,7 @@
 use super::style::{BAR, Style};
 use crate::base::finding::Status;
 use crate::base::human::{self, percent, short};
+use crate::cli::progress::adapter_words;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::capacity;
@@ -35,13 +36,7 @@ pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> Stri
 /// ```
 fn head(plan: &Plan, style: &Style) -> String {
     let r = &plan.request;
-    let trained = match r.lora {
-        Some(lora) => {
-            let rank = r.rank_words().unwrap_or_default();
-            format!("LoRA {rank} ({})", lora.targets.word())
-        }
-        None => "all weights".into(),
-    };
+    let trained = adapter_words(r).unwrap_or_else(|| "all weights".into());
     let engine = match r.estimator {
         Estimator::Engine => format!(
             "llmtui's engine on a CPU, matmuls in {}",

@@ -317,3 +317,25 @@ fn the_end_says_what_happened_and_what_to_type() {
     assert!(next[1].contains("chat demo-x --runs-dir elsewhere"));
     assert!(next[3].contains("--resume demo-x"), "{next:?}");
 }
+
+/// The first line of a run with adapters did not say that adapters train.
+#[test]
+fn adapters_are_told_in_the_first_line() {
+    let sources = crate::spec::SpecSources {
+        project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+        ..crate::spec::SpecSources::default()
+    };
+    let lora = crate::spec::load("sft-lora-demo", &[], &sources)
+        .unwrap()
+        .spec;
+    let mut event = started(30);
+    if let Event::Started { spec, method, .. } = &mut event {
+        (*spec, *method) = (lora.to_value(), "sft".into());
+    }
+    let (_, lines) = told(vec![(0, event)]);
+    assert!(
+        lines[0].starts_with("demo (sft): LoRA rank 16 (all), 804k parameters, of which"),
+        "{}",
+        lines[0]
+    );
+}

@@ -9,6 +9,7 @@ use crate::kernels::errors::error_text;
 use crate::nn::generate::{
     Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
 };
+use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
 
@@ -108,6 +109,15 @@ fn continuations(
     Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
 }
 
+/// What ends an answer of a run's model where nobody says it: the stop strings of its samples, else those of its rollouts.
+pub(crate) fn answer_stops(spec: &RunSpec, ends: &[u32]) -> Vec<String> {
+    let said = &spec.sample.sampling.stop;
+    match said.is_empty() && spec.method.on_policy().is_some() {
+        true => stops(&spec.rollout, ends),
+        false => said.clone(),
+    }
+}
+
 impl RunContext<'_, '_> {
     /// The sample that the spec's rhythm asks for. It is for the eye: a prompt that cannot be read is a warning.
     pub(super) fn sample_on_schedule(&mut self) {
@@ -142,9 +152,8 @@ impl RunContext<'_, '_> {
             given.push(Given::of_text(prompt, &self.data.tokenizer)?);
         }
         let mut sampling = sampling.clone();
-        // Answers end where those of the rollouts do.
-        if self.spec.method.on_policy().is_some() && sampling.stop.is_empty() {
-            sampling.stop = stops(&self.spec.rollout, &self.data);
+        if sampling.stop.is_empty() {
+            sampling.stop = answer_stops(self.spec, &self.data.ends);
         }
         let step = self.step();
         self.port.enter(Phase::Sampling, step);

@@ -181,6 +181,13 @@ pub enum Event {
         /// Adapters available with the base, by name; the first is in use.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         adapters: Vec<String>,
+        /// Stop strings of a `Generate` that names none: those of the samples of the run that the model is a checkpoint of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stop: Vec<String>,
+        /// The method that trained it on prompts with answers, by its title; absent for a model that was trained on texts, and
+        /// where the run is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trained_by: Option<String>,
     },
     /// The following answers use this adapter, or none.
     AdapterUsed {

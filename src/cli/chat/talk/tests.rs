@@ -31,6 +31,8 @@ fn talked(
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),
+        stop: Vec::new(),
+        trained_by: None,
     };
     let engine = std::thread::spawn(move || {
         let say = |event| {
@@ -392,4 +394,20 @@ fn a_refused_turn_is_taken_back_and_a_new_conversation_keeps_the_system_prompt()
     };
     let told: Vec<_> = turns.iter().map(|turn| &*turn.content).collect();
     assert_eq!(told, ["Be short.", "hi", "ho", "go"]);
+}
+
+/// Models of SFT and DPO runs were said to complete text, and nothing said where an answer ends.
+#[test]
+fn a_model_of_a_run_without_a_template_tells_its_method_and_its_stop() {
+    let said = completes(Some("DPO"), &["\n".into()]);
+    assert!(
+        said.contains("DPO trained it on prompts without one"),
+        "{said}"
+    );
+    assert!(
+        said.contains("ends at \"\\n\"") && said.contains("--stop"),
+        "{said}"
+    );
+    let base = completes(None, &[]);
+    assert_eq!(base, "this model has no chat template: it completes text");
 }

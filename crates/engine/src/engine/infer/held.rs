@@ -1,7 +1,7 @@
 //! A loaded model with its tokenizer and its template, from a checkpoint folder, a Hugging Face folder or a GGUF file.
 
 use super::adapters::Adapters;
-use super::opening;
+use super::opening::{self, Training};
 use super::stops::StopWatch;
 use super::{Continued, Piece, Reading, Step, TextModel};
 use crate::base::child::Child;
@@ -95,6 +95,8 @@ pub struct HeldModel {
     /// Notes for the user.
     notes: Vec<String>,
     adapters: Adapters,
+    /// Nothing where it has a template, which says how an answer ends.
+    training: Training,
 }
 
 impl HeldModel {
@@ -139,8 +141,13 @@ impl HeldModel {
             });
         }
         let (template, note) = opening::template(&tokenizer, &child);
+        let ends = opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size);
         Ok(HeldModel {
-            ends: opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size),
+            training: match template {
+                Some(_) => Training::default(),
+                None => opening::training(path, &ends),
+            },
+            ends,
             notes: foreign.into_iter().chain(note).collect(),
             architecture: source.family().into(),
             quantized: source.formats().map(|formats| formats.join(", ")),
@@ -173,6 +180,8 @@ impl HeldModel {
             seconds,
             notes: self.notes.clone(),
             adapters: self.adapters.names(),
+            stop: self.training.stop.clone(),
+            trained_by: self.training.method.clone(),
         }
     }
 
@@ -334,7 +343,10 @@ impl TextModel for HeldModel {
         }
         let tokenizer = &self.tokenizer;
         let mut stream = TextStream::default();
-        let mut watch = StopWatch::new(&sampling.stop);
+        let mut watch = StopWatch::new(match sampling.stop.is_empty() {
+            true => &self.training.stop,
+            false => &sampling.stop,
+        });
         let mut n_tokens = 0;
         let mut broken = None;
         let how = Continuing {

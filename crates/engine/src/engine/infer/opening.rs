@@ -1,10 +1,21 @@
-//! What a model's files define besides its weights: the chat template, and the tokens that end a text.
+//! What a model's files define besides its weights: the chat template, the tokens that end a text, and of a run's checkpoint what
+//! the run trained it on.
 
 use crate::base::child::Child;
+use crate::base::files::read_small_text;
 use crate::base::text::one_line;
+use crate::data::Unit;
 use crate::data::chat::{AUTO, Template};
 use crate::data::render::turn_ends;
 use crate::data::tokenizer::Tokenizer;
+use crate::engine::sample::answer_stops;
+use crate::methods::LossMask;
+use crate::run::RunDir;
+use crate::spec::RunSpec;
+use std::path::Path;
+
+/// Largest spec that is read, in bytes.
+const MAX_SPEC: u64 = 1 << 20;
 
 /// The template that the files bring, or none and why it cannot be used. Foreign templates are tried out in `child`.
 pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template>, Option<String>) {
@@ -36,6 +47,37 @@ pub(super) fn ends(
     ends.sort_unstable();
     ends.dedup();
     ends
+}
+
+/// What the run of a checkpoint says of its answers.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Training {
+    /// Strings that end an answer, as in the run's samples.
+    pub stop: Vec<String>,
+    /// The method's title, where it trained on prompts with answers.
+    pub method: Option<String>,
+}
+
+/// Of a checkpoint in a run's folder; nothing of any other folder, and where the run's spec cannot be read: the model answers all
+/// the same. `ends` are the tokens that end a text.
+pub(super) fn training(checkpoint: &Path, ends: &[u32]) -> Training {
+    let Some(spec) = spec_of(checkpoint) else {
+        return Training::default();
+    };
+    let needs = spec.method.needs();
+    let on_answers = needs.mask == LossMask::CompletionOnly || needs.unit != Unit::Text;
+    Training {
+        stop: answer_stops(&spec, ends),
+        method: on_answers.then(|| spec.method.entry().title.into()),
+    }
+}
+
+fn spec_of(checkpoint: &Path) -> Option<RunSpec> {
+    let checkpoint = std::path::absolute(checkpoint).ok()?;
+    let run = RunDir::open(checkpoint.parent()?.parent()?).ok()?;
+    let of_the_run = checkpoint.starts_with(run.checkpoints_path());
+    let text = read_small_text(&run.spec_path(), MAX_SPEC).ok()?;
+    RunSpec::from_yaml(&text).ok().filter(|_| of_the_run)
 }
 
 #[cfg(test)]

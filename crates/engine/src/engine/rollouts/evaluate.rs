@@ -46,7 +46,7 @@ impl Rollouts {
             temperature: self.config().eval_temperature,
             max_new_tokens: self.config().max_new_tokens,
             seed: self.spec.seed,
-            stop: stops(self.config(), &self.data),
+            stop: stops(self.config(), &self.data.ends),
             context: ContextLimit::Stop,
             ..Sampling::default()
         };

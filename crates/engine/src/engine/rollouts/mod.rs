@@ -143,7 +143,7 @@ impl Rollouts {
             top_p: config.top_p,
             max_new_tokens: config.max_new_tokens,
             seed: Rng::new(self.spec.seed, Stream::Rollout, step, 2 * round).next_u64(),
-            stop: stops(config, &self.data),
+            stop: stops(config, &self.data.ends),
             context: ContextLimit::Stop,
             ..Sampling::default()
         }
@@ -191,9 +191,9 @@ impl Rollouts {
     }
 }
 
-/// What ends an answer besides a token that ends texts.
-pub(super) fn stops(config: &RolloutConfig, data: &Dataset) -> Vec<String> {
-    match config.stop.is_empty() && data.ends.is_empty() {
+/// What ends an answer besides the tokens that end texts, `ends`.
+pub(super) fn stops(config: &RolloutConfig, ends: &[u32]) -> Vec<String> {
+    match config.stop.is_empty() && ends.is_empty() {
         true => vec!["\n".into()],
         false => config.stop.clone(),
     }

@@ -321,3 +321,60 @@ fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
     let error = with_tools(TEMPLATE).unwrap_err();
     assert!(error.contains("does not render tools"), "{error}");
 }
+
+/// The folder as a checkpoint of a run of this preset.
+fn checkpoint_of(preset: &str, stop: &str) -> (tempfile::TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let sources = crate::spec::SpecSources {
+        project_dir: home.path().into(),
+        ..crate::spec::SpecSources::default()
+    };
+    let stop = format!("sample.sampling.stop={stop}");
+    let spec = crate::spec::load(preset, &[stop], &sources).unwrap().spec;
+    let clock = crate::base::clock::SystemClock::new();
+    let run = crate::run::RunDir::create(home.path(), "lists", &spec.to_yaml(), "", &clock);
+    let to = run.unwrap().checkpoints_path().join("step-000001");
+    std::fs::create_dir_all(&to).unwrap();
+    let from = folder(TEXT);
+    for file in std::fs::read_dir(from.path()).unwrap().flatten() {
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+    (home, to)
+}
+
+/// A model trained on rows wrote one answer after another, up to the limit, because chat ignored the run's stop strings.
+#[test]
+fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
+    let mut plain = HeldModel::load(folder(TEXT).path()).unwrap();
+    let (text, ..) = continued(&mut plain, "abc", &greedy(6)).unwrap();
+    let stop: String = text.chars().skip(2).take(1).collect();
+    let (_home, checkpoint) = checkpoint_of("sft-demo", &format!("[{stop:?}]"));
+    let mut held = HeldModel::load(&checkpoint).unwrap();
+    let (cut, _, end) = continued(&mut held, "abc", &greedy(6)).unwrap();
+    assert_eq!(end.reason, StopReason::Stop);
+    assert_eq!(Some(cut.len()), text.find(&stop));
+    let Event::Loaded {
+        stop: told,
+        trained_by,
+        ..
+    } = held.about(0.0)
+    else {
+        panic!("a description");
+    };
+    assert_eq!((told, trained_by.is_some()), (vec![stop], true));
+    // A stop of the user's own takes its place.
+    let own = Sampling {
+        stop: vec!["never".into()],
+        ..greedy(6)
+    };
+    assert_eq!(continued(&mut held, "abc", &own).unwrap().0, text);
+    // Answers that a policy learned from end at a line break where no token ends them.
+    let (_home, checkpoint) = checkpoint_of("grpo-sort", "[]");
+    let policy = HeldModel::load(&checkpoint).unwrap();
+    assert_eq!(policy.training.stop, ["\n"]);
+    let (_home, checkpoint) = checkpoint_of("quickstart", "[]");
+    assert_eq!(
+        HeldModel::load(&checkpoint).unwrap().training,
+        Training::default()
+    );
+}

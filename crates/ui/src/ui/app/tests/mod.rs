@@ -370,6 +370,8 @@ fn loaded(template: Option<&str>) -> Incoming {
         seconds: 0.4,
         notes: Vec::new(),
         adapters: Vec::new(),
+        stop: Vec::new(),
+        trained_by: None,
     })
 }
 

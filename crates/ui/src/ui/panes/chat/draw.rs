@@ -295,11 +295,10 @@ impl Column {
                 Meaning::Text,
             ),
             Engine::Ready(_) => (
-                format!(
-                    "A base model completes your text; it was not trained to answer questions. Type the beginning of a text \
-                     and press {}.",
-                    key(Action::Send)
-                ),
+                self.about
+                    .as_ref()
+                    .map(|about| about.to_type(&key(Action::Send)))
+                    .unwrap_or_default(),
                 Meaning::Text,
             ),
             Engine::Failed(why) => (

@@ -80,6 +80,10 @@ pub struct About {
     pub template: Option<String>,
     pub quantized: Option<String>,
     pub notes: Vec<String>,
+    /// Stop strings where the settings name none.
+    pub stop: Vec<String>,
+    /// The method that trained it on prompts with answers, where one did.
+    pub trained_by: Option<String>,
     /// Adapters that it can be asked with, and which of them answers.
     pub adapters: Vec<String>,
     pub adapter: Option<usize>,
@@ -95,6 +99,8 @@ impl About {
             quantized,
             notes,
             adapters,
+            stop,
+            trained_by,
             ..
         } = event
         else {
@@ -107,6 +113,8 @@ impl About {
             template: template.clone(),
             quantized: quantized.clone(),
             notes: notes.clone(),
+            stop: stop.clone(),
+            trained_by: trained_by.clone(),
             adapters: adapters.clone(),
             adapter: (!adapters.is_empty()).then_some(0),
         })
@@ -120,6 +128,28 @@ impl About {
 
     pub fn converses(&self) -> bool {
         self.template.is_some()
+    }
+
+    /// What to type to a model without a chat template, and where its answers end.
+    pub fn to_type(&self, send: &str) -> String {
+        let Some(method) = &self.trained_by else {
+            return format!(
+                "A base model completes your text; it was not trained to answer questions. Type the beginning of a text and press \
+                 {send}."
+            );
+        };
+        let stop: Vec<String> = self.stop.iter().map(|stop| format!("{stop:?}")).collect();
+        let ends = match stop.is_empty() {
+            true => String::new(),
+            false => format!(
+                " An answer ends at {}, as in the run's samples; the setting stop replaces that.",
+                one_line(&stop.join(" or "))
+            ),
+        };
+        format!(
+            "{} trained this model on prompts without a chat template. Write a prompt as in the data and press {send}.{ends}",
+            one_line(method)
+        )
     }
 
     /// `chat · llama · 134.5M · Q4_1 · context 8,192`
@@ -143,5 +173,32 @@ impl About {
         }
         words.push(format!("context {}", human::grouped(self.context)));
         words.join(&format!(" {dot} "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Models of SFT, DPO and GRPO runs were called base models that do not answer.
+    #[test]
+    fn a_model_trained_on_prompts_is_no_base_model() {
+        let mut about = About {
+            architecture: "llama".into(),
+            n_params: 1_000,
+            context: 64,
+            template: None,
+            quantized: None,
+            notes: Vec::new(),
+            stop: vec!["\n".into()],
+            trained_by: None,
+            adapters: Vec::new(),
+            adapter: None,
+        };
+        assert!(about.to_type("enter").starts_with("A base model"));
+        about.trained_by = Some("DPO".into());
+        let words = about.to_type("enter");
+        assert!(words.starts_with("DPO trained this model on prompts"), "{words}");
+        assert!(words.contains("ends at \"\\n\""), "{words}");
     }
 }

@@ -29,6 +29,8 @@ fn loaded(template: Option<&str>) -> Event {
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),
+        stop: Vec::new(),
+        trained_by: None,
     }
 }
 
