@@ -559,6 +559,7 @@ impl Pane for RunPane {
                     return;
                 }
                 self.dashboard.silence = held.silence_words(store.now);
+                self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
                 if let Some(signs) = self.dashboard.vitals() {

@@ -218,6 +218,50 @@ fn more_runs_than_fit_side_by_side_are_said_to_be_more() {
     assert!(!picture.contains("3 of 4 runs"), "{picture}");
 }
 
+/// In a folder without runs the filter opened the wizard.
+#[test]
+fn the_filter_finds_presets_and_runs_come_first() {
+    let selected = |bench: &mut Bench| {
+        let picture = bench.picture(120, 40);
+        let line = picture.lines().find(|line| line.contains('▸'));
+        line.map(String::from).unwrap_or(picture)
+    };
+    let mut bench = bench_with(Vec::new());
+    bench.write("/shakesp").press("enter");
+    let line = selected(&mut bench);
+    assert!(line.contains("quickstart"), "{line}");
+    bench
+        .press("esc")
+        .write("/shakespeare memory")
+        .press("enter");
+    let line = selected(&mut bench);
+    assert!(line.contains("shakespeare  "), "{line}");
+    assert!(!bench.picture(120, 40).contains("The wizard asks"));
+    bench.press("esc");
+    let line = selected(&mut bench);
+    assert!(line.contains("shakespeare  "), "{line}");
+    let mut run = runs().remove(1);
+    run.id = "2026-11-21-1500-shakespeare-b3c1".into();
+    let mut bench = bench_with(vec![run]);
+    bench.write("/shakesp").press("enter");
+    let line = selected(&mut bench);
+    assert!(line.contains("b3c1"), "{line}");
+}
+
+#[test]
+fn a_finished_run_shows_its_verdict_at_80_columns() {
+    let mut run = runs().remove(1);
+    (run.status, run.verdict) = (RunStatus::Finished, Some("LEARNING".into()));
+    let picture = bench_with(vec![run.clone()]).picture(80, 24);
+    assert!(
+        picture.contains("LEARNING") && !picture.contains("finished"),
+        "{picture}"
+    );
+    run.verdict = Some("TOO EARLY".into());
+    let picture = bench_with(vec![run]).picture(80, 24);
+    assert!(picture.contains("finished"), "{picture}");
+}
+
 #[test]
 fn the_selected_run_stays_selected_without_the_filter_and_in_another_order() {
     let all: Vec<RunSummary> = ["sft-b3c1", "dpo-b3c2", "sft-b3c3"]
