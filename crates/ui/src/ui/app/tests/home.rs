@@ -242,6 +242,61 @@ fn the_filter_finds_presets_and_runs_come_first() {
     assert!(line.contains("b3c1"), "{line}");
 }
 
+/// It said that the run could not be opened, in one paragraph.
+#[test]
+fn what_does_not_start_says_so_with_its_list_and_keys() {
+    let mut bench = bench_with(Vec::new());
+    bench.press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let why = "big needs at least 9 GiB of memory, and 2 GiB are free\n  micro-batch 1: saves 8 GiB, then 1 GiB\n      -s train.micro_batch_size=1\n\ntry: a change above";
+    bench.msg(Msg::Opened {
+        slot,
+        result: Err(why.into()),
+    });
+    bench.wait(20_000);
+    let picture = bench.picture(80, 24);
+    for words in [
+        "was not started",
+        "    micro-batch 1: saves",
+        "        -s train.micro",
+        "its plan",
+    ] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    assert!(!picture.contains("could not be opened"), "{picture}");
+}
+
+/// Checkpoints come by themselves, often: a message each covered the charts.
+#[test]
+fn a_checkpoint_that_nobody_asked_for_is_no_message() {
+    let kept = |step| Event::Checkpointed {
+        step,
+        path: format!("checkpoints/step-{step:06}"),
+        bytes: 1,
+        seconds: 0.1,
+        best: false,
+        val_loss: None,
+        by: None,
+    };
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    bench.event(kept(1_241));
+    let picture = bench.press("1").picture(120, 40);
+    assert!(!picture.contains("checkpoint step-001241"), "{picture}");
+    bench.press("2 c");
+    let result = Ok(7);
+    let asked = crate::ui::msg::Asked::Checkpoint;
+    bench.msg(Msg::Sent {
+        slot,
+        asked,
+        result,
+    });
+    bench.event(Event::Accepted { id: 7 });
+    bench.event(kept(1_242));
+    let picture = bench.press("1").picture(120, 40);
+    assert!(picture.contains("checkpoint step-001242"), "{picture}");
+}
+
 #[test]
 fn a_finished_run_shows_its_verdict_at_80_columns() {
     let mut run = runs().remove(1);
