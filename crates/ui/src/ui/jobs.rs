@@ -35,7 +35,7 @@ use crate::link::{Link, message};
 use crate::plan::probe::Measure;
 use crate::plan::start;
 use crate::run::index::{self, RunStatus, RunSummary};
-use crate::run::{KeptCheckpoint, RunDir};
+use crate::run::{KeptCheckpoint, RunDir, RunError};
 use crate::spec::{Draft, SpecSources};
 use crate::wire::Event;
 use std::ops::ControlFlow;
@@ -63,6 +63,23 @@ pub struct Workplace {
     pub measure: Measure,
 }
 
+/// Why nothing was started, and below it what to do; lists keep their lines.
+fn refusal(what: &str, hint: &str) -> String {
+    format!("{what}\n\ntry: {hint}")
+}
+
+/// A run whose directory cannot be made.
+fn not_a_new_run(error: &RunError) -> String {
+    let hint = format!(
+        "{}, or choose another location with --runs-dir DIR",
+        error.hint()
+    );
+    refusal(
+        &format!("the run's directory cannot be created: {error}"),
+        &hint,
+    )
+}
+
 /// A link and what is at its other end.
 pub type Linked = Result<(Opened, Link), String>;
 
@@ -87,11 +104,11 @@ impl Workplace {
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
         let decided = start::decide_here(&mut loaded, &self.env);
         let spec = &loaded.spec;
-        start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)
-            .map_err(|(what, hint)| format!("{what}; {hint}"))?;
+            .map_err(|(what, hint)| refusal(&what, &hint))?;
         let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
-            .map_err(|e| e.to_string())?;
+            .map_err(|e| not_a_new_run(&e))?;
         let (mut opened, link) = self.launch(&run, options)?;
         opened.decided = decided;
         Ok((opened, link))

@@ -95,6 +95,8 @@ pub struct HeldRun {
     pub state: RunState,
     /// The machine that the run is on.
     pub hardware: MachineView,
+    /// It is being made here, and not one that was there.
+    pub new: bool,
 }
 
 impl HeldRun {
@@ -109,6 +111,7 @@ impl HeldRun {
             heard: now,
             state: RunState::new(),
             hardware: MachineView::default(),
+            new: false,
         }
     }
 

@@ -211,10 +211,21 @@ impl Toasts {
             n => format!(" {n} more: {all} "),
         };
         let last = boxes.len().saturating_sub(1);
+        // One above the other they have one left border.
+        let widest = boxes.iter().map(Words::width).max().unwrap_or(0);
+        let width = widest.max(note.width() + 2);
+        let width = u16::try_from(width).unwrap_or(u16::MAX).min(area.width);
+        let x = area.right() - width;
         let mut y = area.y;
         for (i, words) in boxes.into_iter().enumerate() {
             let note = if i == last { note.as_str() } else { "" };
-            y = words.draw(frame, Rect { y, ..area }, note, theme);
+            let place = Rect {
+                x,
+                y,
+                width,
+                ..area
+            };
+            y = words.draw(frame, place, note, theme);
         }
     }
 }
@@ -233,7 +244,13 @@ impl Words {
         let mut rows = wrap(&readable(&toast.text, theme), room);
         let too_many = rows.len() > most;
         if too_many {
-            let rest = rows.split_off(most - 1).join(" ");
+            let rest = rows.split_off(most - 1);
+            // Rows keep the blank at which they were wrapped.
+            let rest = rest
+                .iter()
+                .map(|row| row.trim())
+                .collect::<Vec<_>>()
+                .join(" ");
             rows.push(cut(&rest, room.into(), theme.glyphs().ellipsis));
         }
         Words {
@@ -247,14 +264,15 @@ impl Words {
         u16::try_from(self.rows.len() + 2).unwrap_or(3)
     }
 
-    /// At the right end of the area, with a note in the lower border; the row below it.
-    fn draw(self, frame: &mut Frame, area: Rect, note: &str, theme: &Theme) -> u16 {
+    /// Columns with mark and borders.
+    fn width(&self) -> usize {
         let widths = self.rows.iter().map(|row| row.trim_end().width() + 5);
-        let width = widths.max().unwrap_or(0).max(note.width() + 2);
-        let width = u16::try_from(width).unwrap_or(u16::MAX).min(area.width);
+        widths.max().unwrap_or(0)
+    }
+
+    /// At the top of the area, as wide as it, with a note in the lower border; the row below it.
+    fn draw(self, frame: &mut Frame, area: Rect, note: &str, theme: &Theme) -> u16 {
         let place = Rect {
-            x: area.right() - width,
-            width,
             height: self.height(),
             ..area
         };
@@ -398,6 +416,39 @@ mod tests {
             let brief = screen.body.height < SMALL;
             assert_eq!(toasts.expire(UnixMillis(8_000)), brief, "{width}×{height}");
         }
+    }
+
+    #[test]
+    fn cut_text_has_single_blanks_and_boxes_have_one_width() {
+        let theme = Theme::ansi();
+        let toast = |text: &str| Toast {
+            level: Level::Warn,
+            about: About::Run,
+            text: text.into(),
+            until: UnixMillis(0),
+        };
+        let words = Words::of(&toast(&"seven spikes in all; ".repeat(20)), 30, 2, &theme);
+        assert!(
+            words.cut && !words.rows[1].trim_end().contains("  "),
+            "{:?}",
+            words.rows
+        );
+        let mut toasts = Toasts::default();
+        for text in ["a short one", "another one that takes more columns"] {
+            toasts.add(UnixMillis(0), Level::Bad, About::Run, text);
+        }
+        let backend = ratatui::backend::TestBackend::new(120, 40);
+        let mut terminal = ratatui::Terminal::new(backend).unwrap();
+        let screen = crate::ui::layout::screen(Rect::new(0, 0, 120, 40)).unwrap();
+        let draw = |frame: &mut Frame| toasts.draw(frame, &screen, Typing::No, (&theme, ""));
+        terminal.draw(draw).unwrap();
+        let buffer = terminal.backend().buffer();
+        let left = |y: u16| (0..120).find(|x| buffer[(*x, y)].symbol() != " ");
+        let edges: Vec<_> = (0..40).filter_map(left).collect();
+        assert!(
+            edges.len() == 6 && edges.iter().all(|x| *x == edges[0]),
+            "{edges:?}"
+        );
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! What each action does, and what panes ask for.
 
 use super::{App, Leaving};
+use crate::base::finding::Status;
+use crate::base::text::one_line;
+use crate::diagnosis::diagnose;
+use crate::run::RunState;
+use crate::run::state::Level;
 use crate::ui::action::{Action, Context, actions};
 use crate::ui::effect::Effect;
 use crate::ui::msg::Asked;
@@ -21,7 +26,7 @@ impl App {
             Action::Guide => self.guide(),
             Action::Palette => self.open(Box::new(self.palette())),
             Action::Theme => self.open(Box::new(self.theme_picker())),
-            Action::Messages => self.open(Box::new(Messages::new(self.toasts.said()))),
+            Action::Messages => self.open(Box::new(Messages::new(self.messages()))),
             Action::Leave => self.leave(),
             Action::Open(pane) => self.go(pane),
             Action::NextTab => self.go(self.neighbour(1)),
@@ -83,6 +88,21 @@ impl App {
             Request::Preset(preset) => self.store.preset = preset,
         }
         Vec::new()
+    }
+
+    /// All messages, newest first; on the screen of a run what its one line cuts stands above them.
+    fn messages(&self) -> Vec<(Level, String)> {
+        let held = self.store.held.as_ref();
+        let held = held.filter(|held| *self.entry() == run::ENTRY && held.state.last_seq > 0);
+        let mut all: Vec<(Level, String)> =
+            held.map(|held| standing(&held.state)).unwrap_or_default();
+        let said = self.toasts.said();
+        let new: Vec<_> = said
+            .into_iter()
+            .filter(|message| !all.contains(message))
+            .collect();
+        all.extend(new);
+        all
     }
 
     /// Hands a pane the answer to one of its questions.
@@ -235,4 +255,31 @@ impl App {
 fn place_of(pane: &PaneEntry) -> usize {
     let place = PANES.iter().position(|entry| *entry == pane);
     place.unwrap_or_default()
+}
+
+/// How a run stands, in full: why it ended, then what is wrong or doubtful with what to do about it.
+fn standing(state: &RunState) -> Vec<(Level, String)> {
+    let ended = state
+        .finished
+        .as_ref()
+        .filter(|finish| !finish.message.is_empty());
+    let ended = ended.map(|finish| (Level::Info, one_line(&finish.message)));
+    let mut findings = diagnose(state).findings;
+    findings.retain(|finding| finding.status <= Status::Warn);
+    findings.sort_by_key(|finding| finding.status);
+    let words = findings.into_iter().map(|finding| {
+        let level = match finding.status {
+            Status::Fail => Level::Bad,
+            _ => Level::Warn,
+        };
+        let fix = match finding.fix.as_str() {
+            "" => String::new(),
+            fix => format!("; fix: {fix}"),
+        };
+        (
+            level,
+            one_line(&format!("{}: {}{fix}", finding.title, finding.evidence)),
+        )
+    });
+    ended.into_iter().chain(words).collect()
 }

@@ -4,7 +4,7 @@ use super::App;
 use super::opening::Opening;
 use crate::base::text::one_line;
 use crate::ui::action::Action;
-use crate::ui::hit::Target;
+use crate::ui::hit::{HitMap, Target};
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, cut_middle, screen, wrap};
 use crate::ui::overlays::Canvas;
 use crate::ui::panes::{PANES, PaneEntry, chat};
@@ -70,11 +70,18 @@ impl App {
             self.hits.clear();
         }
         self.draw_hints(frame, screen.hints);
-        if let Some(overlay) = self.overlays.last_mut() {
+        // One above the other: help for the editor does not hide it. Only the one on top can be clicked.
+        let mut below = HitMap::default();
+        let last = self.overlays.len().saturating_sub(1);
+        for (at, overlay) in self.overlays.iter_mut().enumerate() {
             let mut canvas = Canvas {
                 theme: &self.theme,
                 keymap: &self.keymap,
-                hits: &mut self.hits,
+                hits: if at == last {
+                    &mut self.hits
+                } else {
+                    &mut below
+                },
             };
             overlay.draw(frame, screen.body, &mut canvas);
         }

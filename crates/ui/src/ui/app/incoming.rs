@@ -172,6 +172,8 @@ impl App {
         // The answer to a command of this screen is reported with what was asked for.
         let own = match &envelope.event {
             Event::Rejected { id, .. } => self.pending.iter().any(|(pending, _)| pending == id),
+            // One that nobody asked for is in the log and on the charts.
+            Event::Checkpointed { .. } => !std::mem::take(&mut self.asked_checkpoint),
             _ => false,
         };
         if live && !shown && !own {
@@ -201,6 +203,7 @@ impl App {
             return;
         };
         let (_, asked) = self.pending.remove(at);
+        self.asked_checkpoint |= asked == Asked::Checkpoint && refused.is_none();
         match refused {
             Some(why) => {
                 self.leaving = Leaving::No;

@@ -96,6 +96,8 @@ pub struct App {
     /// The pane on the screen, as an index into `panes`.
     front: usize,
     overlays: Vec<Box<dyn Overlay>>,
+    /// A checkpoint was asked for by key: only of that one a message tells.
+    asked_checkpoint: bool,
     /// The wizard or the editor whose run is being started: back on the screen if that is refused.
     making: Option<(Slot, Vec<Box<dyn Overlay>>)>,
     /// What has the keyboard before it is there.
@@ -132,6 +134,7 @@ impl App {
             panes: PANES.iter().map(|pane| (pane.make)()).collect(),
             front: 0,
             overlays: Vec::new(),
+            asked_checkpoint: false,
             opening: None,
             toasts: Toasts::default(),
             hits: HitMap::default(),
@@ -323,6 +326,15 @@ impl App {
         )
     }
 
+    /// The same for a run that is being made.
+    fn hold_new(&mut self, title: String) -> (Slot, Vec<Effect>) {
+        let held = self.hold(title);
+        if let Some(held) = &mut self.store.held {
+            held.new = true;
+        }
+        held
+    }
+
     fn open_run(&mut self, path: PathBuf) -> Vec<Effect> {
         let title = title_of(&path);
         let (slot, mut effects) = self.hold(title);
@@ -354,7 +366,7 @@ impl App {
     }
 
     fn start_run(&mut self, target: String) -> Vec<Effect> {
-        let (slot, mut effects) = self.hold(target.clone());
+        let (slot, mut effects) = self.hold_new(target.clone());
         effects.push(Effect::StartRun { slot, target });
         effects
     }

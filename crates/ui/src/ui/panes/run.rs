@@ -21,7 +21,7 @@ use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Holder, Msg, Slot, StageOf, Standing};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
-use crate::ui::panes::{batch, chat, examples, health, home, samples};
+use crate::ui::panes::{batch, chat, examples, health, home, plan, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -299,11 +299,27 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
             format!("Starting {}{}", held.title, theme.glyphs().ellipsis)
         }
         LinkState::Ended(None) => "This run's log is empty.".into(),
+        LinkState::Ended(Some(why)) if held.new && held.path.is_none() => {
+            let keys = keymap.fill(&format!(
+                "{home}: Home, where {{edit-preset}} edits the selected spec; {}: its plan.",
+                keymap.label(Action::Open(&plan::ENTRY))
+            ));
+            format!("{} was not started.\n\n{why}\n\n{keys}", held.title)
+        }
         LinkState::Ended(Some(why)) => format!(
             "{} could not be opened.\n\n{why}\n\n{home} goes to Home.",
             held.title
         ),
     }
+}
+
+/// A line wrapped; what it is set in by, its later rows are as well.
+fn set_in(line: &str, width: u16) -> Vec<String> {
+    let words = line.trim_start_matches(' ');
+    let blanks = &line[..line.len() - words.len()];
+    let columns = u16::try_from(blanks.len()).unwrap_or(u16::MAX);
+    let rows = wrap(words, width.saturating_sub(columns));
+    rows.into_iter().map(|row| format!("{blanks}{row}")).collect()
 }
 
 /// What is looked at while a run that has ended is on the screen: others may train it, or drive its pipeline.
@@ -559,6 +575,7 @@ impl Pane for RunPane {
                     return;
                 }
                 self.dashboard.silence = held.silence_words(store.now);
+                self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
                 if let Some(signs) = self.dashboard.vitals() {
@@ -569,8 +586,9 @@ impl Pane for RunPane {
             }
             _ => {
                 let text = sanitize(&words(store, theme, context.keymap));
-                let rows = wrap(&text, area.width.saturating_sub(4));
-                let rows = rows.into_iter().map(|row| Line::raw(format!("  {row}")));
+                let width = area.width.saturating_sub(4);
+                let rows = text.lines().flat_map(|line| set_in(line, width));
+                let rows = rows.map(|row| Line::raw(format!("  {row}")));
                 let lines: Vec<Line> = [Line::default()].into_iter().chain(rows).collect();
                 frame.render_widget(Paragraph::new(lines), area);
             }

@@ -200,6 +200,84 @@ fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
     assert!(picture.contains("it claims 9e18 tensors"), "{picture}");
 }
 
+/// In the first seconds of a run the chat was a dead end.
+#[test]
+fn a_live_run_without_a_checkpoint_is_asked_for_one_and_the_chat_takes_it() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3").msg(Msg::Checkpoints(Vec::new()));
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("enter asks it for one"), "{picture}");
+    bench.press("enter");
+    assert_eq!(bench.sent(), [&Command::Checkpoint]);
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("was asked for a checkpoint"), "{picture}");
+    bench.event(Event::Checkpointed {
+        step: 1_241,
+        path: "checkpoints/step-001241".into(),
+        bytes: 1,
+        seconds: 0.1,
+        best: false,
+        val_loss: None,
+        by: None,
+    });
+    assert_eq!(bench.effects, [Effect::ListCheckpoints]);
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    assert!(
+        matches!(&bench.effects[..], [Effect::OpenChat { .. }]),
+        "{:?}",
+        bench.effects
+    );
+}
+
+#[test]
+fn a_model_that_does_not_load_is_no_column_beside_another() {
+    let mut bench = Bench::new();
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    model_is_there(&mut bench, None);
+    bench.press("ctrl-n").write("a2b7").press("enter");
+    assert_eq!(bench.chat().columns().len(), 2);
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
+    let why = Some("it claims 9e18 tensors".into());
+    let batch = vec![Incoming::Closed(why)];
+    bench.msg(Msg::Incoming { slot, batch });
+    assert_eq!(bench.chat().columns().len(), 1);
+    let picture = bench.picture(160, 48);
+    assert!(
+        picture.contains("could not be loaded: it claims"),
+        "{picture}"
+    );
+}
+
+#[test]
+fn the_start_model_is_offered_first_and_an_untrained_checkpoint_last() {
+    let mut log = tape::until(5, 1_240);
+    for envelope in &mut log {
+        if let Event::Started { spec, .. } = &mut envelope.event {
+            spec["train"]["from"] = "models/smollm2".into();
+        }
+    }
+    let mut rows = checkpoint_rows();
+    (rows[0].step, rows[0].best) = (0, true);
+    let trained = rows[1].path.clone();
+    let mut bench = Bench::new();
+    bench.hold(log, Holder::Detached);
+    bench.press("3").msg(Msg::Checkpoints(rows));
+    assert!(
+        matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if *model == trained),
+        "{:?}",
+        bench.effects
+    );
+    model_is_there(&mut bench, None);
+    let list = bench.press("ctrl-n").picture(120, 40);
+    let at = |words: &str| {
+        list.find(words)
+            .unwrap_or_else(|| panic!("{words}: {list}"))
+    };
+    assert!(at("start model: smollm2") < at("step 500"), "{list}");
+    assert!(at("step 2,000") < at("step 0"), "{list}");
+}
+
 #[test]
 fn a_slash_and_a_word_are_no_question_to_a_model() {
     let mut bench = Bench::new();

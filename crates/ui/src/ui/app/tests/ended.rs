@@ -40,6 +40,19 @@ fn flowing(picture: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// At 80 columns the line is cut, and nothing showed the rest.
+#[test]
+fn all_messages_begin_with_what_the_line_of_the_run_cuts() {
+    let why = "the engine died at step 24: its log has no end and no process is training it, and this is its end";
+    let mut bench = ended(
+        tape::until(5, 1_240),
+        vec![finish(Outcome::Failed, 1_240, why)],
+    );
+    let words = flowing(&bench.press("shift-m").picture(80, 24));
+    assert!(words.contains("and this is its end"), "{words}");
+    assert!(words.contains("gradient norm:"), "{words}");
+}
+
 /// Who opens the run of a stage by its name sees that it is one, and what is left to be trained.
 #[test]
 fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {

@@ -218,6 +218,99 @@ fn more_runs_than_fit_side_by_side_are_said_to_be_more() {
     assert!(!picture.contains("3 of 4 runs"), "{picture}");
 }
 
+/// In a folder without runs the filter opened the wizard.
+#[test]
+fn the_filter_finds_presets_and_runs_come_first() {
+    let selected = |bench: &mut Bench| {
+        let picture = bench.picture(120, 40);
+        let line = picture.lines().find(|line| line.contains('▸'));
+        line.map(String::from).unwrap_or(picture)
+    };
+    let mut bench = bench_with(Vec::new());
+    bench.write("/speed").press("enter");
+    let line = selected(&mut bench);
+    assert!(line.contains("speedrun"), "{line}");
+    assert!(!bench.picture(120, 40).contains("The wizard asks"));
+    bench.press("esc");
+    let line = selected(&mut bench);
+    assert!(line.contains("speedrun"), "{line}");
+    let mut run = runs().remove(1);
+    run.id = "2026-11-21-1500-speed-b3c1".into();
+    let mut bench = bench_with(vec![run]);
+    bench.write("/speed").press("enter");
+    let line = selected(&mut bench);
+    assert!(line.contains("b3c1"), "{line}");
+}
+
+/// It said that the run could not be opened, in one paragraph.
+#[test]
+fn what_does_not_start_says_so_with_its_list_and_keys() {
+    let mut bench = bench_with(Vec::new());
+    bench.press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let why = "big needs at least 9 GiB of memory, and 2 GiB are free\n  micro-batch 1: saves 8 GiB, then 1 GiB\n      -s train.micro_batch_size=1\n\ntry: a change above";
+    bench.msg(Msg::Opened {
+        slot,
+        result: Err(why.into()),
+    });
+    bench.wait(20_000);
+    let picture = bench.picture(80, 24);
+    for words in [
+        "was not started",
+        "    micro-batch 1: saves",
+        "        -s train.micro",
+        "its plan",
+    ] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    assert!(!picture.contains("could not be opened"), "{picture}");
+}
+
+/// Checkpoints come by themselves, often: a message each covered the charts.
+#[test]
+fn a_checkpoint_that_nobody_asked_for_is_no_message() {
+    let kept = |step| Event::Checkpointed {
+        step,
+        path: format!("checkpoints/step-{step:06}"),
+        bytes: 1,
+        seconds: 0.1,
+        best: false,
+        val_loss: None,
+        by: None,
+    };
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    bench.event(kept(1_241));
+    let picture = bench.press("1").picture(120, 40);
+    assert!(!picture.contains("checkpoint step-001241"), "{picture}");
+    bench.press("2 c");
+    let result = Ok(7);
+    let asked = crate::ui::msg::Asked::Checkpoint;
+    bench.msg(Msg::Sent {
+        slot,
+        asked,
+        result,
+    });
+    bench.event(Event::Accepted { id: 7 });
+    bench.event(kept(1_242));
+    let picture = bench.press("1").picture(120, 40);
+    assert!(picture.contains("checkpoint step-001242"), "{picture}");
+}
+
+#[test]
+fn a_finished_run_shows_its_verdict_at_80_columns() {
+    let mut run = runs().remove(1);
+    (run.status, run.verdict) = (RunStatus::Finished, Some("LEARNING".into()));
+    let picture = bench_with(vec![run.clone()]).picture(80, 24);
+    assert!(
+        picture.contains("LEARNING") && !picture.contains("finished"),
+        "{picture}"
+    );
+    run.verdict = Some("TOO EARLY".into());
+    let picture = bench_with(vec![run]).picture(80, 24);
+    assert!(picture.contains("finished"), "{picture}");
+}
+
 #[test]
 fn the_selected_run_stays_selected_without_the_filter_and_in_another_order() {
     let all: Vec<RunSummary> = ["sft-b3c1", "dpo-b3c2", "sft-b3c3"]

@@ -6,7 +6,7 @@ mod runs;
 
 use super::{Canvas, Choice, EDITOR, Overlay, PATH, Reply};
 use crate::spec::schema::Kind;
-use crate::spec::{Change, Draft, Place, shown};
+use crate::spec::{Change, Draft, Origin, Place, shown};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -94,7 +94,13 @@ impl Editor {
         let mut places = self.draft.places();
         places.retain(|place| fits(place) && changed(place));
         if !query.trim().is_empty() {
-            places.sort_by_key(|place| closeness(place, query.trim()));
+            places.sort_by_key(|place| {
+                let close = closeness(place, query.trim());
+                // By the name first, then by what the spec sets; of equals the short one.
+                let by_name = u8::from(close > 0) + u8::from(close > 2);
+                let set = place.origin != Origin::Default;
+                (by_name, !set, close, place.path.len())
+            });
         }
         places
     }

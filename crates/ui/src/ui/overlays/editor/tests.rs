@@ -103,6 +103,18 @@ fn runs_in_a_list_of_rewards_are_reward_models() {
     assert!(editor.error.as_ref().unwrap().contains("no checkpoint"));
 }
 
+/// `/batch` began with a key that nobody sets.
+#[test]
+fn what_the_spec_sets_is_found_before_what_it_leaves() {
+    let mut editor = editor();
+    search(&mut editor, "batch");
+    let places = editor.places();
+    let at = |path: &str| places.iter().position(|place| place.path == path).unwrap();
+    assert!(at("train.micro_batch_size") < at("train.batch_ramp"));
+    search(&mut editor, "seed");
+    assert_eq!(editor.places()[0].path, "seed");
+}
+
 #[test]
 fn words_go_round() {
     let mut editor = editor();

@@ -117,6 +117,12 @@ impl Column {
         self.model.row.as_ref().filter(|row| failed && row.live)
     }
 
+    /// Its engine ended before the model was there, and nothing can take its place.
+    pub(super) fn not_loaded(&self) -> bool {
+        let failed = matches!(self.engine, Engine::Failed(_)) && self.about.is_none();
+        failed && self.unread().is_none()
+    }
+
     /// Whether an answer is on its way or will be asked for.
     pub fn busy(&self, said: usize) -> bool {
         self.streaming().is_some()

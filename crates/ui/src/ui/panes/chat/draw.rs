@@ -2,6 +2,7 @@
 
 use super::column::{Column, Engine};
 use super::heat::Heat;
+use super::pane::unsaved_run;
 use super::rows::{Look, rows};
 use super::{ChatPane, MAX_COLUMNS};
 use crate::base::human;
@@ -235,7 +236,15 @@ impl ChatPane {
             true => "The open run is a reward model: it scores completions (llmtui score) and cannot generate. ",
             false => "",
         };
-        let words = if !context.store.checkpoints.iter().any(|row| row.generates) {
+        let words = if self.asked_run.is_some() && unsaved_run(context.store).is_some() {
+            "The run was asked for a checkpoint: the chat opens it when it is saved.".to_string()
+        } else if unsaved_run(context.store).is_some() {
+            format!(
+                "The open run has no checkpoint yet: {} asks it for one, and the chat takes it when it is saved. Or choose \
+                 another model: {choose}.",
+                key(Action::Send)
+            )
+        } else if !context.store.checkpoints.iter().any(|row| row.generates) {
             format!(
                 "There is no checkpoint to chat with yet. Start a run on Home ({}); a live run saves one when you press {} \
                  on its screen ({}). Or choose a model folder or a .gguf file: {choose}.",

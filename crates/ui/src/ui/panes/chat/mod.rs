@@ -72,6 +72,8 @@ pub struct ChatPane {
     wanted_runs: Vec<PathBuf>,
     /// The ended run on the screen when the chat was entered last: it is offered once.
     offered: Option<PathBuf>,
+    /// The live run that was asked for its first checkpoint: the chat takes it.
+    asked_run: Option<PathBuf>,
     unsaved: Unsaved,
 }
 
@@ -94,6 +96,7 @@ impl Default for ChatPane {
             page: 1,
             wanted_runs: Vec::new(),
             offered: None,
+            asked_run: None,
             unsaved: Unsaved::default(),
         }
     }

@@ -55,7 +55,16 @@ impl ChatModel {
 /// The best checkpoint of a run, or else the newest: that of `llmtui chat RUN`.
 pub(super) fn best<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
     let of_run = rows.iter().filter(|row| row.path.starts_with(run));
-    of_run.max_by_key(|row| (row.best, row.step))
+    of_run.max_by_key(|row| (row.step > 0, row.best, row.step))
+}
+
+/// The model that the run on the screen was fine-tuned from, unless that is a checkpoint of a run, which is listed as such.
+pub(super) fn start_model(store: &Store) -> Option<PathBuf> {
+    let head = store.held.as_ref()?.state.head.as_ref()?;
+    let from = PathBuf::from(head.spec["train"]["from"].as_str()?);
+    let listed = store.checkpoints.iter().any(|row| row.path == from);
+    let run = store.runs().iter().any(|run| run.path == from || Path::new(&run.id) == from);
+    (!listed && !run && !from.as_os_str().is_empty()).then_some(from)
 }
 
 /// Why a run cannot be talked to: another one in its place would pass for it.

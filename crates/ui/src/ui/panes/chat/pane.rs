@@ -1,8 +1,10 @@
 //! The chat among the panes: what its keys ask for, which models it offers, and what its engines bring.
 
-use super::models::{best, without_checkpoint};
+use super::models::{best, start_model, without_checkpoint};
 use super::unsaved::{LOSS, Loss};
-use super::{ChatModel, ChatPane, Column, MAX_COLUMNS, Picking, Sent, Settings, sampling_form};
+use super::{
+    ChatModel, ChatPane, Column, Engine, MAX_COLUMNS, Picking, Sent, Settings, sampling_form,
+};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::link::Incoming;
@@ -10,9 +12,10 @@ use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::freshness::Freshness;
-use crate::ui::msg::{Asked, Msg, Slot};
+use crate::ui::msg::{Asked, Holder, Msg, Slot};
 use crate::ui::rows::CheckpointRow;
 use crate::ui::overlays::{Choice, Item, Overlay, Picker, Prompt};
+use crate::ui::panes::run::command;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
@@ -94,11 +97,16 @@ impl ChatPane {
     fn picker(&self, context: &PaneContext) -> Picker {
         let (store, dot) = (context.store, context.theme.glyphs().separator);
         let files = &store.model_files;
-        let mut items: Vec<Item> = files.recent.iter().map(|path| file_item(path)).collect();
-        for item in &mut items {
-            item.right = "recent".into();
-        }
-        items.extend(store.checkpoints.iter().map(|row| checkpoint_item(row, dot)));
+        let start = start_model(store);
+        let mut items: Vec<Item> = start.iter().map(|path| start_item(path)).collect();
+        let recent = files.recent.iter().filter(|path| Some(*path) != start.as_ref());
+        items.extend(recent.map(|path| Item {
+            right: "recent".into(),
+            ..file_item(path)
+        }));
+        // A model that learned nothing is the last that one wants to talk to.
+        let (trained, untrained): (Vec<_>, Vec<_>) = store.checkpoints.iter().partition(|row| row.step > 0);
+        items.extend(trained.into_iter().chain(untrained).map(|row| checkpoint_item(row, dot)));
         items.extend(files.near.iter().map(|path| file_item(path)));
         items.push(Item {
             title: "another place".into(),
@@ -164,11 +172,12 @@ impl ChatPane {
                 held.and_then(best_of).filter(|row| row.generates)
             }
         };
-        let mut others = store.checkpoints.iter().filter(|row| row.generates);
+        let others = store.checkpoints.iter().filter(|row| row.generates);
+        let other = others.clone().find(|row| row.step > 0).or_else(|| others.clone().next());
         // The run on the screen is named above: the message says why it cannot be chatted with.
         let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
         let judge = judge.map(|held| one_line(short_run(held.name())));
-        match found.or_else(|| others.next()).cloned() {
+        match found.or(other).cloned() {
             Some(row) => {
                 self.picking = Picking::Replace;
                 let why = judge.map(|name| {
@@ -255,6 +264,36 @@ impl ChatPane {
         requests
     }
 
+    /// Whether the run that was asked for a checkpoint has saved it.
+    fn saved(&self, slot: Slot, batch: &[Incoming], store: &Store) -> bool {
+        let held = store.held.as_ref().filter(|held| held.slot == slot);
+        let asked = self.asked_run.is_some() && held.and_then(|h| h.path.as_ref()) == self.asked_run.as_ref();
+        let kept = |item: &Incoming| match item {
+            Incoming::Event(envelope) => matches!(envelope.event, Event::Checkpointed { .. }),
+            _ => false,
+        };
+        asked && batch.iter().any(kept)
+    }
+
+    /// A model that did not load is told of, and is no column beside others.
+    fn keep_out(&mut self) -> Vec<Request> {
+        let mut requests = Vec::new();
+        while self.columns.len() > 1
+            && let Some(at) = self.columns.iter().position(Column::not_loaded)
+        {
+            let column = self.columns.remove(at);
+            if at < self.focus {
+                self.focus -= 1;
+            }
+            self.focus(self.focus);
+            if let Engine::Failed(why) = &column.engine {
+                let words = format!("{} could not be loaded: {}", column.model.short(), one_line(why));
+                requests.push(Request::Toast(Level::Bad, words));
+            }
+        }
+        requests
+    }
+
     /// What the engine of a column brings.
     fn engine_says(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
         let (mut sent, mut requests) = (Vec::new(), Vec::new());
@@ -274,6 +313,7 @@ impl ChatPane {
         }
         requests.extend(send(Asked::Generate, sent));
         requests.extend(self.look_again(slot));
+        requests.extend(self.keep_out());
         requests.push(Request::Draw(Freshness::DataMoved));
         requests
     }
@@ -291,6 +331,14 @@ impl ChatPane {
             None => info("no answers yet: nothing to save"),
         }
     }
+}
+
+/// The live run on the screen, where it could be talked to and no checkpoint of any run is there.
+pub(super) fn unsaved_run(store: &Store) -> Option<&Path> {
+    let held = store.held.as_ref().filter(|held| held.live() && !held.state.judges())?;
+    let run = held.path.as_deref().filter(|_| held.holder != Holder::Foreign)?;
+    let there = store.checkpoints.iter().any(|row| row.path.starts_with(run));
+    (!there).then_some(run)
 }
 
 pub(super) const fn topic(about: &'static str) -> Topic {
@@ -365,6 +413,15 @@ fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
         detail: words.join(&format!(" {dot} ")),
         right: String::new(),
         choice: model(row.path.clone()),
+    }
+}
+
+/// What the run on the screen began with.
+fn start_item(path: &Path) -> Item {
+    let item = file_item(path);
+    Item {
+        title: format!("start model: {}", item.title),
+        ..item
     }
 }
 
@@ -454,6 +511,10 @@ impl Pane for ChatPane {
         let now = context.store.now;
         match action {
             Action::Send if self.typing && self.columns().is_empty() => {
+                if let Some(run) = unsaved_run(context.store) {
+                    self.asked_run = Some(run.to_path_buf());
+                    return command(context.store, Asked::Checkpoint, Command::Checkpoint);
+                }
                 let choose = context.keymap.label(Action::Checkpoints);
                 return vec![info(&format!("choose a model first: {choose}"))];
             }
@@ -540,13 +601,18 @@ impl Pane for ChatPane {
             }
             Msg::Opened { slot, result } if self.owns(*slot) => {
                 self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));
-                return self.look_again(*slot).into_iter().collect();
+                let again = self.look_again(*slot);
+                return again.into_iter().chain(self.keep_out()).collect();
             }
             Msg::Sent {
                 slot,
                 asked: Asked::Generate,
                 result,
             } if self.owns(*slot) => self.sent(*slot, result.clone()),
+            Msg::Incoming { slot, batch } if self.saved(*slot, batch, context.store) => {
+                self.wanted_runs = self.asked_run.take().into_iter().collect();
+                return vec![Request::Do(Effect::ListCheckpoints)];
+            }
             Msg::Tick if self.loading() => return vec![Request::Draw(Freshness::Asked)],
             _ => {}
         }

@@ -17,6 +17,7 @@ use crate::ui::widgets::axis::{Axis, Scale};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot, StepAxis};
 use crate::ui::widgets::text::{self, Word, letter, word};
+use crate::wire::id;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::path::Path;
@@ -177,17 +178,21 @@ impl ComparePane {
         let name = (width / 3).clamp(8, 34);
         let cell = ((width.saturating_sub(name)) / n.max(1)).clamp(6, 26);
         let (head, body) = split_top(area, 1);
-        let mut titles = vec![word(fill("", name, ""), Meaning::Muted)];
+        let rows = self.rows();
+        self.page = usize::from(body.height);
+        self.most = rows.len().saturating_sub(self.page);
+        self.scroll = self.scroll.min(self.most);
+        let corner = match self.most - self.scroll {
+            0 => String::new(),
+            below => format!("{} {below} more", theme.glyphs().down),
+        };
+        let mut titles = vec![word(fill(&corner, name, ""), Meaning::Muted)];
         for (at, track) in self.tracks.iter().enumerate() {
             let run = tail(short_run(&track.name), cell.saturating_sub(4));
             let title = format!("{} {run}", letter(at));
             titles.push(word(format!("{title:>cell$}"), COLOURS[at]));
         }
         text::draw(buffer, head.x, head.y, head.width, &titles, theme);
-        let rows = self.rows();
-        self.page = usize::from(body.height);
-        self.most = rows.len().saturating_sub(self.page);
-        self.scroll = self.scroll.min(self.most);
         for (y, (title, cells)) in (body.y..body.bottom()).zip(rows.iter().skip(self.scroll)) {
             let group = cells.is_empty();
             let meaning = if group {
@@ -246,9 +251,22 @@ impl ComparePane {
                 setting.values.iter().map(value).collect(),
             ));
         }
-        rows.push(("latest value, * best".into(), Vec::new()));
+        let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
         for figure in &self.figures {
-            let winner = figure.leader(&self.tracks);
+            let Some((step, values)) = figure.at_common(&self.tracks) else {
+                continue;
+            };
+            let winner = figure.winner(&values).filter(|_| starred(figure));
+            let cell = |(at, x): (usize, &Option<f64>)| {
+                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
+                (value, winner == Some(at))
+            };
+            let title = format!("@{} {}", grouped(step), figure.id);
+            common.push((title, values.iter().enumerate().map(cell).collect()));
+        }
+        let mut latest: Vec<(String, Vec<Cell>)> = Vec::new();
+        for figure in &self.figures {
+            let winner = figure.leader(&self.tracks).filter(|_| starred(figure));
             let steps = ends(&self.tracks, &figure.id);
             let even = even(&steps);
             let cell = |(at, x): (usize, &Option<f64>)| {
@@ -257,30 +275,31 @@ impl ComparePane {
                 let step = step.map_or(String::new(), |step| format!(" @{}", grouped(step)));
                 (value + &step, winner == Some(at))
             };
-            rows.push((
+            latest.push((
                 figure.id.clone(),
                 figure.last.iter().enumerate().map(cell).collect(),
             ));
         }
-        let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
-        for figure in &self.figures {
-            let Some((step, values)) = figure.at_common(&self.tracks) else {
-                continue;
-            };
-            let winner = figure.winner(&values);
-            let cell = |(at, x): (usize, &Option<f64>)| {
-                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
-                (value, winner == Some(at))
-            };
-            let title = format!("@{} {}", grouped(step), figure.id);
-            common.push((title, values.iter().enumerate().map(cell).collect()));
-        }
-        if !common.is_empty() {
-            rows.push(("at the last common step, * best".into(), Vec::new()));
-            rows.extend(common);
+        // What compares is above what only says how far each came.
+        for (title, group) in [("at the last common step", common), ("latest value", latest)] {
+            if !group.is_empty() {
+                rows.push((title.to_string() + legend(&group), Vec::new()));
+                rows.extend(group);
+            }
         }
         rows
     }
+}
+
+/// What the star means, where one stands.
+fn legend(rows: &[(String, Vec<Cell>)]) -> &'static str {
+    let starred = rows.iter().flat_map(|(_, cells)| cells).any(|(_, best)| *best);
+    if starred { ", * best" } else { "" }
+}
+
+/// Whether a reading says how good a model is: a speed is that of its machine.
+fn starred(figure: &Figure) -> bool {
+    figure.id != id::TOK_PER_SEC
 }
 
 /// A letter at the end of each curve, one row up where another stands there already.

@@ -108,6 +108,11 @@ fn a_best_one_is_told_of_equal_steps_alone() {
     assert!(!uneven.contains('*'), "{uneven}");
     assert!(uneven.contains("@100") && uneven.contains("@60"), "{uneven}");
     let text = screen(&mut pane, &mut around, 120, 48);
+    let line = |words: &str| text.lines().position(|line| line.contains(words)).unwrap_or(usize::MAX);
+    assert!(line("at the last common step, * best") < line("latest value"), "{text}");
+    assert!(!text.contains("latest value, *"), "{text}");
+    let small = screen(&mut pane, &mut around, 80, 16);
+    assert!(small.contains("more"), "{small}");
     let common = text.lines().find(|line| line.contains("@60 train/loss"));
     assert!(common.is_some_and(|line| line.contains("3.400") && line.contains("*2.800")), "{text}");
     let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];

@@ -286,7 +286,7 @@ impl Dashboard {
             );
         }
         if let Some(row) = plan.status {
-            status::status(buffer, row, state, &self.glance, theme);
+            status::status(buffer, row, state, (&self.glance, &self.health_key), theme);
         }
         // The last line of the log would be the error once more.
         if let Some(row) = plan

@@ -65,6 +65,8 @@ pub struct Dashboard {
     pub planned: Option<(Place, u64)>,
     /// What is said of an engine that has fallen silent.
     pub silence: Option<String>,
+    /// What opens the pane with the warnings; empty where nothing does.
+    pub health_key: String,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -94,6 +96,7 @@ impl Default for Dashboard {
             utc_offset: 0,
             planned: None,
             silence: None,
+            health_key: String::new(),
             selected: 0,
             selecting: false,
             full: false,

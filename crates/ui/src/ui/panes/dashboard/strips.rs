@@ -7,9 +7,9 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::base::turns::question;
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Verdict};
 use crate::run::RunState;
-use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
+use crate::run::state::{CheckpointMark, Evaluation, Finish, Level, LogLine, Sample, outcome_word};
 use crate::ui::layout::{cut, split_top};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
@@ -320,25 +320,56 @@ pub(super) fn result_line(
         return vec![mark, word(told, Meaning::Warn)];
     }
     let mut words = vec![word(format!("{glyph} "), meaning)];
+    // A failure speaks for itself, as does too little data.
+    let lost = !matches!(finish.outcome, Outcome::Completed | Outcome::Stopped);
+    if !lost && diagnosis.verdict != Verdict::TooEarly {
+        words.extend(health::verdict(diagnosis, theme).into_iter().nth(1));
+        let word = words.last_mut();
+        word.into_iter()
+            .for_each(|word| word.text = word.text.trim_start().into());
+    }
     // What ended a run before its first step stands above in full.
     if !finish.message.is_empty() && early_end(state).is_none() {
         words.push(word(one_line(&finish.message), meaning));
         return words;
     }
-    if let Some(loss) = finish.loss() {
-        words.push(word("val loss ", Meaning::Muted));
-        words.push(word(
-            format!("{}  ", human::number(loss)),
-            Meaning::Validation,
-        ));
-    }
-    if let Some(kept) = best_checkpoint(state) {
-        words.push(word(format!("{kept}  "), Meaning::Text));
-    }
+    words.extend(kept_words(state, finish));
     words.push(word(
         next(state, finish.outcome, diagnosis),
         Meaning::Accent,
     ));
+    words
+}
+
+/// `val/rewards/accuracies 0.8125 checkpoints/step-000250`: what is left of the run, with the reading of that step.
+fn kept_words(state: &RunState, finish: &Finish) -> Vec<Word> {
+    let kept = best_mark(state);
+    // Older engines sent no step.
+    let best = finish.best.as_ref().filter(|best| best.step > 0);
+    let of_kept = |step: u64| kept.is_none_or(|kept| kept.step == step);
+    let measured = |step: u64| state.evaluations.iter().rev().find(|e| e.step == step);
+    let (name, value) = match (best, kept) {
+        (Some(best), _) if best.metric != id::VAL_LOSS && of_kept(best.step) => {
+            (best.metric.as_str(), Some(best.value.0))
+        }
+        (_, Some(kept)) => {
+            let loss = kept
+                .val_loss
+                .or(measured(kept.step).map(Evaluation::val_loss));
+            let last = finish.loss().filter(|_| kept.step == finish.step);
+            ("val loss", last.or(loss))
+        }
+        (_, None) => ("val loss", finish.loss()),
+    };
+    let mut words = Vec::new();
+    if let Some(value) = value {
+        words.push(word(format!("{} ", one_line(name)), Meaning::Muted));
+        let value = format!("{}  ", human::number(value));
+        words.push(word(value, Meaning::Validation));
+    }
+    if let Some(kept) = kept {
+        words.push(word(format!("{}  ", kept.path), Meaning::Text));
+    }
     words
 }
 
@@ -360,10 +391,19 @@ fn best_words(state: &RunState, last: f64) -> String {
     })
 }
 
-/// The checkpoint with the lowest validation loss, else the newest.
+/// The best checkpoint by the method's reading, else the newest.
+fn best_mark(state: &RunState) -> Option<&CheckpointMark> {
+    // Older engines sent no step.
+    let best = state.finished.as_ref().and_then(|f| f.best.as_ref());
+    let step = best.map(|best| best.step).filter(|step| *step > 0);
+    let mut marks = state.checkpoints.iter().rev();
+    let chosen = step.and_then(|step| marks.find(|c| c.step == step));
+    let marked = || state.checkpoints.iter().rev().find(|c| c.best);
+    chosen.or_else(marked).or(state.checkpoints.last())
+}
+
 fn best_checkpoint(state: &RunState) -> Option<&str> {
-    let best = state.checkpoints.iter().rev().find(|c| c.best);
-    best.or(state.checkpoints.last()).map(|c| c.path.as_str())
+    best_mark(state).map(|c| c.path.as_str())
 }
 
 fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static str {
@@ -388,6 +428,51 @@ fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The loss of the last step stood beside the checkpoint that was best by its accuracy.
+    #[test]
+    fn the_kept_checkpoint_stands_with_its_own_reading() {
+        let mark = |step: u64, loss: f64| CheckpointMark {
+            t: UnixMillis(0),
+            step,
+            path: format!("checkpoints/step-{step:06}"),
+            bytes: 1,
+            seconds: 0.1,
+            best: step == 250,
+            val_loss: Some(loss),
+            by: None,
+        };
+        let mut state = RunState::new();
+        state.checkpoints = [mark(250, 0.7178), mark(300, 0.6750)].into();
+        let best = |metric: &str| crate::wire::Best {
+            step: 250,
+            metric: metric.into(),
+            value: crate::wire::Num(0.8125),
+            direction: crate::wire::Direction::Higher,
+        };
+        let words = |state: &mut RunState, best: Option<crate::wire::Best>| {
+            let finish = Finish {
+                t: UnixMillis(0),
+                outcome: Outcome::Completed,
+                step: 300,
+                val_loss: Some(0.6750),
+                best,
+                train_loss: None,
+                seconds: 1.0,
+                message: String::new(),
+            };
+            state.finished = Some(finish.clone());
+            let words = kept_words(state, &finish);
+            words.into_iter().map(|w| w.text).collect::<String>()
+        };
+        let accuracy = words(&mut state, Some(best("val/rewards/accuracies")));
+        assert_eq!(
+            accuracy.trim(),
+            "val/rewards/accuracies 0.8125  checkpoints/step-000250"
+        );
+        let unnamed = words(&mut state, None);
+        assert_eq!(unnamed.trim(), "val loss 0.7178  checkpoints/step-000250");
+    }
 
     #[test]
     fn a_log_of_another_program_is_told_no_preparation() {

@@ -40,8 +40,8 @@ enum PresetLine {
 }
 
 /// Presets under the headings of their groups, then the wizard. One group alone needs no heading.
-fn preset_lines(store: &Store) -> Vec<PresetLine> {
-    let groups = store.presets.chunk_by(|a, b| a.kind == b.kind);
+fn preset_lines(presets: &[&PresetRow], wizard: bool) -> Vec<PresetLine> {
+    let groups = presets.chunk_by(|a, b| a.kind == b.kind);
     let alone = groups.clone().count() < 2;
     let mut lines = Vec::new();
     let mut row = 0;
@@ -52,7 +52,7 @@ fn preset_lines(store: &Store) -> Vec<PresetLine> {
         lines.extend((row..row + group.len()).map(PresetLine::Row));
         row += group.len();
     }
-    lines.push(PresetLine::Row(row));
+    lines.extend(wizard.then_some(PresetLine::Row(row)));
     lines
 }
 
@@ -68,7 +68,8 @@ impl HomePane {
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
         let n_runs = u16::try_from(self.listed(store).len()).unwrap_or(u16::MAX);
-        let n_presets = u16::try_from(preset_lines(store).len()).unwrap_or(u16::MAX);
+        let lines = preset_lines(&self.presets(store), self.offers_wizard());
+        let n_presets = u16::try_from(lines.len()).unwrap_or(u16::MAX);
         let airy = area.height >= 16;
         // Runs get what they need, up to two thirds; presets the rest.
         let wanted = n_runs.saturating_add(4).min((area.height / 3 * 2).max(4));
@@ -99,14 +100,15 @@ impl HomePane {
         };
         frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
-        let lines = preset_lines(store);
-        let selected = self.selected.min(store.presets.len());
+        let presets = self.presets(store);
+        let lines = preset_lines(&presets, self.offers_wizard());
+        let selected = self.selected.min(presets.len());
         let at = lines
             .iter()
             .position(|line| *line == PresetLine::Row(selected));
         let height = usize::from(area.height);
         // With the cursor among the runs the presets stay where they are.
-        if self.selected <= store.presets.len() {
+        if self.selected < self.offset(store) {
             self.scroll_presets = scroll_to(at.unwrap_or(0), self.scroll_presets, height);
         }
         self.scroll_presets = self.scroll_presets.min(lines.len().saturating_sub(height));
@@ -123,8 +125,7 @@ impl HomePane {
             let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
             frame.render_widget(more, head);
         }
-        let names = store
-            .presets
+        let names = presets
             .iter()
             .map(|p| p.title().width())
             .max()
@@ -148,8 +149,8 @@ impl HomePane {
                 }
                 PresetLine::Row(i) => *i,
             };
-            let preset = store.presets.get(i);
-            let name = preset.map_or(WIZARD.0.into(), PresetRow::title);
+            let preset = presets.get(i).copied();
+            let name = preset.map_or_else(|| WIZARD.0.into(), PresetRow::title);
             let about = preset.map_or(WIZARD.1, |preset| preset.about.as_str());
             let row = RowText {
                 mark: None,
@@ -176,7 +177,7 @@ impl HomePane {
         let (header, area) = split_top(area, u16::from(area.height > 4));
         let titles = Line::styled(columns.header(), theme.style(Meaning::Muted));
         frame.render_widget(titles, header);
-        let selected = self.selected.checked_sub(offset(store));
+        let selected = self.selected.checked_sub(self.offset(store));
         let origin = selected
             .and_then(|at| runs.get(at))
             .and_then(|listed| match listed {
@@ -236,7 +237,7 @@ impl HomePane {
                     rest: format!("{n} runs failed before their first step"),
                 },
             };
-            let at = i + offset(store);
+            let at = i + self.offset(store);
             frame.render_widget(row.line(theme, at == self.selected, area.width), place);
             if let Listed::Run(run, _) = listed
                 && self.marked.contains(&run.path)
@@ -258,7 +259,7 @@ impl HomePane {
             frame.render_widget(rule(theme, &title, area.width), area);
             return;
         }
-        let label = "─ runs with: ".replace('─', theme.glyphs().rule);
+        let label = "─ presets and runs with: ".replace('─', theme.glyphs().rule);
         let used = u16::try_from(label.width()).unwrap_or(0).min(area.width);
         frame.render_widget(Line::styled(label, theme.style(Meaning::Accent)), area);
         let field = Rect {
@@ -268,11 +269,6 @@ impl HomePane {
         };
         self.filter.draw(frame, field, theme, self.filtering);
     }
-}
-
-/// Rows above the runs: the presets and the wizard.
-fn offset(store: &Store) -> usize {
-    store.presets.len() + 1
 }
 
 /// Why the list is empty.
@@ -475,17 +471,17 @@ impl Columns {
             (None, RunStatus::Live | RunStatus::Empty) => "",
             (None, _) => "-",
         };
-        // Where there is no column for it, a verdict that something is wrong takes the place of the state.
+        // Where there is no column for it, a verdict that something is wrong takes the place of the state, any of a finished run.
         let status = match (verdict, Verdict::named(verdict)) {
             ("" | "-", _) => Status::Unknown,
             // The word of a newer program is shown, not passed over.
             (_, named) => named.map_or(Status::Warn, Verdict::status),
         };
         let healthy = status > Status::Warn;
-        let state = if self.verdict == 0 && !healthy {
-            verdict
-        } else {
-            state
+        let says_more = !healthy || run.status == RunStatus::Finished && status == Status::Pass;
+        let state = match self.verdict == 0 && says_more {
+            true => verdict,
+            false => state,
         };
         let (mark, meaning) = match healthy {
             true => (mark, meaning),

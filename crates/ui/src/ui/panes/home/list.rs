@@ -4,6 +4,7 @@ use super::{HomePane, HomeRow};
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
 use crate::run::state::phase_word;
+use crate::ui::rows::PresetRow;
 use crate::ui::store::{Store, short_run};
 use unicode_width::UnicodeWidthStr;
 
@@ -61,6 +62,28 @@ impl Listed<'_> {
 }
 
 impl HomePane {
+    /// The presets that the filter lets through.
+    pub(super) fn presets<'a>(&self, store: &'a Store) -> Vec<&'a PresetRow> {
+        let fits = |row: &&PresetRow| self.lets_through(&format!("{} {}", row.title(), row.about));
+        store.presets.iter().filter(fits).collect()
+    }
+
+    /// Who filters looks for something that is there.
+    pub(super) fn offers_wizard(&self) -> bool {
+        self.filter.is_empty()
+    }
+
+    /// Rows above the runs: the presets and the wizard.
+    pub(super) fn offset(&self, store: &Store) -> usize {
+        self.presets(store).len() + usize::from(self.offers_wizard())
+    }
+
+    /// Whether a row with this text has all words of the filter.
+    fn lets_through(&self, text: &str) -> bool {
+        let (wanted, text) = (self.filter.text().to_lowercase(), text.to_lowercase());
+        wanted.split_whitespace().all(|word| text.contains(word))
+    }
+
     /// The runs that the filter lets through, in the chosen order. Who filters looks for something: then every run is a row.
     pub(super) fn listed<'a>(&self, store: &'a Store) -> Vec<Listed<'a>> {
         let (unbegun, begun): (Vec<_>, Vec<_>) = self
@@ -79,7 +102,6 @@ impl HomePane {
     }
 
     fn sorted<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
-        let wanted = self.filter.text().to_lowercase();
         let fits = |run: &&RunSummary| {
             let (phase, verdict) = (run.phase.map(phase_word), run.verdict.as_deref());
             let text = format!(
@@ -92,9 +114,7 @@ impl HomePane {
                 phase.unwrap_or_default(),
                 verdict.unwrap_or_default(),
             );
-            wanted
-                .split_whitespace()
-                .all(|word| text.to_lowercase().contains(word))
+            self.lets_through(&text)
         };
         let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
         // By what the list shows.

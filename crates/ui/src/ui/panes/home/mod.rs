@@ -98,13 +98,12 @@ impl Default for HomePane {
 
 impl HomePane {
     fn rows(&self, store: &Store) -> Vec<HomeRow> {
-        let presets = store
-            .presets
-            .iter()
-            .map(|p| HomeRow::Preset(p.name.clone()));
+        let presets = self.presets(store).into_iter();
+        let presets = presets.map(|p| HomeRow::Preset(p.name.clone()));
         let listed = self.listed(store);
         let runs = listed.iter().map(Listed::row);
-        presets.chain([HomeRow::New]).chain(runs).collect()
+        let wizard = self.offers_wizard().then_some(HomeRow::New);
+        presets.chain(wizard).chain(runs).collect()
     }
 
     /// The selected row.
@@ -121,7 +120,7 @@ impl HomePane {
             let quickstart = store.presets.iter().position(|p| p.name == "quickstart");
             let untouched = self.anchor.is_none();
             if store.any_live() || untouched && !store.runs().is_empty() {
-                self.selected = store.presets.len() + 1;
+                self.selected = self.offset(store);
             } else if untouched {
                 self.selected = quickstart.unwrap_or(0);
             }
@@ -185,9 +184,12 @@ impl HomePane {
         vec![Request::Preset(preset)]
     }
 
-    fn select_first_run(&mut self, store: &Store) {
-        let last = self.rows(store).len().saturating_sub(1);
-        self.selected = (store.presets.len() + 1).min(last);
+    /// The first hit: of the runs, which it opens, before the presets, which it would start.
+    fn select_first_hit(&mut self, store: &Store) {
+        self.selected = match self.listed(store).is_empty() {
+            true => 0,
+            false => self.offset(store),
+        };
     }
 
     fn accept(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
@@ -456,7 +458,7 @@ impl Pane for HomePane {
 
     fn key(&mut self, key: KeyEvent, context: &mut PaneContext) -> Vec<Request> {
         self.filter.key(key);
-        self.select_first_run(context.store);
+        self.select_first_hit(context.store);
         self.moved(context.store)
     }
 
@@ -465,7 +467,7 @@ impl Pane for HomePane {
             return Vec::new();
         }
         self.filter.paste(text);
-        self.select_first_run(context.store);
+        self.select_first_hit(context.store);
         self.moved(context.store)
     }
 
