@@ -106,7 +106,7 @@ impl Workplace {
         let spec = &loaded.spec;
         start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)
-            .map_err(|(what, hint)| refusal(&what, &hint))?;
+            .map_err(|(what, hint)| refusal(&what, hint))?;
         let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
             .map_err(|e| not_a_new_run(&e))?;
         let (mut opened, link) = self.launch(&run, options)?;
