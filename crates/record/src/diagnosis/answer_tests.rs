@@ -47,6 +47,10 @@ fn history(at: impl Fn(u64) -> At) -> Diagnosis {
 
 /// The same for a run of a method with a KL penalty to the reference.
 fn history_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> Diagnosis {
+    diagnose(&state_of(method, beta, at))
+}
+
+fn state_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> RunState {
     let mut state = RunState::new();
     let mut seq = 0;
     let mut add = |event| {
@@ -103,7 +107,7 @@ fn history_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> Diagnosis {
             });
         }
     }
-    diagnose(&state)
+    state
 }
 
 /// The findings that did not pass.
@@ -111,6 +115,33 @@ fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
     let found = diagnosis.findings.iter();
     let found = found.filter(|f| f.status != Status::Pass);
     found.map(|f| (f.id.as_str(), f.status)).collect()
+}
+
+/// The page of the end showed another pass@1 beside it.
+#[test]
+fn a_share_of_a_part_is_told_with_its_step_and_that_of_all_prompts() {
+    let mut state = state_of("grpo", 0.0, healthy);
+    let values: Values = [("eval/pass@1".to_string(), Num(0.81))].into();
+    state.apply(&Envelope {
+        v: 1,
+        seq: 1_000_000,
+        t: UnixMillis(1_000_000),
+        event: Event::Evaluated {
+            step: STEPS + 1,
+            tokens: 1,
+            values,
+            n_windows: 400,
+            whole: true,
+            seconds: 0.0,
+        },
+    });
+    let told = diagnose(&state).summary;
+    let steps = [STEPS, STEPS + 1].map(crate::base::human::grouped);
+    let [part, all] = steps.map(|step| format!("at step {step}"));
+    assert!(
+        told.contains(&format!("{part} (0.81 on all 400 {all})")),
+        "{told}"
+    );
 }
 
 const RULES_OF_ANSWERS: [&str; 9] = [
