@@ -164,6 +164,9 @@ mod tests {
             params: params.infos(),
             micro_batches: 1,
             batch_tokens: 4,
+            max_steps: 1,
+            reference: None,
+            remote: false,
         });
         let rule = OptimizerConfig::AdamW(Default::default());
         let rule = rule.build(params).unwrap();
