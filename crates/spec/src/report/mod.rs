@@ -50,6 +50,8 @@ pub struct Sheet<'a> {
     pub spec: String,
     /// What was asked for: the preset and what was changed, as YAML. May be empty.
     pub asked: String,
+    /// What trains where not all weights do: `, of which 2.44M train (1.78 %): LoRA rank 8 (all)`.
+    pub trained: Option<String>,
     /// Memory that was predicted for the run, bytes.
     pub predicted_bytes: Option<u64>,
     /// Evaluations of its checkpoints: which one, and what came of it.
@@ -85,6 +87,7 @@ impl<'a> Sheet<'a> {
             diagnosis: self.diagnosis,
             spec: self.spec.clone(),
             asked: self.asked.clone(),
+            trained: self.trained.clone(),
             predicted_bytes: self.predicted_bytes,
             results: Vec::new(),
             price: self.price.clone(),

@@ -99,7 +99,9 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
         }
         // Logs of other programs do not tell all of it.
         if head.n_params > 0 {
-            facts.push(fact("parameters", human::grouped(head.n_params)));
+            let trained = sheet.trained.as_deref().map_or_else(String::new, one_line);
+            let n = human::grouped(head.n_params);
+            facts.push(fact("parameters", format!("{n}{trained}")));
         }
         if head.vocab_size > 0 {
             facts.push(fact(

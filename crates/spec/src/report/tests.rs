@@ -67,6 +67,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
         diagnosis,
         spec: format!("name: {HOSTILE}\n"),
         asked: HOSTILE.into(),
+        trained: Some(", of which 40 train (4 %): LoRA rank 8 (all)".into()),
         predicted_bytes: Some(1 << 20),
         results: vec![(HOSTILE.into(), summary)],
         price: Some(Price {
@@ -292,6 +293,16 @@ fn what_was_done_and_what_it_cost_are_told() {
     }
 }
 
+/// A run with adapters had a report of all its parameters, and no word of those that train.
+#[test]
+fn what_trains_stands_beside_the_parameters() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let text = markdown(&sheet(&state, &diagnosis));
+    assert!(text.contains("1,000, of which 40 train"), "{text}");
+    assert!(text.contains("LoRA rank 8"), "{text}");
+}
+
 #[test]
 fn a_run_that_has_hardly_begun_has_a_report_too() {
     let state = RunState::new();
@@ -301,6 +312,7 @@ fn a_run_that_has_hardly_begun_has_a_report_too() {
         diagnosis: &diagnosis,
         spec: String::new(),
         asked: String::new(),
+        trained: None,
         predicted_bytes: None,
         results: Vec::new(),
         price: None,
