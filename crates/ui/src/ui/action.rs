@@ -101,7 +101,7 @@ actions! {
     Home "home" "Home" {
         NewRun "new-run" "new run" "Open the wizard: from a goal to a run or a spec file, with explanations and a plan."
         EditPreset "edit-preset" "edit" "Show and edit every value of the selected preset; start it or save it as a file."
-        Filter "filter" "filter" "Filter runs by name, preset, method, state or verdict."
+        Filter "filter" "filter" "Filter presets and runs: name, method, state, verdict."
         Sort "sort" "sort" "Sort runs by age, validation loss or name."
         Refresh "refresh" "refresh" "Refresh the list of runs."
         ResumeRun "resume" "resume" "Resume the selected run from its latest checkpoint."

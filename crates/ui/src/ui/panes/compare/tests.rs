@@ -101,7 +101,8 @@ fn a_best_one_is_told_of_equal_steps_alone() {
     let (mut pane, mut around) = (ComparePane::default(), Around::new());
     read(&mut pane, &mut around);
     let row = |text: &str| {
-        let found = text.lines().find(|line| line.contains(" train/loss "));
+        let own = |line: &&str| line.contains(" train/loss ") && !line.contains("@60 train/loss");
+        let found = text.lines().find(own);
         found.unwrap_or_else(|| panic!("{text}")).to_string()
     };
     let uneven = row(&screen(&mut pane, &mut around, 120, 48));
