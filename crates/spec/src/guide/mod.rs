@@ -41,7 +41,8 @@ const LEAST: usize = 2;
 pub fn find(question: &str) -> Vec<Page> {
     let asked: Vec<String> = words(question).collect();
     let found = scored(&asked);
-    match found.is_empty() {
+    // `repeats` is a verb's matter, not a slip of a page's word.
+    match found.is_empty() && verb(question).is_none() {
         true => scored(&asked.iter().map(|word| spelled(word)).collect::<Vec<_>>()),
         false => found,
     }
