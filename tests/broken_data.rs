@@ -409,7 +409,7 @@ fn wrong_columns_get_a_mapping_that_fixes_them() {
             "a.jsonl:2",
             "no column for `completion`; found: prompt, completions",
         ],
-        "columns: {completion: completions}",
+        "of 3 rows 1 cannot be read: data.on_bad_row: skip",
     );
     fails(
         "a.jsonl",

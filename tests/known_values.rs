@@ -34,6 +34,10 @@ const TABLE: &[Row] = &[
     ("CoDeC", &["codec"], &[
         ("crates/record/src/metrics/estimators/memory.rs", "falls_are_counted_without_ties"),
         ("crates/engine/src/engine/memorization.rs", "sequences_known_by_heart_are_told_from_others")]),
+    ("collapse residual", &["collapse_residual", "collapse_residual/noise", "loss_forecast"], &[
+        ("crates/record/src/metrics/estimators/collapse.rs", "known_values_of_fit_and_residual"),
+        ("crates/record/src/metrics/estimators/collapse.rs", "the_timescale_is_that_of_the_whole_run"),
+        ("crates/record/src/metrics/estimators/collapse.rs", "the_spread_is_the_standard_deviation_of_what_is_left")]),
     ("gradient direction consistency", &["grad_consistency", "grad_cosine"], &[
         ("crates/record/src/metrics/estimators/noise.rs", "two_gradients_by_hand"), ORACLE]),
     ("gradient norm", &["grad_norm", "grad_norm/layer", "clipped"], &[

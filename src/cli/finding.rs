@@ -92,7 +92,7 @@ mod tests {
         let finding = Finding::warn("the loss rises", "steps overshoot", fix).named("x", "loss");
         let text = rows_in(&finding, 14, "", Some(60));
         assert!(text.lines().all(|line| line.len() <= 60), "{text}");
-        let below = "\n               the first steps\n";
+        let below = "\n               longer warm-up against the first steps\n";
         assert!(
             text.contains("fix   lower the") && text.ends_with(below),
             "{text}"

@@ -69,7 +69,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("fp16: true", &["set train.precision"]),
     ("precision: f16", &["one of: auto, f32, bf16"]),
     ("train: {precision: true}", &["one of: auto, f32, bf16"]),
-    ("activation_checkpointing: all", &["did you mean full?"]),
+    ("activation_checkpointing: ful", &["did you mean full?"]),
     (
         "activation_checkpointing: {every_n: 0}",
         &["0 is too small"],

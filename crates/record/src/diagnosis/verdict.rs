@@ -124,7 +124,7 @@ impl Verdict {
         }
     }
 
-    /// What it rests on: `train loss 4.15 → 1.76 (mean of 20), val 1.88`, before training and now; or the finding of the fault.
+    /// What it rests on: `train loss 4.15 → 1.76, val 1.88`, before training and the mean of the newest steps, as the rule `train_loss` has it; or the finding of the fault.
     pub(super) fn basis(self, view: &View<'_>, findings: &[Finding]) -> Finding {
         if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
             return finding.clone();
@@ -140,7 +140,7 @@ impl Verdict {
         };
         // The same mean as that of the rule train_loss: a single batch would be another number on the same screen.
         let (start, now) = (human::number(loss.opening), human::number(loss.now));
-        let mut text = format!("train loss {start} → {now} (mean of {})", loss.n_now);
+        let mut text = format!("train loss {start} → {now}");
         if let Some(val) = view.state.latest(metric::VAL_LOSS) {
             text.push_str(&format!(", val {}", human::number(val)));
         }

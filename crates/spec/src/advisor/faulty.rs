@@ -23,7 +23,7 @@ impl FaultyRows {
     /// What is known of them among so many rows; `None` where all can be read.
     ///
     /// # Errors
-    /// Most rows are among them: the format or the columns are wrong, not the rows.
+    /// Half of the rows or more are among them: the format or the columns are wrong, not the rows.
     pub fn among(self, rows: u64) -> Result<Option<Faulty>, String> {
         let Some(first) = self.first else {
             return Ok(None);
@@ -33,7 +33,7 @@ impl FaultyRows {
             of: rows,
             first: DataError::Row(first.clone()).to_string(),
         };
-        match self.count * 2 > rows {
+        match self.count * 2 >= rows {
             true if rows == 1 => Err(format!("{}; {}", faulty.first, first.fix)),
             true => Err(format!("{}; {}", faulty.summary(), first.fix)),
             false => Ok(Some(faulty)),

@@ -109,7 +109,9 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
         n_rows = whole;
     }
-    if let Some(first) = faulty.first.take().filter(|_| sample.is_empty()) {
+    if sample.is_empty()
+        && let Some(first) = faulty.first.take()
+    {
         return Err(words(DataError::Row(first)));
     }
     if sample.is_empty() {
@@ -551,10 +553,11 @@ mod tests {
         assert!(look("a.parquet", "PAR1").is_err());
         let empty = error("a.jsonl", "");
         assert!(empty.contains("a.jsonl has no rows"), "{empty}");
-        let chat = r#"{"messages": [{"role": "user", "content": "hi"}]}"#;
-        let wrong = error("a.jsonl", &format!("{chat}\n\"oops\"\n{chat}\n"));
+        let chat = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#;
+        let some = look("a.jsonl", &format!("{chat}\n\"oops\"\n{chat}\n")).unwrap();
+        let wrong = some.faulty.unwrap().summary();
         assert!(
-            wrong.contains("a.jsonl:2") && !wrong.contains("no format"),
+            wrong.starts_with("1 of 3 rows") && wrong.contains("a.jsonl:2"),
             "{wrong}"
         );
     }

@@ -155,14 +155,20 @@ impl RunSpec {
         (self.config.train.micro_batch_size * self.config.model.seq_len) as u64
     }
 
+    /// The tokens of a text that are supervised unless `data.train_on` says so: of completions alone where the method masks
+    /// prompts.
+    pub fn usual_train_on(&self) -> TrainOn {
+        match self.config.method.needs().mask {
+            LossMask::AllTokens => TrainOn::All,
+            LossMask::CompletionOnly => TrainOn::Auto,
+        }
+    }
+
     /// This run's data requirements.
     pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
         Request {
             unit: self.config.method.needs().unit,
-            train_on: match self.config.method.needs().mask {
-                LossMask::AllTokens => TrainOn::All,
-                LossMask::CompletionOnly => TrainOn::Auto,
-            },
+            train_on: self.usual_train_on(),
             surroundings: surroundings.clone(),
             ..Request::new(self.config.model.seq_len)
         }

@@ -248,9 +248,9 @@ fn a_validation_split_without_a_row_says_why() {
 fn one_row_is_named_as_what_cannot_be_split() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.jsonl");
-    let row = serde_json::json!({"prompt": "to be", "completion": "or not"});
+    let row = serde_json::json!({"prompt": "hi", "completion": "hello"});
     std::fs::write(&path, format!("{row}\n")).unwrap();
-    let config = serde_json::json!({"path": path, "packing": "padded"});
+    let config = serde_json::json!({"path": path, "packing": "packed"});
     let config: DataConfig = serde_json::from_value(config).unwrap();
     let request = Request {
         train_on: TrainOn::Auto,

@@ -5,7 +5,6 @@ use super::estimate::{Rates, tokens};
 use crate::advisor::choose::DataKind;
 use crate::advisor::look::DataFacts;
 use crate::data::{DataConfig, Packing, TrainOn, Unit};
-use crate::methods::LossMask;
 use crate::plan::request::Rows;
 use crate::spec::RunSpec;
 
@@ -70,13 +69,12 @@ impl Pass {
 
     /// The part of the tokens that counts in the loss: all of a text, the answers of rows whose prompts are masked.
     pub fn supervised_share(facts: &DataFacts, spec: &RunSpec) -> f64 {
-        let needs = spec.method.needs();
         let masked = match spec.data.train_on {
-            TrainOn::Auto => needs.mask == LossMask::CompletionOnly,
+            TrainOn::Auto => spec.usual_train_on() == TrainOn::Auto,
             TrainOn::All => false,
             TrainOn::Completion | TrainOn::Assistant => true,
         };
-        if !masked || needs.unit != Unit::Text {
+        if !masked || spec.method.needs().unit != Unit::Text {
             return 1.0;
         }
         let rates = Rates::of(facts, spec.data.tokenizer.entry().id);

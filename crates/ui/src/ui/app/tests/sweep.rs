@@ -123,7 +123,7 @@ fn the_runs_of_a_sweep_are_marked_with_one_key_and_ranked() {
         bench
             .press("t")
             .picture(160, 48)
-            .contains("latest value, * best")
+            .contains("at the last common step")
     );
 }
 

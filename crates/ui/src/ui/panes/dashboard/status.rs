@@ -67,6 +67,10 @@ fn going(
     }
 }
 
+/// Findings of checks before the first step, and of the log: they stay for the whole run.
+const LASTING: [&str; 2] = ["preflight", "warnings"];
+
+/// `✓ LEARNING · ! gradient norm 9 times its baseline …` while a rule on the training warns, else
 /// `✓ LEARNING  train loss 3.21 to 1.59 … · 1 warning (9)`: the verdict's sentence is cut, not the warnings.
 fn with_warnings(
     diagnosis: &Diagnosis,
@@ -74,15 +78,21 @@ fn with_warnings(
     theme: &Theme,
 ) -> Vec<Word> {
     let mut words = verdict(diagnosis, theme);
-    let wrong = diagnosis
-        .findings
-        .iter()
-        .filter(|f| f.status <= Status::Warn);
-    let n = wrong.count();
+    let wrong = || {
+        let findings = diagnosis.findings.iter();
+        findings.filter(|f| f.status <= Status::Warn)
+    };
+    let n = wrong().count();
     if n == 0 {
         return words;
     }
     let glyphs = theme.glyphs();
+    if let Some(now) = wrong().find(|f| !LASTING.contains(&f.id.as_str())) {
+        words.pop();
+        words.push(word(format!("{} ", glyphs.separator), Meaning::Muted));
+        words.extend(finding::row(now, 0, theme));
+        return words;
+    }
     let n = human::counted(n as u64, "warning");
     let key = match health_key {
         "" => String::new(),
@@ -132,15 +142,22 @@ mod tests {
         let mut diagnosis = Diagnosis {
             verdict: Verdict::Learning,
             summary: "train loss 4.17 to 1.59 and falling, ".repeat(3),
-            findings: vec![warned("a")],
+            findings: vec![warned("preflight")],
             ..diagnose(&RunState::new())
         };
         let one = row(diagnosis.clone());
         assert!(one.contains("LEARNING  train loss 4.17"), "{one}");
         assert!(one.trim_end().ends_with("1 warning (9)"), "{one}");
-        diagnosis.findings.push(warned("b"));
+        diagnosis.findings.push(warned("warnings"));
         let two = row(diagnosis.clone());
         assert!(two.trim_end().ends_with("2 warnings (9)"), "{two}");
+        diagnosis.findings.push(warned("gradient_spike"));
+        let live = row(diagnosis.clone());
+        assert!(
+            live.contains("LEARNING") && live.contains("rows are longer"),
+            "{live}"
+        );
+        diagnosis.findings.pop();
         diagnosis.verdict = Verdict::TooEarly;
         assert!(row(diagnosis).contains("longer than the context"));
     }
