@@ -115,7 +115,7 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
 }
 
 /// ```text
-/// LEARNING  train loss 4.15 → 1.76 (mean of 20), val 1.88
+/// LEARNING  train loss 4.15 → 1.76, val 1.88
 ///
 /// ok       preflight       12 checks passed
 /// ```

@@ -71,6 +71,10 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("train: {precision: true}", &["one of: auto, f32, bf16"]),
     ("activation_checkpointing: ful", &["did you mean full?"]),
     (
+        "activation_checkpointing: all",
+        &["`all` is unknown here", "one of: none, every_n, full"],
+    ),
+    (
         "activation_checkpointing: {every_n: 0}",
         &["0 is too small"],
     ),

@@ -245,9 +245,8 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             false => child::run_heard(command, &stop, std::io::sink())?,
         };
         let summary = index::summarize(&run)?;
-        if stop.is_asked() && has_nothing(&run, &summary) {
-            // A later command begins anew: an empty folder would stay behind for each stop.
-            let _ = std::fs::remove_dir_all(run.path());
+        // A later command begins anew: an empty folder would stay behind for each stop.
+        if stop.is_asked() && has_nothing(&run, &summary) && run.remove().is_ok() {
             planned.row.trial.run = None;
             tell!("  stopped before its first step; its folder is removed");
             break;

@@ -70,7 +70,7 @@ fn going(
 /// Findings of checks before the first step, and of the log: they stay for the whole run.
 const LASTING: [&str; 2] = ["preflight", "warnings"];
 
-/// `✓ LEARNING · ! gradient norm 9 times its baseline …` while a rule on the training warns, else
+/// `✓ LEARNING  ! gradient norm 9 times its baseline …` while a rule on the training warns, else
 /// `✓ LEARNING  train loss 3.21 to 1.59 … · 1 warning (9)`: the verdict's sentence is cut, not the warnings.
 fn with_warnings(
     diagnosis: &Diagnosis,
@@ -86,13 +86,12 @@ fn with_warnings(
     if n == 0 {
         return words;
     }
-    let glyphs = theme.glyphs();
     if let Some(now) = wrong().find(|f| !LASTING.contains(&f.id.as_str())) {
         words.pop();
-        words.push(word(format!("{} ", glyphs.separator), Meaning::Muted));
         words.extend(finding::row(now, 0, theme));
         return words;
     }
+    let glyphs = theme.glyphs();
     let n = human::counted(n as u64, "warning");
     let key = match health_key {
         "" => String::new(),
