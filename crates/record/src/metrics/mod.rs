@@ -153,9 +153,6 @@ pub const TOKEN_ACCURACY: Metric = metric(
     "share of supervised tokens that the model ranked first (TRL's mean_token_accuracy)",
 );
 
-/// Largest share of clipped steps before clipping counts as tight; the rule clip_tight also looks at the norm.
-pub const CLIPPED_MOST: f64 = 0.9;
-
 /// Every built-in reading of training, in display order. One row each; machine readings are
 /// in `hardware`, those of a method in its file.
 #[rustfmt::skip]
@@ -175,8 +172,8 @@ pub const METRICS: &[Metric] = &[
     metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent waiting for batches").label("waiting for data"),
     metric(id::REFERENCE_SHARE, "Reference model", "share", Lower, No, "share of the step spent on the frozen reference's log-probabilities; method.*.reference: precomputed computes them once").label("reference model"),
     metric(id::CLIPPED, "Gradient clipped", "share", Neutral, Yes, "1 where the gradient norm exceeded clip_norm, else 0").label("clipped steps").estimator("norm_above_clip")
-        .band(f64::NEG_INFINITY, CLIPPED_MOST, Origin::RuleOfThumb)
-        .meaning("Below 5 % of the steps in large models; small healthy ones are often clipped at every step. Judged by the mean of the newest readings, since single steps are 0 or 1, and only where the typical gradient norm is 10 times clip_norm or more.", "Clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
+        .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
+        .meaning("Below 5 % of the steps. Judged by the mean of the newest readings, since single steps are 0 or 1; small healthy models are often clipped at every step, so only the rule clip_tight, which knows the norm, warns of it.", "Above 30 % clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
     TOKEN_ACCURACY,
     metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks, padding left out: 1 if balanced"),
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the token distribution over experts relative to uniform, averaged over blocks"),

@@ -6,19 +6,19 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
-use crate::metrics::CLIPPED_MOST;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "clip_tight",
         title: "clipping",
         summary: "After the warm-up fewer than 90 % of the steps are clipped, or the typical norm is below 10 times clip_norm.",
-        source: "clipping that acts at nearly every step is the learning rate: rule of thumb",
+        source: "above 30 % clipping acts as the learning rate: rule of thumb",
     },
     needs: &[metric::CLIPPED, metric::GRAD_NORM],
     judge,
 };
 
+const MOST: f64 = 0.9;
 const TIMES: f64 = 10.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let flags = view.recent(metric::CLIPPED);
     let share = flags.iter().map(|p| p.value).sum::<f64>() / flags.len().max(1) as f64;
     let norm = view.typical(metric::GRAD_NORM)?;
-    (share > CLIPPED_MOST && norm > TIMES * clip).then(|| {
+    (share > MOST && norm > TIMES * clip).then(|| {
         let signals = vec![
             Signal::of(metric::CLIPPED, share, format!("{} of the steps are clipped", human::percent(share, 0))).at(view.state.step),
             Signal::of(metric::GRAD_NORM, norm, format!("the typical gradient norm {} is {:.0} times clip_norm {}", human::number(norm), norm / clip, human::number(clip))),

@@ -59,8 +59,8 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let judged = |value: f64| match holds(value) {
         None => Judged::Free,
         Some(true) => Judged::Inside,
-        // One condition in one place: the rule also knows the norm.
-        Some(false) if info.id == CLIPPED && !crate::diagnosis::warns(state, "clip_tight") => Judged::Inside,
+        // The rule also knows the norm: without its warning the share says nothing, neither good nor bad.
+        Some(false) if info.id == CLIPPED && !crate::diagnosis::warns(state, "clip_tight") => Judged::Free,
         Some(false) if state.step < from => Judged::Early(from),
         Some(false) => Judged::Outside,
     };
