@@ -90,11 +90,12 @@ impl Ahead {
     }
 
     /// Schedules the right input's next panel for the next `turns` turns, of `left` in total. The left input's block
-    /// starts as late as possible: data prefetched too early are evicted again.
-    pub fn panel(&mut self, next: Option<Source>, turns: usize, left: usize) {
+    /// starts when at most `lead` quarters of a turn are left per line: data prefetched too early are evicted again, too
+    /// late they have not arrived.
+    pub fn panel(&mut self, next: Option<Source>, turns: usize, left: usize, lead: usize) {
         self.right = next.map_or(Walk::NOTHING, Walk::new);
         self.right.pace = self.right.left.div_ceil(turns.max(1));
-        let is_time = 4 * left <= 5 * self.left.left;
+        let is_time = 4 * left <= lead * self.left.left;
         self.left.pace = usize::from(is_time && self.left.left > 0);
     }
 
@@ -130,7 +131,7 @@ mod tests {
         let start = LINE as *const f32;
         let mut ahead = Ahead::of_left(Some(source(start)));
         for turns in [1, 50, 139, 140, 1000] {
-            ahead.panel(Some(source(start)), turns, 10_000);
+            ahead.panel(Some(source(start)), turns, 10_000, 5);
             assert_eq!(ahead.right.left, 140);
             (0..turns).for_each(|_| ahead.turn());
             assert_eq!((ahead.right.left, ahead.right.pace), (0, 0), "{turns}");
@@ -138,7 +139,7 @@ mod tests {
         }
         let last = ahead.right.run.addr() - start.addr();
         assert_eq!(last, 20 * 300 * size_of::<f32>(), "after the last run");
-        ahead.panel(None, 160, 160);
+        ahead.panel(None, 160, 160, 5);
         (0..160).for_each(|_| ahead.turn());
         assert_eq!(ahead.left.left, 0);
     }

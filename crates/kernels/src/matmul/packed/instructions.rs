@@ -36,6 +36,8 @@ pub(super) trait Tiles {
     const BLOCK_ROWS: usize;
     /// Words along k between two prefetches.
     const WORDS_PER_TURN: usize = 4;
+    /// Quarters of a turn per cache line of the left input's next block that are left when its prefetch begins.
+    const LEAD: usize = 5;
     /// Whether tiles are so fast that packing the left input again costs more than threads gain by smaller shares.
     const IS_FAST: bool = false;
 
