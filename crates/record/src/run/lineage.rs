@@ -160,6 +160,7 @@ mod tests {
             pass_at_1: None,
             best_pass_at_1: None,
             best: None,
+            best_evaluation: None,
             best_whole: None,
             evaluated_at: None,
             epochs: None,
