@@ -12,7 +12,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
-use crate::engine::reference;
+use crate::engine::{Progress, reference};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
@@ -34,9 +34,9 @@ pub struct Branch {
     pub loaded: Loaded,
     /// What differs from the parent: path, its value, the new one.
     changes: Vec<(String, String, String)>,
-    /// Settings that `-s` names and that were changed by hand while the parent ran, with the value that its checkpoint keeps: the
-    /// branch takes its own.
-    by_hand: Vec<(&'static str, f64)>,
+    /// Settings that `-s` names and that changed while the parent ran, by hand or by its controller, with the value that its
+    /// checkpoint keeps: the branch takes its own.
+    moved: Vec<(&'static str, f64)>,
     /// Rows of the parent's micro-batches.
     rows: usize,
 }
@@ -83,8 +83,8 @@ impl Branch {
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
         loaded.asked = format!("{BRANCH_OF}{place}{sets}\n{body}");
         let changes = differences(&was, &loaded.spec.to_value());
-        let by_hand = match &from {
-            Some(from) => by_hand(from, &args.set)?,
+        let moved = match &from {
+            Some(from) => moved(&read_state(from)?.progress, &args.set),
             None => Vec::new(),
         };
         let branch = Branch {
@@ -92,7 +92,7 @@ impl Branch {
             from,
             loaded,
             changes,
-            by_hand,
+            moved,
             rows,
         };
         branch.check()?;
@@ -190,8 +190,7 @@ impl Branch {
         let data = spec
             .open_data(&surroundings)
             .map_err(|e| Failure::data(&e))?;
-        let saved = checkpoint::read_state(&from.path)
-            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+        let saved = read_state(from)?;
         match saved.fingerprint.compare(&Fingerprint::of(spec, &data)) {
             Match::Different(why) => Err(self.other_data(from, &why).into()),
             Match::Exact | Match::Inexact(_) => Ok(()),
@@ -222,12 +221,12 @@ impl Branch {
             Some(from) => format!("branch of {parent} at step {}", grouped(from.step)),
             None => format!("{parent} again, from the start"),
         }];
-        for (key, value) in &self.by_hand {
+        for (key, value) in &self.moved {
             lines.push(format!(
                 "  {key} was set to {value} while {parent} ran; this branch takes that of -s"
             ));
         }
-        if self.changes.is_empty() && self.by_hand.is_empty() {
+        if self.changes.is_empty() && self.moved.is_empty() {
             lines.push("  no setting differs: it repeats its parent from there".into());
         }
         let width = self
@@ -267,8 +266,8 @@ impl Branch {
             if rows.0 != rows.1 {
                 checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;
             }
-            if !self.by_hand.is_empty() {
-                let keys: Vec<&str> = self.by_hand.iter().map(|(key, _)| *key).collect();
+            if !self.moved.is_empty() {
+                let keys: Vec<&str> = self.moved.iter().map(|(key, _)| *key).collect();
                 checkpoint::forget_adjustments(&to, &keys).map_err(|e| disk(e.to_string()))?;
             }
         }
@@ -276,12 +275,19 @@ impl Branch {
     }
 }
 
-/// What was changed by hand while a run trained lives on in its checkpoints, unless the branch says otherwise.
-fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'static str, f64)>> {
-    let state = checkpoint::read_state(&from.path)
-        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
-    let kept = state.progress.adjustments;
-    let all = [("lr", kept.lr), ("clip_norm", kept.clip_norm)];
+fn read_state(from: &CheckpointEntry) -> Result<checkpoint::SavedState, Failure> {
+    checkpoint::read_state(&from.path)
+        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))
+}
+
+/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
+fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
+    let kept = &progress.adjustments;
+    let all = [
+        ("lr", kept.lr),
+        ("clip_norm", kept.clip_norm),
+        ("beta", progress.kl_coef),
+    ];
     let named = |key: &str| {
         let keys = set.iter().filter_map(|word| word.split_once('='));
         keys.map(|(path, _)| path.trim()).any(|path| {
@@ -294,7 +300,7 @@ fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'stat
     let known = all
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)));
-    Ok(known.filter(|(key, _)| named(key)).collect())
+    known.filter(|(key, _)| named(key)).collect()
 }
 
 /// The step that a run began at: that of the checkpoint it was branched from, else 0.
@@ -335,6 +341,21 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// The coefficient that the parent's controller had moved stayed.
+    #[test]
+    fn a_branch_that_names_the_kl_coefficient_begins_with_it() {
+        let mut progress = Progress {
+            kl_coef: Some(0.07),
+            ..Progress::default()
+        };
+        progress.adjustments.lr = Some(1e-3);
+        let of = |word: &str| moved(&progress, &[word.to_string()]);
+        assert_eq!(of("method.ppo.beta=0.05"), [("beta", 0.07)]);
+        assert_eq!(of("beta=0.05"), [("beta", 0.07)]);
+        assert_eq!(of("optimizer.adamw.lr=1e-4"), [("lr", 1e-3)]);
+        assert!(of("optimizer.adamw.beta2=0.95").is_empty());
+    }
 
     #[test]
     fn what_differs_is_told_by_its_path() {
