@@ -12,7 +12,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
-use crate::engine::{Progress, reference};
+use crate::engine::{Progress, REFERENCE_CURVE, reference};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
@@ -257,10 +257,12 @@ impl Branch {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
-            // Where it fits, the branch need not compute it again.
-            let of_parent = self.parent.path().join(reference::FILE);
-            if of_parent.exists() {
-                let _ = std::fs::copy(of_parent, run.path().join(reference::FILE));
+            // Where they fit, the branch need not compute them again, and depends on no other run.
+            for file in [reference::FILE, REFERENCE_CURVE] {
+                let of_parent = self.parent.path().join(file);
+                if of_parent.exists() {
+                    let _ = std::fs::copy(of_parent, run.path().join(file));
+                }
             }
             let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
             if rows.0 != rows.1 {

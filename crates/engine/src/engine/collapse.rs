@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Within the run's folder.
-const FILE: &str = "reference_curve.json";
+pub const FILE: &str = "reference_curve.json";
 /// Points of the curve at most.
 const POINTS: usize = 2_000;
 /// Shapes of curves agree up to this ratio of tokens per parameter, or of timescales.
@@ -27,12 +27,16 @@ pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>
     };
     let (step, max_steps) = (cx.step(), cx.spec.train.max_steps);
     let kept = cx.job.run_dir.path().join(FILE);
-    if let Some(curve) = read_kept(&kept, max_steps) {
+    if let Some(curve) = read_kept(&kept, &path, max_steps) {
         return Ok(Some(curve));
     }
     let fault = |(what, fix)| EngineError::Setup(format!("{what}; {fix}"));
     let (run, curve) = read(&path, cx.spec).map_err(fault)?;
-    let value = serde_json::json!({"max_steps": max_steps, "curve": &curve});
+    let value = serde_json::json!({
+        "reference": path.to_string_lossy(),
+        "max_steps": max_steps,
+        "curve": &curve,
+    });
     crate::base::files::write_atomic(&kept, value.to_string().as_bytes())
         .map_err(|e| EngineError::Machine(format!("{}: {e}", shown(&kept))))?;
     let here = Recipe {
@@ -73,11 +77,13 @@ pub fn check_reference(spec: &RunSpec) -> Result<(), Fault> {
     }
 }
 
-/// A curve that an earlier engine of this run kept; one that was averaged for another length is read anew.
-fn read_kept(path: &Path, max_steps: u64) -> Option<Reference> {
-    let text = crate::base::files::read_plain_text(path).ok()?;
+/// A curve that an earlier engine of this run kept; that of another run, or one that was averaged for another length, is read anew.
+fn read_kept(kept: &Path, reference: &Path, max_steps: u64) -> Option<Reference> {
+    let text = crate::base::files::read_plain_text(kept).ok()?;
     let mut value: Value = serde_json::from_str(&text).ok()?;
-    (value["max_steps"] == max_steps).then_some(())?;
+    let said = value["reference"].as_str();
+    let same = said.is_some_and(|said| said == reference.to_string_lossy());
+    (same && value["max_steps"] == max_steps).then_some(())?;
     serde_json::from_value(value["curve"].take()).ok()
 }
 
