@@ -192,6 +192,10 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
         word(format!("{pointer} "), Meaning::Title),
         word(format!("{:>3} ", row.row), title),
     ];
+    // Both answers of a pair have one number.
+    if let Some(label) = &row.label {
+        words.push(muted(format!(" {:<11}", one_line(label))));
+    }
     if let Some(loss) = row.loss() {
         let filled = (loss / highest.max(f64::MIN_POSITIVE) * BAR as f64).round() as usize;
         let bar = if theme.ascii { "#" } else { "▪" };
