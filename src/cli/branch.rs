@@ -6,7 +6,7 @@ use super::args::SpecArgs;
 use super::exit::Failure;
 use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
@@ -156,8 +156,8 @@ impl Branch {
             return Ok(());
         }
         let what = format!(
-            "a branch with {} rows in a step instead of {}: {counts} over steps of one size",
-            grouped(rows(now) as u64),
+            "a branch with {} in a step instead of {}: {counts} over steps of one size",
+            counted(rows(now) as u64, "row"),
             grouped(rows(was) as u64)
         );
         let hint = format!(

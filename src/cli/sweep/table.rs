@@ -40,9 +40,9 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
     let trials = &settled[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
     let mut out = format!(
-        "{} · {} runs over {}",
+        "{} · {} over {}",
         one_line(name),
-        trials.len(),
+        human::counted(trials.len() as u64, "run"),
         keys.join(", ")
     );
     let metric = trials.iter().find_map(|trial| trial.score.as_ref());

@@ -203,7 +203,7 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
         words.push(word(format!("{:<BAR$}", bar.repeat(filled.min(BAR))), Meaning::Train));
     }
     let counts = match row.supervised == row.ids.len() {
-        true => format!("  {} tokens", grouped(row.ids.len() as u64)),
+        true => format!("  {}", human::counted(row.ids.len() as u64, "token")),
         false => format!("  {} of {} tokens", grouped(row.supervised as u64), grouped(row.ids.len() as u64)),
     };
     words.push(muted(counts));
