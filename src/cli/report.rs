@@ -188,9 +188,10 @@ impl Told {
             diagnosis: diagnose(&state),
             spec: spec_text(run),
             asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
-            trained: request.as_ref().zip(state.head.as_ref()).and_then(
-                |(request, head)| trained(request, head.n_params),
-            ),
+            trained: request
+                .as_ref()
+                .zip(state.head.as_ref())
+                .and_then(|(request, head)| trained(request, head.n_params)),
             predicted_bytes,
             results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
             price: price(&state, args.price),
