@@ -253,17 +253,14 @@ impl Branch {
         };
         let run = new_run(&cx.runs_dir, &self.loaded, Some(parent), &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
+        // What it measures its loss against: it depends on no other run then.
+        self.hand_down(REFERENCE_CURVE, &run);
         if let Some(from) = &self.from {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
-            // Where they fit, the branch need not compute them again, and depends on no other run.
-            for file in [reference::FILE, REFERENCE_CURVE] {
-                let of_parent = self.parent.path().join(file);
-                if of_parent.exists() {
-                    let _ = std::fs::copy(of_parent, run.path().join(file));
-                }
-            }
+            // Where it fits, the branch need not compute it again.
+            self.hand_down(reference::FILE, &run);
             let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
             if rows.0 != rows.1 {
                 checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;
@@ -274,6 +271,14 @@ impl Branch {
             }
         }
         Ok(run)
+    }
+
+    /// Copies a file of the parent's folder, if it is there.
+    fn hand_down(&self, file: &str, run: &RunDir) {
+        let of_parent = self.parent.path().join(file);
+        if of_parent.exists() {
+            let _ = std::fs::copy(of_parent, run.path().join(file));
+        }
     }
 }
 
