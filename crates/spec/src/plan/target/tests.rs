@@ -45,7 +45,13 @@ fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {
 
 #[test]
 fn the_tokens_of_a_plan_are_those_that_its_run_reads() {
-    for preset in ["cpt-demo", "sft-demo", "dpo-demo", "kto-demo", "reward-demo"] {
+    for preset in [
+        "cpt-demo",
+        "sft-demo",
+        "dpo-demo",
+        "kto-demo",
+        "reward-demo",
+    ] {
         let spec = crate::spec::load(preset, &[], &here()).unwrap().spec;
         let data = spec.open_data(&Surroundings::default()).unwrap();
         let train = &spec.train;
