@@ -6,13 +6,13 @@ use super::args::SpecArgs;
 use super::exit::Failure;
 use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
-use crate::engine::reference;
+use crate::engine::{Progress, REFERENCE_CURVE, reference};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
@@ -34,9 +34,9 @@ pub struct Branch {
     pub loaded: Loaded,
     /// What differs from the parent: path, its value, the new one.
     changes: Vec<(String, String, String)>,
-    /// Settings that `-s` names and that were changed by hand while the parent ran, with the value that its checkpoint keeps: the
-    /// branch takes its own.
-    by_hand: Vec<(&'static str, f64)>,
+    /// Settings that `-s` names and that changed while the parent ran, by hand or by its controller, with the value that its
+    /// checkpoint keeps: the branch takes its own.
+    moved: Vec<(&'static str, f64)>,
     /// Rows of the parent's micro-batches.
     rows: usize,
 }
@@ -83,8 +83,8 @@ impl Branch {
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
         loaded.asked = format!("{BRANCH_OF}{place}{sets}\n{body}");
         let changes = differences(&was, &loaded.spec.to_value());
-        let by_hand = match &from {
-            Some(from) => by_hand(from, &args.set)?,
+        let moved = match &from {
+            Some(from) => moved(&read_state(from)?.progress, &args.set),
             None => Vec::new(),
         };
         let branch = Branch {
@@ -92,7 +92,7 @@ impl Branch {
             from,
             loaded,
             changes,
-            by_hand,
+            moved,
             rows,
         };
         branch.check()?;
@@ -156,8 +156,8 @@ impl Branch {
             return Ok(());
         }
         let what = format!(
-            "a branch with {} rows in a step instead of {}: {counts} over steps of one size",
-            grouped(rows(now) as u64),
+            "a branch with {} in a step instead of {}: {counts} over steps of one size",
+            counted(rows(now) as u64, "row"),
             grouped(rows(was) as u64)
         );
         let hint = format!(
@@ -190,8 +190,7 @@ impl Branch {
         let data = spec
             .open_data(&surroundings)
             .map_err(|e| Failure::data(&e))?;
-        let saved = checkpoint::read_state(&from.path)
-            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+        let saved = read_state(from)?;
         match saved.fingerprint.compare(&Fingerprint::of(spec, &data)) {
             Match::Different(why) => Err(self.other_data(from, &why).into()),
             Match::Exact | Match::Inexact(_) => Ok(()),
@@ -222,12 +221,12 @@ impl Branch {
             Some(from) => format!("branch of {parent} at step {}", grouped(from.step)),
             None => format!("{parent} again, from the start"),
         }];
-        for (key, value) in &self.by_hand {
+        for (key, value) in &self.moved {
             lines.push(format!(
                 "  {key} was set to {value} while {parent} ran; this branch takes that of -s"
             ));
         }
-        if self.changes.is_empty() && self.by_hand.is_empty() {
+        if self.changes.is_empty() && self.moved.is_empty() {
             lines.push("  no setting differs: it repeats its parent from there".into());
         }
         let width = self
@@ -254,34 +253,48 @@ impl Branch {
         };
         let run = new_run(&cx.runs_dir, &self.loaded, Some(parent), &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
+        // What it measures its loss against: it depends on no other run then.
+        self.hand_down(REFERENCE_CURVE, &run);
         if let Some(from) = &self.from {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
             // Where it fits, the branch need not compute it again.
-            let of_parent = self.parent.path().join(reference::FILE);
-            if of_parent.exists() {
-                let _ = std::fs::copy(of_parent, run.path().join(reference::FILE));
-            }
+            self.hand_down(reference::FILE, &run);
             let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
             if rows.0 != rows.1 {
                 checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;
             }
-            if !self.by_hand.is_empty() {
-                let keys: Vec<&str> = self.by_hand.iter().map(|(key, _)| *key).collect();
+            if !self.moved.is_empty() {
+                let keys: Vec<&str> = self.moved.iter().map(|(key, _)| *key).collect();
                 checkpoint::forget_adjustments(&to, &keys).map_err(|e| disk(e.to_string()))?;
             }
         }
         Ok(run)
     }
+
+    /// Copies a file of the parent's folder, if it is there.
+    fn hand_down(&self, file: &str, run: &RunDir) {
+        let of_parent = self.parent.path().join(file);
+        if of_parent.exists() {
+            let _ = std::fs::copy(of_parent, run.path().join(file));
+        }
+    }
 }
 
-/// What was changed by hand while a run trained lives on in its checkpoints, unless the branch says otherwise.
-fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'static str, f64)>> {
-    let state = checkpoint::read_state(&from.path)
-        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
-    let kept = state.progress.adjustments;
-    let all = [("lr", kept.lr), ("clip_norm", kept.clip_norm)];
+fn read_state(from: &CheckpointEntry) -> Result<checkpoint::SavedState, Failure> {
+    checkpoint::read_state(&from.path)
+        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))
+}
+
+/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
+fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
+    let kept = &progress.adjustments;
+    let all = [
+        ("lr", kept.lr),
+        ("clip_norm", kept.clip_norm),
+        ("beta", progress.kl_coef),
+    ];
     let named = |key: &str| {
         let keys = set.iter().filter_map(|word| word.split_once('='));
         keys.map(|(path, _)| path.trim()).any(|path| {
@@ -294,7 +307,7 @@ fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'stat
     let known = all
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)));
-    Ok(known.filter(|(key, _)| named(key)).collect())
+    known.filter(|(key, _)| named(key)).collect()
 }
 
 /// The step that a run began at: that of the checkpoint it was branched from, else 0.
@@ -335,6 +348,21 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// The coefficient that the parent's controller had moved stayed.
+    #[test]
+    fn a_branch_that_names_the_kl_coefficient_begins_with_it() {
+        let mut progress = Progress {
+            kl_coef: Some(0.07),
+            ..Progress::default()
+        };
+        progress.adjustments.lr = Some(1e-3);
+        let of = |word: &str| moved(&progress, &[word.to_string()]);
+        assert_eq!(of("method.ppo.beta=0.05"), [("beta", 0.07)]);
+        assert_eq!(of("beta=0.05"), [("beta", 0.07)]);
+        assert_eq!(of("optimizer.adamw.lr=1e-4"), [("lr", 1e-3)]);
+        assert!(of("optimizer.adamw.beta2=0.95").is_empty());
+    }
 
     #[test]
     fn what_differs_is_told_by_its_path() {

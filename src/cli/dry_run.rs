@@ -216,8 +216,8 @@ impl Outline {
             format!("{least} (batch ramp) to ")
         });
         format!(
-            "{} steps of {about}{ramp}{} tokens{padding}, {} in all, {} epochs",
-            grouped(self.steps),
+            "{} of {about}{ramp}{} tokens{padding}, {} in all, {} epochs",
+            counted(self.steps, "step"),
             grouped(tokens),
             short(self.run_tokens.unwrap_or_default() as f64),
             epochs(self.epochs.unwrap_or_default()),
@@ -232,10 +232,10 @@ impl Outline {
                 false => format!("{}: {}", self.name, self.about),
             },
             format!(
-                "model   {} parameters{}, {} layers of {}, {} tokens of context, vocabulary {}",
+                "model   {} parameters{}, {} of {}, {} tokens of context, vocabulary {}",
                 short(self.n_params as f64),
                 trained_words(self.trainable_params, self.n_params),
-                model.n_layer,
+                counted(model.n_layer as u64, "layer"),
                 model.d_model,
                 model.seq_len,
                 grouped(self.vocab_size),

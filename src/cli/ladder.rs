@@ -7,7 +7,7 @@ use super::{
     run_ref,
     trials::{self, Done},
 };
-use crate::base::human::{self, grouped, short};
+use crate::base::human::{self, counted, grouped, short};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::link::{Incoming, open};
 use crate::plan::learn::Machine;
@@ -202,7 +202,7 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         }
         let dir = new_run(&cx.runs_dir, &step.loaded, None, &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
-        tell!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
+        tell!("{place}: {} ({})", dir.id(), counted(rung.steps, "step"));
         let (state, closed) = train(&dir, cx)?;
         let finish = state.finished.as_ref();
         if finish.is_none_or(|f| f.outcome != Outcome::Completed) {

@@ -2,6 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, model_ref, score};
+use crate::base::human;
 use crate::base::stats::median;
 use crate::base::text::{one_line, shown};
 use crate::engine::export::Source;
@@ -206,7 +207,8 @@ fn table(set: &Set, control: Option<&Set>) -> String {
     let n = set.known.len();
     let _ = writeln!(
         text,
-        "{n} texts{}\n",
+        "{}{}\n",
+        human::counted(n as u64, "text"),
         control.map_or(String::new(), |c| format!(", {} of control", c.known.len()))
     );
     let rows = rows(set, control);

@@ -5,6 +5,7 @@ use super::{
     exit::{Exit, Failure},
 };
 use crate::base::files::write_new;
+use crate::base::human::counted;
 use crate::base::paths::misnamed;
 use crate::base::text::{one_line, shown, wrap};
 use crate::pipeline;
@@ -119,7 +120,10 @@ fn unread(sources: &SpecSources) {
 fn pipelines(sources: &SpecSources) -> Vec<Preset> {
     let one = |(name, file): (String, String)| Preset {
         about: match pipeline::find(&name, sources) {
-            Ok(Some(pipeline)) => format!("{} ({} stages)", pipeline.about, pipeline.stages.len()),
+            Ok(Some(pipeline)) => {
+                let stages = counted(pipeline.stages.len() as u64, "stage");
+                format!("{} ({stages})", pipeline.about)
+            }
             Ok(None) => String::new(),
             Err(error) => error.to_string(),
         },

@@ -135,10 +135,10 @@ impl Progress {
             let n = human::short(head.n_params as f64);
             known.push(format!("{n} parameters{trained}"));
         }
-        let steps = human::grouped(head.max_steps);
+        let steps = human::counted(head.max_steps, "step");
         match (head.max_steps, head.batch_tokens) {
             (0, _) => {}
-            (_, 0) => known.push(format!("{steps} steps")),
+            (_, 0) => known.push(steps),
             (_, n) => {
                 let ramps = head.spec["train"]["batch_ramp"].as_array();
                 let upto = match ramps.is_some_and(|stages| !stages.is_empty()) {
@@ -146,7 +146,7 @@ impl Progress {
                     false => "",
                 };
                 let tokens = human::grouped(n);
-                known.push(format!("{steps} steps of {upto}{tokens} tokens"));
+                known.push(format!("{steps} of {upto}{tokens} tokens"));
             }
         }
         let known = match known.is_empty() {

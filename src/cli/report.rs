@@ -188,7 +188,10 @@ impl Told {
             diagnosis: diagnose(&state),
             spec: spec_text(run),
             asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
-            trained: request.as_ref().and_then(trained),
+            trained: request
+                .as_ref()
+                .zip(state.head.as_ref())
+                .and_then(|(request, head)| trained(request, head.n_params)),
             predicted_bytes,
             results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
             price: price(&state, args.price),
@@ -250,9 +253,10 @@ fn price(state: &RunState, said: Option<f64>) -> Option<Price> {
     })
 }
 
-/// `, of which 2.44M train (1.78 %): LoRA rank 8 (all)`; nothing where all weights train.
-fn trained(request: &Request) -> Option<String> {
-    let words = trained_words(request.n_trainable(), request.arch.n_params());
+/// `, of which 2.44M train (1.78 %): LoRA rank 8 (all)`, of all parameters, those of adapters among them; nothing where all
+/// weights train.
+fn trained(request: &Request, n_params: u64) -> Option<String> {
+    let words = trained_words(request.n_trainable(), n_params);
     let adapter = adapter_words(request).map_or_else(String::new, |words| format!(": {words}"));
     (!words.is_empty()).then(|| words + &adapter)
 }
@@ -281,4 +285,21 @@ fn with_origins(run: &RunDir, text: &str) -> Option<String> {
         }
     });
     Some(marked.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{models, reference_request};
+
+    /// The share was of the base model, beside a number that counts the adapters.
+    #[test]
+    fn what_trains_is_a_share_of_the_parameters_that_are_shown() {
+        let mut request = reference_request(models::find("gpt2").unwrap());
+        request.frozen = vec!["mlp".into()];
+        let all = 2 * request.n_trainable();
+        let words = trained(&request, all).unwrap();
+        assert!(words.ends_with(" train (50.00 %)"), "{words}");
+        assert_eq!(trained(&request, request.n_trainable()), None);
+    }
 }

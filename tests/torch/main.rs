@@ -357,6 +357,26 @@ fn ranks_that_die_hang_or_freeze_are_named_and_the_run_continues_from_its_checkp
     }
 }
 
+/// Checkpoints after a loss had nothing of the probes, and readings began over.
+#[test]
+fn what_probes_have_seen_is_that_of_an_undisturbed_run_after_a_loss() {
+    let carried = |plays: &[&str], every: &str| {
+        let bench = Bench::new(plays);
+        let out = bench.train(&["-s", "health.enabled=true", "-s", every]);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let state = bench.run().join("checkpoints/step-000008/state.json");
+        let state = std::fs::read_to_string(state).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        state["progress"]["probes"].clone()
+    };
+    // Back to a checkpoint, and to the beginning.
+    for every in ["checkpoint.every=2", "checkpoint.every=100"] {
+        let quiet = carried(&["well"], every);
+        assert!(quiet.get("spikes").is_some(), "{quiet}");
+        assert_eq!(carried(&["crash", "well"], every), quiet, "{every}");
+    }
+}
+
 /// Rollouts computed on the ranks and sampled by this program: the same after ranks were lost, and so is their update.
 #[test]
 fn an_rl_method_generates_the_same_answers_after_a_loss() {

@@ -329,11 +329,19 @@ fn a_branch_continues_from_a_checkpoint_of_its_parent_with_other_settings() {
     let anew = events(&out(&anew));
     let first = |e: &Envelope| matches!(e.event, Event::Stepped { step: 1, .. });
     assert!(anew.iter().any(first));
-    // Without a change it equals its parent bit for bit.
+    // Without a change it equals its parent bit for bit. The curve that its parent measures against is its own from then on.
+    let curve = "reference_curve.json";
+    std::fs::write(run.path().join(curve), "{}").unwrap();
     let same = place.go(&["train", "--branch", &from(10), "--json"]);
     assert_eq!(code(&same), 0, "{}", err(&same));
     let same = events(&out(&same));
     assert_eq!(losses(&same), losses(&parent));
+    let id = same.iter().find_map(|e| match &e.event {
+        Event::Hello { run, .. } => Some(run.clone()),
+        _ => None,
+    });
+    let folder = place.dir.path().join("runs").join(id.unwrap());
+    assert!(folder.join(curve).exists());
     let started = |e: &Envelope| {
         matches!(
             e.event,

@@ -213,8 +213,7 @@ pub fn reading(x: f64, unit: &str) -> String {
     match unit {
         "bytes" => bytes(x.max(0.0) as u64),
         "1/s" => short(x),
-        "%" if x.abs() >= MANY => format!("{} %", short(x)),
-        "%" => format!("{x:.0} %"),
+        "%" => of_any_size(x),
         "share" => of_any_size(x * 100.0),
         "ms" if x.abs() >= 999.5 => format!("{} s", short(x / 1000.0)),
         "ms" => format!("{} ms", short(x)),
@@ -267,6 +266,8 @@ mod tests {
         assert_eq!(reading(3e-6, "share"), "3.0e-4 %");
         assert_eq!(reading(0.0, "share"), "0 %");
         assert_eq!(reading(8e-3, "share"), "0.8 %");
+        let scores = [0.0, 0.03, 0.4, 42.0].map(|x| reading(x, "%"));
+        assert_eq!(scores, ["0 %", "3.0e-2 %", "0.4 %", "42 %"]);
     }
 
     #[test]

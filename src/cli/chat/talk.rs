@@ -601,7 +601,8 @@ fn figures(answer: &Answer) -> String {
             answer.prompt_tokens
         ),
     };
-    format!("{} tokens{writing} · {prompt}{reading}", answer.n_tokens)
+    let tokens = human::counted(answer.n_tokens, "token");
+    format!("{tokens}{writing} · {prompt}{reading}")
 }
 
 /// The error output of the dead process; its prefix is stripped, ours is added.

@@ -1,7 +1,7 @@
 //! `llmtui data convert`: the same rows in another format or file type.
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
@@ -113,12 +113,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Err(fault) => Err(bad_row(&fault)),
     })?;
     let rows = out.finish().map_err(unwritten)?;
-    let mut text = format!("{} rows  {}\n", grouped(rows), shown(&path));
+    let mut text = format!("{}  {}\n", counted(rows, "row"), shown(&path));
     for (change, rows) in changes {
         text.push_str(&format!("  in {} of them {change}\n", grouped(rows)));
     }
     if n_skipped > 0 {
-        text.push_str(&format!("{} rows were skipped:\n", grouped(n_skipped)));
+        let were = if n_skipped == 1 { "was" } else { "were" };
+        let rows = counted(n_skipped, "row");
+        text.push_str(&format!("{rows} {were} skipped:\n"));
         for fault in &skipped {
             text.push_str(&format!("  {}\n", one_line(&fault.to_string())));
         }

@@ -1,7 +1,7 @@
 //! A progress line on standard error, if it is a terminal.
 
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
-use crate::base::human::{grouped, percent};
+use crate::base::human::{counted, percent};
 use crate::data::inspect::Progress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -41,8 +41,8 @@ impl Line {
             };
             let _ = write!(
                 std::io::stderr(),
-                "\r\x1b[Kreading … {} rows{share}",
-                grouped(progress.rows)
+                "\r\x1b[Kreading … {}{share}",
+                counted(progress.rows, "row")
             );
         }
         ControlFlow::Continue(())

@@ -1,6 +1,6 @@
 //! An inspection as text: 80 columns, bars, readable without colour.
 
-use crate::base::human::{grouped, percent};
+use crate::base::human::{counted, grouped, percent};
 use crate::base::text::{one_line, wrap};
 use crate::data::inspect::{Bin, Report, RowsFinding, Severity, Spread, TokenCount, Tokens};
 use std::fmt::Write;
@@ -131,10 +131,10 @@ fn histogram(out: &mut String, title: &str, spread: &Spread, limit: Option<u64>)
         let share = over as f64 / spread.rows.max(1) as f64;
         let _ = writeln!(
             out,
-            "    {} rows ({}) are longer than seq_len {}",
-            grouped(over),
-            percent(share, 1),
-            grouped(limit)
+            "    longer than seq_len {}: {} ({})",
+            grouped(limit),
+            counted(over, "row"),
+            percent(share, 1)
         );
     }
     out.push('\n');
@@ -292,10 +292,7 @@ fn one(out: &mut String, finding: &RowsFinding, folder: &str) {
         Severity::Warning => "warning",
         Severity::Note => "note",
     };
-    let rows = match finding.rows {
-        1 => "1 row".to_string(),
-        n => format!("{} rows", grouped(n)),
-    };
+    let rows = counted(finding.rows, "row");
     let share = format!("{rows}, {}", percent(finding.share, 1));
     let gap = WIDTH.saturating_sub(11 + finding.title.width() + share.width());
     let _ = writeln!(

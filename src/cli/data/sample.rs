@@ -1,7 +1,7 @@
 //! Samples as a model sees them: tokens separated by a bar, supervised ones marked below.
 
 use super::report::visible;
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::base::text::one_line;
 use crate::data::inspect::{KeptRow, View, parts};
 use serde_json::{Value, json};
@@ -17,8 +17,7 @@ const TAIL: usize = 5;
 pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
     let mut out = String::new();
     let facts = match row.tokens {
-        Some(1) => "1 token".to_string(),
-        Some(tokens) => format!("{} tokens", grouped(tokens)),
+        Some(tokens) => counted(tokens, "token"),
         None => format!("{} characters", grouped(row.characters)),
     };
     let _ = writeln!(out, "  ── {} · {facts}", one_line(&row.place.to_string()));

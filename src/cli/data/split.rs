@@ -1,7 +1,7 @@
 //! `llmtui data split`: a training and a validation file, split by content: identical rows stay on one side.
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
-use crate::base::human::grouped;
+use crate::base::human::counted;
 use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
@@ -67,7 +67,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if train.rows() == 0 || val.rows() == 0 {
         let rows = train.rows() + val.rows();
         let what = format!(
-            "with {rows} rows and seed {} one side would be empty",
+            "with {} and seed {} one side would be empty",
+            counted(rows, "row"),
             args.seed
         );
         let hint = match closest_seed(args.val, &keys) {
@@ -80,7 +81,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut text = String::new();
     for (sink, path) in [(train, &paths[0]), (val, &paths[1])] {
         let rows = sink.finish().map_err(unwritten)?;
-        text.push_str(&format!("{:>9} rows  {}\n", grouped(rows), shown(path)));
+        text.push_str(&format!("{:>14}  {}\n", counted(rows, "row"), shown(path)));
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(note) = note {

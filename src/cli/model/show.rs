@@ -120,10 +120,10 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     let _ = writeln!(out, "{}\n{class}\n", one_line(&shown.place));
     let _ = writeln!(
         out,
-        "{} layers, width {}, {} heads of {} ({} key/value), feed-forward {}, context {}, vocabulary {}",
-        shape.n_layer,
+        "{}, width {}, {} of {} ({} key/value), feed-forward {}, context {}, vocabulary {}",
+        human::counted(shape.n_layer as u64, "layer"),
         shape.d_model,
-        shape.n_head,
+        human::counted(shape.n_head as u64, "head"),
         shape.head_dim,
         shape.n_kv_head,
         shape.d_ff,

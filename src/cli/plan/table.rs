@@ -36,7 +36,10 @@ pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> Stri
 /// ```
 fn head(plan: &Plan, style: &Style) -> String {
     let r = &plan.request;
-    let trained = adapter_words(r).unwrap_or_else(|| "all weights".into());
+    let trained = adapter_words(r).unwrap_or_else(|| match r.has_frozen_parts() {
+        true => "all weights but those of train.freeze".into(),
+        false => "all weights".into(),
+    });
     let engine = match r.estimator {
         Estimator::Engine => format!(
             "llmtui's engine on a CPU, matmuls in {}",
@@ -498,6 +501,20 @@ mod tests {
             text.contains("micro-steps of a step: 1 until step 10, then 4"),
             "{text}"
         );
+    }
+
+    /// The head said that all weights train.
+    #[test]
+    fn frozen_parts_are_told_in_the_head() {
+        let mut request = reference_request(models::find("gpt2").unwrap());
+        request.frozen = vec!["mlp".into()];
+        let style = Style {
+            ascii: true,
+            width: None,
+        };
+        let text = head(&plan(&request), &style);
+        assert!(text.contains("all weights but those of train.freeze"));
+        assert!(text.contains(" train ("), "{text}");
     }
 
     #[test]

@@ -164,6 +164,7 @@ fn what_a_log_does_not_say_is_left_out_of_its_first_line() {
         lines[0].split_once(')').unwrap().1.to_string()
     };
     assert_eq!(first(30, 0, 0), ": 30 steps");
+    assert_eq!(first(1, 0, 0), ": 1 step");
     assert_eq!(first(0, 0, 0), "");
     let all = first(30, 64, 1_000);
     assert!(all.ends_with(" parameters, 30 steps of 64 tokens"), "{all}");

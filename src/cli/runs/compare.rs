@@ -29,7 +29,8 @@ const SCHEMA: Schema = Schema { choices, follows };
 /// One of them is neither, or cannot be read; too few or too many.
 pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
     if !(2..=MAX_TRACKS).contains(&words.len()) {
-        let what = format!("{} runs to compare: name 2 to {MAX_TRACKS}", words.len());
+        let runs = human::counted(words.len() as u64, "run");
+        let what = format!("{runs} to compare: name 2 to {MAX_TRACKS}");
         return Err(Failure::yours(what, "llmtui runs --compare A B").into());
     }
     words.iter().map(|word| one(word, cx)).collect()

@@ -266,7 +266,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
 /// The best evaluation. One at another step than the newest may have read fewer rows: a value that is worse than that of the newest
 /// would contradict it, so the step stands alone. `None` where the log does not say which it is.
 fn best(run: &RunSummary) -> Option<String> {
-    let best = run.best.as_ref()?;
+    let best = run.best_evaluation.as_ref()?;
     let newest = match best.metric.as_str() {
         id::VAL_LOSS => run.val_loss,
         id::PASS_AT_1 => run.pass_at_1,
@@ -321,6 +321,7 @@ mod tests {
             pass_at_1: None,
             best_pass_at_1: None,
             best: None,
+            best_evaluation: None,
             best_whole: None,
             evaluated_at: None,
             epochs: None,
@@ -392,7 +393,7 @@ mod tests {
         let run = |metric: &str| RunSummary {
             val_loss: Some(0.7),
             best_val_loss: Some(0.6),
-            best: Some(best(metric)),
+            best_evaluation: Some(best(metric)),
             ..summary()
         };
         let text = |metric: &str| table(&[run(metric)], UnixMillis(0), true, None);
@@ -409,7 +410,7 @@ mod tests {
                 ..best("val/loss")
             };
             super::best(&RunSummary {
-                best: Some(lowest),
+                best_evaluation: Some(lowest),
                 evaluated_at: Some(at),
                 ..run("val/loss")
             })

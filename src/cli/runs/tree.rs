@@ -162,7 +162,7 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
     for (at, node) in nodes.iter().enumerate() {
         let run = runs[node.index];
         let mut words = rows_of(run).to_vec();
-        words.extend(run.best.as_ref().and_then(|best| best.brief()));
+        words.extend(run.best_evaluation.as_ref().and_then(|best| best.brief()));
         words.extend(run.verdict.clone());
         // A run that was refused never said its method.
         words.retain(|word| !word.is_empty());

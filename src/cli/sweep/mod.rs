@@ -7,7 +7,7 @@ use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
 use super::{Context, memory, model_ref, run_ref, target, trials};
-use crate::base::human::grouped;
+use crate::base::human::counted;
 use crate::plan::learn::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
@@ -294,9 +294,9 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
     };
     planned.row.trial.run = Some(run.id().to_string());
     if !args.json {
-        let steps = grouped(planned.row.trial.steps);
+        let steps = counted(planned.row.trial.steps, "step");
         let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-        tell!("{place} · {} {how}, {steps} steps · {attach}", run.folder());
+        tell!("{place} · {} {how}, {steps} · {attach}", run.folder());
     }
     Ok(run)
 }

@@ -19,8 +19,9 @@ pub fn result(trial: &Trial, max_steps: u64) -> String {
         format!("stopped at step {step} of {all}")
     });
     let score = trial.score.as_ref().map(|score| {
-        let (metric, value) = (one_line(&score.metric), human::number(score.value));
-        format!("{metric} {value} at step {}", human::grouped(score.step))
+        let value = human::number(score.whole.unwrap_or(score.value));
+        let (metric, step) = (one_line(&score.metric), human::grouped(score.step));
+        format!("{metric} {value} at step {step}")
     });
     let time = trial.seconds.map(human::seconds);
     let failed = trial
@@ -39,9 +40,9 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
     let trials = &settled[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
     let mut out = format!(
-        "{} · {} runs over {}",
+        "{} · {} over {}",
         one_line(name),
-        trials.len(),
+        human::counted(trials.len() as u64, "run"),
         keys.join(", ")
     );
     let metric = trials.iter().find_map(|trial| trial.score.as_ref());
@@ -251,6 +252,25 @@ mod tests {
             (time(false), time(true)),
             ("-".into(), human::seconds(60.0))
         );
+    }
+
+    /// It showed another value than the table below it.
+    #[test]
+    fn a_result_is_over_the_whole_validation_split_where_that_was_evaluated() {
+        let mut trial = row("lr=1", 60.0).trial;
+        trial.over = true;
+        let score = |whole| Score {
+            metric: "val/loss".into(),
+            higher: false,
+            value: 3.571,
+            step: 1_500,
+            whole,
+        };
+        for (whole, shown) in [(Some(3.5384), "3.538"), (None, "3.571")] {
+            trial.score = Some(score(whole));
+            let told = format!("val/loss {shown} at step 1,500");
+            assert_eq!(result(&trial, 1_500), told);
+        }
     }
 
     #[test]

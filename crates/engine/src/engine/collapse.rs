@@ -10,15 +10,30 @@ use crate::run::log::Tail;
 use crate::run::{RunDir, RunState};
 use crate::spec::RunSpec;
 use crate::wire::id;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
 /// Within the run's folder.
-const FILE: &str = "reference_curve.json";
+pub const FILE: &str = "reference_curve.json";
 /// Points of the curve at most.
 const POINTS: usize = 2_000;
 /// Shapes of curves agree up to this ratio of tokens per parameter, or of timescales.
 const ALIKE: f64 = 1.25;
+
+/// The curve as a run's folder keeps it.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// What the spec names, and the run that it was.
+    reference: String,
+    run: String,
+    /// Of the run that measures against it: the curve is averaged for that length.
+    max_steps: u64,
+    recipe: Recipe,
+    /// What was said of both recipes.
+    told: String,
+    curve: Reference,
+}
 
 /// The curve that the spec asks for; what makes its shape another one is a warning.
 pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>, EngineError> {
@@ -26,28 +41,42 @@ pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>
         return Ok(None);
     };
     let (step, max_steps) = (cx.step(), cx.spec.train.max_steps);
-    let kept = cx.job.run_dir.path().join(FILE);
-    if let Some(curve) = read_kept(&kept, max_steps) {
-        return Ok(Some(curve));
-    }
-    let fault = |(what, fix)| EngineError::Setup(format!("{what}; {fix}"));
-    let (run, curve) = read(&path, cx.spec).map_err(fault)?;
-    let value = serde_json::json!({"max_steps": max_steps, "curve": &curve});
-    crate::base::files::write_atomic(&kept, value.to_string().as_bytes())
-        .map_err(|e| EngineError::Machine(format!("{}: {e}", shown(&kept))))?;
+    let file = cx.job.run_dir.path().join(FILE);
+    let mut kept = match read_kept(&file, &path, max_steps) {
+        Some(kept) => kept,
+        None => {
+            let fault = |(what, fix)| EngineError::Setup(format!("{what}; {fix}"));
+            let (run, curve) = read(&path, cx.spec).map_err(fault)?;
+            Kept {
+                reference: path.to_string_lossy().into(),
+                run: one_line(&run.run),
+                max_steps,
+                recipe: Recipe::of_run(&run),
+                told: String::new(),
+                curve,
+            }
+        }
+    };
     let here = Recipe {
         schedule: variant(&cx.spec.to_value()["schedule"]),
         tokens_per_parameter: (max_steps as usize * cx.batch_tokens()) as f64
             / cx.state.models.policy.params().len() as f64,
         timescale: decay_timescale(&cx.spec.to_value(), max_steps),
     };
-    let there = Recipe::of_run(&run);
     let told = format!(
         "collapse residual: measured against {}: {}",
-        one_line(&run.run),
-        here.beside(&there)
+        one_line(&kept.run),
+        here.beside(&kept.recipe)
     );
-    match here.is_like(&there) {
+    // A resume says it again where something of it changed, and so does a branch, which begins with its parent's file.
+    if kept.told == told {
+        return Ok(Some(kept.curve));
+    }
+    kept.told.clone_from(&told);
+    let text = serde_json::to_vec(&kept).unwrap_or_default();
+    crate::base::files::write_atomic(&file, &text)
+        .map_err(|e| EngineError::Machine(format!("{}: {e}", shown(&file))))?;
+    match here.is_like(&kept.recipe) {
         true => cx.port.note(step, told),
         false => cx.port.warn(
             step,
@@ -56,7 +85,7 @@ pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>
             "curves of such runs differ in shape: a residual from 50 % of the run on is no fault then; compare runs with the same schedule, tokens per parameter and lr · weight_decay · steps",
         ),
     }
-    Ok(Some(curve))
+    Ok(Some(kept.curve))
 }
 
 /// What is wrong, with its place, and how to mend it.
@@ -73,12 +102,12 @@ pub fn check_reference(spec: &RunSpec) -> Result<(), Fault> {
     }
 }
 
-/// A curve that an earlier engine of this run kept; one that was averaged for another length is read anew.
-fn read_kept(path: &Path, max_steps: u64) -> Option<Reference> {
-    let text = crate::base::files::read_plain_text(path).ok()?;
-    let mut value: Value = serde_json::from_str(&text).ok()?;
-    (value["max_steps"] == max_steps).then_some(())?;
-    serde_json::from_value(value["curve"].take()).ok()
+/// What an earlier engine of this run kept; the curve of another run, or one that was averaged for another length, is read anew.
+fn read_kept(file: &Path, reference: &Path, max_steps: u64) -> Option<Kept> {
+    let text = crate::base::files::read_plain_text(file).ok()?;
+    let kept: Kept = serde_json::from_str(&text).ok()?;
+    let same = kept.reference == reference.to_string_lossy() && kept.max_steps == max_steps;
+    same.then_some(kept)
 }
 
 fn read(path: &Path, spec: &RunSpec) -> Result<(RunState, Reference), Fault> {
@@ -150,6 +179,7 @@ fn pieces(run: &RunState) -> Vec<Piece> {
 }
 
 /// What the shape of a loss curve depends on.
+#[derive(Serialize, Deserialize)]
 struct Recipe {
     schedule: String,
     tokens_per_parameter: f64,

@@ -64,12 +64,14 @@ const FORECAST: Metric = metric(
 fn make(setup: &Setup<'_>) -> Option<Box<dyn Probe>> {
     let reference = setup.reference?.clone();
     Some(Box::new(Collapse {
+        run: Estimator::new(setup.max_steps, &reference),
+        steps: setup.max_steps,
         reference,
-        run: Estimator::new(setup.max_steps),
     }))
 }
 
 struct Collapse {
+    steps: u64,
     reference: Reference,
     run: Estimator,
 }
@@ -96,12 +98,11 @@ impl Probe for Collapse {
         serde_json::to_value(&self.run).ok()
     }
 
-    /// What was fitted for another number of steps is at another share of the run.
+    /// What was fitted for another number of steps is at another share of the run, and what was fitted to another curve has another
+    /// divisor.
     fn take_up(&mut self, carried: Option<&Value>) {
-        let steps = self.run.steps();
+        let anew = Estimator::new(self.steps, &self.reference);
         let carried = carried.and_then(|c| Estimator::deserialize(c).ok());
-        self.run = carried
-            .filter(|run| run.steps() == steps)
-            .unwrap_or_else(|| Estimator::new(steps));
+        self.run = carried.filter(|run| run.fits(&anew)).unwrap_or(anew);
     }
 }

@@ -106,8 +106,11 @@ pub struct RunSummary {
     pub best_pass_at_1: Option<f64>,
     /// The best checkpoint so far, by the reading that decides; `None` before one was saved, and in logs of older programs.
     pub best: Option<Best>,
-    /// The reading of `best` over the whole validation split, where that was evaluated at its step: `best` itself is of the rows
-    /// that all evaluations read.
+    /// The best evaluation, by the same reading: that of `best`, or a better one that the newest engine said at its end and of whose
+    /// step there is no checkpoint.
+    pub best_evaluation: Option<Best>,
+    /// The reading of `best_evaluation` over the whole validation split, where that was evaluated at its step: the other is of the
+    /// rows that all evaluations read.
     pub best_whole: Option<f64>,
     /// Step of the newest evaluation.
     pub evaluated_at: Option<u64>,
@@ -433,11 +436,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         size => scan::read(run, size).map_err(io_error)?,
     };
     let (vals, passes) = (&scan.measured.vals, &scan.measured.passes);
-    let best = scan.measured.bests.last();
-    let lowest = vals.iter().chain(&scan.best_said).map(|(_, loss)| *loss);
+    let (best_evaluation, best_whole) = scan.best_evaluation().unzip();
+    let said = scan.lowest_said();
+    let lowest = vals.iter().map(|(_, loss)| *loss).chain(said);
     let lowest = lowest.min_by(f64::total_cmp);
     // The last evaluation may have read other rows than those before it: the engine compared what can be compared.
-    let said = scan.best_said.filter(|_| scan.outcome.is_some());
+    let said = said.filter(|_| scan.outcome.is_some());
     let status = scan.status(alive);
     // An engine that failed or died says why instead.
     let told = matches!(
@@ -457,7 +461,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
-        best_val_loss: said.map(|(_, loss)| loss).or(lowest),
+        best_val_loss: said.or(lowest),
         reward: scan.reward,
         pass_at_1: passes.last().map(|(_, share)| *share),
         best_pass_at_1: passes
@@ -482,9 +486,10 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
-        evaluated_at: vals.last().or(passes.last()).map(|(step, _)| *step),
-        best: best.map(|(best, _)| best.clone()),
-        best_whole: best.and_then(|(_, whole)| *whole),
+        evaluated_at: newest(&[vals, passes]),
+        best: scan.measured.bests.last().map(|(best, _)| best.clone()),
+        best_evaluation,
+        best_whole: best_whole.flatten(),
         // A live run that has said none has taken too few steps for one.
         verdict: scan.verdict.filter(judged).or_else(|| {
             let too_early = status == RunStatus::Live && scan.step > 0;
@@ -495,6 +500,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         preset: preset_of(&asked),
         changed: changed_by(&asked),
     })
+}
+
+/// The step of the last evaluation: after a cold start the validation losses are of earlier ones than the answers.
+fn newest(measured: &[&[(u64, f64)]]) -> Option<u64> {
+    let last = measured.iter().filter_map(|list| list.last());
+    last.map(|(step, _)| *step).max()
 }
 
 /// What the first line of a run's request was made from: `# Requested: quickstart -s lr=1e-3`.

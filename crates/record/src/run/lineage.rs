@@ -31,11 +31,12 @@ impl Node {
 }
 
 /// Whether two runs were made from the same preset or spec file with the same data, as those of a sweep are. A branch has no
-/// preset of its own.
-pub fn same_origin(a: &RunSummary, b: &RunSummary) -> bool {
-    let data = |run: &RunSummary| -> BTreeSet<String> {
-        let of_data = |word: &&String| word.trim_start().starts_with("data");
-        run.changed.iter().filter(of_data).cloned().collect()
+/// preset of its own. `full` is the path of a key that a request may have by another name.
+pub fn same_origin(a: &RunSummary, b: &RunSummary, full: impl Fn(&str) -> String) -> bool {
+    let data = |run: &RunSummary| -> BTreeSet<(String, String)> {
+        let words = run.changed.iter().filter_map(|word| word.split_once('='));
+        let paths = words.map(|(key, value)| (full(key.trim()), value.trim().to_string()));
+        paths.filter(|(path, _)| path.starts_with("data")).collect()
     };
     !a.preset.is_empty() && a.preset == b.preset && data(a) == data(b)
 }
@@ -160,6 +161,7 @@ mod tests {
             pass_at_1: None,
             best_pass_at_1: None,
             best: None,
+            best_evaluation: None,
             best_whole: None,
             evaluated_at: None,
             epochs: None,
@@ -265,12 +267,21 @@ mod tests {
             changed: changed.iter().map(ToString::to_string).collect(),
             ..run("a", None, RunStatus::Finished)
         };
+        let full = |key: &str| match key {
+            "max_rows" => "data.max_rows".to_string(),
+            key => key.to_string(),
+        };
+        let same_origin = |a: &RunSummary, b: &RunSummary| super::same_origin(a, b, full);
         let one = of("my.yaml", &["lr=1e-3", "data.path=a.jsonl"]);
         assert!(same_origin(
             &one,
             &of("my.yaml", &["data.path=a.jsonl", "lr=1", "seed=2"])
         ));
         assert!(!same_origin(&one, &of("my.yaml", &["lr=1e-3"])));
+        let fewer = of("my.yaml", &["data.path=a.jsonl", "max_rows=9"]);
+        assert!(!same_origin(&one, &fewer));
+        let said_in_full = of("my.yaml", &["data.max_rows=9", "data.path=a.jsonl"]);
+        assert!(same_origin(&fewer, &said_in_full));
         assert!(!same_origin(
             &one,
             &of("other.yaml", &["data.path=a.jsonl"])

@@ -31,7 +31,7 @@ impl Score {
                 whole: None,
             })
         };
-        let best = run.best.as_ref().map(|best| Score {
+        let best = run.best_evaluation.as_ref().map(|best| Score {
             metric: best.metric.clone(),
             higher: best.direction == Direction::Higher,
             value: best.value.0,

@@ -192,7 +192,7 @@ const OWN: &[Metric] = &[
     metric(RLHF_REWARD, "Reward including KL", "", Higher, Yes, "score minus the KL penalty, mean over completions (TRL)"),
     metric(SCORES, "Score", "", Higher, Yes, "mean over completions of the weighted sum of rewards, less the missing-EOS penalty (TRL)"),
     metric(KL_COEF, "KL coefficient", "", Neutral, Yes, "beta of the rollout; kl_target moves it (Ziegler et al. 2019)"),
-    metric(ENDED, "Ended answers", "", Neutral, Yes, "completions of the rollout that ended with EOS (TRL)"),
+    metric(ENDED, "Terminated completions", "", Neutral, Yes, "completions of the rollout that ended with EOS (TRL)"),
     metric(id::EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 no better than the mean"),
     metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
     // The last one: without a reference nobody reads it.

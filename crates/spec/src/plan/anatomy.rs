@@ -135,16 +135,6 @@ fn memory(arch: &Arch, step: Step) -> Memory {
         arithmetic: ComputeDtype::F32,
     };
     let pass = footprint::training(of, (step.rows, shape.seq_len), step.checkpointing);
-    let kv_per_token = arch.kv_bytes_per_token(F32);
-    // A block with a sliding window caches only its window.
-    let kept: usize = (0..shape.n_layer)
-        .map(|layer| {
-            config
-                .window(layer)
-                .unwrap_or(shape.seq_len)
-                .min(shape.seq_len)
-        })
-        .sum();
     Memory {
         weights: F32 * total,
         weights_bf16: 2 * total,
@@ -153,8 +143,8 @@ fn memory(arch: &Arch, step: Step) -> Memory {
         activations: pass.total(),
         rows: step.rows,
         seq_len: shape.seq_len,
-        kv_per_token,
-        kv_context: kv_per_token / shape.n_layer.max(1) as u64 * kept as u64,
+        kv_per_token: arch.kv_bytes_per_token(F32),
+        kv_context: arch.kv_bytes(arch.max_len(), F32),
     }
 }
 

@@ -183,6 +183,16 @@ impl Arch {
         self.n_params() - self.n_idle
     }
 
+    /// Parameters that a decode step of so many texts reads in the mean: beside the experts of one token those that the others are
+    /// routed to, at random.
+    pub fn n_read(&self, texts: u64) -> f64 {
+        let idle = self.config.moe.as_ref().map_or(1.0, |moe| {
+            let share = moe.top_k as f64 / moe.n_expert.max(1) as f64;
+            (1.0 - share).powf(texts.saturating_sub(1) as f64)
+        });
+        self.n_active() as f64 + self.n_idle as f64 * (1.0 - idle)
+    }
+
     /// Parameters of one block, all experts included.
     pub fn layer_params(&self) -> u64 {
         (self.params.attention + self.params.mlp) / self.n_layer().max(1)
@@ -206,6 +216,16 @@ impl Arch {
     /// KV cache bytes per token: `2·L·n_kv·d·bytes`.
     pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
         2 * self.n_layer() * self.kv_width() * bytes
+    }
+
+    /// KV cache bytes of a text: a block with a sliding window keeps no more than its window.
+    pub fn kv_bytes(&self, tokens: u64, bytes: u64) -> u64 {
+        let kept = |layer| match self.config.window(layer) {
+            Some(window) => tokens.min(window as u64),
+            None => tokens,
+        };
+        let kept: u64 = (0..self.shape.n_layer).map(kept).sum();
+        2 * self.kv_width() * bytes * kept
     }
 }
 
@@ -269,5 +289,26 @@ mod tests {
         let mixtral = &crate::plan::models::find("mixtral-8x7b").unwrap().arch;
         assert_eq!(mixtral.n_params(), 46_702_792_704);
         assert_eq!(mixtral.n_active(), 12_879_925_248);
+        // One of four pairs of experts wakes with each further text.
+        let (active, all) = (mixtral.n_active() as f64, mixtral.n_params() as f64);
+        assert_eq!(mixtral.n_read(1), active);
+        let of_two = active + (all - active) * 0.25;
+        assert!((mixtral.n_read(2) / of_two - 1.0).abs() < 1e-12);
+        assert!((mixtral.n_read(64) / all - 1.0).abs() < 1e-6);
+        let dense = &crate::plan::models::find("gpt2").unwrap().arch;
+        assert_eq!(dense.n_read(64), dense.n_params() as f64);
+    }
+
+    #[test]
+    fn a_block_with_a_window_caches_no_more_than_that() {
+        let whole = &crate::plan::models::find("gpt2").unwrap().arch;
+        assert_eq!(whole.kv_bytes(100, 2), 100 * whole.kv_bytes_per_token(2));
+        let windowed = whole.with(|config| {
+            config.sliding_window = Some(16);
+            config.global_every = Some(2);
+        });
+        let half = whole.kv_bytes_per_token(2) / 2;
+        assert_eq!(windowed.kv_bytes(100, 2), half * (100 + 16));
+        assert_eq!(windowed.kv_bytes(10, 2), half * (10 + 10));
     }
 }

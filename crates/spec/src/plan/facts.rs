@@ -112,9 +112,10 @@ impl Facts {
     }
 
     /// FLOPs per token of a training sequence in units of the parameter count: forward 2, backward 4 (2 through a frozen
-    /// base, which has no weight gradients), every pass without a gradient 2, sampling 2.
-    pub fn flops_per_token(&self, policy: f64) -> f64 {
-        let critic = if self.critic { 6.0 } else { 0.0 };
+    /// base, which has no weight gradients), every pass without a gradient 2, sampling 2. `policy` and `critic`: forward and backward
+    /// of theirs.
+    pub fn flops_per_token(&self, policy: f64, critic: f64) -> f64 {
+        let critic = if self.critic { critic } else { 0.0 };
         let sampling = if self.rolls_out { 2.0 } else { 0.0 };
         self.updates * (policy + critic) + 2.0 * self.forwards + sampling
     }
@@ -433,7 +434,7 @@ mod tests {
     fn methods_cost_what_their_passes_come_to() {
         let cost = |word: &str| {
             let facts = FACTS.iter().find(|f| f.spec_word == word).unwrap();
-            facts.flops_per_token(6.0)
+            facts.flops_per_token(6.0, 6.0)
         };
         for (word, flops) in [
             ("pretrain", 6.0),

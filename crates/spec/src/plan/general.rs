@@ -5,7 +5,8 @@ use super::arch::Arch;
 use super::ledger::{Ledger, Part};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request};
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
-use crate::base::human::{grouped, short};
+use super::writing;
+use crate::base::human::{self, grouped, short};
 use crate::nn::{NormPlacement, ParamInfo};
 
 /// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
@@ -389,13 +390,16 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
         }
         None => (request.rollouts, 2),
     };
-    let token = request.arch.kv_bytes_per_token(width);
-    let bytes = texts * request.seq_len * token;
-    let how = format!(
-        "{texts} completions × {} tokens × {token} B of KV cache",
-        request.seq_len
-    );
-    ledger.add(Part::Rollouts, bytes as f64, how);
+    let (tokens, token) = (request.seq_len, request.arch.kv_bytes_per_token(width));
+    let text = writing::kv_bytes(request, tokens, width);
+    let how = match text == tokens * token {
+        true => format!("{texts} completions × {tokens} tokens × {token} B of KV cache"),
+        false => format!(
+            "{texts} completions of {tokens} tokens × {} of KV cache, of sliding windows no more than the window",
+            human::bytes(text)
+        ),
+    };
+    ledger.add(Part::Rollouts, (texts * text) as f64, how);
 }
 
 /// Models besides the policy.

@@ -24,7 +24,7 @@ fn counted(request: &Request, learned: f64, critic: f64) -> f64 {
         return of_answers(request, answers, learned, critic);
     }
     let facts = request.method.facts();
-    let all = facts.flops_per_token(learned);
+    let all = facts.flops_per_token(learned, critic);
     match request.reference_plan() {
         // Scored once, before the first step.
         ReferencePlan::Precomputed => all - FORWARD,
@@ -69,7 +69,7 @@ fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::request::Method;
+    use crate::plan::request::{Lora, LoraTargets, Method};
     use crate::plan::{models, reference_request, target};
 
     fn of(preset: &str, set: &[&str]) -> f64 {
@@ -113,5 +113,12 @@ mod tests {
             request.set_method(method);
             assert_eq!(passes(&request), wanted, "{method:?}");
         }
+        // Beside adapters the base of the critic is frozen like that of the policy.
+        request.set_method(Method::Ppo);
+        request.lora = Some(Lora {
+            rank: 8,
+            targets: LoraTargets::All,
+        });
+        assert_eq!(passes(&request), 4.0 * (4.0 + 4.0) + 3.0 * 2.0 + 2.0);
     }
 }

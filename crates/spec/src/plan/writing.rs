@@ -22,6 +22,14 @@ pub fn is_counted(request: &Request) -> bool {
     general && request.method.rolls_out() && request.device.bandwidth.is_some()
 }
 
+/// KV cache bytes of a text of so many tokens. Ranks keep all of them also where a block has a sliding window.
+pub fn kv_bytes(request: &Request, tokens: u64, width: u64) -> u64 {
+    match request.extras.ranks {
+        Some(_) => tokens * request.arch.kv_bytes_per_token(width),
+        None => request.arch.kv_bytes(tokens, width),
+    }
+}
+
 fn seconds(request: &Request) -> Option<f64> {
     let bandwidth = request.device.bandwidth?;
     let (arch, devices) = (&request.arch, request.n_devices.max(1));
@@ -37,10 +45,10 @@ fn seconds(request: &Request) -> Option<f64> {
         Precision::Fp32 => 4,
         _ => 2,
     };
+    let on_one = at_once.div_ceil(devices);
     // Keys and values of half of a text, in the mean.
-    let read = (width * arch.n_active()) as f64
-        + (at_once.div_ceil(devices) * request.seq_len * arch.kv_bytes_per_token(width)) as f64
-            / 2.0;
+    let cached = on_one * kv_bytes(request, request.seq_len.div_ceil(2), width);
+    let read = width as f64 * arch.n_read(on_one) + cached as f64;
     let launches = arch.n_layer() as f64 * KERNELS * LAUNCH;
     let logits = match request.extras.ranks {
         Some(_) => (4 * at_once * arch.vocab_size()) as f64 / LOGITS,
@@ -53,7 +61,8 @@ fn seconds(request: &Request) -> Option<f64> {
 mod tests {
     use crate::hardware::GpuSummary;
     use crate::plan::ranks::on_ranks;
-    use crate::plan::{Request, plan, target};
+    use crate::plan::request::Method;
+    use crate::plan::{Device, Request, gpus, models, plan, reference_request, target};
 
     fn on_an_h200(set: &[&str]) -> Request {
         let set: Vec<String> = set.iter().map(ToString::to_string).collect();
@@ -91,6 +100,21 @@ mod tests {
         let share = work.writing_share.unwrap();
         assert!((0.7..1.0).contains(&share), "{share}");
         assert!(request.is_timed_at_most());
+    }
+
+    /// Beside the experts of one token a batch wakes those of the others.
+    #[test]
+    fn more_answers_at_once_read_more_experts() {
+        let seconds = |arch: &str, rollouts| {
+            let mut request = reference_request(models::find(arch).unwrap());
+            request.set_method(Method::Grpo);
+            request.device = Device::of(gpus::find("h100").unwrap());
+            (request.rollouts, request.seq_len) = (rollouts, 64);
+            super::seconds(&request).unwrap() * rollouts as f64
+        };
+        let rise = |arch| seconds(arch, 64) / seconds(arch, 1);
+        let (dense, sparse) = (rise("llama-2-7b"), rise("mixtral-8x7b"));
+        assert!(dense < 1.3 && sparse > 2.0, "{dense} {sparse}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A branch's own copy of a checkpoint: without live adjustments of its parent, and with the position counted in the branch's
+//! A branch's own copy of a checkpoint: without live changes of its parent, and with the position counted in the branch's
 //! micro-batches.
 
 use super::disk::record_of;
@@ -8,21 +8,24 @@ use crate::base::files::write_atomic;
 use crate::engine::state::Progress;
 use std::path::Path;
 
-/// Drops live changes of the settings in `keys` (`lr`, `clip_norm`) from a checkpoint's state. The folder is a copy that nothing
+/// Drops live changes of the settings in `keys` (`lr`, `clip_norm`, and the `beta` that `kl_target` moves) from a checkpoint's state. The folder is a copy that nothing
 /// reads yet; its files may be links to another checkpoint's and are replaced, never written to.
 ///
 /// # Errors
 /// The state or the manifest cannot be read or written.
 pub fn forget_adjustments(folder: &Path, keys: &[&str]) -> Result<(), CheckpointError> {
     rewrite(folder, |progress| {
-        for key in keys {
-            match *key {
-                "lr" => progress.adjustments.lr = None,
-                "clip_norm" => progress.adjustments.clip_norm = None,
-                _ => {}
-            }
-        }
+        keys.iter().for_each(|key| forget(progress, key));
     })
+}
+
+fn forget(progress: &mut Progress, key: &str) {
+    match key {
+        "lr" => progress.adjustments.lr = None,
+        "clip_norm" => progress.adjustments.clip_norm = None,
+        "beta" => progress.kl_coef = None,
+        _ => {}
+    }
 }
 
 /// Counts the place in the data in micro-batches of another number of rows, `(before, now)`, of a copy as above: the next one begins
@@ -56,4 +59,25 @@ fn rewrite(folder: &Path, change: impl FnOnce(&mut Progress)) -> Result<(), Chec
     manifest.files.insert(STATE.into(), record);
     let text = serde_json::to_vec(&manifest).map_err(|e| wrong(e.to_string()))?;
     write_atomic(&folder.join(manifest::FILE), &text).map_err(|e| wrong(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_live_change_is_dropped_by_its_key() {
+        let mut progress = Progress {
+            kl_coef: Some(0.07),
+            ..Progress::default()
+        };
+        progress.adjustments.lr = Some(1e-3);
+        forget(&mut progress, "beta");
+        assert_eq!(
+            (progress.kl_coef, progress.adjustments.lr),
+            (None, Some(1e-3))
+        );
+        forget(&mut progress, "lr");
+        assert_eq!(progress, Progress::default());
+    }
 }

@@ -60,7 +60,9 @@ impl Rollouts {
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);
             let asked: Vec<Asked> = Asked::rows(&batch).collect();
-            let written = write(models, &self.data, &asked, how, broken_off)?;
+            // Prompts at one place of two batches draw apart, so the size of batches changes no answer.
+            let asked = (&asked[..], (seen * each) as u32);
+            let written = write(models, &self.data, asked, how, broken_off)?;
             let Some(written) = written else {
                 return Ok(None);
             };

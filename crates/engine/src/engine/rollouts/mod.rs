@@ -256,7 +256,7 @@ impl Rollouts {
             self.config().group_size,
             self.config().side_by_side,
         );
-        let Some(written) = write(models, &self.data, prompts, how, broken_off)? else {
+        let Some(written) = write(models, &self.data, (prompts, 0), how, broken_off)? else {
             return Ok(None);
         };
         let written_at = self.clock.elapsed();

@@ -56,15 +56,15 @@ impl Asked {
     }
 }
 
-/// `group_size` completions of each prompt; at most `side_by_side` at once, which changes none of them. `Ok(None)` when
-/// `broken_off` said so in between.
+/// `group_size` completions of each prompt, numbered from `first` on: the number is what draws differ by under one seed. At most
+/// `side_by_side` at once, which changes none of them. `Ok(None)` when `broken_off` said so in between.
 ///
 /// # Errors
 /// Those of [`generate_batch`]; ranks that are gone.
 pub fn write(
     models: &mut Models,
     data: &Dataset,
-    prompts: &[Asked],
+    (prompts, first): (&[Asked], u32),
     (sampling, group_size, side_by_side): (&Sampling, usize, usize),
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Written>>> {
@@ -72,7 +72,7 @@ pub fn write(
     let each = prompts
         .iter()
         .flat_map(|asked| std::iter::repeat_n(asked, group_size));
-    let numbered: Vec<(&Asked, u32)> = each.zip(0..).collect();
+    let numbered: Vec<(&Asked, u32)> = each.zip(first..).collect();
     let mut all = Vec::with_capacity(numbered.len());
     for part in numbered.chunks(side_by_side) {
         if broken_off() {

@@ -88,6 +88,49 @@ fn the_residual_comes_in_the_second_half_and_survives_a_stop_and_the_loss_of_the
         readings(&[&first, &second], id::COLLAPSE_RESIDUAL),
         residuals
     );
+    assert!(!said(&second).contains("measured against"), "said before");
+}
+
+/// A resume went on against the curve of the run that the spec had named before, and with the fit to it.
+#[test]
+fn a_resume_that_names_another_reference_measures_against_that_one() {
+    let (earlier, other) = (reference(&[]), reference(&["seed=3"]));
+    logged(&earlier);
+    logged(&other);
+    let mut run = against(&earlier, &[]);
+    run.job.stop_after = Some(30);
+    run.go();
+    run.job.spec = against(&other, &[]).job.spec;
+    let said = said(&run.resumed());
+    assert!(
+        said.contains("collapse residual: measured against"),
+        "{said}"
+    );
+    let kept = run.job.run_dir.path().join(crate::engine::collapse::FILE);
+    let kept = std::fs::read_to_string(kept).unwrap();
+    let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    let path = other.job.run_dir.path().to_str();
+    assert_eq!(kept["reference"].as_str(), path);
+    // Fitted to that curve alone, from the step of the resume on.
+    let state = checkpoint::read_state(&run.checkpoint(80)).unwrap();
+    let carried = &state.progress.probes["collapse"];
+    assert_eq!(carried["fit"]["n"], 11, "{carried}");
+}
+
+/// A branch begins with the curve of its parent.
+#[test]
+fn a_recipe_that_changed_since_the_curve_was_kept_is_warned_of() {
+    let earlier = reference(&[]);
+    logged(&earlier);
+    let mut run = against(&earlier, &[]);
+    run.job.stop_after = Some(30);
+    assert!(!said(&run.go()).contains("\"reference_run\""));
+    run.job.spec = against(&earlier, &["optimizer.adamw.weight_decay=0.02"])
+        .job
+        .spec;
+    std::fs::remove_dir_all(earlier.job.run_dir.path()).unwrap();
+    let said = said(&run.resumed());
+    assert!(said.contains("\"reference_run\""), "{said}");
 }
 
 #[test]

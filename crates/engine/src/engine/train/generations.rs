@@ -118,6 +118,7 @@ impl Trainer<'_, '_> {
         let (spec, data) = (self.cx.spec, self.cx.data.clone());
         let before = self.cx.state.settings(spec);
         let mut fresh = TrainState::fresh(spec, &data)?;
+        fresh.carrier = self.stepper.carrier();
         fresh.models.remote = self.cx.state.models.remote.take();
         let (job, port, step) = (self.cx.job, &mut *self.cx.port, self.cx.state.progress.step);
         reference::attach(job, port, (&mut fresh.models, &data), step)?;
@@ -128,7 +129,11 @@ impl Trainer<'_, '_> {
                 self.checkpoints.roll_back(&mut self.cx, step)?;
                 step
             }
-            None => 0,
+            None => {
+                let state = &self.cx.state;
+                state.carrier.take_up(&state.progress.probes);
+                0
+            }
         };
         self.went_back(step, before);
         self.cx.port.note(

@@ -3,6 +3,7 @@
 //! Runs of different sizes have the same normalized curve where schedule, tokens per parameter and the timescale of
 //! weight decay agree, so a fault shows as a departure from it, often long before the loss looks wrong.
 
+use crate::base::rng::mix64;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -67,6 +68,12 @@ impl Reference {
         })
     }
 
+    /// Of all points: another curve has another one.
+    fn digest(&self) -> u64 {
+        let numbers = self.0.iter().flat_map(|(at, loss)| [*at, *loss]);
+        numbers.fold(0, |digest, x| mix64(digest ^ x.to_bits()))
+    }
+
     /// The normalized loss at this progress, linear between points.
     pub fn at(&self, progress: f64) -> f64 {
         let after = self.0.partition_point(|(at, _)| *at < progress);
@@ -127,6 +134,8 @@ impl Fit {
 pub struct Collapse {
     /// Of the run, as planned.
     steps: u64,
+    /// Digest of the curve that `fit` is against.
+    reference: u64,
     recent: VecDeque<f64>,
     fit: Fit,
     /// Mean progress and mean loss of the newest steps.
@@ -134,19 +143,20 @@ pub struct Collapse {
 }
 
 impl Collapse {
-    /// Of a run that plans `steps` steps.
-    pub fn new(steps: u64) -> Collapse {
+    /// Of a run that plans `steps` steps, against this curve.
+    pub fn new(steps: u64, reference: &Reference) -> Collapse {
         Collapse {
             steps,
+            reference: reference.digest(),
             recent: VecDeque::new(),
             fit: Fit::default(),
             newest: None,
         }
     }
 
-    /// Planned steps of the run that it was made for.
-    pub fn steps(&self) -> u64 {
-        self.steps
+    /// Whether its fit holds for what `other` measures: of another number of steps or another curve it does not.
+    pub fn fits(&self, other: &Collapse) -> bool {
+        (self.steps, self.reference) == (other.steps, other.reference)
     }
 
     /// Takes the loss of the next step.
@@ -245,7 +255,7 @@ mod tests {
     fn residuals(steps: u64, fault: impl Fn(f64) -> f64) -> (Vec<Option<f64>>, Collapse) {
         let share = window(steps) as f64 / steps as f64;
         let reference = Reference::new(&pieces(400, 4, 1.0), share).unwrap();
-        let mut run = Collapse::new(steps);
+        let mut run = Collapse::new(steps, &reference);
         let each = (1..=steps).map(|step| {
             let at = step as f64 / steps as f64;
             run.push(step, 1.7 * curve(at) + fault(at), &reference);
@@ -274,6 +284,19 @@ mod tests {
         let last = residuals.last().unwrap().unwrap();
         close(last, 0.1 / run.forecast().unwrap(), 2e-3);
         assert!(residuals[2_000].unwrap().abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_fit_holds_for_its_number_of_steps_and_its_curve() {
+        let reference = |scale| {
+            let mut pieces = pieces(400, 4, 1.0);
+            pieces[0].loss *= scale;
+            Reference::new(&pieces, 0.05).unwrap()
+        };
+        let run = Collapse::new(3_000, &reference(1.0));
+        assert!(run.fits(&Collapse::new(3_000, &reference(1.0))));
+        assert!(!run.fits(&Collapse::new(3_000, &reference(1.01))));
+        assert!(!run.fits(&Collapse::new(2_000, &reference(1.0))));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -112,9 +112,14 @@ impl Measured {
 
     /// The checkpoint of an evaluation was saved as the best.
     fn saved(&mut self, by: Best) {
-        let here = self.whole.as_ref().filter(|(at, _)| *at == by.step);
-        let over_all = here.and_then(|(_, values)| loss(values, &by.metric));
+        let over_all = self.over_all(&by);
         self.bests.push((by, over_all));
+    }
+
+    /// The reading of an evaluation over the whole validation split, if that is the newest of the whole split.
+    fn over_all(&self, by: &Best) -> Option<f64> {
+        let here = self.whole.as_ref().filter(|(at, _)| *at == by.step);
+        here.and_then(|(_, values)| loss(values, &by.metric))
     }
 
     fn append(&mut self, later: Measured) {
@@ -150,8 +155,8 @@ pub(super) struct Scan {
     pub undone: Vec<(u64, u64)>,
     pub reward: Option<f64>,
     pub epochs: Option<f64>,
-    /// Step and validation loss of the best according to a `Finished` event.
-    pub best_said: Option<(u64, f64)>,
+    /// The best evaluation according to a `Finished` event.
+    pub best_said: Option<Best>,
     pub outcome: Option<Outcome>,
     /// How the run stood when the newest engine came, while that one has taken no step.
     earlier: Option<(Option<Outcome>, String)>,
@@ -287,7 +292,7 @@ impl Scan {
             }
             Event::RolledBack { step } => {
                 self.given_up.rolled_back(self.measured.split_off(step));
-                self.best_said = self.best_said.filter(|(at, _)| *at <= step);
+                self.best_said = self.best_said.take().filter(|best| best.step <= step);
                 self.begin_at(step);
             }
             Event::Rescued { .. } => {
@@ -318,9 +323,7 @@ impl Scan {
                 }
                 self.outcome = Some(outcome);
                 self.step = step;
-                let lowest = best.filter(|best| best.metric == id::VAL_LOSS);
-                let lowest = lowest.map(|best| (best.step, best.value.0));
-                self.best_said = lowest.filter(|(_, x)| x.is_finite());
+                self.best_said = best.filter(|best| best.value.0.is_finite());
                 self.message = message;
             }
             _ => {}
@@ -334,6 +337,32 @@ impl Scan {
             step,
             seconds: self.spent.seconds(),
         };
+    }
+
+    /// The best evaluation, and the same reading over the whole validation split. What an engine said at its end counts as well
+    /// as what was saved: a validation loss is not saved at once.
+    pub fn best_evaluation(&self) -> Option<(Best, Option<f64>)> {
+        let saved = self.measured.bests.last();
+        let said = self.best_said.as_ref().filter(|said| {
+            // Older engines sent no step.
+            let unsaved = said.step > 0 && saved.is_none_or(|(best, _)| best.step != said.step);
+            // A resume that has not ended may go by another reading.
+            let by_same = saved.is_none_or(|(best, _)| best.metric == said.metric);
+            let best = said.improves_on(saved.map(|(best, _)| best));
+            unsaved && best && (by_same || self.outcome.is_some())
+        });
+        let unsaved = said.map(|said| {
+            let over_all = self.measured.over_all(said);
+            (said.clone(), over_all)
+        });
+        unsaved.or_else(|| saved.cloned())
+    }
+
+    /// The validation loss of the best evaluation that an engine said at its end, where it goes by that.
+    pub fn lowest_said(&self) -> Option<f64> {
+        let said = self.best_said.as_ref();
+        said.filter(|best| best.metric == id::VAL_LOSS)
+            .map(|best| best.value.0)
     }
 
     pub fn status(&self, alive: bool) -> RunStatus {

@@ -1,6 +1,7 @@
 //! What is learned: texts in a cold start, and completions by the policy that samples them.
 
-use super::{readings, run_of};
+use super::{opened, readings, run_of};
+use crate::engine::eval::measure::Extent;
 
 #[test]
 fn a_cold_start_is_supervised_learning() {
@@ -42,6 +43,25 @@ fn a_cold_start_is_the_same_by_every_method() {
         &["method=grpo", "method.grpo.aggregation=dr_grpo"],
     ] {
         assert_eq!(loss(method), expected, "{method:?}");
+    }
+}
+
+/// Prompts at the same place of their batches shared their draws, so pass@1 depended on the size of batches.
+#[test]
+fn an_evaluation_draws_the_same_answers_in_batches_of_any_size() {
+    let values = |size: &str| {
+        let run = run_of(&["rollout.eval_temperature=1", size]);
+        opened(&run, |cx, stepper, _| {
+            let rollouts = stepper.experience().rollouts().unwrap();
+            let models = &mut cx.state.models;
+            let found = rollouts.evaluate(models, Extent::Whole, &mut || false);
+            found.unwrap().unwrap().values
+        })
+    };
+    let [small, large] = ["train.micro_batch_size=4", "train.micro_batch_size=16"].map(values);
+    assert!(small.len() > 2, "{small:?}");
+    for ((id, small), (_, large)) in small.iter().zip(&large) {
+        assert!((small - large).abs() < 1e-9, "{id}: {small} {large}");
     }
 }
 

@@ -59,6 +59,75 @@ fn the_best_is_the_newest_that_the_log_calls_so_and_a_roll_back_takes_it_back() 
     assert_eq!(best(), Some((1, 0.5)));
 }
 
+/// A sweep ranked a run by the evaluations that were saved, though a better one lay between two checkpoints.
+#[test]
+fn a_better_evaluation_between_two_checkpoints_is_what_a_run_is_ranked_by() {
+    use crate::run::ranking::Score;
+    let dir = tempfile::tempdir().unwrap();
+    let by = |step, loss| crate::wire::Best {
+        step,
+        metric: "val/loss".into(),
+        value: Num(loss),
+        direction: crate::wire::Direction::Lower,
+    };
+    let saved = |step, loss| Event::Checkpointed {
+        step,
+        path: format!("checkpoints/step-{step:06}"),
+        bytes: 1,
+        seconds: 0.0,
+        best: true,
+        val_loss: Some(Num(loss)),
+        by: Some(by(step, loss)),
+    };
+    let ended = |by| {
+        let mut end = finished(Outcome::Completed, 500);
+        if let Event::Finished { best, .. } = &mut end {
+            *best = Some(by);
+        }
+        end
+    };
+    let run = new_run(dir.path(), "a", 1);
+    let steps = [hello(), started(500), stepped(250, 2.0)];
+    log(&run, steps.into_iter().chain([evaluated(250, 1.5)]));
+    log(&run, [evaluated(500, 1.6), saved(500, 1.6)]);
+    log(&run, [ended(by(250, 1.5))]);
+    let a = summarize(&run).unwrap();
+    let saved_best = a.best.as_ref().map(|best| best.step);
+    assert_eq!(saved_best, Some(500), "the only checkpoint");
+    assert_eq!(a.best_evaluation, Some(by(250, 1.5)));
+    let score = Score::of(&a).unwrap();
+    assert_eq!((score.step, score.value, score.whole), (250, 1.5, None));
+
+    // The whole split of the end belongs to the evaluation of the end.
+    let run = new_run(dir.path(), "b", 2);
+    log(&run, [hello(), started(500), stepped(500, 2.0)]);
+    log(&run, [evaluated(500, 1.55), saved(500, 1.57)]);
+    log(&run, [ended(by(500, 1.55))]);
+    let b = Score::of(&summarize(&run).unwrap()).unwrap();
+    assert_eq!((b.value, b.whole), (1.57, Some(1.55)));
+    assert!(score.beats(&b));
+
+    // A resume that takes the better one back takes its value back as well.
+    let run = new_run(dir.path(), "c", 3);
+    log(
+        &run,
+        [hello(), started(500), stepped(250, 2.0), saved(100, 1.9)],
+    );
+    log(&run, [evaluated(250, 1.5), ended(by(250, 1.5))]);
+    log(&run, [hello(), Event::RolledBack { step: 100 }]);
+    assert_eq!(summarize(&run).unwrap().best_evaluation, Some(by(100, 1.9)));
+}
+
+/// A cold start evaluates losses, the rollouts after it answers.
+#[test]
+fn the_newest_evaluation_after_a_cold_start_is_one_of_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    log(&run, [hello(), started(60), evaluated(0, 2.0)]);
+    log(&run, [stepped(40, 1.0), passed(40, 0.5)]);
+    assert_eq!(summarize(&run).unwrap().evaluated_at, Some(40));
+}
+
 #[test]
 fn only_a_run_that_has_learned_is_one_to_start_from() {
     for (verdict, offered) in [

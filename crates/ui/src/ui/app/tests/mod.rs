@@ -277,6 +277,7 @@ fn runs() -> Vec<RunSummary> {
         pass_at_1: None,
         best_pass_at_1: None,
         best: None,
+        best_evaluation: None,
         best_whole: None,
         evaluated_at: None,
         epochs: None,

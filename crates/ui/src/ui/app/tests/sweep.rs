@@ -34,7 +34,7 @@ fn summary(at: usize, (_, _, loss, status): Point) -> RunSummary {
             String::new()
         },
         preset: "quickstart".into(),
-        best: Some(Best {
+        best_evaluation: Some(Best {
             metric: "val/loss".into(),
             direction: Direction::Lower,
             value: Num(loss),

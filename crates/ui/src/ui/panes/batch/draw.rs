@@ -192,6 +192,10 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
         word(format!("{pointer} "), Meaning::Title),
         word(format!("{:>3} ", row.row), title),
     ];
+    // Both answers of a pair have one number.
+    if let Some(label) = &row.label {
+        words.push(muted(format!(" {:<11}", one_line(label))));
+    }
     if let Some(loss) = row.loss() {
         let filled = (loss / highest.max(f64::MIN_POSITIVE) * BAR as f64).round() as usize;
         let bar = if theme.ascii { "#" } else { "▪" };
@@ -199,7 +203,7 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
         words.push(word(format!("{:<BAR$}", bar.repeat(filled.min(BAR))), Meaning::Train));
     }
     let counts = match row.supervised == row.ids.len() {
-        true => format!("  {} tokens", grouped(row.ids.len() as u64)),
+        true => format!("  {}", human::counted(row.ids.len() as u64, "token")),
         false => format!("  {} of {} tokens", grouped(row.supervised as u64), grouped(row.ids.len() as u64)),
     };
     words.push(muted(counts));

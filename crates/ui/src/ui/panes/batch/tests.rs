@@ -31,6 +31,20 @@ fn row(number: usize, text: &str, loss: f32) -> Row {
     }
 }
 
+/// Two rows of one number looked like one row twice.
+#[test]
+fn answers_of_a_pair_are_told_apart_in_the_list() {
+    let mut around = around(false);
+    let mut pane = BatchPane::default();
+    pane.answered("step", Answer::Text("40".into()), &mut around.context());
+    let of = |label: &str| Row { label: Some(label.into()), ..row(3, "abc", 1.5) };
+    let found = Revisited { rows: vec![of("chosen"), of("rejected")], ..found() };
+    let msg = Msg::Revisited { run_dir: "runs/x".into(), step: 40, result: Ok(Box::new(found)) };
+    pane.incoming(&msg, &mut around.context());
+    let picture = screen(&mut pane, &mut around);
+    assert!(picture.contains("3  chosen ") && picture.contains("3  rejected "), "{picture}");
+}
+
 /// A run at step 50 on the screen.
 fn around(live: bool) -> Around {
     let mut around = Around::new();

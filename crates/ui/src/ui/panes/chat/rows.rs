@@ -64,7 +64,7 @@ fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<
     let mut text = Styled::default();
     match (&reply.prompt, column.converses()) {
         (Some((prompt, tokens)), _) if look.shows_prompt => {
-            let title = format!("rendered prompt: {} tokens", human::grouped(*tokens));
+            let title = format!("rendered prompt: {}", human::counted(*tokens, "token"));
             rows.extend(note(&title, Meaning::Muted, look));
             text.push(prompt, Meaning::Accent);
             rows.extend(text.rows(look));
@@ -161,7 +161,7 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
         }
         Answer::Streaming if reply.n_tokens() == 0 => match &reply.prompt {
             Some((_, tokens)) => vec![match reply.read {
-                0 => format!("reads {} tokens", human::grouped(*tokens)),
+                0 => format!("reads {}", human::counted(*tokens, "token")),
                 read => has_read(read, *tokens),
             }],
             None => vec!["asked".into()],
@@ -171,8 +171,8 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
             let words = [has_read(reply.read, done.prompt_tokens), end_of(done, look.keymap)];
             return note(&words.join(&format!(" {dot} ")), Meaning::Muted, look);
         }
-        Answer::Streaming => vec![format!("{} tokens", human::grouped(reply.n_tokens()))],
-        Answer::Done(done) => vec![format!("{} tokens", human::grouped(done.n_tokens))],
+        Answer::Streaming => vec![human::counted(reply.n_tokens(), "token")],
+        Answer::Done(done) => vec![human::counted(done.n_tokens, "token")],
     };
     let rate = |rate: f64| format!("{} tok/s", human::short(rate));
     words.extend(reply.decode_rate().map(rate));

@@ -71,7 +71,7 @@ impl Dashboard {
             (
                 plan.log,
                 if self.log_back > 0 {
-                    format!("log, {} lines back", self.log_back)
+                    format!("log, {} back", human::counted(self.log_back as u64, "line"))
                 } else {
                     "log".into()
                 },

@@ -42,8 +42,8 @@ const TITLE: &str = "health";
 pub struct Vital {
     name: String,
     value: f64,
-    /// A share, shown in per cent.
-    percent: bool,
+    /// Of a share: the value in per cent.
+    percent: Option<String>,
     place: Place,
     /// A finding that warns names it.
     confirmed: bool,
@@ -82,7 +82,7 @@ pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
         None => state.latest(id).map(|value| Vital {
             name: (*name).into(),
             value,
-            percent: false,
+            percent: None,
             place: Place::Free,
             confirmed: false,
         }),
@@ -107,7 +107,7 @@ fn vital(name: &str, row: &Row<'_>) -> Vital {
     Vital {
         name: name.into(),
         value: row.value,
-        percent: health::is_percent(row.info),
+        percent: health::is_percent(row.info).then(|| health::number(row.info, row.value)),
         place: match (row.judged, row.info.band.and_then(|band| band.high)) {
             (Judged::Inside, _) => Place::Inside,
             (Judged::Outside, Some(high)) if row.value > high => Place::Above,
@@ -175,10 +175,8 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
 }
 
 fn shown(sign: &Vital) -> String {
-    match sign.percent && sign.value.is_finite() {
-        true => human::percent(sign.value, 0),
-        false => short(sign.value),
-    }
+    let percent = sign.percent.clone();
+    percent.unwrap_or_else(|| short(sign.value))
 }
 
 /// Three digits at most: `1.2e-3`, `0.061`, `1.47`, `14.2`, `12k`.
@@ -205,7 +203,7 @@ mod tests {
         Vital {
             name: name.into(),
             value,
-            percent: false,
+            percent: None,
             place,
             confirmed: false,
         }

@@ -1,7 +1,7 @@
 //! What the boxes of the pane have in common: words in their borders, the area inside, how far the reading is.
 
 use super::DataPane;
-use crate::base::human::grouped;
+use crate::base::human::counted;
 use crate::base::text::one_line;
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
@@ -13,10 +13,10 @@ pub(super) fn progress_words(pane: &DataPane) -> Option<Vec<Word>> {
         Some(share) => format!("  {:.0} %", 100.0 * share),
         None => String::new(),
     };
-    let rows = grouped(reading.progress.rows);
+    let rows = counted(reading.progress.rows, "row");
     Some(vec![
         word("reading ", Meaning::Muted),
         word(one_line(&reading.name), Meaning::Title),
-        word(format!("  {rows} rows{share}"), Meaning::Text),
+        word(format!("  {rows}{share}"), Meaning::Text),
     ])
 }

@@ -3,7 +3,7 @@
 use crate::ui::widgets::frame::{self, inside, title};
 use super::flow::{self, Line};
 use super::{DataPane, Mode};
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::base::text::one_line;
 use crate::data::inspect::Inspected;
 use crate::ui::panes::PaneContext;
@@ -132,7 +132,7 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
     });
     if n > 0 {
         words.push(word(
-            format!("{dot} {} tokens ", grouped(n as u64)),
+            format!("{dot} {} ", counted(n as u64, "token")),
             Meaning::Text,
         ));
         if pane.mode != Mode::Raw {
@@ -146,7 +146,7 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
         let share = 100 * pane.scroll / pane.most.max(1);
         right.push(word(format!(" {share} % "), Meaning::Muted));
     } else if shown.kept.limit().is_some() {
-        let of = format!(" {} rows in all ", grouped(shown.kept.of));
+        let of = format!(" {} in all ", counted(shown.kept.of, "row"));
         right.push(word(of, Meaning::Muted));
     }
     let room = outline.width.saturating_sub(2);

@@ -278,7 +278,7 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     ];
     let parts = sequence.rewards.iter();
     let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", human::reward(x.0))).collect();
-    let parts = format!("  {} · {} tokens", parts.join(", "), sequence.tokens);
+    let parts = format!("  {} · {}", parts.join(", "), length(sequence));
     let answer = sequence.answer.trim_end();
     let room = width.saturating_sub(20 + parts.width());
     if !answer.contains('\n') && answer.width() <= room {
@@ -338,9 +338,13 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
     words
 }
 
+fn length(sequence: &ExaminedSequence) -> String {
+    human::counted(sequence.tokens.into(), "token")
+}
+
 fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<Word> {
     if let Some(score) = sequence.reward {
-        let text = format!("score {:+.3}, {} tokens", score.0, sequence.tokens);
+        let text = format!("score {:+.3}, {}", score.0, length(sequence));
         let mut words = vec![
             word(format!("  {:<8} ", sequence.label), Meaning::Accent),
             word(text, Meaning::Text),
@@ -356,7 +360,7 @@ fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<W
         word(logp, Meaning::Text),
     ];
     words.extend(before.map(|before| change(sequence.logp.0 - before.logp.0)));
-    let each = format!(", {per_token:.2} a token over {} tokens", sequence.tokens);
+    let each = format!(", {per_token:.2} a token over {}", length(sequence));
     words.push(word(each, Meaning::Text));
     if let Some(reference) = sequence.reference_logp {
         let reference = format!("{REFERENCE}{}", human::number(reference.0));

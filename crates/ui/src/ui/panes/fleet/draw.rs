@@ -58,7 +58,7 @@ impl FleetPane {
         let widths = widths(&rows);
         let live = rows.iter().filter(|row| row.live()).count();
         line(&[
-            word(format!("{} runs", grouped(rows.len() as u64)), Meaning::Title),
+            word(human::counted(rows.len() as u64, "run"), Meaning::Title),
             muted(format!(", {live} live, {}", self.sort.word())),
         ]);
         let room = usize::from(inner.bottom().saturating_sub(y));

@@ -159,17 +159,26 @@ pub fn is_percent(info: &MetricInfo) -> bool {
     info.unit == "share" && !info.per_layer
 }
 
-fn number(info: &MetricInfo, value: f64) -> String {
-    match is_percent(info) && value.is_finite() {
-        true => human::percent(value, 0),
-        false => human::number(value),
+/// A value as the list shows it. A share outside its band has as many digits as tell it from the end of the band.
+pub fn number(info: &MetricInfo, value: f64) -> String {
+    if !is_percent(info) || !value.is_finite() {
+        return human::number(value);
     }
+    let shown = human::reading(value, "share");
+    let band = info.band.filter(|band| !band.holds(value));
+    let end = band.and_then(|band| band.high.filter(|high| value > *high).or(band.low));
+    let alike = |end: &f64| human::reading(*end, "share") == shown;
+    let Some(end) = end.filter(alike) else {
+        return shown;
+    };
+    let differ = |digits: &usize| human::percent(value, *digits) != human::percent(end, *digits);
+    human::percent(value, (1..4).find(differ).unwrap_or(4))
 }
 
 /// An end of a band.
 pub fn end_of(info: &MetricInfo, end: f64) -> String {
     match is_percent(info) {
-        true => format!("{} %", human::number(100.0 * end)),
+        true => human::reading(end, "share"),
         false => end.to_string(),
     }
 }
@@ -224,6 +233,25 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         draw(&mut buffer, area, &row, false, &Theme::ansi());
         (0..width).map(|x| buffer[(x, 0)].symbol().to_string()).collect::<String>().trim_end().to_string()
+    }
+
+    /// `1 % ≤ 1 %` stood beside a warning.
+    #[test]
+    fn a_share_outside_its_band_is_not_shown_as_its_end() {
+        let shown = |value: f64, high: f64| {
+            let info = MetricInfo {
+                unit: "share".into(),
+                band: Some(Band { low: None, high: Some(high), origin: Origin::RuleOfThumb }),
+                ..MetricInfo::default()
+            };
+            (number(&info, value), end_of(&info, high))
+        };
+        let expected = |value: &str, end: &str| (value.to_string(), end.to_string());
+        assert_eq!(shown(0.014, 0.01), expected("1.4 %", "1.0 %"));
+        assert_eq!(shown(0.0104, 0.01), expected("1.04 %", "1.0 %"));
+        assert_eq!(shown(0.304, 0.3), expected("30.4 %", "30 %"));
+        assert_eq!(shown(0.296, 0.3), expected("30 %", "30 %"));
+        assert_eq!(shown(f64::NAN, 0.3).0, "NaN");
     }
 
     /// The worst state of all looked like the best value.

@@ -21,7 +21,7 @@ use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Band, MetricInfo};
-pub(super) use list::{Judged, Row, is_percent, is_shown, rows};
+pub(super) use list::{Judged, Row, is_percent, is_shown, number, rows};
 use list::end_of;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;

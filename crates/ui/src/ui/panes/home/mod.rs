@@ -247,7 +247,11 @@ impl HomePane {
             return Vec::new();
         };
         let begun = |run: &&RunSummary| !run.failed_before_its_first_step();
-        let alike = |run: &&RunSummary| same_origin(run, selected);
+        let full = |key: &str| {
+            let key = key.replace('-', "_");
+            crate::spec::alias::resolve(&key).map_or(key, String::from)
+        };
+        let alike = |run: &&RunSummary| same_origin(run, selected, full);
         let sweep = store.runs().iter().filter(begun).filter(alike);
         let sweep: Vec<PathBuf> = sweep.map(|run| run.path.clone()).collect();
         if sweep.len() < 2 {

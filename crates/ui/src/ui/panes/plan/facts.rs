@@ -11,9 +11,9 @@ pub(super) type Fact = (&'static str, String);
 pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     let r = &plan.request;
     let params = grouped(plan.params.total());
-    let trained = match r.lora {
-        Some(_) => format!(", {} trained", short(plan.n_trainable as f64)),
-        None => String::new(),
+    let trained = match r.lora.is_some() || r.has_frozen_parts() {
+        true => format!(", {} trained", short(plan.n_trainable as f64)),
+        false => String::new(),
     };
     let mut facts = vec![("parameters", format!("{params}{trained}"))];
     facts.extend(length(r));
@@ -86,5 +86,22 @@ fn price(cost: f64) -> String {
     match cost {
         c if c < 100.0 => format!("${c:.2}"),
         c => format!("${}", grouped(c.round() as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{models, plan, reference_request};
+
+    #[test]
+    fn frozen_parts_are_told_beside_the_parameters() {
+        let mut request = reference_request(models::find("gpt2").unwrap());
+        let parameters = |request: &Request| facts(&plan(request))[0].1.clone();
+        assert!(!parameters(&request).contains("trained"));
+        request.frozen = vec!["mlp".into()];
+        let shown = parameters(&request);
+        let trained = short(request.n_trainable() as f64);
+        assert!(shown.ends_with(&format!(", {trained} trained")), "{shown}");
     }
 }

@@ -155,7 +155,8 @@ fn targets(store: &Store) -> Request {
     items.extend(presets.map(|p| item(&p.title(), p.about.clone(), String::new(), &p.name)));
     items.extend(models::MODELS.iter().map(|m| {
         let n = crate::base::human::short(m.arch.n_params() as f64);
-        let shape = format!("{} layers of {}", m.arch.n_layer(), m.arch.d_model());
+        let layers = human::counted(m.arch.n_layer(), "layer");
+        let shape = format!("{layers} of {}", m.arch.d_model());
         item(m.name, shape, n, m.name)
     }));
     let picker = Picker::new("what to plan", "", items).about(topic(TARGET));
