@@ -39,7 +39,8 @@ pub fn export_adapter(
         })?;
         // The tokens that end a turn of its training, which the base's own settings may not name.
         folder.copy(peft.folder(), hf::GENERATION)?;
-        folder.tokenizer(peft.folder())?;
+        let pad = source.pad.as_ref().map(|(_, text)| text.as_str());
+        folder.tokenizer(peft.folder(), pad)?;
         let text = card::adapter_card(source, &options.dtype, about);
         folder.text("README.md", &text)?;
         if let Some(rows) = source.grown {
