@@ -244,6 +244,35 @@ fn all_issues_are_reported_at_once_each_with_its_own_origin() {
 }
 
 #[test]
+fn a_rule_between_values_names_the_users_own_and_not_the_presets() {
+    let (dir, sources) = nowhere();
+    let said = |target: &str, set: &[String]| {
+        let errors = spec::load(target, set, &sources).unwrap_err();
+        let issue = errors
+            .issues()
+            .iter()
+            .find(|i| i.what.contains("multiple of n_head"));
+        let issue = issue.unwrap_or_else(|| panic!("{errors}"));
+        format!("{} {}", issue.origin, issue.path)
+    };
+    let set = ["model.d_model=130".to_string()];
+    assert_eq!(
+        said("quickstart", &set),
+        "-s model.d_model=130 model.d_model"
+    );
+    fs::write(
+        dir.path().join("my.yaml"),
+        "extends: quickstart\nmodel:\n  d_model: 130\n",
+    )
+    .unwrap();
+    assert_eq!(said("my.yaml", &[]), "my.yaml:3 model.d_model");
+    assert_eq!(
+        said("my.yaml", &["n_head=3".into()]),
+        "-s n_head=3 model.n_head"
+    );
+}
+
+#[test]
 fn a_missing_file_gets_similar_names() {
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("corpus.txt"), "x").unwrap();

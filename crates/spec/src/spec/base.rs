@@ -329,17 +329,13 @@ fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: us
         value => {
             let too_long = path == "model.seq_len" && value.as_u64() > Some(longest as u64);
             let free = FREE.contains(&path) && !too_long;
-            free || !is_presets(&origins.nearest(path))
+            free || !origins.nearest(path).is_shipped()
         }
     };
     if !keep {
         origins.forget(path);
     }
     keep
-}
-
-fn is_presets(origin: &Origin) -> bool {
-    matches!(origin, Origin::File { name, .. } if embed::text(name).is_some())
 }
 
 /// The config as spec values, without derived values and nulls.
