@@ -9,7 +9,6 @@ use super::presets::SpecSources;
 use super::validate::EMPTY;
 use super::vocabulary;
 use crate::base::text::{one_line, shown};
-use crate::embed;
 use crate::hub;
 use crate::models::{ModelSource, SourceError, TO_COME, tokenizer_place};
 use crate::nn::{HeadKind, ModelConfig};
@@ -311,7 +310,7 @@ fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     if let Some(model) = value.get_mut("model") {
         retain_said(origins, "model", model, config.seq_len);
     }
-    if has_tokenizer && is_presets(&origins.get("data.tokenizer")) {
+    if has_tokenizer && origins.get("data.tokenizer").is_shipped() {
         if let Some(data) = value["data"].as_object_mut() {
             data.remove("tokenizer");
         }
