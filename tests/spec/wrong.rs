@@ -151,6 +151,51 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 20, grad_accum_steps: 2}]}",
         &["no more micro-steps than the stage before it, 2"],
     ),
+    (
+        "method: {dpo: {mix: hinge}}",
+        &[
+            "my.yaml:1",
+            "method.dpo.mix",
+            "expected a list",
+            "write [{loss: …, weight: …}]",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [hinge]}}",
+        &[
+            "method.dpo.mix[0]",
+            "expected a section of keys, found the text `hinge`",
+            "write {loss: …, weight: …}",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge, weight: 1}, {loss: hing, weight: 0.5}]}}",
+        &[
+            "method.dpo.mix[1].loss",
+            "found the text `hing`",
+            "did you mean hinge?",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge, weight: \"2\"}]}}",
+        &[
+            "mix[0].weight",
+            "expected a number",
+            "write 2 without quotes",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge}]}}",
+        &["method.dpo.mix[0]", "weight is missing"],
+    ),
+    (
+        "method: {dpo: {mix: [{los: hinge, weight: 1}]}}",
+        &["method.dpo.mix[0]", "unknown key los", "did you mean loss?"],
+    ),
+    (
+        "train: {batch_ramp: [{until_step: x, grad_accum_steps: 1}]}",
+        &["train.batch_ramp[0].until_step", "expected a whole number"],
+    ),
     ("precision: float32", &["did you mean f32?"]),
     ("precision: bf", &["did you mean bf16?"]),
     ("clip: 1", &["did you mean clip_norm?"]),
