@@ -107,6 +107,7 @@ impl Workplace {
         start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)
             .map_err(|(what, hint)| refusal(&what, hint))?;
+        start::check_small_data(spec, &self.env).map_err(|e| refusal(&e.to_string(), &e.hint()))?;
         let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
             .map_err(|e| not_a_new_run(&e))?;
         let (mut opened, link) = self.launch(&run, options)?;
