@@ -12,6 +12,7 @@ fn bench_with(runs: Vec<RunSummary>) -> Bench {
         name: name.into(),
         about: "One sentence.".into(),
         kind,
+        is_template: kind == PresetKind::Run(PresetGroup::Template),
     };
     options.presets = vec![
         row("mine", PresetKind::Run(PresetGroup::Own)),
@@ -518,9 +519,10 @@ fn a_saved_spec_is_listed_opened_planned_and_trained() {
             name: path.into(),
             about: "extends quickstart, in /specs".into(),
             kind: PresetKind::File,
+            is_template: false,
         },
     );
-    bench.msg(Msg::Presets(rows));
+    bench.msg(Msg::Presets(rows.clone()));
     let picture = bench.picture(80, 30);
     // The selection stays where it was.
     assert!(
@@ -541,6 +543,11 @@ fn a_saved_spec_is_listed_opened_planned_and_trained() {
     let slot = bench.app.run_slot().unwrap();
     let target = path.into();
     assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
+    // A copied template is set up first, as the template itself is.
+    rows[0].is_template = true;
+    bench.msg(Msg::Presets(rows));
+    bench.press("1").press("home").press("enter");
+    assert_eq!(bench.effects, [Effect::OpenEditor(path.into())]);
 }
 
 #[test]

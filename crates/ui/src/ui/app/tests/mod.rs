@@ -40,6 +40,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
         name: name.into(),
         about: about.into(),
         kind: PresetKind::Run(PresetGroup::Demo),
+        is_template: false,
     };
     AppOptions {
         runs_dir: "runs".into(),

@@ -8,7 +8,6 @@ use crate::base::clock::UnixMillis;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
-use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -359,7 +358,7 @@ fn goes_on(store: &Store, path: &Path) -> bool {
 
 fn is_template(store: &Store, name: &str) -> bool {
     let mut presets = store.presets.iter();
-    presets.any(|row| row.name == name && row.kind == PresetKind::Run(PresetGroup::Template))
+    presets.any(|row| row.name == name && row.is_template)
 }
 
 fn is_pipeline(store: &Store, name: &str) -> bool {
