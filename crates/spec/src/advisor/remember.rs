@@ -37,6 +37,7 @@ fn for_each_path(answers: &mut Answers, change: &mut dyn FnMut(&mut String)) {
         &mut answers.data_path,
         &mut answers.start_path,
         &mut answers.config_path,
+        &mut answers.reward_model,
     ];
     for path in paths {
         if !path.trim().is_empty() {
@@ -100,6 +101,7 @@ mod tests {
         std::fs::write(&data, "To be").unwrap();
         let of_other = Answers {
             start_path: "gone/model".into(),
+            reward_model: "gone/judge".into(),
             ..Answers::default()
         };
         let kept = Answers {
@@ -111,6 +113,7 @@ mod tests {
         let found = answers(&env);
         assert_eq!(found.data_path, kept.data_path);
         assert_eq!(found.others["Style"].start_path, "", "nothing is there");
+        assert_eq!(found.others["Style"].reward_model, "", "nor there");
         std::fs::remove_file(&data).unwrap();
         assert_eq!(
             answers(&env),

@@ -400,7 +400,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
 
 /// Bytes of a file's weights; `None` where they are f32 in any case.
 fn packed_bytes(path: &Path) -> Option<u64> {
-    ModelSource::open(path).ok()?.packed_bytes()
+    spec::base_of_hub(path).ok()?.packed_bytes
 }
 
 /// Answers that are written at once.
