@@ -23,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -139,6 +139,7 @@ pub(super) struct Scan {
     pub method: String,
     pub max_steps: u64,
     pub n_params: u64,
+    pub start_model: Option<String>,
     pub phase: Option<Phase>,
     pub step: u64,
     pub train_loss: Option<f64>,
@@ -244,8 +245,10 @@ impl Scan {
                 method,
                 max_steps,
                 n_params,
+                spec,
                 ..
             } => {
+                self.start_model = spec["train"]["from"].as_str().map(String::from);
                 self.method = method;
                 self.max_steps = max_steps;
                 self.n_params = n_params;

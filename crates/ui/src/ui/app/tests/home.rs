@@ -173,6 +173,15 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     bench.msg(Msg::Checkpoints(rows.clone()));
     let both = [rows[0].path.clone(), rows[1].path.clone()];
     assert_eq!(opened(&bench), both);
+    // A run that started from a model of no run, beside that model.
+    let tuned = RunSummary {
+        start_model: Some("models/qwen".into()),
+        ..base.clone()
+    };
+    let mut bench = bench_with(vec![tuned]);
+    bench.write("w");
+    bench.msg(Msg::Checkpoints(rows.clone()));
+    assert_eq!(opened(&bench), ["models/qwen".into(), rows[0].path.clone()]);
     let mut bench = bench_with(vec![base]);
     let picture = bench.write("w").picture(120, 30);
     assert!(picture.contains("has a parent"), "{picture}");

@@ -294,6 +294,7 @@ fn runs() -> Vec<RunSummary> {
         curve: (1..=24).map(|i| 1.5 + 2.5 / f64::from(i)).collect(),
         message: String::new(),
         parent: None,
+        start_model: None,
         preset: String::new(),
         changed: Vec::new(),
     };

@@ -323,9 +323,17 @@ impl HomePane {
     }
 
     fn chat_beside(&self, store: &Store) -> Vec<Request> {
-        match self.chosen(store) {
+        let mut paths = self.chosen(store);
+        if let [one] = paths.as_slice()
+            && let Some(run) = store.runs().iter().find(|run| run.path == *one)
+            && let Some(model) = run.start_model.clone()
+        {
+            paths.insert(0, model);
+        }
+        match paths {
             paths if paths.len() < 2 => {
-                vec![info("select a run that has a parent, to chat with both")]
+                let words = "select a run that has a parent or a start model, to chat with both";
+                vec![info(words)]
             }
             paths => vec![
                 Request::Show(&chat::ENTRY),
