@@ -76,6 +76,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
+    if source.model.config().is_reward_model() {
+        let what = "it is a reward model: a GGUF file has no place for its score (score.weight)";
+        let hint = "llmtui export --format hf --dtype bf16 halves its size";
+        return Err(Failure::yours(what, hint).into());
+    }
     let held = match own_rows(&path, cx).filter(|_| args.text.is_none()) {
         Some((rows, run)) => Ok(HeldOut::Rows(rows, run)),
         None => tokens(args, &source.tokenizer)?.map(HeldOut::Text),

@@ -288,6 +288,19 @@ fn nothing_is_written_over_and_words_are_checked() {
 }
 
 #[test]
+fn a_reward_model_is_refused_as_gguf_with_the_formats_that_hold_it() {
+    let (dir, source) = source(|c| c.head = crate::nn::HeadKind::Score);
+    let to = dir.path().join("out");
+    let gguf = format("gguf").unwrap();
+    let error = export(&source, gguf, &options("f16", u64::MAX), &to).unwrap_err();
+    assert!(error.to_string().contains("score.weight"), "{error}");
+    for word in ["--format hf", "--format safetensors"] {
+        assert!(error.hint().contains(word), "{}", error.hint());
+    }
+    assert!(!to.exists());
+}
+
+#[test]
 fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
     let (dir, _) = source(|_| {});
     let bare = dir.path().join("bare-0.5B");
