@@ -57,7 +57,7 @@ stages:
   - name: base
     train:
       extends: smoke
-      model: {d_model: 130}
+      model: {d_model: 33}
   - {name: other, train: smoke, from: scratch, set: {max_step: 5}}
   - {name: more, train: smoke, from: base}
   - {name: exam, eval: {tasks: [made_sor]}}

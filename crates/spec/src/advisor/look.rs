@@ -402,11 +402,13 @@ fn facts_of(
     })
 }
 
-/// Whether a model's tokenizer can write plain text: that of a toy of digits cannot.
-pub fn writes_text(model: &Path) -> bool {
-    const PLAIN: &str = "To be, or not to be: that is the question.";
+/// Plain text, where the user has named none.
+pub const PLAIN: &str = "To be, or not to be: that is the question.";
+
+/// Whether a model's tokenizer can write such a text: that of a toy of digits cannot.
+pub fn can_write(model: &Path, text: &str) -> bool {
     let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
-    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(PLAIN).is_ok())
+    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(text).is_ok())
 }
 
 /// The settings for its tokenizer.
