@@ -8,7 +8,7 @@ use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export};
 use crate::engine::export::{ExportError, PEFT};
 use crate::pipeline::{Export, Fault, Pipeline, PipelineError, Places, TrainTokenizer, Work};
-use crate::spec;
+use crate::spec::{self, SpecSources};
 use crate::tasks;
 use std::collections::{HashMap, HashSet};
 
@@ -40,6 +40,14 @@ impl Faults {
         self.found.push((at, fault));
         self.stages.insert(stage.into());
         Ok(())
+    }
+
+    /// Adds what is wrong with the stages that are named as reward models.
+    pub fn judges(&mut self, pipeline: &Pipeline, places: &Places, sources: &SpecSources) {
+        for (at, fault) in pipeline.judge_faults(places, sources) {
+            self.stages.insert(pipeline.stages[at].name.clone());
+            self.found.push((at, fault));
+        }
     }
 
     /// A stage that cannot be looked at, for what an earlier one has.

@@ -168,9 +168,6 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     }
     let (label, text) = pipeline::text_of(word, &sources).unwrap_or_default();
     let places = Places::of(&label, &text).with_words(&sets);
-    pipeline
-        .check_judges(&places, &sources)
-        .map_err(|e| failed(&e))?;
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
@@ -178,6 +175,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     needs::values(&args.spec.set, args.skip, &[])?;
     needs::check(&pipeline, args.skip, &[], cx)?;
     let mut faults = check::stages(&pipeline, args.skip, &places, cx)?;
+    faults.judges(&pipeline, &places, &sources);
     let planned = plan::plan(&pipeline, &places, args, &mut faults, cx)?;
     faults.check()?;
     if !args.options.json {

@@ -85,7 +85,9 @@ pub fn plan(
     for (at, stage) in pipeline.stages.iter().enumerate() {
         let name = (at, stage.name.as_str());
         let found = match &stage.work {
-            Work::Train(train) if planner.rests_on_a_fault(at, train, faults) => {
+            Work::Train(train)
+                if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
+            {
                 faults.spread(&stage.name);
                 continue;
             }

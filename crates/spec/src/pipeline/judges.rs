@@ -149,6 +149,16 @@ impl Pipeline {
         places: &Places,
         sources: &SpecSources,
     ) -> Result<(), PipelineError> {
+        let faults = self.judge_faults(places, sources).into_iter();
+        let faults: Vec<Fault> = faults.map(|(_, fault)| fault).collect();
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(PipelineError::Invalid(faults)),
+        }
+    }
+
+    /// The same, each with the number of its stage, from 0.
+    pub fn judge_faults(&self, places: &Places, sources: &SpecSources) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         for (at, stage) in self.stages.iter().enumerate() {
             let Some(train) = self.training(at, sources) else {
@@ -157,18 +167,16 @@ impl Pipeline {
             let wrong = train.judges().into_iter().filter_map(|word| {
                 let what = self.why_no_judge(&word, at)?;
                 let place = places.of_stage(at, &stage.name, "train");
-                Some(Fault {
+                let fault = Fault {
                     place: format!("{place}: stage {} ({})", at + 1, stage.name),
                     what: format!("its reward model: {what}"),
                     hint: self.judges_before(at, &word),
-                })
+                };
+                Some((at, fault))
             });
             faults.extend(wrong);
         }
-        match faults.is_empty() {
-            true => Ok(()),
-            false => Err(PipelineError::Invalid(faults)),
-        }
+        faults
     }
 
     /// Why `word` is no reward model for stage `at`.
