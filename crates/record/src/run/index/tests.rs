@@ -113,21 +113,6 @@ fn statuses_follow_the_lock_and_the_last_word() {
 }
 
 #[test]
-fn a_run_names_the_model_that_it_started_from() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = new_run(dir.path(), "a", 1);
-    log(&run, [hello(), started(9)]);
-    assert_eq!(summarize(&run).unwrap().start_model, None);
-    let mut tuned = started(9);
-    if let Event::Started { spec, .. } = &mut tuned {
-        *spec = serde_json::json!({"train": {"from": "models/qwen"}});
-    }
-    log(&run, [hello(), tuned]);
-    let found = summarize(&run).unwrap().start_model;
-    assert_eq!(found.as_deref(), Some(Path::new("models/qwen")));
-}
-
-#[test]
 fn a_run_whose_resume_was_refused_stands_as_it_did() {
     let dir = tempfile::tempdir().unwrap();
     let run = new_run(dir.path(), "a", 1);
