@@ -290,6 +290,14 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         &["--tasks is empty", "llmtui eval --list"],
     ),
     (
+        &["data", "batches", "smoke", "--step", "0"],
+        2,
+        &[
+            "--step 0: steps are counted from 1",
+            "choose a step from 1 to ",
+        ],
+    ),
+    (
         &["data", "inspect", "chats.jsonl", "--seq-len", "0"],
         2,
         &["--seq-len"],

@@ -318,6 +318,14 @@ fn nothing_is_written_and_other_files_are_reported_as_not_a_log() {
         "the first step took 3 minutes\n",
     )
     .unwrap();
+    // A text about training is none, unless it is named itself.
+    let prose = dir.path().join("ideas.txt");
+    std::fs::write(
+        &prose,
+        "At step 300 the loss was 2.5 and fell.\nThen it rose.\n",
+    )
+    .unwrap();
+    assert_eq!(find(&prose, None).unwrap().format.entry.id, "text");
     std::fs::write(dir.path().join("training_args.bin"), b"\x80\x04.").unwrap();
     assert!(find(dir.path(), None).is_err());
     assert!(find(&dir.path().join("training_args.bin"), None).is_err());

@@ -2,20 +2,21 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::model_ref;
+use super::{model_ref, run_ref};
 use crate::base::child::Child;
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
 use crate::base::place::try_write;
 use crate::base::text::{one_line, shown};
-use crate::data::tokenizer;
+use crate::data::{Batch, Surroundings, Unit, tokenizer};
 use crate::embed;
 use crate::engine::export::{Source, tokenizer_keys};
-use crate::engine::perplexity::{Perplexity, perplexity};
+use crate::engine::perplexity::{Perplexity, perplexity, perplexity_on};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
 use crate::models::Parts;
 use crate::nn::Model;
+use crate::run::RunDir;
 use std::path::{Path, PathBuf};
 
 /// Quantize a model and report its perplexity before and after
@@ -33,7 +34,7 @@ pub struct Args {
     /// The GGUF file to write; must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// A text that the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on. A vocabulary without its characters: no perplexity
+    /// A text that the model was not trained on; default: rows that the checkpoint's run holds out; of other models the end of the built-in Shakespeare, which no preset trains on. A vocabulary without its characters: no perplexity
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 }
@@ -75,13 +76,22 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
-    let tokens = tokens(args, &source.tokenizer)?;
+    if source.model.config().is_reward_model() {
+        let what = "it is a reward model: a GGUF file has no place for its score (score.weight)";
+        let hint = "llmtui export --format hf --dtype bf16 halves its size";
+        return Err(Failure::yours(what, hint).into());
+    }
+    let held = match own_rows(&path, cx).filter(|_| args.text.is_none()) {
+        Some((rows, run)) => Ok(HeldOut::Rows(rows, run)),
+        None => tokens(args, &source.tokenizer)?.map(HeldOut::Text),
+    };
     let window = WINDOW.min(source.model.shape().seq_len);
     let measure = |model: &mut Model| -> anyhow::Result<Option<Perplexity>> {
-        let tokens = tokens.as_ref().ok();
-        Ok(tokens
-            .map(|tokens| perplexity(model, tokens, window))
-            .transpose()?)
+        Ok(match &held {
+            Ok(HeldOut::Rows(rows, _)) => Some(perplexity_on(model, rows)?),
+            Ok(HeldOut::Text(tokens)) => Some(perplexity(model, tokens, window)?),
+            Err(_) => None,
+        })
     };
     let before = measure(&mut source.model)?;
     let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
@@ -96,13 +106,42 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     drop(bytes);
     let mut after = GgufModel::open(&args.to)?.quantized()?;
     let after = measure(&mut after)?;
-    tell(args, &written, before.zip(after))?;
-    if let Err(why) = &tokens {
+    tell(args, &written, held.as_ref().ok(), before.zip(after))?;
+    if let Err(why) = &held {
         say!(
             "perplexity         not measured: {why}; --text FILE measures it on a text of your own"
         )?;
     }
     Ok(Exit::Done)
+}
+
+/// What the perplexity is measured on.
+enum HeldOut {
+    Text(Vec<u32>),
+    /// Of this run.
+    Rows(Vec<Batch>, String),
+}
+
+/// Rows that the run of a checkpoint holds out, and the run. `None` of other models, of rows that are not texts, and where its data
+/// cannot be read any more.
+fn own_rows(path: &Path, cx: &Context) -> Option<(Vec<Batch>, String)> {
+    let checkpoint = std::path::absolute(path).ok()?;
+    let run = RunDir::open(checkpoint.parent()?.parent()?).ok()?;
+    let spec = run_ref::spec_of(&run).ok()?;
+    if spec.method.needs().unit != Unit::Text {
+        return None;
+    }
+    let data = spec.open_data(&Surroundings::from_env(&cx.env)).ok()?;
+    let (mut rows, mut tokens) = (Vec::new(), 0);
+    for row in data.first_val_rows(MAX_TOKENS) {
+        if tokens >= MAX_TOKENS {
+            break;
+        }
+        let row = data.val_rows(&[row]);
+        tokens += row.supervised();
+        rows.push(row);
+    }
+    (tokens > 0).then(|| (rows, run.folder()))
 }
 
 /// The text encoded by the tokenizer at `path`. Of the built-in text, why this vocabulary cannot encode it: nobody chose that text.
@@ -146,6 +185,7 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Result<Vec<u32>, String>> 
 fn tell(
     args: &Args,
     written: &llama_cpp::Written,
+    held: Option<&HeldOut>,
     measured: Option<(Perplexity, Perplexity)>,
 ) -> anyhow::Result<()> {
     let bytes = std::fs::metadata(&args.to)?.len();
@@ -159,7 +199,14 @@ fn tell(
     let Some((before, after)) = measured else {
         return Ok(());
     };
-    say!("text               {} tokens", before.tokens)?;
+    match held {
+        Some(HeldOut::Rows(_, run)) => say!(
+            "held-out rows      {} tokens, of {}",
+            before.tokens,
+            one_line(run)
+        )?,
+        _ => say!("text               {} tokens", before.tokens)?,
+    }
     say!("perplexity before  {}", human::loss(before.value()))?;
     say!(
         "perplexity after   {}  ({} %)",

@@ -11,7 +11,7 @@ use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
-use crate::plan::start::new_run;
+use crate::plan::start::{check_small_data, new_run};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::RunSpec;
@@ -170,6 +170,7 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
             run
         }
         Target::New(loaded) => {
+            check_small_data(&loaded.spec, &cx.env).map_err(|e| Failure::data(&e))?;
             say_notes(&loaded);
             new_run(&cx.runs_dir, &loaded, None, &cx.clock)
                 .map_err(|e| Failure::not_a_new_run(&e))?

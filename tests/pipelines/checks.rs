@@ -49,6 +49,48 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
     assert_eq!(code(&mended), 0, "{}", err(&mended));
 }
 
+#[test]
+fn the_faults_of_all_stages_are_listed_with_their_lines() {
+    let place = Place::new(
+        "name: mine
+stages:
+  - name: base
+    train:
+      extends: smoke
+      model: {d_model: 33}
+  - {name: other, train: smoke, from: scratch, set: {max_step: 5}}
+  - {name: more, train: smoke, from: base}
+  - {name: exam, eval: {tasks: [made_sor]}}
+  - name: gguf
+    export:
+      format: ggufx
+",
+    );
+    let set = ["-s", "other.seed=-1"];
+    let refused = place.go(&[&["train", "mine.yaml", "--dry-run"], &set[..]].concat());
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let printed = err(&refused)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for words in [
+        "4 problems in the pipeline: ",
+        "mine.yaml:9 stage exam: eval.tasks: ",
+        "mine.yaml:12 stage gguf: export.format: `ggufx` is not a format",
+        "mine.yaml:4 stage base: ",
+        "mine.yaml:6 model.",
+        "stage other: 2 problems in the spec:",
+        "mine.yaml:7 max_step",
+        "-s other.seed=-1 seed",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(
+        !printed.contains("stage more"),
+        "it rests on base: {printed}"
+    );
+}
+
 /// After an hour of training its base, the chat stage failed at its first row, and unread data were on the disk.
 #[test]
 fn conversations_without_a_template_in_a_future_base_are_rejected_before_the_first_stage() {

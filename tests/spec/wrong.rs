@@ -151,6 +151,51 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 20, grad_accum_steps: 2}]}",
         &["no more micro-steps than the stage before it, 2"],
     ),
+    (
+        "method: {dpo: {mix: hinge}}",
+        &[
+            "my.yaml:1",
+            "method.dpo.mix",
+            "expected a list",
+            "write [{loss: …, weight: …}]",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [hinge]}}",
+        &[
+            "method.dpo.mix[0]",
+            "expected a section of keys, found the text `hinge`",
+            "write {loss: …, weight: …}",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge, weight: 1}, {loss: hing, weight: 0.5}]}}",
+        &[
+            "method.dpo.mix[1].loss",
+            "found the text `hing`",
+            "did you mean hinge?",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge, weight: \"2\"}]}}",
+        &[
+            "mix[0].weight",
+            "expected a number",
+            "write 2 without quotes",
+        ],
+    ),
+    (
+        "method: {dpo: {mix: [{loss: hinge}]}}",
+        &["method.dpo.mix[0]", "weight is missing"],
+    ),
+    (
+        "method: {dpo: {mix: [{los: hinge, weight: 1}]}}",
+        &["method.dpo.mix[0]", "unknown key los", "did you mean loss?"],
+    ),
+    (
+        "train: {batch_ramp: [{until_step: x, grad_accum_steps: 1}]}",
+        &["train.batch_ramp[0].until_step", "expected a whole number"],
+    ),
     ("precision: float32", &["did you mean f32?"]),
     ("precision: bf", &["did you mean bf16?"]),
     ("clip: 1", &["did you mean clip_norm?"]),
@@ -240,6 +285,35 @@ fn all_issues_are_reported_at_once_each_with_its_own_origin() {
         .collect::<Vec<_>>()
         .as_slice(),
         "{errors}"
+    );
+}
+
+#[test]
+fn a_rule_between_values_names_the_users_own_and_not_the_presets() {
+    let (dir, sources) = nowhere();
+    let said = |target: &str, set: &[String]| {
+        let errors = spec::load(target, set, &sources).unwrap_err();
+        let issue = errors
+            .issues()
+            .iter()
+            .find(|i| i.what.contains("multiple of n_head"));
+        let issue = issue.unwrap_or_else(|| panic!("{errors}"));
+        format!("{} {}", issue.origin, issue.path)
+    };
+    let set = ["model.d_model=130".to_string()];
+    assert_eq!(
+        said("quickstart", &set),
+        "-s model.d_model=130 model.d_model"
+    );
+    fs::write(
+        dir.path().join("my.yaml"),
+        "extends: quickstart\nmodel:\n  d_model: 130\n",
+    )
+    .unwrap();
+    assert_eq!(said("my.yaml", &[]), "my.yaml:3 model.d_model");
+    assert_eq!(
+        said("my.yaml", &["n_head=3".into()]),
+        "-s n_head=3 model.n_head"
     );
 }
 

@@ -42,6 +42,33 @@ fn losses(run: &RunDir) -> Vec<f64> {
 }
 
 #[test]
+fn quantizing_a_checkpoint_is_measured_on_the_rows_that_its_run_holds_out() {
+    let place = Place::new();
+    let output = place.train(&["train.max_steps=3"], &["--headless"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    let run = place.run().folder();
+    let output = place.go(&["quantize", &run, "--dtype", "q8_0", "--to", "q.gguf"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let printed = out(&output);
+    assert!(
+        printed.contains("held-out rows") && printed.contains(&format!("tokens, of {run}")),
+        "{printed}"
+    );
+    assert!(printed.contains("perplexity after"), "{printed}");
+    // A text that is named counts.
+    std::fs::write(place.dir.path().join("text.txt"), "to be or not to be").unwrap();
+    let named = [
+        "quantize", &run, "--dtype", "f16", "--to", "h.gguf", "--text", "text.txt",
+    ];
+    let output = place.go(&named);
+    assert!(
+        out(&output).contains("text               "),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
 fn a_run_starts_from_a_gguf_file_as_from_its_dequantized_folder() {
     let place = Place::new();
     gguf(place.dir.path(), |_| {});

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "RUN", conflicts_with = "spec")]
     pub run: Option<String>,
     /// First step to show, counted from 1
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub step: u64,
     /// Number of steps to show
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -124,8 +124,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
     let (first, last) = (args.step, args.step.saturating_add(args.steps - 1));
     let steps = spec.train.max_steps;
-    if last > steps {
-        let what = format!("no step {}", grouped(last));
+    if first == 0 || last > steps {
+        let what = match first {
+            0 => "--step 0: steps are counted from 1".into(),
+            _ => format!("no step {}", grouped(last)),
+        };
         let fix = format!("choose a step from 1 to {} (max_steps)", grouped(steps));
         return Err(Failure::yours(what, fix));
     }

@@ -80,9 +80,10 @@ impl Amended {
                 }),
             }
         }
+        let places = dir.places().map_err(|e| failed(&e))?.with_words(&sets);
         if !sets.is_empty() {
             pipeline
-                .check_judges(&cx.spec_sources())
+                .check_judges(&places, &cx.spec_sources())
                 .map_err(|e| failed(&e))?;
         }
         let standing = Standing::of(&state, args);
@@ -97,7 +98,7 @@ impl Amended {
         });
         let over = over.map(|stage| stage.name.clone());
         let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
-        check::stages(&pipeline, &over, cx)?;
+        check::stages(&pipeline, &over, &places, cx)?.check()?;
         check::keys(&pipeline, &sets)?;
         for stage in &mut begun {
             stage.plan(cx)?;

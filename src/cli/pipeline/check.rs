@@ -1,45 +1,116 @@
 //! Stages that do not train, checked before the first one begins: their subcommands would refuse the same values after hours.
 
+use super::failed;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Exit, Failure};
 use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export};
 use crate::engine::export::{ExportError, PEFT};
-use crate::pipeline::{Export, Pipeline, TrainTokenizer, Work};
-use crate::spec;
+use crate::pipeline::{Export, Fault, Pipeline, PipelineError, Places, TrainTokenizer, Work};
+use crate::spec::{self, SpecSources};
 use crate::tasks;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+/// What is wrong with stages, all of it.
+#[derive(Default)]
+pub struct Faults {
+    found: Vec<(usize, Fault)>,
+    /// The stages that have one.
+    stages: HashSet<String>,
+}
+
+impl Faults {
+    /// Adds what is wrong with stage `at`, or a value of it.
+    ///
+    /// # Errors
+    /// What the machine lacks is said at once.
+    pub fn add(
+        &mut self,
+        places: &Places,
+        (at, stage): (usize, &str),
+        key: &str,
+        failure: Failure,
+    ) -> Result<(), Failure> {
+        if failure.exit != Exit::Yours {
+            return Err(failure);
+        }
+        let place = places.of_stage(at, stage, key);
+        let fault = Fault::new(place, failure.what, failure.hint);
+        self.found.push((at, fault));
+        self.stages.insert(stage.into());
+        Ok(())
+    }
+
+    /// Adds what is wrong with the stages that are named as reward models.
+    pub fn judges(&mut self, pipeline: &Pipeline, places: &Places, sources: &SpecSources) {
+        for (at, fault) in pipeline.judge_faults(places, sources) {
+            self.stages.insert(pipeline.stages[at].name.clone());
+            self.found.push((at, fault));
+        }
+    }
+
+    /// A stage that cannot be looked at, for what an earlier one has.
+    pub fn spread(&mut self, stage: &str) {
+        self.stages.insert(stage.into());
+    }
+
+    pub fn has(&self, stage: &str) -> bool {
+        self.stages.contains(stage)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// # Errors
+    /// There are some; each has its line, its cause and its fix.
+    pub fn check(mut self) -> Result<(), Failure> {
+        self.found.sort_by_key(|(at, _)| *at);
+        let found: Vec<Fault> = self.found.into_iter().map(|(_, fault)| fault).collect();
+        match found.is_empty() {
+            true => Ok(()),
+            false => Err(failed(&PipelineError::Invalid(found))),
+        }
+    }
+}
+
+/// Tasks that do not exist, formats and types of weights that `llmtui export` does not write, tokenizers that cannot be
+/// learned; each with its stage.
+///
 /// # Errors
-/// A task that does not exist, a format or a type of weights that `llmtui export` does not write, a tokenizer that cannot be
-/// learned; with its stage.
-pub fn stages(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Result<()> {
-    for stage in &pipeline.stages {
+/// The machine is the cause.
+pub fn stages(
+    pipeline: &Pipeline,
+    skip: &[String],
+    places: &Places,
+    cx: &Context,
+) -> Result<Faults, Failure> {
+    let mut faults = Faults::default();
+    for (at, stage) in pipeline.stages.iter().enumerate() {
         if skip.contains(&stage.name) {
             continue;
         }
-        let checked = match &stage.work {
-            Work::Eval(config) => config
-                .tasks
-                .iter()
-                .try_for_each(|task| tasks::load(task.trim(), &cx.env).map(drop))
-                .map_err(|e| ("tasks", eval::failed(&e))),
-            Work::Export(config) => exported(config),
-            Work::Tokenizer(config) => learned(config),
-            Work::Train(_) | Work::Report(_) => Ok(()),
+        let unknown = |task: &String| tasks::load(task.trim(), &cx.env).err();
+        let wrong: Vec<(&str, Failure)> = match &stage.work {
+            Work::Eval(config) => {
+                let unknown = config.tasks.iter().filter_map(unknown);
+                unknown.map(|e| ("tasks", eval::failed(&e))).collect()
+            }
+            Work::Export(config) => exported(config).err().into_iter().collect(),
+            Work::Tokenizer(config) => learned(config).err().into_iter().collect(),
+            Work::Train(_) | Work::Report(_) => Vec::new(),
         };
-        checked.map_err(|(key, failure)| Failure {
-            what: format!(
-                "stage {}: {}.{key}: {}",
-                stage.name,
-                stage.work.word(),
-                failure.what
-            ),
-            ..failure
-        })?;
+        for (key, failure) in wrong {
+            let key = format!("{}.{key}", stage.work.word());
+            let failure = Failure {
+                what: format!("stage {}: {key}: {}", stage.name, failure.what),
+                ..failure
+            };
+            faults.add(places, (at, &stage.name), &key, failure)?;
+        }
     }
-    Ok(())
+    Ok(faults)
 }
 
 /// A tokenizer whose files are not there would fail behind the trainings in front of it.

@@ -17,7 +17,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::{one_line, shown};
-use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Stage, StageState};
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Places, Stage, StageState};
 use crate::ui::What;
 use std::path::Path;
 
@@ -71,7 +71,11 @@ pub struct Options {
 }
 
 pub(super) fn failed(error: &PipelineError) -> Failure {
-    let (what, hint) = (one_line(&error.to_string()), one_line(error.hint()));
+    let what = match error {
+        PipelineError::Invalid(faults) if faults.len() > 1 => error.to_string(),
+        _ => one_line(&error.to_string()),
+    };
+    let hint = one_line(error.hint());
     match error.is_outage() {
         true => Failure::machine(what, hint),
         false => Failure::yours(what, hint),
@@ -158,20 +162,22 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         return Ok(None);
     };
     refuse_foreign(args)?;
-    for word in args.sets(pipeline.trained()) {
-        pipeline.set(&word).map_err(|e| failed(&e))?;
+    let sets = args.sets(pipeline.trained());
+    for word in &sets {
+        pipeline.set(word).map_err(|e| failed(&e))?;
     }
-    pipeline
-        .check_judges(&cx.spec_sources())
-        .map_err(|e| failed(&e))?;
+    let (label, text) = pipeline::text_of(word, &sources).unwrap_or_default();
+    let places = Places::of(&label, &text).with_words(&sets);
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
     needs::agree(args)?;
     needs::values(&args.spec.set, args.skip, &[])?;
     needs::check(&pipeline, args.skip, &[], cx)?;
-    check::stages(&pipeline, args.skip, cx)?;
-    let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
+    let mut faults = check::stages(&pipeline, args.skip, &places, cx)?;
+    faults.judges(&pipeline, &places, &sources);
+    let planned = plan::plan(&pipeline, &places, args, &mut faults, cx)?;
+    faults.check()?;
     if !args.options.json {
         let text = cx.words(table::planned(&pipeline, &planned));
         say!("{}", text.trim_end())?;

@@ -1,21 +1,21 @@
 //! A pipeline planned as a whole: every spec is loaded and held against this machine before the first stage begins.
 
-use super::check;
+use super::{Request, check};
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
-use crate::data::source::Origin;
+use crate::data::source;
 use crate::data::{DataError, Surroundings, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
-use crate::pipeline::{From, Pipeline, Stage, Train, Work};
+use crate::pipeline::{From, Pipeline, Places, Stage, Train, Work};
 use crate::plan::learn::Machine;
 use crate::plan::ranks::on_ranks;
 use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{self, Estimator, plan as plan_of};
-use crate::spec::{self, RunSpec, ToCome};
+use crate::spec::{self, Issue, Origin, RunSpec, ToCome};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -56,23 +56,24 @@ pub struct Gpus {
 }
 
 /// Plans the training stages that are not skipped, in order, for this machine or the recorded one. Nothing is downloaded: of data at
-/// the hub a stage's vocabulary and steps say what they come to.
+/// the hub a stage's vocabulary and steps say what they come to. What is wrong with a stage, such as its spec, is added to
+/// `faults`; what rests on a stage that has one is not looked at.
 ///
 /// # Errors
-/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs or a PyTorch that are not there
-/// (unless nothing is to be started).
+/// A model that does not fit (unless forced), GPUs or a PyTorch that are not there (unless nothing is to be started).
 pub fn plan(
     pipeline: &Pipeline,
-    skip: &[String],
-    force: bool,
-    dry_run: bool,
+    places: &Places,
+    args: &Request,
+    faults: &mut check::Faults,
     cx: &Context,
 ) -> anyhow::Result<Vec<Planned>> {
     let mut planner = Planner {
         pipeline,
-        skip,
-        force,
-        dry_run,
+        places,
+        skip: args.skip,
+        force: args.options.force,
+        dry_run: args.dry_run,
         cx,
         machine: Machine::look(&cx.env),
         gpus: None,
@@ -82,14 +83,25 @@ pub fn plan(
     };
     let mut planned = Vec::new();
     for (at, stage) in pipeline.stages.iter().enumerate() {
-        let Work::Train(train) = &stage.work else {
-            check::adapter(pipeline, at, skip, &planner.adapts)?;
-            continue;
+        let name = (at, stage.name.as_str());
+        let found = match &stage.work {
+            Work::Train(train)
+                if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
+            {
+                faults.spread(&stage.name);
+                continue;
+            }
+            Work::Train(train) => planner.stage(at, train),
+            // Which model it is may be the fault.
+            _ if !faults.is_empty() => continue,
+            _ => check::adapter(pipeline, at, planner.skip, &planner.adapts)
+                .map(|()| None)
+                .map_err(anyhow::Error::from),
         };
-        let training = planner.read(at, train)?;
-        planner.remember(&training);
-        if !skip.contains(&stage.name) {
-            planned.push(planner.weigh(&training)?);
+        match found.map_err(anyhow::Error::downcast::<Failure>) {
+            Ok(found) => planned.extend(found),
+            Err(Ok(failure)) => faults.add(places, name, stage.work.word(), failure)?,
+            Err(Err(error)) => return Err(error),
         }
     }
     Ok(planned)
@@ -107,6 +119,7 @@ struct Training<'a> {
 /// What is known while stages are planned one after the other.
 struct Planner<'a> {
     pipeline: &'a Pipeline,
+    places: &'a Places,
     skip: &'a [String],
     force: bool,
     dry_run: bool,
@@ -123,6 +136,29 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
+    /// A stage's plan; none where it is skipped.
+    fn stage(&mut self, at: usize, train: &Train) -> anyhow::Result<Option<Planned>> {
+        let training = self.read(at, train)?;
+        self.remember(&training);
+        match self.skip.contains(&self.pipeline.stages[at].name) {
+            true => Ok(None),
+            false => self.weigh(&training).map(Some),
+        }
+    }
+
+    /// Whether a stage takes a model or a tokenizer of a stage in which something is wrong.
+    fn rests_on_a_fault(&self, at: usize, train: &Train, faults: &check::Faults) -> bool {
+        let sources = self.cx.spec_sources();
+        let before = &self.pipeline.stages[..at];
+        let learns = |stage: &&Stage| matches!(stage.work, Work::Tokenizer(_));
+        let from = match &train.from {
+            From::Stage(name) => faults.has(name),
+            From::Spec => before.iter().filter(learns).any(|s| faults.has(&s.name)),
+        };
+        let mut judges = self.pipeline.judges_of(at, &sources).into_iter();
+        from || judges.any(|judge| faults.has(&judge.name))
+    }
+
     /// Loads the spec of a stage and looks at its data.
     fn read(&mut self, at: usize, train: &Train) -> anyhow::Result<Training<'a>> {
         let pipeline = self.pipeline;
@@ -146,7 +182,7 @@ impl<'a> Planner<'a> {
             From::Spec => vocabulary_before(pipeline, at, self.skip)?,
             From::Stage(_) => None,
         };
-        let mut loaded = load(train, stage, start, own, self.cx)?;
+        let mut loaded = load(train, (at, stage), start, own, self.places, self.cx)?;
         if loaded.spec.engine.is_open() {
             let installed = spec::torch_is_installed(&self.cx.env);
             start::decide(&mut loaded, gpus(&mut self.gpus, self.cx)?, installed);
@@ -356,9 +392,9 @@ fn is_remote(spec: &RunSpec) -> bool {
         .all_sources()
         .iter()
         .any(|source| match &source.origin {
-            Origin::Hub(_) => true,
-            Origin::Named(name) => !Path::new(name).exists(),
-            Origin::Path(_) | Origin::Synthetic(_) => false,
+            source::Origin::Hub(_) => true,
+            source::Origin::Named(name) => !Path::new(name).exists(),
+            source::Origin::Path(_) | source::Origin::Synthetic(_) => false,
         })
 }
 
@@ -406,9 +442,10 @@ fn vocabulary_before(
 /// A stage's spec; with the architecture of what it starts from, or the tokenizer of a stage, neither of which is there yet.
 fn load(
     train: &Train,
-    name: &str,
+    (at, name): (usize, &str),
     start: Option<ToCome<'_>>,
     vocab_size: Option<usize>,
+    places: &Places,
     cx: &Context,
 ) -> anyhow::Result<spec::Loaded> {
     let sources = cx.spec_sources();
@@ -431,7 +468,9 @@ fn load(
                 &sources,
             ),
         };
-        named(loaded, name)
+        let in_place = train.spec.is_object();
+        let written = |issue: &Issue| written(issue, in_place, (at, name), places);
+        loaded.map_err(|e| Failure::yours(format!("stage {name}: {}", e.placed(&written)), ""))
     };
     let mut loaded = load(&words)?;
     if let (Some(vocab_size), None) = (vocab_size, loaded.spec.model.vocab_size) {
@@ -442,9 +481,28 @@ fn load(
     Ok(loaded)
 }
 
-fn named(
-    loaded: Result<spec::Loaded, spec::SpecErrors>,
-    stage: &str,
-) -> Result<spec::Loaded, Failure> {
-    loaded.map_err(|e| Failure::yours(format!("stage {stage}: {e}"), ""))
+/// Where the pipeline says what a stage's spec takes from it: a spec in place has no file of its own, and `set` none of `-s`.
+fn written(
+    issue: &Issue,
+    in_place: bool,
+    (at, name): (usize, &str),
+    places: &Places,
+) -> Option<Origin> {
+    let key = match &issue.origin {
+        Origin::File { name: file, .. } if in_place && *file == format!("{name}.yaml") => {
+            format!("train.{}", issue.path)
+        }
+        Origin::Set(word) => {
+            let key = word.split_once('=').map_or(word.as_str(), |(key, _)| key);
+            format!("set.{}", key.trim())
+        }
+        _ => return None,
+    };
+    Some(match places.word(name, &key) {
+        Some(word) => Origin::Set(word.into()),
+        None => Origin::File {
+            name: places.label().into(),
+            line: places.line(at, &key),
+        },
+    })
 }

@@ -18,7 +18,7 @@ use crate::models::{self, Parts};
 use crate::plan::engines::{self, EngineChoice, Gpus};
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
-use crate::plan::ranks::{on_gpus_named, on_ranks};
+use crate::plan::ranks::{on_gpus_here, on_gpus_named, on_ranks};
 use crate::plan::request::{Method, Said};
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Request, gpus, plan};
@@ -34,8 +34,9 @@ const ENGINE_SHARE: f64 = 0.7;
 ///
 /// TARGET is a preset, a spec file, a run, a model folder, a .gguf file, a hub id, or the name of a reference model (gpt2, llama-2-7b,
 /// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for llmtui's own engine on a CPU, or with
-/// `engine: torch` for ranks on the GPUs of this machine or of --gpu; other targets are planned for a typical GPU trainer: full AdamW in
-/// mixed precision unless configured otherwise.
+/// `engine: torch` for ranks on the GPUs of this machine or of --gpu. A model is planned for a GPU of this machine, or without one for that
+/// engine; a reference model, and a model with --gpu or --memory, for a typical GPU trainer: full AdamW in mixed precision unless
+/// configured otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart
@@ -239,11 +240,12 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     {
         found = of_run(args, &set, cx)?;
     }
+    let mut word = args.target.clone();
     // The description of a model of the hub is enough.
     if matches!(found, Err(TargetError::Unknown { .. })) && models::repo(&args.target).is_some() {
         let folder = model_ref::find(&args.target, Parts::Description, cx)?;
-        let folder = folder.to_string_lossy();
-        found = target::resolve(&folder, &set, &cx.spec_sources());
+        word = folder.to_string_lossy().into_owned();
+        found = target::resolve(&word, &set, &cx.spec_sources());
         if let Ok(request) = &mut found {
             request.name.clone_from(&args.target);
         }
@@ -259,7 +261,7 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         return Err(run_ref::not_found(&args.target, &error, cx).into());
     }
     match found {
-        Ok(request) => Ok(request),
+        Ok(request) => model_here(args, &word, request, cx),
         Err(TargetError::Spec(errors)) => Err(errors.into()),
         Err(error) => {
             let hint = match &error {
@@ -273,6 +275,33 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
             Err(Failure::yours(error.to_string(), hint).into())
         }
     }
+}
+
+/// A model by itself for this machine, as a spec is, unless another device is named: for a GPU of it, or else for this program's
+/// engine. Which one is reported.
+fn model_here(args: &Args, word: &str, request: Request, cx: &Context) -> anyhow::Result<Request> {
+    let elsewhere = args.gpu.is_some() || args.memory.is_some() || wants_gpu(args);
+    if elsewhere || request.estimator == Estimator::Engine {
+        return Ok(request);
+    }
+    let Some(model) = target::model_at(word, &cx.spec_sources()) else {
+        return Ok(request);
+    };
+    let name = request.name.clone();
+    let gpus = gpus_here(cx)?;
+    let (mut request, device) = match (gpus.first(), target::on_own_engine(&model)) {
+        (Some(gpu), _) => (on_gpus_here(request, &gpus), one_line(&gpu.name)),
+        (None, Some(request)) => (request, "its CPU, without a GPU".into()),
+        (None, None) => return Ok(request),
+    };
+    request.name = name;
+    if !args.json {
+        let here = one_line(&crate::hardware::host_name());
+        tell!(
+            "note: planned for this machine ({here}, {device}); --gpu NAME or --memory SIZE plans for another device"
+        );
+    }
+    Ok(request)
 }
 
 /// A run by the spec that it was created with, in the precision that it trains in; the plan is for this machine unless another is

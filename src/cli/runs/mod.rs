@@ -334,6 +334,7 @@ mod tests {
             verdict: Some("LEARNING".into()),
             message: String::new(),
             parent: None,
+            start_model: None,
             preset: String::new(),
             changed: Vec::new(),
         }

@@ -1,5 +1,7 @@
 //! Perplexity of a text: exp of the mean loss per token, in non-overlapping windows.
 
+use crate::data::Batch;
+use crate::methods;
 use crate::nn::{Model, TokenBatch};
 use candle_core::Result;
 
@@ -31,6 +33,33 @@ pub fn perplexity(model: &mut Model, tokens: &[u32], window: usize) -> Result<Pe
     Ok(Perplexity {
         tokens: logps.len(),
         loss: -sum / logps.len() as f64,
+    })
+}
+
+/// Scores the supervised targets of rows.
+///
+/// # Errors
+/// None of them is, or a token is outside the vocabulary.
+pub fn perplexity_on(model: &mut Model, rows: &[Batch]) -> Result<Perplexity> {
+    let (mut sum, mut tokens) = (0.0, 0);
+    for batch in rows {
+        let logps = model.score(&methods::tokens(batch))?.logp;
+        let logps = logps.flatten_all()?.to_vec1::<f32>()?;
+        let counts = |at: usize| batch.mask.get(at).is_none_or(|counts| *counts);
+        sum += logps
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| counts(*at))
+            .map(|(_, logp)| f64::from(*logp))
+            .sum::<f64>();
+        tokens += batch.supervised();
+    }
+    if tokens == 0 {
+        candle_core::bail!("no token of the rows is supervised")
+    }
+    Ok(Perplexity {
+        tokens,
+        loss: -sum / tokens as f64,
     })
 }
 
@@ -69,5 +98,18 @@ mod tests {
             assert!((found.value() - 17.0).abs() < 1e-3, "{found:?}");
         }
         assert!(perplexity(&mut model, &[1], 8).is_err());
+        // Of rows, prompts and padding do not count.
+        let row = Batch {
+            inputs: tokens[..8].to_vec(),
+            targets: tokens[1..9].to_vec(),
+            batch_size: 1,
+            seq_len: 8,
+            mask: (0..8).map(|at| at >= 5).collect(),
+            ..Batch::default()
+        };
+        let found = perplexity_on(&mut model, &[row.clone(), row]).unwrap();
+        assert_eq!(found.tokens, 6);
+        assert!((found.value() - 17.0).abs() < 1e-3, "{found:?}");
+        assert!(perplexity_on(&mut model, &[]).is_err());
     }
 }

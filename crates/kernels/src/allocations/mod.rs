@@ -32,8 +32,9 @@ fn charge(bytes: usize) {
 
 /// Passes on the system's result, and records a failure.
 fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
-    if block.is_null() {
-        failure::note(bytes);
+    match block.is_null() {
+        true => failure::note(bytes),
+        false => failure::speak(),
     }
     block
 }

@@ -52,7 +52,7 @@ pub fn write(
     }
     let (config, shape) = (model.config(), model.shape());
     if config.is_reward_model() {
-        let what = "it is a reward model, whose score llama.cpp does not read from these architectures: --format hf writes it for transformers";
+        let what = "it is a reward model: a GGUF file of these architectures has no place for its score (score.weight)";
         return Err(ModelFileError::Model(what.into()));
     }
     let chosen = arch::of(config, shape).ok_or_else(|| {

@@ -134,6 +134,8 @@ pub struct RunSummary {
     pub message: String,
     /// Of a branch: where it came from.
     pub parent: Option<Parent>,
+    /// The model that it started from (`train.from`), once the engine has logged it.
+    pub start_model: Option<PathBuf>,
     /// The preset or the spec file that its request names; empty for a branch.
     pub preset: String,
     /// What its request changed of its preset: `lr=1e-5`.
@@ -497,6 +499,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         }),
         message: scan.message,
         parent: header.parent,
+        start_model: scan.start_model.map(PathBuf::from),
         preset: preset_of(&asked),
         changed: changed_by(&asked),
     })

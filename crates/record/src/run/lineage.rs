@@ -177,6 +177,7 @@ mod tests {
                 run: run.into(),
                 step: 5,
             }),
+            start_model: None,
             preset: String::new(),
             changed: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! Finds the log for a path: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
 use super::checkpoints::{TOGETHER, checkpoint, furthest};
-use super::formats::{FORMATS, PRINTED, may_be_printed};
+use super::formats::{FORMATS, PRINTED, may_be_printed, printed_readings};
 use super::{Format, tail};
 use crate::base::clock::UnixMillis;
 use crate::base::files::open_plain;
@@ -18,6 +18,9 @@ const ENTRIES: usize = 10_000;
 const TFEVENTS: &str = "tfevents";
 /// Bytes by which a format is known, at the beginning of a file or at its end.
 const HEAD: u64 = 64 * 1024;
+
+/// Lines with a loss that a printed log in a folder has at least.
+const FEW_READINGS: usize = 3;
 
 /// A log and its format.
 #[derive(Clone)]
@@ -137,6 +140,22 @@ fn recognize(path: &Path) -> io::Result<Option<&'static Format>> {
     Ok((PRINTED.is)(path, &end).then_some(PRINTED))
 }
 
+/// Whether a file that nobody named may be offered as a log: of printed lines a text about training may have one or two.
+fn is_no_prose(format: &Format, path: &Path) -> io::Result<bool> {
+    if format.entry.id != PRINTED.entry.id {
+        return Ok(true);
+    }
+    let mut file = open_plain(path)?;
+    let mut found = 0;
+    for from in [0, file.metadata()?.len().saturating_sub(HEAD)] {
+        file.seek(SeekFrom::Start(from))?;
+        let mut part = Vec::new();
+        (&mut file).take(HEAD).read_to_end(&mut part)?;
+        found = found.max(printed_readings(&part, FEW_READINGS));
+    }
+    Ok(found == FEW_READINGS)
+}
+
 /// The log that a file is expected to become: a run that has not come to its first step has written nothing by which it is known.
 /// In a folder it is the newest file that is called after a log.
 pub fn expected(path: &Path) -> Option<Found> {
@@ -186,7 +205,8 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .into_iter()
         .filter_map(|(changed, path)| {
             let format = recognize(&path).ok()??;
-            Some((changed, format, path))
+            let offered = wanted.is_some() || is_no_prose(format, &path).unwrap_or(false);
+            offered.then_some((changed, format, path))
         })
         .filter(|(_, format, _)| wanted.is_none_or(|wanted| wanted.entry.id == format.entry.id))
         .collect();

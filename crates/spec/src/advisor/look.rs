@@ -17,7 +17,7 @@ use crate::base::text::one_line;
 use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
-use crate::models::{self, ModelSource, SourceError, tokenizer_place};
+use crate::models::{self, SourceError, tokenizer_place};
 use crate::spec::BaseModel;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -392,7 +392,7 @@ fn facts_of(
     Ok(ModelFacts {
         family: base.family,
         n_params: Some(base.n_params),
-        packed_bytes: packed_bytes(path),
+        packed_bytes: base.packed_bytes,
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
@@ -402,17 +402,13 @@ fn facts_of(
     })
 }
 
-/// Whether a model's tokenizer can write plain text: that of a toy of digits cannot.
-pub fn writes_text(model: &Path) -> bool {
-    const PLAIN: &str = "To be, or not to be: that is the question.";
-    let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
-    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(PLAIN).is_ok())
-}
+/// Plain text, where the user has named none.
+pub const PLAIN: &str = "To be, or not to be: that is the question.";
 
-/// Bytes of a quantized file's weights.
-fn packed_bytes(path: &Path) -> Option<u64> {
-    let file = models::is_gguf(path).then(|| ModelSource::open(path).ok());
-    file??.packed_bytes()
+/// Whether a model's tokenizer can write such a text: that of a toy of digits cannot.
+pub fn can_write(model: &Path, text: &str) -> bool {
+    let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
+    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(text).is_ok())
 }
 
 /// The settings for its tokenizer.

@@ -1,10 +1,11 @@
 //! The wizard's answers between sessions: one file in the user's state folder. Paths in it are whole, because the next session
 //! may begin in another folder.
 
+use super::look::PLAIN;
 use super::wizard::Answers;
-use crate::base::files::{read_plain_text, write_atomic};
+use crate::base::files::{open_plain, read_plain_text, write_atomic};
 use crate::base::paths::{Env, expand_home};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 fn file(env: &Env) -> Option<PathBuf> {
@@ -23,6 +24,27 @@ pub fn answers(env: &Env) -> Answers {
     answers
 }
 
+/// The beginning of the text that the last session was about, or plain text where there was none: a model that is offered can
+/// write it. Rows are not text by themselves.
+pub fn sample(env: &Env) -> String {
+    const BYTES: u64 = 16 << 10;
+    let path = expanded(&answers(env).data_path, env.home.as_deref());
+    let is_text = path
+        .extension()
+        .is_some_and(|end| end == "txt" || end == "md");
+    let mut begin = Vec::new();
+    let read = open_plain(&path).and_then(|file| file.take(BYTES).read_to_end(&mut begin));
+    let text = match std::str::from_utf8(&begin) {
+        Ok(text) => text,
+        // Cut within a character.
+        Err(error) => std::str::from_utf8(&begin[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    match is_text && read.is_ok() && !text.trim().is_empty() {
+        true => text.into(),
+        false => PLAIN.into(),
+    }
+}
+
 /// As the file has them.
 fn kept(env: &Env) -> Answers {
     file(env)
@@ -37,6 +59,7 @@ fn for_each_path(answers: &mut Answers, change: &mut dyn FnMut(&mut String)) {
         &mut answers.data_path,
         &mut answers.start_path,
         &mut answers.config_path,
+        &mut answers.reward_model,
     ];
     for path in paths {
         if !path.trim().is_empty() {
@@ -100,6 +123,7 @@ mod tests {
         std::fs::write(&data, "To be").unwrap();
         let of_other = Answers {
             start_path: "gone/model".into(),
+            reward_model: "gone/judge".into(),
             ..Answers::default()
         };
         let kept = Answers {
@@ -111,6 +135,7 @@ mod tests {
         let found = answers(&env);
         assert_eq!(found.data_path, kept.data_path);
         assert_eq!(found.others["Style"].start_path, "", "nothing is there");
+        assert_eq!(found.others["Style"].reward_model, "", "nor there");
         std::fs::remove_file(&data).unwrap();
         assert_eq!(
             answers(&env),
@@ -120,6 +145,30 @@ mod tests {
             }
         );
         assert!(keep(&Env::default(), "{}").is_ok());
+    }
+
+    #[test]
+    fn what_a_model_must_write_is_the_users_own_text_where_one_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            state_dir: Some(dir.path().join("state/llmtui")),
+            ..Env::default()
+        };
+        assert_eq!(sample(&env), PLAIN);
+        for (name, text, expected) in [
+            ("poems.txt", "春眠不觉晓\n", "春眠不觉晓\n"),
+            ("rows.jsonl", "{\"text\": \"a\"}\n", PLAIN),
+            ("empty.txt", "\n", PLAIN),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let said = Answers {
+                data_path: path.display().to_string(),
+                ..Answers::default()
+            };
+            keep(&env, &said.to_json()).unwrap();
+            assert_eq!(sample(&env), expected, "{name}");
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `stages:` as written: what each stage does, and what it starts from.
 
-use super::PipelineError;
+use super::{Fault, PipelineError, Places};
 use crate::base::json;
-use crate::spec::yaml;
+use crate::base::near::{did_you_mean, nearest};
+use crate::base::text::one_line;
+use crate::spec::{key_is_known, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Several stages in order.
@@ -137,54 +138,72 @@ struct RawPipeline {
 /// `from: scratch`: fresh weights.
 const SCRATCH: &str = "scratch";
 const KINDS: &str = "train, tokenizer, eval, export or report";
+const STAGES: &str = "stages";
+/// The keys of a pipeline, and those of a stage.
+const TOP: [&str; 3] = ["name", "about", STAGES];
+const OF_STAGE: [&str; 8] = [
+    "name",
+    "train",
+    "tokenizer",
+    "eval",
+    "export",
+    "report",
+    "set",
+    "from",
+];
 
 impl Pipeline {
     /// Reads a pipeline; `label` names the text in errors, `stem` the pipeline where the text does not.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its stage.
+    /// Everything that is wrong, with its line and its stage.
     pub fn parse(label: &str, stem: &str, text: &str) -> Result<Pipeline, PipelineError> {
-        let bad = |what: String, hint: &str| PipelineError::Invalid {
-            place: label.into(),
-            what,
-            hint: hint.into(),
+        let bad = |what: String, hint: &str| PipelineError::invalid(label, what, hint);
+        let mut value = yaml::parse(text).map_err(|e| bad(e.to_string(), "fix the YAML"))?;
+        let places = Places::of(label, text);
+        let mut faults: Vec<Fault> = without_unknown(&mut value, &TOP)
+            .into_iter()
+            .map(|wrong| Fault::new(places.top(&wrong.key), wrong.what, wrong.hint))
+            .collect();
+        let raw: RawPipeline = match json::read(&value) {
+            Ok(raw) => raw,
+            Err(_) if !faults.is_empty() => return Err(PipelineError::Invalid(faults)),
+            Err(error) => {
+                let hint = "the keys of a pipeline are name, about and stages";
+                return Err(bad(error.to_string(), hint));
+            }
         };
-        let value = yaml::parse(text).map_err(|e| bad(e.to_string(), "fix the YAML"))?;
-        let raw: RawPipeline = json::read(&value).map_err(|e| {
-            bad(
-                e.to_string(),
-                "the keys of a pipeline are name, about and stages",
-            )
-        })?;
         let name = raw.name.unwrap_or_else(|| stem.to_string());
         if !is_name(&name) {
             let what = format!("name: {name:?} is not letters, digits and dashes");
-            return Err(bad(what, "name: speedrun"));
+            faults.push(Fault::new(places.top("name"), what, "name: speedrun"));
         }
         if raw.stages.is_empty() {
-            return Err(bad(
-                "stages: the list is empty".into(),
-                "stages: [{name: base, train: quickstart}]",
+            let hint = "stages: [{name: base, train: quickstart}]";
+            faults.push(Fault::new(
+                places.top(STAGES),
+                "stages: the list is empty",
+                hint,
             ));
         }
-        let mut stages: Vec<Stage> = Vec::new();
-        for (at, value) in raw.stages.iter().enumerate() {
-            let stage = one(value, &stages).map_err(|(what, hint)| {
-                let name = value.get("name").and_then(Value::as_str).unwrap_or("?");
-                bad(format!("stage {} ({name}): {what}", at + 1), &hint)
-            })?;
-            stages.push(stage);
+        let stages = stages(&raw.stages, &places, &mut faults);
+        match faults.is_empty() {
+            true => Ok(Pipeline {
+                name,
+                about: raw.about,
+                stages,
+            }),
+            false => Err(PipelineError::Invalid(faults)),
         }
-        Ok(Pipeline {
-            name,
-            about: raw.about,
-            stages,
-        })
     }
 
-    /// Whether a text is a pipeline rather than a spec.
+    /// Whether a text is a pipeline rather than a spec; a misspelt `stages:` is the pipeline's to report.
     pub fn is_one(text: &str) -> bool {
-        yaml::parse(text).is_ok_and(|value| value.get("stages").is_some())
+        let is_key = |(key, value): (&String, &Value)| {
+            key == STAGES || (value.is_array() && nearest(key, [STAGES]).is_some())
+        };
+        let value = yaml::parse(text).unwrap_or_default();
+        value.as_object().is_some_and(|map| map.iter().any(is_key))
     }
 
     /// The same as YAML, with every changed value in its place.
@@ -207,11 +226,8 @@ impl Pipeline {
     /// # Errors
     /// The word names no stage, or a value that the stage cannot have.
     pub fn set(&mut self, word: &str) -> Result<String, PipelineError> {
-        let bad = |what: String, hint: &str| PipelineError::Invalid {
-            place: format!("-s {word}"),
-            what,
-            hint: hint.into(),
-        };
+        let bad =
+            |what: String, hint: &str| PipelineError::invalid(format!("-s {word}"), what, hint);
         let usage = "-s STAGE.KEY=VALUE, for example -s base.max_steps=100";
         let (path, value) = word
             .split_once('=')
@@ -242,7 +258,13 @@ impl Pipeline {
         let (before, rest) = self.stages.split_at_mut(at);
         let mut written = rest[0].to_value();
         written[rest[0].work.word()][key] = value;
-        rest[0] = one(&written, before).map_err(|(what, hint)| bad(what, &hint))?;
+        let before: Vec<Before> = before.iter().map(Before::of).collect();
+        rest[0] = one(&written, &before).map_err(|wrong| {
+            let wrong = wrong
+                .into_iter()
+                .map(|Wrong { what, hint, .. }| Fault::new(format!("-s {word}"), what, hint));
+            PipelineError::Invalid(wrong.collect())
+        })?;
         Ok(stage.into())
     }
 
@@ -311,36 +333,144 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 32 && name.chars().all(plain)
 }
 
-type Wrong = (String, String);
-
-fn wrong(what: impl Into<String>, hint: &str) -> Wrong {
-    (what.into(), hint.to_string())
+/// Something wrong with a stage: the key, the problem, and how to mend it.
+struct Wrong {
+    key: String,
+    what: String,
+    hint: String,
 }
 
-fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
-    let raw: Raw = json::read(value).map_err(|e| {
-        wrong(e.to_string(), "a stage has a name, one of train, tokenizer, eval, export, report, and with train also set and from")
-    })?;
-    own_name(&raw.name, before)?;
-    one_kind(&raw)?;
-    Ok(Stage {
-        name: raw.name.clone(),
-        work: work(raw, before)?,
-    })
+fn wrong(key: &str, what: impl Into<String>, hint: impl Into<String>) -> Wrong {
+    Wrong {
+        key: key.into(),
+        what: what.into(),
+        hint: hint.into(),
+    }
+}
+
+/// What later stages know of an earlier one.
+struct Before {
+    name: String,
+    trains: bool,
+}
+
+impl Before {
+    fn of(stage: &Stage) -> Before {
+        Before {
+            name: stage.name.clone(),
+            trains: matches!(stage.work, Work::Train(_)),
+        }
+    }
+
+    /// A stage that is wrong: no stage after it is to blame for that.
+    fn of_faulty(value: &Value) -> Option<Before> {
+        Some(Before {
+            name: value.get("name")?.as_str()?.into(),
+            trains: true,
+        })
+    }
+}
+
+/// The stages that are right; what is wrong with the others is added to `faults`.
+fn stages(values: &[Value], places: &Places, faults: &mut Vec<Fault>) -> Vec<Stage> {
+    let (mut stages, mut before) = (Vec::new(), Vec::new());
+    for (at, value) in values.iter().enumerate() {
+        match one(value, &before) {
+            Ok(stage) => {
+                before.push(Before::of(&stage));
+                stages.push(stage);
+            }
+            Err(wrong) => {
+                let name = value.get("name").and_then(Value::as_str).unwrap_or("?");
+                faults.extend(wrong.into_iter().map(|wrong| {
+                    let place = places.of_stage(at, name, &wrong.key);
+                    let place = format!("{place}: stage {} ({name})", at + 1);
+                    Fault::new(place, wrong.what, wrong.hint)
+                }));
+                before.extend(Before::of_faulty(value));
+            }
+        }
+    }
+    stages
+}
+
+fn one(value: &Value, before: &[Before]) -> Result<Stage, Vec<Wrong>> {
+    let mut value = value.clone();
+    if !value.is_object() {
+        let what = "a stage is a map with a name";
+        return Err(vec![wrong("", what, "{name: base, train: quickstart}")]);
+    }
+    let mut found = without_unknown(&mut value, &OF_STAGE);
+    let is_misspelt = !found.is_empty();
+    for wrong in &mut found {
+        if key_is_known(&wrong.key).is_ok() {
+            wrong.hint = format!("set: {{{}: …}}", wrong.key);
+        }
+    }
+    let raw: Raw = match json::read(&value) {
+        Ok(raw) => raw,
+        Err(error) => {
+            let hint = "a stage has a name, one of train, tokenizer, eval, export, report, and with train also set and from";
+            found.push(wrong(&error.path().to_string(), error.to_string(), hint));
+            return Err(found);
+        }
+    };
+    let name = raw.name.clone();
+    found.extend(own_name(&name, before).err());
+    match one_kind(&raw) {
+        // What it does may be the misspelt key.
+        Err(nothing) if nothing.key.is_empty() && is_misspelt => return Err(found),
+        Err(wrong) => found.push(wrong),
+        Ok(()) => {}
+    }
+    match work(raw, before) {
+        Ok(work) if found.is_empty() => Ok(Stage { name, work }),
+        Ok(_) => Err(found),
+        Err(wrong) => {
+            found.extend(wrong);
+            Err(found)
+        }
+    }
+}
+
+/// Takes the keys out of a map that it cannot have, and says so of each.
+fn without_unknown(value: &mut Value, keys: &[&str]) -> Vec<Wrong> {
+    let Value::Object(map) = value else {
+        return Vec::new();
+    };
+    let unknown: Vec<String> = map
+        .keys()
+        .filter(|key| !keys.contains(&key.as_str()))
+        .cloned()
+        .collect();
+    let said = |key: &String| {
+        map.remove(key);
+        let free = keys
+            .iter()
+            .copied()
+            .filter(|known| !map.contains_key(*known));
+        let hint = match nearest(key, free) {
+            Some(near) => did_you_mean(near),
+            None => format!("the keys here are {}", keys.join(", ")),
+        };
+        wrong(key, format!("unknown key `{}`", one_line(key)), hint)
+    };
+    unknown.iter().map(said).collect()
 }
 
 /// A name that is one, and that no stage before has.
-fn own_name(name: &str, before: &[Stage]) -> Result<(), Wrong> {
+fn own_name(name: &str, before: &[Before]) -> Result<(), Wrong> {
     if !is_name(name) {
         let what = format!("name: {name:?} is not letters, digits and dashes");
-        return Err(wrong(what, "name: base"));
+        return Err(wrong("name", what, "name: base"));
     }
     if name == SCRATCH {
         let what = format!("name: {SCRATCH} is reserved by `from` for random weights");
-        return Err(wrong(what, "name: base"));
+        return Err(wrong("name", what, "name: base"));
     }
     match before.iter().any(|stage| stage.name == name) {
         true => Err(wrong(
+            "name",
             "its name is taken",
             "give each stage a distinct name",
         )),
@@ -359,16 +489,15 @@ fn one_kind(raw: &Raw) -> Result<(), Wrong> {
     ];
     match kinds.iter().filter(|kind| kind.is_some()).count() {
         1 => {}
-        0 => return Err(wrong("it does nothing", KINDS)),
+        0 => return Err(wrong("", "it does nothing", KINDS)),
         _ => {
-            return Err(wrong(
-                "it does several things at once",
-                "one stage for each",
-            ));
+            let what = "it does several things at once";
+            return Err(wrong("name", what, "one stage for each"));
         }
     }
     match raw.train.is_none() && (!raw.set.is_empty() || raw.from.is_some()) {
         true => Err(wrong(
+            if raw.set.is_empty() { "from" } else { "set" },
             "set and from are only for training stages",
             "leave them out",
         )),
@@ -376,99 +505,130 @@ fn one_kind(raw: &Raw) -> Result<(), Wrong> {
     }
 }
 
-fn work(raw: Raw, before: &[Stage]) -> Result<Work, Wrong> {
-    let all_known = |names: &[String]| {
-        names.iter().try_for_each(|name| known(name, before))?;
-        at_least_one(before)
+fn work(raw: Raw, before: &[Before]) -> Result<Work, Vec<Wrong>> {
+    let all_known = |names: &[String], key: &str| -> Result<(), Vec<Wrong>> {
+        let unknown = names
+            .iter()
+            .filter_map(|name| known(name, key, before).err());
+        let unknown: Vec<Wrong> = unknown.collect();
+        match unknown.is_empty() {
+            true => at_least_one(before).map_err(|wrong| vec![wrong]),
+            false => Err(unknown),
+        }
     };
     if let Some(spec) = raw.train {
         if !spec.is_string() && !spec.is_object() {
-            return Err(wrong(
-                "train: neither a preset name nor a spec",
-                "train: quickstart",
-            ));
+            let what = "train: neither a preset name nor a spec";
+            return Err(vec![wrong("train", what, "train: quickstart")]);
         }
         return Ok(Work::Train(Train {
             spec,
             set: raw.set,
-            from: start(raw.from, before)?,
+            from: start(raw.from, before).map_err(|wrong| vec![wrong])?,
         }));
     }
     if let Some(value) = raw.tokenizer {
-        return Ok(Work::Tokenizer(typed(&value)?));
+        let keys = ["files", "kind", "vocab_size", "chat_markers"];
+        return Ok(Work::Tokenizer(typed(value, "tokenizer", &keys)?));
     }
     if let Some(value) = raw.eval {
-        let eval: Evaluate = typed(&value)?;
-        all_known(&eval.models)?;
+        let eval: Evaluate = typed(value, "eval", &["tasks", "limit", "models"])?;
+        all_known(&eval.models, "eval.models")?;
         return Ok(Work::Eval(eval));
     }
     if let Some(value) = raw.export {
-        let export: Export = typed(&value)?;
-        all_known(export.model.as_slice())?;
+        let export: Export = typed(value, "export", &["format", "dtype", "model"])?;
+        all_known(export.model.as_slice(), "export.model")?;
         return Ok(Work::Export(export));
     }
-    let report: Report = typed(raw.report.as_ref().unwrap_or(&Value::Null))?;
+    let report: Report = typed(raw.report.unwrap_or_default(), "report", &["format"])?;
     let format = report.format.as_deref();
     match format.is_none_or(|f| ["html", "md"].contains(&f)) {
         true => Ok(Work::Report(report)),
-        false => Err(wrong(
+        false => Err(vec![wrong(
+            "report.format",
             "report.format: neither html nor md",
             "report: {format: html}",
-        )),
+        )]),
     }
 }
 
 /// `from`: a stage before, or `scratch`; the newest model where nobody says.
-fn start(from: Option<String>, before: &[Stage]) -> Result<From, Wrong> {
-    let newest = || {
-        before
-            .iter()
-            .rev()
-            .find(|stage| matches!(stage.work, Work::Train(_)))
-    };
+fn start(from: Option<String>, before: &[Before]) -> Result<From, Wrong> {
+    let newest = || before.iter().rev().find(|stage| stage.trains);
     match from.as_deref() {
         Some(SCRATCH) => Ok(From::Spec),
-        Some(name) => known(name, before).map(|()| From::Stage(name.into())),
+        Some(name) => known(name, "from", before).map(|()| From::Stage(name.into())),
         None => Ok(newest().map_or(From::Spec, |stage| From::Stage(stage.name.clone()))),
     }
 }
 
 /// A map, or nothing at all.
-fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Wrong> {
-    let value = match value {
-        Value::Null => &Value::Object(Map::new()),
-        value => value,
-    };
-    json::read(value).map_err(|e| (e.to_string(), "see docs/pipelines.md".to_string()))
+fn typed<T: serde::de::DeserializeOwned>(
+    mut value: Value,
+    word: &str,
+    keys: &[&str],
+) -> Result<T, Vec<Wrong>> {
+    if value.is_null() {
+        value = Value::Object(Map::new());
+    }
+    if !value.is_object() {
+        let what = format!("{word}: a map of its values is expected");
+        return Err(vec![wrong(
+            word,
+            what,
+            format!("its keys are {}", keys.join(", ")),
+        )]);
+    }
+    let mut found = without_unknown(&mut value, keys);
+    for wrong in &mut found {
+        wrong.key = format!("{word}.{}", wrong.key);
+        wrong.what = format!("{word}: {}", wrong.what);
+    }
+    match json::read::<T>(&value) {
+        Ok(typed) if found.is_empty() => return Ok(typed),
+        Ok(_) => {}
+        // What it lacks may be the misspelt key.
+        Err(error) if found.is_empty() || !error.to_string().starts_with("missing field") => {
+            let dot = match error.path().iter().next() {
+                Some(_) => ".",
+                None => ": ",
+            };
+            let key = format!("{word}.{}", error.path());
+            let what = format!("{word}{dot}{error}");
+            found.push(wrong(&key, what, "docs/pipelines.md lists its values"));
+        }
+        Err(_) => {}
+    }
+    Err(found)
 }
 
-fn known(name: &str, before: &[Stage]) -> Result<(), Wrong> {
-    let trained: HashSet<&str> = before
+fn known(name: &str, key: &str, before: &[Before]) -> Result<(), Wrong> {
+    let mut names: Vec<&str> = before
         .iter()
-        .filter(|stage| matches!(stage.work, Work::Train(_)))
+        .filter(|stage| stage.trains)
         .map(|stage| stage.name.as_str())
         .collect();
-    if trained.contains(name) {
+    if names.contains(&name) {
         return Ok(());
     }
-    let mut names: Vec<&str> = trained.into_iter().collect();
     names.sort_unstable();
-    let hint = match names.as_slice() {
-        [] => "scratch".to_string(),
-        names => names.join(", "),
+    let hint = match (nearest(name, names.iter().copied()), names.as_slice()) {
+        (Some(near), _) => did_you_mean(near),
+        (None, []) => "scratch".to_string(),
+        (None, names) => names.join(", "),
     };
-    Err((format!("{name:?} is not an earlier training stage"), hint))
+    let what = format!("{name:?} is not an earlier training stage");
+    Err(wrong(key, what, hint))
 }
 
-fn at_least_one(before: &[Stage]) -> Result<(), Wrong> {
-    match before
-        .iter()
-        .any(|stage| matches!(stage.work, Work::Train(_)))
-    {
+fn at_least_one(before: &[Before]) -> Result<(), Wrong> {
+    match before.iter().any(|stage| stage.trains) {
         true => Ok(()),
-        false => Err((
-            "no earlier stage produces a model".into(),
-            "put it after a training stage".into(),
+        false => Err(wrong(
+            "name",
+            "no earlier stage produces a model",
+            "put it after a training stage",
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! A pipeline's folder: `<runs>/pipelines/<id>/` with `pipeline.yaml` as requested, `state.json` (its progress),
 //! `pipeline.log`, and outputs of stages besides runs.
 
-use super::{Pipeline, PipelineError};
+use super::{Pipeline, PipelineError, Places};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::files::{
     DELETED, Lock, is_locked, read_small_text, remove_folder, try_lock, write_atomic,
@@ -332,9 +332,23 @@ impl PipelineDir {
     /// # Errors
     /// The file cannot be read.
     pub fn pipeline(&self) -> Result<Pipeline, PipelineError> {
+        let (label, text) = self.text()?;
+        Pipeline::parse(&label, "pipeline", &text)
+    }
+
+    /// Where its stages are written.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn places(&self) -> Result<Places, PipelineError> {
+        let (label, text) = self.text()?;
+        Ok(Places::of(&label, &text))
+    }
+
+    fn text(&self) -> Result<(String, String), PipelineError> {
         let path = self.root.join("pipeline.yaml");
         let text = read_small_text(&path, MAX_BYTES).map_err(PipelineError::io(&path))?;
-        Pipeline::parse(&path.display().to_string(), "pipeline", &text)
+        Ok((path.display().to_string(), text))
     }
 
     /// The pipeline and how far it is, stage by stage.
@@ -346,14 +360,14 @@ impl PipelineDir {
         let asked: Vec<&str> = pipeline.stages.iter().map(|s| s.name.as_str()).collect();
         let begun: Vec<&str> = state.stages.iter().map(|s| s.name.as_str()).collect();
         if asked != begun {
-            return Err(PipelineError::Invalid {
-                place: self.root.join("pipeline.yaml").display().to_string(),
-                what: format!("its stages are {}", asked.join(", ")),
-                hint: format!(
+            return Err(PipelineError::invalid(
+                self.root.join("pipeline.yaml").display().to_string(),
+                format!("its stages are {}", asked.join(", ")),
+                format!(
                     "the pipeline was begun with the stages: {}; write those, or train the changed file as a new pipeline",
                     begun.join(", ")
                 ),
-            });
+            ));
         }
         Ok((pipeline, state))
     }

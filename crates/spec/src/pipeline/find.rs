@@ -46,10 +46,9 @@ fn expand(
             }
             Work::Train(_) | Work::Export(_) | Work::Report(_) => Ok(()),
         };
-        expanded.map_err(|(what, hint)| PipelineError::Invalid {
-            place: format!("{label}: stage {} ({})", at + 1, stage.name),
-            what,
-            hint,
+        expanded.map_err(|(what, hint)| {
+            let place = format!("{label}: stage {} ({})", at + 1, stage.name);
+            PipelineError::invalid(place, what, hint)
         })?;
     }
     Ok(())

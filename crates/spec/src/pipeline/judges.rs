@@ -1,7 +1,7 @@
 //! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the
 //! stage that trains one, in an inline spec, in `set`, or in the spec's file. A path with a slash is always a folder.
 
-use super::{Pipeline, PipelineError, Stage, Train, Work};
+use super::{Fault, Pipeline, PipelineError, Places, Stage, Train, Work};
 use crate::spec::{Draft, SpecSources};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -143,43 +143,68 @@ impl Pipeline {
     /// Holds every stage that is named as a reward model against its place.
     ///
     /// # Errors
-    /// A stage that comes later, is the same one, or trains nothing; a bare word that is neither stage nor folder.
-    pub fn check_judges(&self, sources: &SpecSources) -> Result<(), PipelineError> {
+    /// Each stage that comes later, is the same one, or trains nothing; each bare word that is neither stage nor folder.
+    pub fn check_judges(
+        &self,
+        places: &Places,
+        sources: &SpecSources,
+    ) -> Result<(), PipelineError> {
+        let faults = self.judge_faults(places, sources).into_iter();
+        let faults: Vec<Fault> = faults.map(|(_, fault)| fault).collect();
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(PipelineError::Invalid(faults)),
+        }
+    }
+
+    /// The same, each with the number of its stage, from 0.
+    pub fn judge_faults(&self, places: &Places, sources: &SpecSources) -> Vec<(usize, Fault)> {
+        let mut faults = Vec::new();
         for (at, stage) in self.stages.iter().enumerate() {
             let Some(train) = self.training(at, sources) else {
                 continue;
             };
-            for word in train.judges() {
-                let what = match self.stage(&word) {
-                    Some((before, judge)) if before < at => match judge.work {
-                        Work::Train(_) => continue,
-                        _ => format!("stage {word} trains no model"),
-                    },
-                    Some((same, _)) if same == at => {
-                        "a stage cannot use itself as its reward model".into()
-                    }
-                    Some(_) => format!("stage {word} comes after it"),
-                    None if word.contains('/') || Path::new(&word).exists() => continue,
-                    None => format!("{word:?} is neither an earlier training stage nor a folder"),
-                };
-                let names: Vec<&str> = self.stages[..at]
-                    .iter()
-                    .filter(|stage| matches!(stage.work, Work::Train(_)))
-                    .map(|stage| stage.name.as_str())
-                    .collect();
-                return Err(PipelineError::Invalid {
-                    place: format!("{}: stage {} ({})", self.name, at + 1, stage.name),
+            let wrong = train.judges().into_iter().filter_map(|word| {
+                let what = self.why_no_judge(&word, at)?;
+                let place = places.of_stage(at, &stage.name, "train");
+                let fault = Fault {
+                    place: format!("{place}: stage {} ({})", at + 1, stage.name),
                     what: format!("its reward model: {what}"),
-                    hint: match names.as_slice() {
-                        [] => "put a stage of method reward before it, or name a folder".into(),
-                        names => format!(
-                            "a stage of method reward before it ({}), or a folder: ./{word}",
-                            names.join(", ")
-                        ),
-                    },
-                });
-            }
+                    hint: self.judges_before(at, &word),
+                };
+                Some((at, fault))
+            });
+            faults.extend(wrong);
         }
-        Ok(())
+        faults
+    }
+
+    /// Why `word` is no reward model for stage `at`.
+    fn why_no_judge(&self, word: &str, at: usize) -> Option<String> {
+        Some(match self.stage(word) {
+            Some((before, judge)) if before < at => match judge.work {
+                Work::Train(_) => return None,
+                _ => format!("stage {word} trains no model"),
+            },
+            Some((same, _)) if same == at => "a stage cannot use itself as its reward model".into(),
+            Some(_) => format!("stage {word} comes after it"),
+            None if word.contains('/') || Path::new(word).exists() => return None,
+            None => format!("{word:?} is neither an earlier training stage nor a folder"),
+        })
+    }
+
+    fn judges_before(&self, at: usize, word: &str) -> String {
+        let before = self.stages[..at].iter();
+        let names: Vec<&str> = before
+            .filter(|stage| matches!(stage.work, Work::Train(_)))
+            .map(|stage| stage.name.as_str())
+            .collect();
+        match names.as_slice() {
+            [] => "put a stage of method reward before it, or name a folder".into(),
+            names => format!(
+                "a stage of method reward before it ({}), or a folder: ./{word}",
+                names.join(", ")
+            ),
+        }
     }
 }

@@ -8,12 +8,14 @@ mod dir;
 mod error;
 mod find;
 mod judges;
+mod places;
 mod runs;
 
 pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
-pub use error::PipelineError;
+pub use error::{Fault, PipelineError};
 pub use find::{find, names, text_of};
+pub use places::Places;
 pub use runs::{Membership, membership};
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn what_is_wrong_is_said_with_its_stage() {
             "stages: [{name: x, train: a, eval: {}}]",
             "several things at once",
         ),
-        ("stages: [{name: x, train: a, lr: 1}]", "unknown field `lr`"),
+        ("stages: [{name: x, train: a, lr: 1}]", "unknown key `lr`"),
         (
             "stages: [{name: x, train: 3}]",
             "neither a preset name nor a spec",
@@ -80,7 +80,7 @@ fn what_is_wrong_is_said_with_its_stage() {
         ),
         (
             "stages: [{name: x, train: a}, {name: y, eval: {model: z}}]",
-            "unknown field `model`",
+            "unknown key `model`",
         ),
         (
             "stages: [{name: x, train: a}, {name: y, export: {model: z}}]",
@@ -100,6 +100,50 @@ fn what_is_wrong_is_said_with_its_stage() {
         assert!(error.to_string().contains(expected), "{text}: {error}");
         assert!(!error.hint().is_empty() && !error.is_outage(), "{text}");
     }
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once_with_its_line() {
+    let text = "name: mine
+stages:
+  - {name: base, tran: quickstart}
+  - name: more
+    train: sft
+    lr: 1e-3
+    from: bas
+  - {name: exam, eval: {task: [made_sort], limit: many}}
+  - {name: gguf, export: {model: bsae}}
+  - {name: fine, report: {}}";
+    let error = parse(text).unwrap_err();
+    let PipelineError::Invalid(faults) = &error else {
+        panic!("{error}")
+    };
+    let said: Vec<String> = faults
+        .iter()
+        .map(|fault| format!("{}: {}; {}", fault.place, fault.what, fault.hint))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "mine.yaml:3: stage 1 (base): unknown key `tran`; did you mean train?",
+            "mine.yaml:6: stage 2 (more): unknown key `lr`; set: {lr: …}",
+            "mine.yaml:7: stage 2 (more): \"bas\" is not an earlier training stage; did you mean base?",
+            "mine.yaml:8: stage 3 (exam): eval: unknown key `task`; did you mean tasks?",
+            "mine.yaml:8: stage 3 (exam): eval.limit: invalid type: string \"many\", expected u64; docs/pipelines.md lists its values",
+            "mine.yaml:9: stage 4 (gguf): \"bsae\" is not an earlier training stage; did you mean base?",
+        ]
+    );
+    let listed = error.to_string();
+    assert!(
+        listed.starts_with("6 problems in the pipeline:\n  mine.yaml:3: stage 1 (base)\n      unknown key `tran`\n      try: "),
+        "{listed}"
+    );
+    // A misspelt `stages` makes it no spec.
+    let text = "name: mine\nstage:\n  - {name: base, train: quickstart}";
+    assert!(Pipeline::is_one(text) && !Pipeline::is_one("method: sft"));
+    let error = parse(text).unwrap_err();
+    assert_eq!(error.to_string(), "mine.yaml:2: unknown key `stage`");
+    assert_eq!(error.hint(), "did you mean stages?");
 }
 
 #[test]
@@ -332,7 +376,9 @@ fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
 fn judged(stages: &str) -> Result<Pipeline, PipelineError> {
     let pipeline = parse(stages)?;
     let sources = SpecSources::default();
-    pipeline.check_judges(&sources).map(|()| pipeline)
+    pipeline
+        .check_judges(&Places::default(), &sources)
+        .map(|()| pipeline)
 }
 
 #[test]
@@ -388,7 +434,7 @@ method: {ppo: {critic_from: rm}}
   - {name: four, train: mine.yaml, from: one, set: {method: grpo}}",
     )
     .unwrap();
-    pipeline.check_judges(&sources).unwrap();
+    pipeline.check_judges(&Places::default(), &sources).unwrap();
     for (at, words) in [(1, 2), (2, 2), (3, 0), (4, 1)] {
         let train = pipeline.training(at, &sources).unwrap();
         let judges = train.judges();
@@ -414,14 +460,22 @@ method: {ppo: {critic_from: rm}}
     );
     // A stage that comes later is told as one.
     let late = "stages: [{name: a, train: mine.yaml}, {name: rm, train: reward-demo}]";
-    let error = parse(late).unwrap().check_judges(&sources).unwrap_err();
+    let error = parse(late)
+        .unwrap()
+        .check_judges(&Places::default(), &sources)
+        .unwrap_err();
     assert!(
         error.to_string().contains("stage rm comes after it"),
         "{error}"
     );
     // Where no stage is called so, it is a folder.
     let none = "stages: [{name: a, train: mine.yaml}, {name: b, train: reward-demo}]";
-    assert!(parse(none).unwrap().check_judges(&sources).is_ok());
+    assert!(
+        parse(none)
+            .unwrap()
+            .check_judges(&Places::default(), &sources)
+            .is_ok()
+    );
 }
 
 #[test]

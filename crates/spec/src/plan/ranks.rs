@@ -43,6 +43,11 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     as_held(request)
 }
 
+/// The request on a GPU like those of a machine.
+pub fn on_gpus_here(request: Request, machine: &[GpuSummary]) -> Request {
+    on_gpu(request, device_of(machine))
+}
+
 /// Number formats and logits as a rank holds them.
 fn as_held(mut request: Request) -> Request {
     request.precision = match request.extras.ranks {

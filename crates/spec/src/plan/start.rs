@@ -9,6 +9,8 @@ use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::paths::{Env, expand_home};
 use crate::base::text::one_line;
+use crate::data::source::Origin;
+use crate::data::{DataError, Surroundings};
 use crate::hardware::{GpuSummary, Memory};
 use crate::models::{self, SourceError};
 use crate::run::index::checkpoint_named;
@@ -65,6 +67,39 @@ pub fn new_run(
         run.descends_from(parent)?;
     }
     Ok(run)
+}
+
+/// Largest data that are read before their run is made, bytes.
+const MAX_SMALL: u64 = 8 << 20;
+/// A token stands for fewer bytes of a text on average.
+const MOST_BYTES_PER_TOKEN: f64 = 16.0;
+
+/// Reads data that are so small that a split may lack a row, so that no run is made which could not begin. Of larger data the run
+/// itself reports what is wrong with them.
+///
+/// # Errors
+/// A text shorter than a row, no row to validate on, or whatever else is wrong with them.
+pub fn check_small_data(spec: &RunSpec, env: &Env) -> Result<(), DataError> {
+    let share = spec.data.val_share().unwrap_or(0.0).clamp(0.0, 0.5);
+    let window = spec.model.seq_len as f64 + 1.0;
+    let enough = MOST_BYTES_PER_TOKEN * window / if share > 0.0 { share } else { 1.0 };
+    let sources = spec.data.all_sources();
+    let sizes = sources.iter().map(|source| match &source.origin {
+        Origin::Path(path) | Origin::Named(path) => size_of_file(Path::new(path)),
+        Origin::Hub(_) | Origin::Synthetic(_) => None,
+    });
+    let is_small = |bytes: u64| bytes <= MAX_SMALL && (bytes as f64) < enough;
+    match sizes.sum::<Option<u64>>() {
+        Some(bytes) if bytes > 0 && is_small(bytes) => {
+            spec.open_data(&Surroundings::from_env(env)).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn size_of_file(path: &Path) -> Option<u64> {
+    let found = std::fs::metadata(path).ok()?;
+    found.is_file().then_some(found.len())
 }
 
 /// Gives `engine: auto` an engine for this machine: in the spec, and as a comment on what was asked for. The sentence says which
@@ -318,6 +353,29 @@ mod tests {
         };
         assert_eq!(parent(None), of(base.id(), 10));
         assert_eq!(parent(Some(of("other", 3))), of("other", 3));
+    }
+
+    #[test]
+    fn a_text_without_a_row_is_refused_before_its_run_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("short.txt");
+        let check = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let spec = loaded(&[&format!("data.path={}", path.display())]).spec;
+            check_small_data(&spec, &Env::default()).map_err(|e| e.to_string())
+        };
+        let error = check("too short\n").unwrap_err();
+        assert!(error.contains("one window takes 65"), "{error}");
+        let error = check(&"a sentence\n".repeat(40)).unwrap_err();
+        assert!(
+            error.contains("the validation split has 44 tokens"),
+            "{error}"
+        );
+        assert_eq!(check(&"a sentence\n".repeat(100)), Ok(()));
+        assert_eq!(
+            check_small_data(&loaded(&[]).spec, &Env::default()).ok(),
+            Some(())
+        );
     }
 
     #[test]

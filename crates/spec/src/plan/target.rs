@@ -148,8 +148,7 @@ pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Requ
         true => Ok(()),
         false => Err(TargetError::NoSettings(word.into())),
     };
-    // Without a dot in its middle, for messages.
-    let path: PathBuf = sources.project_dir.join(word).components().collect();
+    let path = path_of(word, sources);
     let absent = match ModelSource::open(&path) {
         Ok(source) => {
             no_settings()?;
@@ -176,6 +175,41 @@ pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Requ
             near: near(word, sources),
         }),
     }
+}
+
+/// Without a dot in its middle, for messages.
+fn path_of(word: &str, sources: &SpecSources) -> PathBuf {
+    sources.project_dir.join(word).components().collect()
+}
+
+/// The model that lies at `word`, where [`resolve`] takes it for one.
+pub fn model_at(word: &str, sources: &SpecSources) -> Option<ModelSource> {
+    let path = path_of(word, sources);
+    let source = || ModelSource::open(&path).ok();
+    (!is_spec(word, sources)).then(source).flatten()
+}
+
+/// A model by itself, pretrained by this program's engine: batch and tokens as in [`model_request`], the rest as in a spec. `None`
+/// of a model that no spec could name so, such as a reward model.
+pub fn on_own_engine(source: &ModelSource) -> Option<Request> {
+    let config = source.config();
+    let like = model_request(&source.name(), Arch::of(config, 0));
+    let mut model = serde_json::to_value(config).ok()?;
+    model["seq_len"] = like.seq_len.into();
+    let spec = serde_json::json!({
+        "model": model,
+        "train": {"micro_batch_size": like.micro_batch, "activation_checkpointing": "full"},
+    });
+    // JSON is YAML.
+    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?;
+    let size = DataSize {
+        vocab_size: config.vocab_size?,
+        ..DataSize::default()
+    };
+    let mut request = of_spec(&spec, size);
+    request.name = like.name;
+    (request.tokens, request.tokens_said) = (like.tokens, like.tokens_said);
+    Some(request)
 }
 
 /// True if a word can only be a path: an owner and a name are written with a slash too.
@@ -366,7 +400,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
 
 /// Bytes of a file's weights; `None` where they are f32 in any case.
 fn packed_bytes(path: &Path) -> Option<u64> {
-    ModelSource::open(path).ok()?.packed_bytes()
+    spec::base_of_hub(path).ok()?.packed_bytes
 }
 
 /// Answers that are written at once.

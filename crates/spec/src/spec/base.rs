@@ -9,12 +9,13 @@ use super::presets::SpecSources;
 use super::validate::EMPTY;
 use super::vocabulary;
 use crate::base::text::{one_line, shown};
-use crate::embed;
 use crate::hub;
 use crate::models::{ModelSource, SourceError, TO_COME, tokenizer_place};
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
@@ -47,8 +48,36 @@ pub struct BaseModel {
     /// `model_type`, or the architecture in a GGUF file.
     pub family: String,
     pub n_params: u64,
+    /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
+    pub packed_bytes: Option<u64>,
     config: ModelConfig,
 }
+
+/// A GGUF file as it was when it was read: its metadata may take a second, and a screen asks for them at each key.
+#[derive(PartialEq)]
+struct FileState {
+    path: PathBuf,
+    bytes: u64,
+    changed: SystemTime,
+}
+
+impl FileState {
+    /// `None` of folders, which are read each time.
+    fn of(place: &Path) -> Option<FileState> {
+        let found = std::fs::metadata(place).ok()?;
+        found.is_file().then_some(())?;
+        Some(FileState {
+            path: place.into(),
+            bytes: found.len(),
+            changed: found.modified().ok()?,
+        })
+    }
+}
+
+type LastFile = Mutex<Option<(FileState, BaseModel)>>;
+
+/// The file that was read last.
+static LAST_FILE: LastFile = Mutex::new(None);
 
 /// A model to start training from that an earlier stage of a pipeline is still to train.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +104,7 @@ impl ToCome<'_> {
             has_chat_template: false,
             family: String::new(),
             n_params: 0,
+            packed_bytes: None,
             config,
         }
     }
@@ -93,6 +123,7 @@ impl BaseModel {
             has_chat_template: source.has_chat_template(),
             family: source.family().into(),
             n_params: source.n_params(),
+            packed_bytes: source.packed_bytes(),
             config: source.config().clone(),
         }
     }
@@ -103,7 +134,26 @@ impl BaseModel {
 /// # Errors
 /// There is none, none that this build can run, or one without weights.
 pub fn base_model(place: &Path) -> Result<BaseModel, SourceError> {
-    ModelSource::open_whole(place).map(|source| BaseModel::of(&source))
+    read(place, ModelSource::open_whole, &LAST_FILE)
+}
+
+fn read(
+    place: &Path,
+    open: fn(&Path) -> Result<ModelSource, SourceError>,
+    last_file: &LastFile,
+) -> Result<BaseModel, SourceError> {
+    let last = || last_file.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = FileState::of(place);
+    if let (Some(state), Some((known, base))) = (&state, &*last())
+        && state == known
+    {
+        return Ok(base.clone());
+    }
+    let base = BaseModel::of(&open(place)?);
+    if let Some(state) = state {
+        *last() = Some((state, base.clone()));
+    }
+    Ok(base)
 }
 
 /// The same for a model of the hub in its cache: of one that is only planned with, the weights may still be there, to be
@@ -112,7 +162,7 @@ pub fn base_model(place: &Path) -> Result<BaseModel, SourceError> {
 /// # Errors
 /// There is none, or none that this build can run.
 pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
-    ModelSource::open(place).map(|source| BaseModel::of(&source))
+    read(place, ModelSource::open, &LAST_FILE)
 }
 
 /// Replaces hub ids by their folders in the cache, and fills in values from the base model.
@@ -311,7 +361,7 @@ fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     if let Some(model) = value.get_mut("model") {
         retain_said(origins, "model", model, config.seq_len);
     }
-    if has_tokenizer && is_presets(&origins.get("data.tokenizer")) {
+    if has_tokenizer && origins.get("data.tokenizer").is_shipped() {
         if let Some(data) = value["data"].as_object_mut() {
             data.remove("tokenizer");
         }
@@ -329,17 +379,13 @@ fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: us
         value => {
             let too_long = path == "model.seq_len" && value.as_u64() > Some(longest as u64);
             let free = FREE.contains(&path) && !too_long;
-            free || !is_presets(&origins.nearest(path))
+            free || !origins.nearest(path).is_shipped()
         }
     };
     if !keep {
         origins.forget(path);
     }
     keep
-}
-
-fn is_presets(origin: &Origin) -> bool {
-    matches!(origin, Origin::File { name, .. } if embed::text(name).is_some())
 }
 
 /// The config as spec values, without derived values and nulls.
@@ -461,4 +507,33 @@ pub(super) fn wanted(value: &Value, sources: &SpecSources) -> Vec<String> {
         .collect();
     ids.dedup();
     ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The wizard asked a file of gigabytes for its metadata at each key.
+    #[test]
+    fn a_file_is_read_again_only_where_it_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.gguf");
+        let last = LastFile::default();
+        let read = || super::read(&path, ModelSource::open, &last);
+        let bytes = include_bytes!("../../../../tests/oracle/gguf/gpt2.gguf");
+        let write = |bytes: &[u8], at: u64| {
+            std::fs::write(&path, bytes).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(at);
+            file.set_modified(at).unwrap();
+        };
+        write(bytes, 1_000);
+        let base = read().unwrap();
+        assert_eq!(base.family, "gpt2");
+        let broken = vec![0; bytes.len()];
+        write(&broken, 1_000);
+        assert_eq!(read().unwrap().n_params, base.n_params, "not read again");
+        write(&broken, 1_001);
+        assert!(read().is_err());
+    }
 }

@@ -20,6 +20,8 @@ pub struct SpecFile {
     pub path: PathBuf,
     /// Its `about`, else what it extends; empty where it says neither.
     pub about: String,
+    /// A copied template whose model or data are still to be named: as it is it trains a small model, or on made-up rows.
+    pub is_unfilled: bool,
 }
 
 /// The spec in this file: YAML without `stages`, most of whose keys are settings of a spec.
@@ -40,7 +42,22 @@ pub fn spec_file(path: &Path) -> Option<SpecFile> {
     Some(SpecFile {
         path: path.to_path_buf(),
         about: about.map(String::from).or(parent).unwrap_or_default(),
+        is_unfilled: is_unfilled(&value),
     })
+}
+
+fn is_unfilled(spec: &Value) -> bool {
+    let said = |section: &str, key: &str| {
+        let nested = spec.pointer(&format!("/{section}/{key}"));
+        nested
+            .or_else(|| spec.get(format!("{section}.{key}")))
+            .filter(|value| !value.is_null())
+    };
+    let is_made_up = |source: &Value| source.get("synthetic").is_some();
+    let sources = said("data", "sources").and_then(Value::as_array);
+    let made_up = sources.is_some_and(|sources| sources.iter().any(is_made_up));
+    spec.get("group").and_then(Value::as_str) == Some("template")
+        && (said("train", "from").is_none() || (made_up && said("data", "path").is_none()))
 }
 
 /// The specs of a folder, last changed first.
@@ -60,6 +77,23 @@ pub fn spec_files(folder: &Path) -> Vec<SpecFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copied_template_is_one_until_it_names_a_model_and_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = crate::embed::text("presets/sft-lora.yaml").unwrap();
+        let is_unfilled = |text: &str| {
+            let path = dir.path().join("mine.yaml");
+            std::fs::write(&path, text).unwrap();
+            spec_file(&path).unwrap().is_unfilled
+        };
+        assert!(is_unfilled(copy));
+        let with_model = copy.replace("\ntrain:\n", "\ntrain:\n  from: model\n");
+        assert!(is_unfilled(&with_model), "its rows are made up");
+        let with_data = with_model.replace("\ndata:\n", "\ndata:\n  path: rows.jsonl\n");
+        assert!(!is_unfilled(&with_data));
+        assert!(!is_unfilled("extends: quickstart\nlr: 1e-3\n"));
+    }
 
     #[test]
     fn specs_are_told_from_other_yaml() {

@@ -1,5 +1,6 @@
 //! Problems of a spec, and the origin of each value. All issues are collected before any is shown.
 
+use crate::embed;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,6 +19,23 @@ pub enum Origin {
     Derived,
     /// Changed because a higher layer changed another value; says how.
     Implied(String),
+}
+
+impl Origin {
+    /// A preset that comes with the program.
+    pub(super) fn is_shipped(&self) -> bool {
+        matches!(self, Origin::File { name, .. } if embed::text(name).is_some())
+    }
+
+    /// How far a value is the user's own: `-s` before their files, and these before presets.
+    pub(super) fn closeness(&self) -> u8 {
+        match self {
+            Origin::Set(_) => 3,
+            Origin::File { .. } if !self.is_shipped() => 2,
+            Origin::Default => 0,
+            _ => 1,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -97,6 +115,15 @@ impl SpecErrors {
 
     pub fn issues(&self) -> &[Issue] {
         &self.0
+    }
+
+    /// With other origins, where `of` has one.
+    #[must_use]
+    pub fn placed(mut self, of: &dyn Fn(&Issue) -> Option<Origin>) -> SpecErrors {
+        for issue in &mut self.0 {
+            issue.origin = of(issue).unwrap_or_else(|| issue.origin.clone());
+        }
+        self
     }
 }
 

@@ -3,9 +3,12 @@
 use super::base::ToCome;
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
-use super::merge::Merged;
+use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
+use super::schema::{self, Kind, Node};
 use super::{PresetGroup, RunConfig, RunSpec, base, beside, home, validate, yaml};
+use crate::base::near::{did_you_mean, nearest};
+use crate::base::text::one_line;
 use serde_json::Value;
 use std::path::Path;
 
@@ -271,14 +274,46 @@ pub(super) fn typed(
         Ok(config) => Some(config),
         Err(error) => {
             let path = error.path().to_string();
+            let (what, hint) = misfit(value, &path, &error.inner().to_string());
             issues.push(Issue {
                 origin: origins.nearest(&path),
                 path,
-                what: error.inner().to_string(),
-                hint: String::new(),
+                what,
+                hint,
             });
             None
         }
+    }
+}
+
+/// What is wrong with a value in a list of sections, which only its type reads: in the words for any other setting, and what
+/// belongs there.
+fn misfit(value: &Value, path: &str, error: &str) -> (String, String) {
+    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+    let node = schema::root().within(path);
+    if let (Some(node), Some(value)) = (node, value.pointer(&pointer)) {
+        // Sections with a reader of their own say what they read.
+        let is_section = matches!(node.kind, Kind::Object(_)) && !error.contains("expected struct");
+        if let (false, Err(wrong)) = (is_section, judge(node, value.clone())) {
+            return wrong;
+        }
+    }
+    let around = path.rsplit_once('.').map_or("", |(around, _)| around);
+    let section = node.or_else(|| schema::root().within(around));
+    let named = |before: &str| Some(error.strip_prefix(before)?.split('`').next()?.to_string());
+    let fields = section.map_or(&[][..], Node::children).iter();
+    let fields: Vec<&str> = fields.map(|(name, _)| name.as_str()).collect();
+    let example = match section.map_or_else(String::new, Node::example) {
+        none if none.is_empty() => none,
+        example => format!("write {example}"),
+    };
+    match (named("missing field `"), named("unknown field `")) {
+        (Some(key), _) => (format!("{key} is missing"), example),
+        (_, Some(key)) => {
+            let hint = nearest(&key, fields).map_or(example, did_you_mean);
+            (format!("unknown key {}", one_line(&key)), hint)
+        }
+        _ => (one_line(error), example),
     }
 }
 

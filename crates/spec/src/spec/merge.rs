@@ -205,7 +205,7 @@ fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
 }
 
 /// The value in canonical form, or what is wrong with it and how to fix it.
-fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
+pub(super) fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
     if value.is_null() && node.nullable {
         return Ok(value);
     }
@@ -282,6 +282,10 @@ fn type_hint(node: &Node, value: &Value) -> String {
     // As screens show a value that is not set.
     if node.nullable && matches!(value.as_str(), Some("auto" | "none" | "default" | "–")) {
         return "remove it, or write null".into();
+    }
+    let example = node.example();
+    if !example.is_empty() {
+        return format!("write {example}");
     }
     let Value::String(word) = value else {
         return match (&node.kind, value) {

@@ -47,6 +47,9 @@ pub enum Kind {
     Map(Box<Node>),
 }
 
+/// Most keys of a section that an error writes out.
+const SHORT: usize = 4;
+
 impl Node {
     /// The child for a path segment.
     pub fn child(&self, name: &str) -> Option<&Node> {
@@ -68,6 +71,33 @@ impl Node {
     pub fn at(&self, path: &str) -> Option<&Node> {
         path.split('.')
             .try_fold(self, |node, name| node.child(name))
+    }
+
+    /// The node at a path as errors name it, through the items of lists: `method.dpo.mix[0].weight`.
+    pub fn within(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(self, |node, name| {
+            let mut parts = name.split('[');
+            let node = node.child(parts.next()?)?;
+            parts.try_fold(node, |node, _| match &node.kind {
+                Kind::List(item) => Some(item.as_ref()),
+                _ => None,
+            })
+        })
+    }
+
+    /// How a short section is written, or a list of them; nothing of other values.
+    pub fn example(&self) -> String {
+        match &self.kind {
+            Kind::Object(fields) if (1..=SHORT).contains(&fields.len()) => {
+                let fields: Vec<String> = fields.iter().map(|(n, _)| format!("{n}: …")).collect();
+                format!("{{{}}}", fields.join(", "))
+            }
+            Kind::List(item) => match item.example() {
+                none if none.is_empty() => none,
+                item => format!("[{item}]"),
+            },
+            _ => String::new(),
+        }
     }
 
     /// The default member of a registry.

@@ -32,7 +32,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Adds an issue unless `good`, or one of the values is already invalid: then the rule cannot be judged. The origin is
-    /// that of the first path that was set.
+    /// that of the value that is most the user's own: whoever changes the width of a preset is not to look for its heads.
     fn want(
         &mut self,
         good: bool,
@@ -44,10 +44,8 @@ impl Judge<'_> {
         if good || self.issues.iter().any(known_wrong) {
             return;
         }
-        let said = paths
-            .iter()
-            .find(|p| self.origins.get(p) != Origin::Default)
-            .or(paths.first());
+        let closeness = |path: &&&str| self.origins.get(path).closeness();
+        let said = paths.iter().rev().max_by_key(closeness);
         let path = said.copied().unwrap_or_default();
         self.issues.push(Issue {
             origin: self.origins.get(path),

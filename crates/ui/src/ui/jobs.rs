@@ -107,6 +107,7 @@ impl Workplace {
         start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)
             .map_err(|(what, hint)| refusal(&what, hint))?;
+        start::check_small_data(spec, &self.env).map_err(|e| refusal(&e.to_string(), &e.hint()))?;
         let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
             .map_err(|e| not_a_new_run(&e))?;
         let (mut opened, link) = self.launch(&run, options)?;
@@ -118,7 +119,8 @@ impl Workplace {
     pub fn wizard(&self) -> (Context, Answers) {
         let best = crate::run::index::best_checkpoints(&self.runs_dir);
         let best = best.map(|folder| folder.display().to_string());
-        let mut context = Context::gather(&self.sources, best, self.machine_facts());
+        let (sample, machine) = (remember::sample(&self.env), self.machine_facts());
+        let mut context = Context::gather_for(&sample, &self.sources, best, machine);
         context.runs_dir = Some(self.runs_dir.clone());
         (context, remember::answers(&self.env))
     }

@@ -4,7 +4,7 @@ use super::action::{Action, Context, actions};
 use super::field::KILL_LINE;
 use super::overlays;
 use super::panes::PANES;
-use crate::base::near::nearest;
+use crate::base::near::{did_you_mean, nearest};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
@@ -200,7 +200,7 @@ impl Keymap {
         let info = actions()
             .find(|a| a.id == id && a.context == context)
             .ok_or_else(|| match closest(id, context) {
-                Some(near) => format!("no such action; did you mean {near}?"),
+                Some(near) => format!("no such action; {}", did_you_mean(near)),
                 None => "no such action in this context; docs/keys.md lists them".to_string(),
             })?;
         let keys = match keys {

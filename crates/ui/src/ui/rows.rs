@@ -12,6 +12,8 @@ pub struct PresetRow {
     /// One sentence.
     pub about: String,
     pub kind: PresetKind,
+    /// Its model and data are still to be named: it is set up, not started.
+    pub is_template: bool,
 }
 
 impl PresetRow {

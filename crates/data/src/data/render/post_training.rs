@@ -198,9 +198,15 @@ impl Renderer {
     }
 }
 
-/// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it.
+/// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it, and rows are
+/// scored at the token before it. Without either, a special token that no text ends with: one named so, or UNK.
 pub fn padding(tokenizer: &Tokenizer) -> Option<u32> {
-    tokenizer.pad().or(tokenizer.eos())
+    let named = tokenizer.pad().or(tokenizer.eos());
+    named.or_else(|| {
+        let special = tokenizer.added_tokens().into_iter();
+        let mut pads = special.filter(|t| t.special && t.content.to_lowercase().contains("pad"));
+        pads.next().map(|token| token.id).or(tokenizer.unk())
+    })
 }
 
 /// The token that a text is scored at, counted from 0: the last that is not padding, as transformers finds it.

@@ -3,7 +3,9 @@
 
 use super::adapter_source::AdapterSource;
 use super::card::{self, About};
-use super::{ExportError, FLOATS, Folder, Options, Written, float, has_type, in_folder};
+use super::{
+    ExportError, FLOATS, Folder, NO_PADDING, Options, Written, float, has_type, in_folder,
+};
 use crate::base::text::one_line;
 use crate::hf;
 use std::path::Path;
@@ -39,7 +41,11 @@ pub fn export_adapter(
         })?;
         // The tokens that end a turn of its training, which the base's own settings may not name.
         folder.copy(peft.folder(), hf::GENERATION)?;
-        folder.tokenizer(peft.folder())?;
+        let pad = source.pad.as_ref().map(|(_, text)| text.as_str());
+        folder.tokenizer(peft.folder(), pad)?;
+        if peft.scores() && source.pad.is_none() {
+            folder.note(vec![NO_PADDING.into()]);
+        }
         let text = card::adapter_card(source, &options.dtype, about);
         folder.text("README.md", &text)?;
         if let Some(rows) = source.grown {

@@ -1,6 +1,6 @@
 //! An adapter to export: read, verified, and the name of its base.
 
-use super::ExportError;
+use super::{ExportError, pads};
 use crate::engine::checkpoint::Manifest;
 use crate::hf::{self, JoinError, Joins, Peft};
 use crate::hub;
@@ -19,6 +19,8 @@ pub struct AdapterSource {
     pub(super) joins: Joins,
     /// How many tokens its base must be given, which has fewer: it was trained on tables that had grown.
     pub(super) grown: Option<usize>,
+    /// What pads, of a reward model: transformers learns it from its base's config, which does not name it.
+    pub(super) pad: Option<(u32, String)>,
 }
 
 impl AdapterSource {
@@ -44,6 +46,7 @@ impl AdapterSource {
         });
         Ok(AdapterSource {
             grown: grown(&peft),
+            pad: padding_of(path, &peft),
             base: base.map(String::from).or(said),
             peft,
             tied,
@@ -70,6 +73,13 @@ impl AdapterSource {
 /// A hub id that is not also a local folder: PEFT looks for a folder first.
 pub(super) fn is_public(base: &str) -> bool {
     hub::is_repo_id(base) && !Path::new(base).exists()
+}
+
+/// The token that pads, of a reward model; its checkpoint names it.
+fn padding_of(path: &Path, peft: &Peft) -> Option<(u32, String)> {
+    let said = || hf::token_ids(path).ok().and_then(|ids| ids.pad);
+    let folder = peft.folder();
+    peft.scores().then(|| pads(folder, said())).flatten()
 }
 
 /// Tokens of the model under the adapter as it trained, where the base that it names is here and has fewer.

@@ -1,8 +1,8 @@
 //! A model's card, README.md, in the hub's format: metadata in YAML, then text. Shared by `llmtui export`, which knows only
 //! the model, and `llmtui card`, which also knows its run. What only people know is a placeholder in italics.
 
-use super::Source;
 use super::adapter_source::{AdapterSource, is_public};
+use super::{NO_PADDING, Source};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
@@ -229,9 +229,24 @@ fn model(source: &Source, dtype: &str) -> String {
     format!(
         "{}\n{adapted}{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
          model = {opener}.from_pretrained(\"FOLDER\")\n\
-         tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
-        table(&facts.map(|(name, value)| (name.to_string(), value)))
+         tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n{}```\n",
+        table(&facts.map(|(name, value)| (name.to_string(), value))),
+        match model.config().is_reward_model() {
+            true => scoring(source.ids.pad),
+            false => String::new(),
+        }
     )
+}
+
+/// Lines of Python that score texts.
+fn scoring(pad: Option<u32>) -> String {
+    let inputs = match pad {
+        Some(_) => {
+            "# padded on the right, as in training\ntokenizer.padding_side = \"right\"\ninputs = tokenizer(texts, padding=True".into()
+        }
+        None => format!("# {NO_PADDING}\ninputs = tokenizer(text"),
+    };
+    format!("\n{inputs}, return_tensors=\"pt\")\nscores = model(**inputs).logits[:, 0]\n")
 }
 
 /// What an adapter is, its base, and how to load both with PEFT.
@@ -261,9 +276,14 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
         false => "*To be written by the publisher: the id of its base on the hub, here and as base_model.*\n\n".into(),
     };
     // One number, not transformers' two labels.
-    let labels = match opener.contains("Sequence") {
-        true => ", num_labels=1",
-        false => "",
+    let labels = match (opener.contains("Sequence"), &source.pad) {
+        (true, Some((pad, _))) => format!(", num_labels=1, pad_token_id={pad}"),
+        (true, None) => ", num_labels=1".into(),
+        (false, _) => String::new(),
+    };
+    let scoring = match opener.contains("Sequence") {
+        true => scoring(source.pad.as_ref().map(|(pad, _)| *pad)),
+        false => String::new(),
     };
     let id = match source.base_is_public() {
         true => base,
@@ -282,7 +302,7 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
         "It is an adapter: small matrices that modify the weights of a base model, which is not included.\n\n{}\n{note}\
          ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
          base = {opener}.from_pretrained(\"{id}\"{labels})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
-         tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n```\n\n\
+         tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n{scoring}```\n\n\
          `model.merge_and_unload()` adds it to the weights; `llmtui merge --base MODEL --adapter FOLDER --to DIR` does the same.\n",
         table(&named(facts))
     )

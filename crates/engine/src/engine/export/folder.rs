@@ -1,8 +1,10 @@
 //! A folder that is being written: each file is on the disk before the next, and the files that are copied along.
 
 use super::ExportError;
-use crate::base::files::open_plain;
+use crate::base::files::{open_plain, read_plain_text};
+use crate::data::tokenizer::Marks;
 use crate::hf;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -95,16 +97,31 @@ impl Folder {
         self.file(name, &mut |out| out.write_all(text.as_bytes()))
     }
 
-    /// Copies the tokenizer's files that `from` has; says whether there is any.
+    /// Copies the tokenizer's files that `from` has; says whether there is any. For a reward model they say what pads.
     ///
     /// # Errors
     /// One of them cannot be read.
-    pub fn tokenizer(&mut self, from: &Path) -> Result<bool, ExportError> {
+    pub fn tokenizer(&mut self, from: &Path, pad: Option<&str>) -> Result<bool, ExportError> {
         let mut any = false;
         for name in BESIDE {
-            any |= self.copy(from, name)?;
+            any |= match pad.filter(|_| name == hf::TOKENIZER_CONFIG) {
+                Some(pad) => self.padded_config(&from.join(name), pad)?,
+                None => self.copy(from, name)?,
+            };
         }
         Ok(any)
+    }
+
+    fn padded_config(&mut self, path: &Path, pad: &str) -> Result<bool, ExportError> {
+        let text = match path.is_file() {
+            true => read_plain_text(path).map_err(|source| ExportError::Unread {
+                path: path.into(),
+                source,
+            })?,
+            false => Marks::default().to_json(),
+        };
+        self.text(hf::TOKENIZER_CONFIG, &padded(&text, pad))?;
+        Ok(true)
     }
 
     /// Copies one file where `from` has it.
@@ -120,4 +137,12 @@ impl Folder {
         self.file(name, &mut |out| io::copy(&mut file, out).map(|_| ()))?;
         Ok(true)
     }
+}
+
+/// A tokenizer_config.json that also says what pads, and that it does so on the right, as in training.
+pub(super) fn padded(config: &str, pad: &str) -> String {
+    let mut config: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
+    config.insert("pad_token".into(), pad.into());
+    config.insert("padding_side".into(), "right".into());
+    format!("{:#}\n", Value::Object(config))
 }

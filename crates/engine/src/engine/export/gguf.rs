@@ -23,6 +23,12 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         what,
         fix: "or use --format hf or --format safetensors".into(),
     };
+    if source.model.config().is_reward_model() {
+        return Err(ExportError::Cannot {
+            what: "it is a reward model: a GGUF file has no place for its score (score.weight), and llama.cpp would read a language model without a head".into(),
+            fix: "--format hf writes it for transformers (AutoModelForSequenceClassification), --format safetensors for llmtui".into(),
+        });
+    }
     let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
     let tokenizer = tokenizer_keys(source)?;
     let title = source.from.name();

@@ -1,6 +1,7 @@
 //! Exports a Hugging Face model folder that transformers, vLLM and others load.
 
-use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
+use super::folder::padded;
+use super::{ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, card, float, pads};
 use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
@@ -49,8 +50,14 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+    let scores = source.model.config().is_reward_model();
+    let pad = scores.then(|| pads(&source.tokenizer, source.ids.pad));
+    if let Some(None) = pad {
+        folder.note(vec![NO_PADDING.into()]);
+    }
+    let pad = pad.flatten().map(|(_, text)| text);
     if source.tokenizer.is_dir() {
-        folder.tokenizer(&source.tokenizer)?;
+        folder.tokenizer(&source.tokenizer, pad.as_deref())?;
     } else {
         // A GGUF file has its tokenizer inside.
         let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program());
@@ -59,7 +66,12 @@ pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportE
             fix: e.hint().into_owned(),
         })?;
         folder.text(hf::TOKENIZER, tokenizer.to_json())?;
-        folder.text(hf::TOKENIZER_CONFIG, &tokenizer.config_json())?;
+        let config = tokenizer.config_json();
+        let config = match &pad {
+            Some(pad) => padded(&config, pad),
+            None => config,
+        };
+        folder.text(hf::TOKENIZER_CONFIG, &config)?;
     }
     // Which tokens end an answer is known where the tokenizer is.
     for place in [source.tokenizer.as_path(), source.from.path()] {

@@ -201,12 +201,21 @@ impl Source {
 pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> TokenIds {
     let mut ids = from.token_ids();
     if model.config().is_reward_model() && ids.pad.is_none() {
-        // An unreadable one is reported where it is copied.
-        let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok();
-        ids.pad = tokenizer.as_ref().and_then(padding);
+        ids.pad = pads(tokenizer, None).map(|(id, _)| id);
     }
     ids
 }
+
+/// The token that pads for a reward model, `said` by its files or chosen, and its text. An unreadable tokenizer is reported where
+/// it is copied.
+fn pads(tokenizer: &Path, said: Option<u32>) -> Option<(u32, String)> {
+    let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok()?;
+    let id = said.or_else(|| padding(&tokenizer))?;
+    Some((id, tokenizer.token(id)?))
+}
+
+/// Said of a reward model whose tokenizer has no token to pad with.
+const NO_PADDING: &str = "no token of its tokenizer can pad a batch, and an added one would change the vocabulary: score one text at a time";
 
 /// Writes a model to the folder `to` and lists the files.
 ///

@@ -73,6 +73,67 @@ fn a_folder_for_transformers_has_all_its_files_and_loads_again() {
     );
 }
 
+/// transformers refuses batches where config.json names no padding token, and its tokenizer where its own file names none.
+#[test]
+fn a_reward_model_names_what_pads_and_its_card_scores_a_batch() {
+    for (tokens, beside, pads) in [
+        (&["[UNK]", "</s>"][..], "{}", Some((2, "</s>"))),
+        (
+            &["[UNK]", "</s>"][..],
+            "{\"pad_token\": \"[UNK]\"}",
+            Some((1, "[UNK]")),
+        ),
+        (&["[UNK]"][..], "{}", Some((1, "[UNK]"))),
+        (&["?"][..], "{}", None),
+    ] {
+        let (dir, _) = source(|c| c.head = crate::nn::HeadKind::Score);
+        let names = ["once"].iter().chain(tokens).zip(0..);
+        let vocab: std::collections::BTreeMap<_, u32> = names.collect();
+        let tokenizer = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
+        });
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write(crate::hf::TOKENIZER, &tokenizer.to_string());
+        write(crate::hf::TOKENIZER_CONFIG, beside);
+        let to = dir.path().join("out");
+        let source = Source::open(dir.path()).unwrap();
+        let written = export(
+            &source,
+            format("hf").unwrap(),
+            &options("f32", 1 << 30),
+            &to,
+        )
+        .unwrap();
+        let read = |name: &str| fs::read_to_string(to.join(name)).unwrap();
+        let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
+        let (id, token) = pads.map_or((None, None), |(id, token)| (Some(id), Some(token)));
+        assert_eq!(json("config.json")["pad_token_id"], serde_json::json!(id));
+        let config = json("tokenizer_config.json");
+        assert_eq!(config["pad_token"], serde_json::json!(token));
+        assert_eq!(
+            config["padding_side"],
+            serde_json::json!(id.map(|_| "right"))
+        );
+        let notes = written
+            .iter()
+            .flat_map(|w| &w.notes)
+            .any(|n| n.contains("pad a batch"));
+        let card = read("README.md");
+        assert_eq!(
+            card.contains("tokenizer(texts, padding=True"),
+            id.is_some(),
+            "{card}"
+        );
+        assert_eq!(
+            (notes, card.contains(NO_PADDING)),
+            (id.is_none(), id.is_none()),
+            "{card}"
+        );
+    }
+}
+
 #[test]
 fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
     let (_dir, source) = source(|_| {});
@@ -224,6 +285,19 @@ fn nothing_is_written_over_and_words_are_checked() {
     assert!(error.to_string().contains("f32, f16, bf16"), "{error}");
     let error = format("onnx").err().unwrap().to_string();
     assert!(error.contains("hf, safetensors"), "{error}");
+}
+
+#[test]
+fn a_reward_model_is_refused_as_gguf_with_the_formats_that_hold_it() {
+    let (dir, source) = source(|c| c.head = crate::nn::HeadKind::Score);
+    let to = dir.path().join("out");
+    let gguf = format("gguf").unwrap();
+    let error = export(&source, gguf, &options("f16", u64::MAX), &to).unwrap_err();
+    assert!(error.to_string().contains("score.weight"), "{error}");
+    for word in ["--format hf", "--format safetensors"] {
+        assert!(error.hint().contains(word), "{}", error.hint());
+    }
+    assert!(!to.exists());
 }
 
 #[test]

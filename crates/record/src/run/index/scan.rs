@@ -144,6 +144,7 @@ pub(super) struct Scan {
     pub method: String,
     pub max_steps: u64,
     pub n_params: u64,
+    pub start_model: Option<String>,
     pub phase: Option<Phase>,
     pub step: u64,
     pub train_loss: Option<f64>,
@@ -249,8 +250,10 @@ impl Scan {
                 method,
                 max_steps,
                 n_params,
+                spec,
                 ..
             } => {
+                self.start_model = spec["train"]["from"].as_str().map(String::from);
                 self.method = method;
                 self.max_steps = max_steps;
                 self.n_params = n_params;

@@ -44,16 +44,22 @@ pub fn may_be(path: &Path) -> bool {
 /// By any part of it: what a program prints before its first step may be long.
 fn is(path: &Path, part: &[u8]) -> bool {
     // Text has neither; a pattern is not tried on weights without an ending.
-    if !may_be(path) || part.contains(&0) {
-        return false;
-    }
+    may_be(path) && !part.contains(&0) && readings(part, 1) > 0
+}
+
+/// Lines of a part of a log that hold a loss, at most so many.
+pub fn readings(part: &[u8], most: usize) -> usize {
     let text = String::from_utf8_lossy(part);
     let (Some(parser), Some(records)) = (Parser::new(), Records::new()) else {
-        return false;
+        return 0;
     };
     let has_loss = |line: Line| line.values.iter().any(|(name, _)| name.contains("loss"));
+    let is_reading =
+        |line: &&str| records.record(line).is_some() || parser.line(line).is_some_and(has_loss);
     text.split(['\n', '\r'])
-        .any(|line| records.record(line).is_some() || parser.line(line).is_some_and(has_loss))
+        .filter(is_reading)
+        .take(most)
+        .count()
 }
 
 struct Printed {

@@ -50,10 +50,20 @@ impl Context {
         checkpoints: impl IntoIterator<Item = String>,
         machine: Machine,
     ) -> Context {
+        Context::gather_for(look::PLAIN, sources, checkpoints, machine)
+    }
+
+    /// The same for data of which this is a piece: a base model can write it.
+    pub fn gather_for(
+        sample: &str,
+        sources: &SpecSources,
+        checkpoints: impl IntoIterator<Item = String>,
+        machine: Machine,
+    ) -> Context {
         let mut checkpoints = checkpoints.into_iter();
         let newest_checkpoint = checkpoints.find(|folder| {
             let folder = Path::new(folder);
-            crate::models::writes(folder) && look::writes_text(folder)
+            crate::models::writes(folder) && look::can_write(folder, sample)
         });
         let presets = crate::spec::presets(sources)
             .into_iter()

@@ -113,7 +113,17 @@ fn a_folder_is_planned_by_its_config_whatever_its_name_is() {
             "{word}"
         );
         assert_eq!((planned.name.as_str(), planned.seq_len), ("gpt2", 32));
+        // Where no GPU is at hand, the same model by this program's own engine.
+        let own = on_own_engine(&model_at(word, &sources).unwrap()).unwrap();
+        assert_eq!(own.estimator, Estimator::Engine, "{word}");
+        assert_eq!(own.device.name, "this machine");
+        assert_eq!(own.arch.n_params(), planned.arch.n_params());
+        let said = |r: &Request| (r.name.clone(), r.micro_batch, r.seq_len, r.tokens);
+        assert_eq!(said(&own), said(&planned));
     }
+    assert!(
+        model_at("llama-3.1-8b", &sources).is_none() && model_at("quickstart", &sources).is_none()
+    );
     // A folder without a model hides no reference model, unless it is named as a path.
     std::fs::create_dir(room.path().join("llama-2-7b")).unwrap();
     assert!(resolve("llama-2-7b", &[], &sources).is_ok());

@@ -17,6 +17,7 @@ pub fn presets(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
         name,
         about: one_line(about),
         kind,
+        is_template: kind == PresetKind::Run(PresetGroup::Template),
     };
     let mut rows = files(env, sources);
     let presets = crate::spec::presets(sources).into_iter();
@@ -83,6 +84,7 @@ fn files(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
             name: name.to_str()?.to_string(),
             about,
             kind: PresetKind::File,
+            is_template: spec.is_unfilled,
         })
     })
     .collect()

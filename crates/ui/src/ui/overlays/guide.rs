@@ -89,14 +89,10 @@ impl GuideSheet {
     fn contents(&self, theme: &Theme) -> Vec<Line<'static>> {
         let rows = self.entries.iter().enumerate().map(|(at, entry)| {
             let meaning = if at == self.selected { Meaning::Cursor } else { Meaning::Text };
-            let here = match (at == self.selected, theme.ascii) {
-                (true, false) => "▸ ",
-                (true, true) => "> ",
-                (false, _) => "  ",
-            };
+            let pointer = if at == self.selected { theme.glyphs().pointer } else { " " };
             let mark = if entry.raised { "! " } else { "" };
             Line::from(vec![
-                Span::styled(here, theme.style(meaning)),
+                Span::styled(format!("{pointer} "), theme.style(meaning)),
                 Span::styled(mark, theme.style(Meaning::Warn)),
                 Span::styled(readable(entry.title, theme), theme.style(meaning)),
             ])

@@ -1,4 +1,4 @@
-//! What a list says of a run that has ended: its verdict, and which checkpoint is its best.
+//! What a list says of a run besides its status: its verdict, which checkpoint is its best, the model that it started from.
 
 use super::*;
 
@@ -140,4 +140,19 @@ fn only_a_run_that_has_learned_is_one_to_start_from() {
     ] {
         assert_eq!(has_learned(verdict), offered, "{verdict:?}");
     }
+}
+
+#[test]
+fn a_run_names_the_model_that_it_started_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "a", 1);
+    log(&run, [hello(), started(9)]);
+    assert_eq!(summarize(&run).unwrap().start_model, None);
+    let mut tuned = started(9);
+    if let Event::Started { spec, .. } = &mut tuned {
+        *spec = serde_json::json!({"train": {"from": "models/qwen"}});
+    }
+    log(&run, [hello(), tuned]);
+    let found = summarize(&run).unwrap().start_model;
+    assert_eq!(found.as_deref(), Some(Path::new("models/qwen")));
 }

@@ -12,6 +12,7 @@ fn bench_with(runs: Vec<RunSummary>) -> Bench {
         name: name.into(),
         about: "One sentence.".into(),
         kind,
+        is_template: kind == PresetKind::Run(PresetGroup::Template),
     };
     options.presets = vec![
         row("mine", PresetKind::Run(PresetGroup::Own)),
@@ -172,6 +173,15 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     bench.msg(Msg::Checkpoints(rows.clone()));
     let both = [rows[0].path.clone(), rows[1].path.clone()];
     assert_eq!(opened(&bench), both);
+    // A run that started from a model of no run, beside that model.
+    let tuned = RunSummary {
+        start_model: Some("models/qwen".into()),
+        ..base.clone()
+    };
+    let mut bench = bench_with(vec![tuned]);
+    bench.write("w");
+    bench.msg(Msg::Checkpoints(rows.clone()));
+    assert_eq!(opened(&bench), ["models/qwen".into(), rows[0].path.clone()]);
     let mut bench = bench_with(vec![base]);
     let picture = bench.write("w").picture(120, 30);
     assert!(picture.contains("has a parent"), "{picture}");
@@ -518,9 +528,10 @@ fn a_saved_spec_is_listed_opened_planned_and_trained() {
             name: path.into(),
             about: "extends quickstart, in /specs".into(),
             kind: PresetKind::File,
+            is_template: false,
         },
     );
-    bench.msg(Msg::Presets(rows));
+    bench.msg(Msg::Presets(rows.clone()));
     let picture = bench.picture(80, 30);
     // The selection stays where it was.
     assert!(
@@ -541,6 +552,11 @@ fn a_saved_spec_is_listed_opened_planned_and_trained() {
     let slot = bench.app.run_slot().unwrap();
     let target = path.into();
     assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
+    // A copied template is set up first, as the template itself is.
+    rows[0].is_template = true;
+    bench.msg(Msg::Presets(rows));
+    bench.press("1").press("home").press("enter");
+    assert_eq!(bench.effects, [Effect::OpenEditor(path.into())]);
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
         name: name.into(),
         about: about.into(),
         kind: PresetKind::Run(PresetGroup::Demo),
+        is_template: false,
     };
     AppOptions {
         runs_dir: "runs".into(),
@@ -294,6 +295,7 @@ fn runs() -> Vec<RunSummary> {
         curve: (1..=24).map(|i| 1.5 + 2.5 / f64::from(i)).collect(),
         message: String::new(),
         parent: None,
+        start_model: None,
         preset: String::new(),
         changed: Vec::new(),
     };

@@ -119,6 +119,15 @@ fn the_runs_of_a_sweep_are_marked_with_one_key_and_ranked() {
         row("live") > row("2.430 ± 0.0283"),
         "a run on its way is not ranked:\n{picture}"
     );
+    // What does not fit is counted, until it is scrolled to.
+    let more = |picture: String| {
+        let mut lines = picture.lines().filter(|line| line.contains("ranking by"));
+        lines
+            .next()
+            .is_some_and(|line| line.contains("▼") && line.contains(" more"))
+    };
+    assert!(more(bench.picture(80, 18)));
+    assert!(!more(bench.press("end").picture(80, 18)) && !more(bench.picture(160, 48)));
     let table = bench.press("t").picture(160, 48);
     assert!(table.contains("t ranking"), "{table}");
 }

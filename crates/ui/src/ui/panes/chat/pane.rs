@@ -240,9 +240,15 @@ impl ChatPane {
 
     /// The best checkpoints of several runs, side by side in place of all models that are there.
     pub(super) fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
-        let rows = &context.store.checkpoints;
-        let best = |run: &PathBuf| best(rows, run).filter(|row| row.generates).cloned();
-        let found: Vec<CheckpointRow> = runs.iter().filter_map(best).collect();
+        let store = context.store;
+        let rows = &store.checkpoints;
+        // What is no run here is the model that one started from.
+        let is_model = |path: &PathBuf| store.runs().iter().all(|run| run.path != *path);
+        let model = |path: &PathBuf| match best(rows, path) {
+            Some(row) => row.generates.then(|| ChatModel::of_row(row.clone())),
+            None => is_model(path).then(|| ChatModel::of_path(path.clone())),
+        };
+        let found: Vec<ChatModel> = runs.iter().filter_map(model).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
             let words = format!("{} of {} runs have a checkpoint to chat with", found.len(), runs.len());
@@ -252,14 +258,14 @@ impl ChatPane {
             let words = format!("the first {MAX_COLUMNS} of {}: more do not fit side by side", found.len());
             requests.push(info(&words));
         }
-        for (at, row) in found.into_iter().take(MAX_COLUMNS).enumerate() {
+        for (at, model) in found.into_iter().take(MAX_COLUMNS).enumerate() {
             if at == 0 {
                 while self.columns().len() > 1 {
                     requests.extend(self.drop_focused().map(detach));
                 }
             }
             self.picking = if at == 0 { Picking::Replace } else { Picking::Add };
-            requests.extend(self.start(ChatModel::of_row(row), context));
+            requests.extend(self.start(model, context));
         }
         requests
     }

@@ -49,7 +49,7 @@ impl ComparePane {
         match &self.ranking {
             Some(ranking) if !self.in_columns => {
                 let (title, lines) = self.ranked(ranking, usize::from(rest.width), theme);
-                self.draw_ranking(buffer, rest, (&title, &lines), theme);
+                self.draw_ranking(buffer, rest, (title, &lines), theme);
             }
             _ => self.draw_table(buffer, rest, theme),
         }
@@ -73,16 +73,28 @@ impl ComparePane {
         &mut self,
         buffer: &mut Buffer,
         area: Rect,
-        (title, lines): (&[Word], &[Vec<Word>]),
+        (mut title, lines): (Vec<Word>, &[Vec<Word>]),
         theme: &Theme,
     ) {
         let (head, body) = split_top(area, 1);
-        text::draw(buffer, head.x, head.y, head.width, title, theme);
-        self.page = usize::from(body.height);
-        self.most = lines.len().saturating_sub(self.page);
-        self.scroll = self.scroll.min(self.most);
+        let more = self.fit(lines.len(), body.height, theme);
+        if !more.is_empty() {
+            title.push(word(format!("  {more}"), Meaning::Muted));
+        }
+        text::draw(buffer, head.x, head.y, head.width, &title, theme);
         for (y, line) in (body.y..body.bottom()).zip(lines.iter().skip(self.scroll)) {
             text::draw(buffer, body.x, y, body.width, line, theme);
+        }
+    }
+
+    /// Scrolls no further than so many lines go, and says how many of them are below.
+    fn fit(&mut self, lines: usize, height: u16, theme: &Theme) -> String {
+        self.page = usize::from(height);
+        self.most = lines.saturating_sub(self.page);
+        self.scroll = self.scroll.min(self.most);
+        match self.most - self.scroll {
+            0 => String::new(),
+            below => format!("{} {below} more", theme.glyphs().down),
         }
     }
 
@@ -179,13 +191,7 @@ impl ComparePane {
         let cell = ((width.saturating_sub(name)) / n.max(1)).clamp(6, 26);
         let (head, body) = split_top(area, 1);
         let rows = self.rows();
-        self.page = usize::from(body.height);
-        self.most = rows.len().saturating_sub(self.page);
-        self.scroll = self.scroll.min(self.most);
-        let corner = match self.most - self.scroll {
-            0 => String::new(),
-            below => format!("{} {below} more", theme.glyphs().down),
-        };
+        let corner = self.fit(rows.len(), body.height, theme);
         let mut titles = vec![word(fill(&corner, name, ""), Meaning::Muted)];
         for (at, track) in self.tracks.iter().enumerate() {
             let run = tail(short_run(&track.name), cell.saturating_sub(4));

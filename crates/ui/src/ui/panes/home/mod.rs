@@ -8,7 +8,6 @@ use crate::base::clock::UnixMillis;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
-use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -328,9 +327,17 @@ impl HomePane {
     }
 
     fn chat_beside(&self, store: &Store) -> Vec<Request> {
-        match self.chosen(store) {
+        let mut paths = self.chosen(store);
+        if let [one] = paths.as_slice()
+            && let Some(run) = store.runs().iter().find(|run| run.path == *one)
+            && let Some(model) = run.start_model.clone()
+        {
+            paths.insert(0, model);
+        }
+        match paths {
             paths if paths.len() < 2 => {
-                vec![info("select a run that has a parent, to chat with both")]
+                let words = "select a run that has a parent or a start model, to chat with both";
+                vec![info(words)]
             }
             paths => vec![
                 Request::Show(&chat::ENTRY),
@@ -363,7 +370,7 @@ fn goes_on(store: &Store, path: &Path) -> bool {
 
 fn is_template(store: &Store, name: &str) -> bool {
     let mut presets = store.presets.iter();
-    presets.any(|row| row.name == name && row.kind == PresetKind::Run(PresetGroup::Template))
+    presets.any(|row| row.name == name && row.is_template)
 }
 
 fn is_pipeline(store: &Store, name: &str) -> bool {
