@@ -9,7 +9,6 @@
 //! (Threads that end in between release what the aborting one lacked.)
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicUsize, Ordering};
@@ -44,12 +43,6 @@ static REFUSED: AtomicUsize = AtomicUsize::new(0);
 static CODE: AtomicI32 = AtomicI32::new(3);
 /// Whether the reporter is waiting for a failure. Until it is, there is no one to wake: even starting its thread may lack memory.
 static REPORTER_READY: AtomicBool = AtomicBool::new(false);
-/// `/dev/null`, which stands in for standard error while the standard library may write of a failure; -1 until armed.
-static NULL: AtomicI32 = AtomicI32::new(-1);
-/// Where standard error is kept meanwhile; [`AUDIBLE`] or [`CHANGING`] otherwise.
-static KEPT_ERROR: AtomicI32 = AtomicI32::new(AUDIBLE);
-const AUDIBLE: i32 = -1;
-const CHANGING: i32 = -2;
 static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 
 type Action = Box<dyn FnMut(usize) + Send>;
@@ -66,49 +59,6 @@ pub fn note(bytes: usize) {
     FAILED.set((first, now));
     REFUSED.store(first, Ordering::Relaxed);
     note_short();
-    silence();
-}
-
-/// Mutes standard error from a failed allocation to the next one that succeeds: between them the standard library writes a line
-/// of its own before it aborts, which no stable hook replaces. System calls only.
-fn silence() {
-    let (null, kept) = (NULL.load(Ordering::Acquire), &KEPT_ERROR);
-    let last_words = FATAL.load(Ordering::Acquire) > 0 || IS_REPORTER.get();
-    let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
-    if null < 0
-        || last_words
-        || kept
-            .compare_exchange(AUDIBLE, CHANGING, acquire, relaxed)
-            .is_err()
-    {
-        return;
-    }
-    // SAFETY: plain system calls on descriptors; a refused copy changes nothing.
-    let copy = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
-    if copy >= 0 {
-        // SAFETY: as above.
-        unsafe { libc::dup2(null, 2) };
-    }
-    kept.store(copy.max(AUDIBLE), Ordering::Release);
-}
-
-/// Ends the silence: the failure was handled, or is about to be reported. Safe in a signal handler.
-pub(super) fn speak() {
-    let copy = KEPT_ERROR.load(Ordering::Relaxed);
-    let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
-    if copy < 0
-        || KEPT_ERROR
-            .compare_exchange(copy, CHANGING, acquire, relaxed)
-            .is_err()
-    {
-        return;
-    }
-    // SAFETY: plain system calls on a descriptor that only this thread has now.
-    unsafe {
-        libc::dup2(copy, 2);
-        libc::close(copy);
-    }
-    KEPT_ERROR.store(AUDIBLE, Ordering::Release);
 }
 
 /// Bytes of the last refused allocation, on any thread and whether or not it was handled; 0 if none was refused.
@@ -176,9 +126,6 @@ pub fn arm(code: u8) -> io::Result<()> {
     let (mut ready, on_ready) = io::pipe()?;
     use std::os::fd::IntoRawFd;
     WAKE.store(wake.into_raw_fd(), Ordering::Release);
-    if let Ok(null) = File::options().write(true).open("/dev/null") {
-        NULL.store(null.into_raw_fd(), Ordering::Release);
-    }
     thread::Builder::new()
         .name("last-words".into())
         .stack_size(1 << 20)
@@ -227,7 +174,6 @@ fn reserve() -> io::Result<Reserve> {
 }
 
 fn report_and_exit(reserve: &Reserve) {
-    speak();
     // SAFETY: the mapping was made by `reserve` with this length, and nothing refers to it.
     let _ = unsafe { rustix::mm::munmap(reserve.0 as *mut _, reserve.1) };
     // SAFETY: plain system calls; the handler only exits.
@@ -267,7 +213,6 @@ extern "C" fn timed_out(_: libc::c_int) {
 /// Handles `SIGABRT`. After a failed allocation, it wakes the reporter and suspends this thread until the process exits. Otherwise
 /// it returns, and `abort` proceeds as if there were no handler.
 extern "C" fn aborting(_: libc::c_int) {
-    speak();
     let (mut bytes, _) = FAILED.get();
     if bytes == 0 {
         let is_short = seconds().saturating_sub(SHORT_AT.load(Ordering::Relaxed)) <= RECENT;
@@ -287,8 +232,6 @@ extern "C" fn aborting(_: libc::c_int) {
     }
     // The first failure is the one that is reported.
     let _ = FATAL.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed);
-    // Another thread may have failed in between.
-    speak();
     let byte = 1u8;
     loop {
         // SAFETY: async-signal-safe system calls on a descriptor that is never closed and a byte that lives.

@@ -32,9 +32,8 @@ fn charge(bytes: usize) {
 
 /// Passes on the system's result, and records a failure.
 fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
-    match block.is_null() {
-        true => failure::note(bytes),
-        false => failure::speak(),
+    if block.is_null() {
+        failure::note(bytes);
     }
     block
 }
