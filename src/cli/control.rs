@@ -60,10 +60,10 @@ impl Controlled {
         let link = open(&run, &cx.env)?;
         if let Some(pid) = run.suspended_by() {
             let what = format!(
-                "the engine of {} is suspended by a signal, and hears no command",
+                "the engine of {} is suspended by a signal and cannot receive commands",
                 one_line(&run.folder())
             );
-            let hint = format!("kill -CONT {pid} lets it go on; then the same command again");
+            let hint = format!("resume it with kill -CONT {pid}, then run the same command again");
             return Err(Failure::machine(what, hint).into());
         }
         if link.is_read_only() {

@@ -315,7 +315,7 @@ fn leave_out(
     Ok(())
 }
 
-/// Tells which tasks, by place, the model cannot be asked.
+/// Runs the tasks on one model; returns those that it cannot answer, by index.
 fn ask(
     args: &Args,
     cx: &Context,
@@ -379,7 +379,7 @@ fn ask(
     Ok(refused)
 }
 
-/// As a shell says of what an interrupt ended: the results of a part are none.
+/// The shell's exit code after an interrupt: partial results are not a result.
 const INTERRUPTED: u8 = 130;
 
 /// An evaluation that was stopped: what is kept of it, and how it goes on.

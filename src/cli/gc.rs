@@ -265,7 +265,7 @@ fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Waste {
     }
 }
 
-/// Who may still write under a temporary name in a folder.
+/// Who may still write temporary files in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     /// The engine of a run that is not alive: none of its saves goes on. Others, such as lists of runs, hold nothing.

@@ -34,7 +34,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let run = job.run_dir.clone();
     let claim = run.claim().map_err(|e| Failure::run(&e))?;
     let advice = job.spec.advice();
-    // The engine's first event may bring somebody to stop it: signals are heard before.
+    // The engine's first event may trigger a stop: install the signal handlers before.
     let signals = signals::listen(Hangup::Stop);
     let logged = run_ref::logged(&run);
     let complain = match viewer {

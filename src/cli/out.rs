@@ -1,5 +1,5 @@
-//! The one door for what the program says to a terminal besides tables and streams: control sequences lose their power, and
-//! a standard error that is closed or full takes nothing with it.
+//! The only output path of the command line besides tables and streams: control sequences are neutralized, and a closed or full
+//! standard error is ignored.
 
 use crate::base::text::{quiet_json, sanitize, without_error_numbers, wrap};
 use crate::wire::{Envelope, Event};
@@ -7,7 +7,7 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Writes a line to standard error. Nobody may be there to read it: that is no fault of the work that goes on.
+/// Writes a line to standard error. Failures are ignored: nobody may be reading it.
 pub fn tell(words: Arguments<'_>) {
     let words = without_error_numbers(&words.to_string());
     let words = wrapped(&sanitize(&words), error_columns());

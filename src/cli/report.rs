@@ -101,7 +101,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A file that is there is another run's report, or none: somebody may need it.
+/// Refuses to overwrite a file that is not a report of this run.
 fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
     let to = &args.to;
     // A folder is refused where it is written.

@@ -192,7 +192,7 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
         return Err(absent(file).into());
     }
     let child = Child::of_this_program();
-    // What an adapter alone stands on may not be here: that is said before its tokenizer is missed.
+    // The base of an adapter may be missing: report that before its missing tokenizer.
     let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint().into()))?;
     let tokenizer = tokenizer::load(source.tokenizer_path(), &child).map_err(|e| {
         yours(

@@ -300,7 +300,7 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
     run_ref::restore(&run)?;
     let extension = Extension::plan(&run, &asked, cx)?;
-    // One that ended early by its patience goes on where somebody asks for it by name.
+    // A run that early stopping ended has steps left, so it can be resumed by name.
     let finished = || {
         let over = |run: RunSummary| run.status == RunStatus::Finished && !run.has_steps_left();
         index::summarize(&run).is_ok_and(over)

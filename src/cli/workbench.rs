@@ -48,7 +48,7 @@ fn runs_dir_of(what: &What, given: &Path) -> PathBuf {
     }
 }
 
-/// What became of the run, and the command that comes back to it.
+/// How the run ended, and the command that returns to it.
 fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
     let (run_dir, step, kept, finish) = match left {
         Left::Running(run) => {

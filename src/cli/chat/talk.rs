@@ -49,7 +49,7 @@ pub struct Talk<'a, W> {
     in_use: Option<String>,
 }
 
-/// What became of a line.
+/// The result of an input line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard<'l> {
     /// A text for the model.
@@ -59,7 +59,7 @@ pub enum Heard<'l> {
     Quit,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Debug)]
 pub enum Said {
     Answered,
@@ -249,7 +249,7 @@ impl<'a, W: Write> Talk<'a, W> {
         ))
     }
 
-    /// Takes a line that was typed: obeys a command, refuses one that there is not, or says what to send.
+    /// Handles an input line: executes a command, rejects an unknown one, or returns the text to send.
     ///
     /// # Errors
     /// The model's process is gone.
@@ -348,7 +348,7 @@ impl<'a, W: Write> Talk<'a, W> {
         Ok(())
     }
 
-    /// Why a turn was not answered, and what became of the conversation.
+    /// Why a turn was not answered, and the state of the conversation.
     fn refused(&self, why: &Failure) -> String {
         let conversation = self.turns.iter().any(|turn| turn.role != "system");
         let rest = match (self.converses, conversation) {

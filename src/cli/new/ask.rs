@@ -67,7 +67,7 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
     Ok(())
 }
 
-/// Rows that are no answer here, where so many have their reasons below them that the question would leave the screen.
+/// Indices of unavailable rows to hide where listing their reasons would make the question taller than the screen.
 fn aside(question: &Question, columns: usize) -> Vec<usize> {
     /// Rows of a question that a small screen shows with a reason each.
     const SHOWN: usize = 8;

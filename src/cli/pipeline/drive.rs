@@ -86,7 +86,7 @@ fn drive(
                 return Ok(Exit::Done);
             }
             Ended::Failed { exit, why, said } => {
-                // What a stage has said stands right above.
+                // The stage's own message is printed directly above.
                 let why = if said {
                     String::new()
                 } else {

@@ -1,4 +1,4 @@
-//! A pipeline planned as a whole: every spec is loaded and held against this machine before the first stage begins.
+//! A pipeline planned as a whole: every spec is loaded and checked against this machine before the first stage starts.
 
 use super::check;
 use crate::cli::exit::Failure;
@@ -204,7 +204,7 @@ impl<'a> Planner<'a> {
         self.models.insert(stage(), model);
     }
 
-    /// What a stage takes of this machine or its GPUs, and whether that is there.
+    /// The resources a stage needs on this machine or its GPUs, and whether they are available.
     fn weigh(&mut self, training: &Training) -> anyhow::Result<Planned> {
         let Training { stage, size, .. } = *training;
         let spec = size.in_steps(&training.spec);

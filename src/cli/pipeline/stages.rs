@@ -29,13 +29,13 @@ pub enum Ended {
     Failed {
         exit: Exit,
         why: String,
-        /// Its process has said so itself.
+        /// Its process has printed the reason itself.
         said: bool,
     },
 }
 
 impl Ended {
-    /// A stage whose process has said why, or nothing.
+    /// A failed stage, with the message of its process if it printed one.
     fn failed(status: ExitStatus, said: Option<String>, silent: impl FnOnce() -> String) -> Ended {
         Ended::Failed {
             exit: exit_of(status),

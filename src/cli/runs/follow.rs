@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(2);
-/// Looks after which a beat is sent although nothing changed: it also finds out whether somebody still reads.
+/// Polls without changes after which a heartbeat is sent; it also detects whether the reader is gone.
 const QUIET: u32 = 3;
 
-/// Tells until nobody reads.
+/// Runs until the reader is gone.
 pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
     let mut provider = Live::new(&cx.env).with_runs_in(&cx.runs_dir);
     let mut told: BTreeMap<String, Run> = BTreeMap::new();

@@ -239,7 +239,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         }
         let run = begin(planned, args, &place, cx)?;
         let command = command(&run, &planned.loaded.spec, args, cx)?;
-        // Advice on the spec is the same for every run: it is told once.
+        // Advice on the spec is the same for every run: print it once.
         let (status, said) = match std::mem::replace(&mut is_first, false) {
             true => child::run(command, &stop)?,
             false => child::run_heard(command, &stop, std::io::sink())?,

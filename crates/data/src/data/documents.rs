@@ -440,8 +440,8 @@ fn row_of(split: &[Portion], mut row: u64) -> Option<(usize, u64)> {
     None
 }
 
-/// Pieces side by side as one row of `width` places; the rest is padding that is neither supervised nor attended to.
-/// `held_out` says which split they are of.
+/// Packs pieces into one row of `width` positions; the rest is padding, neither supervised nor attended to. `held_out` names the
+/// split.
 fn lay(
     batch: &mut Batch,
     (held_out, source, portion): (bool, usize, &Portion),

@@ -165,8 +165,8 @@ impl RunContext<'_, '_> {
         self.port.emit(Event::Examined { step, examples });
     }
 
-    /// Notes that this step is evaluated, and whether it is the best by what is `compared`: the same readings on the rows that all
-    /// evaluations read.
+    /// Records that this step was evaluated, and whether it is the best by `compared`: the same readings on the rows that every evaluation
+    /// uses.
     fn remember(&mut self, values: &Values, compared: &Values) {
         let step = self.step();
         self.state.progress.evaluated_at = Some(step);

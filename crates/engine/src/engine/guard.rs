@@ -20,7 +20,7 @@ pub struct Guard {
     odd: u64,
     /// The first of them: its step and micro-step.
     since: Option<(u64, u64)>,
-    /// Of a spike that nothing was done about: steps since it was seen.
+    /// Steps since a spike that was not acted on; 0 if there is none.
     standing: u64,
     /// How many of them had a high loss. An exploded loss jumps about and touches what was usual now and then: meanwhile
     /// nothing enters the windows.
@@ -111,7 +111,7 @@ impl Guard {
         Seen::Outlier(found)
     }
 
-    /// Counts a step of a spike that was seen before. True after `steps` of them if most losses were high: it does not pass.
+    /// Counts a step after a spike. True once `steps` have passed, most of them with a high loss: the spike persists.
     fn stands(&mut self, high: bool, steps: u64) -> bool {
         if self.standing == 0 {
             return false;

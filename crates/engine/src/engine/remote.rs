@@ -1,6 +1,6 @@
-//! The model on PyTorch ranks, as the engine uses it. The engine keeps a copy of weights and moments in its own memory and
-//! tracks whether the copy or the ranks are newer; they are synchronized when somebody reads: before a checkpoint, a sample,
-//! a step after a rollback. Losses are the methods' own, on log-probabilities that ranks return.
+//! The model on PyTorch ranks. The engine keeps a copy of weights and moments and tracks which side is newer; they are synchronized
+//! before a read: a checkpoint, a sample, a step after a rollback. Losses are the methods' own, computed on log-probabilities that
+//! the ranks return.
 
 mod asked;
 mod build;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A step that takes so many times the usual one is none.
+/// A request may take this many times the median step time (or the configured patience, if longer) before it counts as hung.
 const TIMES_USUAL: f64 = 20.0;
 /// Steps whose durations define the typical one.
 const USUAL: usize = 32;
@@ -573,7 +573,7 @@ fn count(pieces: &[f32]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Number, device, PyTorch and compilation decide the bits; so a resume on others is told.
+    /// The number of ranks, device, PyTorch version and compilation determine the bits, so a resume with others is reported.
     #[test]
     fn what_ranks_compute_on_is_named_in_full() {
         let gpu = json!({"device": "cuda"});

@@ -66,8 +66,8 @@ impl Models {
         out
     }
 
-    /// Fills in what the policy says of every sequence of the data that is not in the table; `after` hears of each batch, and
-    /// its error breaks it off.
+    /// Computes the policy's log-probabilities of all sequences missing in the table; `after` is called for each batch, and its error
+    /// aborts.
     ///
     /// # Errors
     /// That of `after`; a batch that the policy refuses; ranks that are gone.

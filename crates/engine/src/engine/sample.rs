@@ -109,7 +109,7 @@ fn continuations(
     Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
 }
 
-/// What ends an answer of a run's model where nobody says it: the stop strings of its samples, else those of its rollouts.
+/// The default stop strings for a run's model: those of its samples; of an on-policy method without any, those of its rollouts.
 pub(crate) fn answer_stops(spec: &RunSpec, ends: &[u32]) -> Vec<String> {
     let said = &spec.sample.sampling.stop;
     match said.is_empty() && spec.method.on_policy().is_some() {

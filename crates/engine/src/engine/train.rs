@@ -273,8 +273,8 @@ impl Trainer<'_, '_> {
         spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
     }
 
-    /// After the state went back to that of `step`: what was measured since counts no more, and the log tells of it and of the
-    /// settings that are not what they were `before`.
+    /// Called after a rollback to `step`: discards readings since then, and logs the rollback and the settings that differ from
+    /// `before`.
     fn went_back(&mut self, step: u64, before: Settings) {
         self.stepper.forget();
         self.spectra.went_back(step);

@@ -29,7 +29,7 @@ impl RunDir {
         self.every(whole)
     }
 
-    /// Those that it gave up and that stayed because other runs began from them, oldest first.
+    /// Abandoned checkpoints that are kept because other runs started from them, oldest first.
     pub fn given_up(&self) -> Vec<CheckpointEntry> {
         self.every(|path| complete(path).filter(|_| is_given_up(path)))
     }

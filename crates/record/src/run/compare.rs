@@ -364,7 +364,7 @@ pub struct Schema {
     pub follows: fn(&str, &[Option<Value>], &[&Value]) -> bool,
 }
 
-/// The same for people: what was chosen comes first, and what only follows from other differences is left out.
+/// The same for display: choices first, derived differences left out.
 pub fn told(tracks: &[Track], schema: Schema) -> Vec<Setting> {
     for_people(differing(tracks), &specs(tracks), schema)
 }

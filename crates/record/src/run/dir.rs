@@ -309,7 +309,7 @@ impl RunDir {
         Ok(lock)
     }
 
-    /// Holds the run as an engine would, without a word in its header: nobody trains, resumes or deletes it meanwhile.
+    /// Takes the run's lock without writing to the header: no other process can train, resume or delete it meanwhile.
     ///
     /// # Errors
     /// Another process holds the run, or the lock cannot be taken.

@@ -121,8 +121,7 @@ pub struct RunSummary {
     /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
     pub base_step: u64,
     pub base_seconds: f64,
-    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where an
-    /// engine failed before it could.
+    /// The engine's verdict on training: `LEARNING`, `DIVERGED`, …; `None` before the first one, and if the engine failed before it.
     pub verdict: Option<String>,
     /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
     /// non-finite values are skipped.
@@ -268,7 +267,7 @@ pub fn best_checkpoints(runs_dir: &Path) -> impl Iterator<Item = PathBuf> + use<
         })
 }
 
-/// Whether a run may have learned something; of logs without a verdict nobody knows.
+/// Whether a run may have learned something; a run without a verdict may have.
 fn has_learned(verdict: Option<&str>) -> bool {
     ![DIVERGED, NOT_LEARNING, TOO_EARLY]
         .iter()

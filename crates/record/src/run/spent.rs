@@ -5,8 +5,8 @@ use crate::base::human;
 use crate::wire::Event;
 use std::time::Duration;
 
-/// The time of all engine processes of a run. One that has said its end counts what it said; one that has not (it died, or is
-/// at work) counts from its first event to its last. Pauses between engines do not count, what was rolled back does.
+/// The total time of all engine processes of a run. A finished engine counts the time in its final event; one that is running or died
+/// counts from its first event to its last. Pauses between engines do not count; rolled-back steps do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Spent {
     /// Of engines that have ended.

@@ -30,7 +30,7 @@ impl Passes {
         let whole = epoch.filter(|x| x.fract() == 0.0 && (0.0..1e9).contains(x));
         match whole {
             Some(epoch) => self.pass(step, epoch as u64),
-            // A record that does not say is of the same pass; a fraction is none.
+            // A record without an epoch belongs to the same pass; a fractional epoch does not identify one.
             None if epoch.is_some() => self.now = None,
             None => {}
         }

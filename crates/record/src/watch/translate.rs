@@ -227,7 +227,7 @@ impl Translator {
         group.held_out.extend(held_out);
     }
 
-    /// A metric that was already further: the run went on from an earlier state.
+    /// A metric's step went back: the run was resumed from an earlier state.
     fn go_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
         let newest = ids.iter().filter_map(|id| self.newest.get(id)).max();
         if let Some(from) = newest.copied().filter(|newest| *newest > step) {
@@ -275,7 +275,7 @@ impl Translator {
             .map(|(_, x)| *x)
     }
 
-    /// Whether a metric is reported: one that was, one that is known here or to the user, or one of the first others.
+    /// Whether a metric is reported: it was before, is known here or mapped by the user, or is among the first unknown ones.
     fn has_place(&mut self, name: &str, id: &str) -> bool {
         if self.newest.contains_key(id) || self.foreign.contains(id) {
             return true;

@@ -66,7 +66,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let source = SourceConfig::path(path.display().to_string());
     let mut all = read(&source, &ReadContext::default()).map_err(words)?;
     let (mut sample, mut n_rows, mut chars): (Vec<Record>, u64, u64) = (Vec::new(), 0, 0);
-    // A format of the rows, once there are enough to tell it; rows behind them are held against it.
+    // The rows' format, once enough were read; later rows are checked against it.
     let mut later: Option<FormatId> = None;
     let mut faulty = FaultyRows::default();
     while let Some(row) = all.next() {

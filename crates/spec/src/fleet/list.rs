@@ -126,7 +126,7 @@ impl Fleet {
             let live = b.live().cmp(&a.live());
             let loss = |row: &Row| {
                 let run = row.run;
-                // A policy's loss is none that falls.
+                // A policy's training loss does not indicate progress.
                 let train_loss = run.train_loss.filter(|_| run.reward.is_none());
                 run.val_loss.or(train_loss).unwrap_or(f64::INFINITY)
             };

@@ -56,7 +56,7 @@ impl Station {
         }
     }
 
-    /// The command that shows a run there to who sits at this terminal.
+    /// The command that attaches this terminal to a run there.
     pub fn attach(&self, run: &str) -> Vec<OsString> {
         let terminal = matches!(self.host.place, Place::Ssh(_));
         self.host.command(

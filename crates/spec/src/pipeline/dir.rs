@@ -68,10 +68,10 @@ pub struct StageState {
     /// Seconds it took, all attempts together.
     #[serde(default)]
     pub seconds: f64,
-    /// Those of attempts before its run, which are none of the run's own.
+    /// Seconds of attempts before its current run, which the run's own time does not include.
     #[serde(default)]
     pub earlier_seconds: f64,
-    /// What `-s` says of its run, which hears of it when it goes on: whether it can is known then.
+    /// Pending `-s` changes to its run; they are validated and applied at the resume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amended: Vec<String>,
     /// Why it failed.

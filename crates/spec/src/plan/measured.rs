@@ -118,7 +118,7 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
     Some(target::on_gpu(request, device))
 }
 
-/// The memory of the ranks' GPUs, by their own words: of the smallest.
+/// The memory of the ranks' smallest GPU, as the ranks report it.
 fn memory_of_ranks(state: &RunState) -> Option<u64> {
     let total = |rank| state.host.get(&ranks::memory(rank, held::GPU_TOTAL));
     let all = (0..ranks::MOST).map_while(total);

@@ -61,8 +61,8 @@ pub struct ToCome<'a> {
 }
 
 impl ToCome<'_> {
-    /// As its checkpoint is going to describe it. Its head and its values are left to the method: what a reward model can start is
-    /// asked where stages are held against each other.
+    /// As its checkpoint will describe it, without head and value head, which depend on the method: whether it can start a reward model is
+    /// checked when stages are compared.
     fn model(&self) -> BaseModel {
         let mut config = self.config.in_files();
         config.vocab_size = config.vocab_size.or(Some(self.vocab_size));

@@ -1,5 +1,5 @@
-//! Relative paths in a spec file: what lies beside the file is meant, so that the spec is the same from every working directory.
-//! What is not there starts from the working directory, as on the command line.
+//! Relative paths in a spec file are relative to the file, so that the spec works from every working directory. A path that does not exist
+//! there is relative to the working directory, as on the command line.
 
 use super::layer::Setting;
 use serde_json::Value;

@@ -101,9 +101,8 @@ impl RunConfig {
         }
     }
 
-    /// Whether a new best is saved at once: where somebody says what the best is, or stops for want of a better one, it is what
-    /// they want of the run; and where the method has a reading of its own for it, which goes up and down. A validation loss that
-    /// falls all the time would save at each evaluation.
+    /// Whether a new best is saved at once: if the spec names a criterion or uses early stopping, or if the method has its own criterion,
+    /// which goes up and down. A steadily falling validation loss would save at each evaluation.
     pub fn keeps_best(&self) -> bool {
         let said = self.eval.best_by.is_some() || self.eval.patience.is_some();
         said || !self.method.best().is_the_loss()

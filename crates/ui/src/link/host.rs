@@ -279,7 +279,7 @@ impl<T: Send + 'static> Host<T> {
         thread::link(&self.run.events_path(), self.growth.clone(), self.end())
     }
 
-    /// What can still be logged of the engine where memory is not to be had.
+    /// Writes the engine's final event if an allocation fails.
     pub fn last_word(&self) -> LastWord {
         LastWord {
             engine: Arc::clone(&self.whereabouts),

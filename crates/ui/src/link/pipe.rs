@@ -153,7 +153,7 @@ async fn hear(
     }
 }
 
-/// The next line. Of a peer that has fallen silent because a signal stopped it, viewers are notified once.
+/// The next line. If a signal suspended the peer, viewers are notified once.
 async fn heard(
     lines: &mut FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     events: &mpsc::Sender<Incoming>,

@@ -31,7 +31,7 @@ pub(super) struct EngineEnd {
 }
 
 impl EngineEnd {
-    /// An engine that waits for the disk hears no commands, only its stop flag.
+    /// An engine that is blocked on the disk reads no commands, only its stop flag.
     fn is_deaf(&self) -> bool {
         let alarm = self.alarms.borrow();
         alarm.as_ref().is_some_and(|alarm| alarm.code == STALLED)

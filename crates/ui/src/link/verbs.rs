@@ -1,5 +1,4 @@
-//! Verbs of this program whose answer somebody here wants whole: they run in processes of their own, so that what they read,
-//! compute and get wrong stays there.
+//! Subcommands whose complete output is needed here. They run in their own processes, so their memory, CPU and crashes stay there.
 
 use super::launch::{LaunchError, Launcher};
 use super::message;

@@ -1,5 +1,5 @@
-//! Looks after what only the file system can take from a run: its folder and its lock. Who loses the lock to another
-//! engine must stop, and who loses the folder has nowhere to save.
+//! Watches the two things that the file system can take from a run: its folder and its lock. An engine that loses the lock to another
+//! one must stop; an engine that loses the folder cannot save.
 
 use super::alarm::{Alarm, LOCK_LOST, RUN_GONE};
 use super::route::EngineEnd;

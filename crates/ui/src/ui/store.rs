@@ -115,8 +115,8 @@ impl HeldRun {
         }
     }
 
-    /// How long an engine has said nothing that says something between its steps, where that is many times what it has taken
-    /// lately. Evaluations, checkpoints, loading and pauses take their time and are no silence.
+    /// Time since the last progress event, if it is many times the recent step time. Evaluations, checkpoints, loading and pauses do not
+    /// count.
     pub fn silence(&self, now: UnixMillis) -> Option<Duration> {
         const SHORTEST: u64 = 10_000;
         const STEPS: f64 = 20.0;

@@ -42,7 +42,7 @@ pub enum Typing {
 /// Below this height news that ask for nothing take one row at the bottom, and no box over what is being read.
 const TALL: u16 = 28;
 
-/// What a toast speaks of, and so when it is no longer true.
+/// The subject of a toast; when that changes, the toast is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     /// The run on the screen: until another run, or another engine of it, is there.

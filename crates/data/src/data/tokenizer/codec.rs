@@ -233,8 +233,7 @@ impl Tokenizer {
         self.eos
     }
 
-    /// What the files beside the vocabulary say of the tokens that end and fill up texts, where its tokenizer.json alone would
-    /// say something else.
+    /// The end and pad tokens configured in the files next to the vocabulary, if they differ from those of tokenizer.json.
     pub fn beside(&self) -> Option<String> {
         let alone = END_OF_TEXT.iter().find_map(|t| self.id(t));
         let (eos, pad) = (self.eos, self.pad().filter(|pad| Some(*pad) != alone));

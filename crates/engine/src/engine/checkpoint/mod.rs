@@ -426,7 +426,7 @@ impl Checkpoints {
         found
     }
 
-    /// Whether the run has a checkpoint of this step, and has not given it up.
+    /// Whether the run has a checkpoint of this step that is not abandoned.
     pub fn stands(&self, step: u64) -> bool {
         self.store.stands(step)
     }

@@ -218,7 +218,7 @@ impl Store {
         folder.join(manifest::FILE).is_file() && !is_given_up(&folder)
     }
 
-    /// Steps of checkpoints that were given up, and stand because other runs begin from them.
+    /// Steps of abandoned checkpoints that are kept because other runs started from them.
     pub fn given_up(&self) -> Vec<u64> {
         let all = every(&self.folder).into_iter();
         let given_up = all.filter(|found| is_given_up(&found.path));

@@ -76,7 +76,7 @@ pub trait TextModel {
     /// A sentence for the user: an empty prompt, no chat template, or turns or tools that it refuses.
     fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String>;
 
-    /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off.
+    /// Generates a continuation; `hear` is called for every token and between the chunks of a long prompt, and may cancel.
     ///
     /// # Errors
     /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
@@ -169,7 +169,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// The next prompt; waits for one. `None` when nobody will ask any more.
+    /// The next prompt; blocks until there is one. `None` when the inbox is closed.
     fn next(&mut self) -> Option<Waiting> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
@@ -244,7 +244,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Obeys a command; breaks when the answer `current` shall end.
+    /// Handles a command; breaks if it cancels the answer `current`.
     fn hear(&mut self, heard: Heard, current: Option<CommandId>) -> ControlFlow<()> {
         let Request { id, command } = match heard {
             Ok(request) => request,

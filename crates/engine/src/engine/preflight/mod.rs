@@ -90,8 +90,8 @@ pub struct Checked {
     pub of_the_machine: bool,
 }
 
-/// Runs the checks; `on_check` hears of each and may end the round by returning false. After a failed one, those that compute
-/// are told as not run, unless the subject asks for all.
+/// Runs the checks; `on_check` is called after each and may stop them by returning false. After a failure, the expensive checks are
+/// reported as skipped unless the subject asks for all.
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
     let mut failed: Option<&str> = None;
     for check in CHECKS {

@@ -1,4 +1,4 @@
-//! The memory that ranks hold, by their own words after each update.
+//! Memory used by the ranks, as they report it after each update.
 
 use super::Remote;
 use crate::metrics::ranks;

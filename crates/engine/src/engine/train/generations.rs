@@ -19,7 +19,7 @@ const IN_VAIN: u32 = 2;
 /// The first pause; each further one within the window is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of generations so far.
+/// History of the rank generations.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
     /// When ranks were lost, newest last.
@@ -113,7 +113,7 @@ impl Trainer<'_, '_> {
         self.go_back_to_the_newest()
     }
 
-    /// The state of the newest checkpoint that can be read, or of the beginning; and the frozen reference, which went with the ranks.
+    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks.
     fn go_back_to_the_newest(&mut self) -> Result<(), EngineError> {
         let (spec, data) = (self.cx.spec, self.cx.data.clone());
         let before = self.cx.state.settings(spec);

@@ -18,8 +18,8 @@ fn folder(cx: &RunContext<'_, '_>) -> PathBuf {
 }
 
 impl Trainer<'_, '_> {
-    /// Before a rescue: keeps the state as it is; where weights or moments are non-finite, the newest checkpoint in its
-    /// place. The rescue does not wait for a disk that takes neither.
+    /// Before a rescue: saves the state, or the newest checkpoint if weights or moments are non-finite. If the disk takes neither, the
+    /// rescue proceeds.
     pub(super) fn keep_what_is_given_up(&mut self) -> Option<UndoPoint> {
         let kept = self.keep();
         kept.unwrap_or_else(|e| {

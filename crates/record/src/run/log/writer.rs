@@ -66,7 +66,7 @@ pub struct LogSender {
 }
 
 impl Drop for LogSender {
-    /// Nothing follows: what is queued gets one more attempt at a failing disk, and nobody waits for it for ever.
+    /// No more events: queued ones get one final attempt on a failing disk, so that closing never blocks forever.
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ impl LogSender {
     }
 }
 
-/// A disk that is full may get room again; a limit of the process stays, unless somebody raises it.
+/// A full disk may be freed; a limit of the process persists unless it is raised.
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {

@@ -345,7 +345,7 @@ impl RunState {
         let Some(head) = Head::from_event(event) else {
             return;
         };
-        // It may go on with fewer ranks: what those that are gone held is nobody's.
+        // A new generation may have fewer ranks: drop the readings of all ranks.
         self.host.retain(|id, _| !id.starts_with("rank/"));
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
@@ -467,8 +467,7 @@ impl RunState {
         self.pace.remaining(self.step, head.max_steps)
     }
 
-    /// Whether another program trains it: then no engine of ours stands behind the log. Before it has said who it is, as beside the
-    /// engine itself, it is none.
+    /// Whether another program trains it, so that no engine of ours writes the log. False until the log names its engine.
     pub fn is_foreign(&self) -> bool {
         self.pid == 0 && !self.engine.is_empty()
     }

@@ -64,7 +64,8 @@ impl Reader {
         self.draft.value(path).as_u64()
     }
 
-    /// KTO's baseline comes from the other answers of a micro-batch: where there are none, as many rows of a step as two lie in one.
+    /// KTO's baseline needs other answers in the micro-batch. With one row there are none: use more rows per micro-batch and fewer
+    /// micro-batches, with as many rows in a step if possible.
     pub(super) fn judged_batch(&mut self) {
         const ROWS: &str = "train.micro_batch_size";
         const PARTS: &str = "train.grad_accum_steps";

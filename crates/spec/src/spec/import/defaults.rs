@@ -147,7 +147,7 @@ impl Reader {
             self.silent(map, silent);
         }
         tool.silent_settings(self, map);
-        // Both sides of TRL's clipping, unless it is told apart.
+        // Both bounds of TRL's clipping, unless the upper one is set separately.
         if let Some(epsilon) = map.get("epsilon").filter(|_| says(map, "epsilon")) {
             let epsilon = plain(epsilon);
             let theirs = format!("epsilon_high: {epsilon}");

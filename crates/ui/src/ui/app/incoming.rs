@@ -16,7 +16,7 @@ use crate::wire::{CommandId, Envelope, Event, Outcome};
 use std::path::Path;
 
 impl App {
-    /// Takes a message into the store, before overlays and panes hear of it.
+    /// Applies a message to the store, before overlays and panes receive it.
     pub(super) fn take_in(&mut self, msg: &Msg) -> Vec<Effect> {
         match msg {
             Msg::Tick if self.toasts.expire(self.store.now) => self.ask_draw(),
@@ -347,7 +347,7 @@ impl App {
     }
 }
 
-/// What somebody who looks elsewhere wants to be called for: an end that nobody asked for, and a verdict that fails.
+/// Rings the bell for an unrequested end and for a failing verdict.
 fn ring(event: &Event) -> Option<Effect> {
     let calls = match event {
         Event::Finished { outcome, .. } => *outcome != Outcome::Stopped,

@@ -1,4 +1,4 @@
-//! The question what becomes of a live run when its viewer leaves or stops it.
+//! Asks what to do with a live run when its viewer leaves or stops it.
 
 use super::{Canvas, Choice, LEAVE, Overlay, Reply};
 use crate::run::state::Halt;
@@ -41,7 +41,7 @@ enum Now {
     Paused,
     /// The disk takes no event, and so no checkpoint either.
     Stalled,
-    /// A signal has stopped the process: it hears nothing until another one lets it go on.
+    /// The process is suspended by a signal and receives nothing until it is continued.
     Suspended,
 }
 
@@ -87,7 +87,7 @@ impl LeaveQuestion {
             LeaveChoice::StopAfterCheckpoint,
             match now {
                 Now::Stalled => "saves only if the disk has room by then; else as below",
-                Now::Suspended => "only once the process goes on: kill -CONT PID",
+                Now::Suspended => "takes effect after kill -CONT PID",
                 Now::Running | Now::Paused => "nothing is lost; it can be resumed",
             },
         );

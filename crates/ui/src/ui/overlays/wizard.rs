@@ -101,7 +101,7 @@ impl WizardScreen {
         self.types_a_path() && self.question.step != Step::Finish
     }
 
-    /// An offered path makes room for what is typed in its place.
+    /// Clears a suggested path before the user types their own.
     fn take_the_offer_away(&mut self) {
         if std::mem::take(&mut self.offered) {
             self.field.set("");

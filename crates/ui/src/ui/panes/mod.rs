@@ -115,12 +115,12 @@ pub trait Pane: Any + Debug {
         false
     }
 
-    /// The pane was gone to.
+    /// Called when the pane is opened.
     fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
         Vec::new()
     }
 
-    /// Asked before the workbench is left, where the pane would lose something; what it hears then ends in [`Request::Leave`].
+    /// Called before the workbench exits, if the pane would lose data; the answer must end in [`Request::Leave`].
     fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
         None
     }

@@ -322,7 +322,7 @@ fn set_in(line: &str, width: u16) -> Vec<String> {
     rows.into_iter().map(|row| format!("{blanks}{row}")).collect()
 }
 
-/// What is looked at while a run that has ended is on the screen: others may train it, or drive its pipeline.
+/// Watches an ended run that is open: another process may resume it or its pipeline.
 fn looks(held: &HeldRun) -> Vec<Effect> {
     let engine = held.resumable().map(Effect::LookForEngine);
     let goes_on = |stage: &StageOf| stage.standing != Standing::Finished;

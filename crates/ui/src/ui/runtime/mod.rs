@@ -92,7 +92,7 @@ pub struct UiOptions {
     pub sources: SpecSources,
 }
 
-/// Opens the workbench and returns when it is left, with what becomes of its run. Runs in other processes go on.
+/// Opens the workbench; returns on exit with the state of its run. Runs in other processes continue.
 ///
 /// # Errors
 /// The terminal cannot be taken or drawn on, or its events cannot be read.

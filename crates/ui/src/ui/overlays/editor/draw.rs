@@ -230,8 +230,8 @@ fn none_word(place: &Place) -> &'static str {
     }
 }
 
-/// Where a value comes from. One that differs and that nobody edited follows from those that were: a schedule's last rate
-/// from its peak, for one.
+/// Where a value comes from. A changed value that the user did not edit follows from one that was: a schedule's final rate from its peak,
+/// for example.
 pub(super) fn whence(place: &Place, parent: &str) -> String {
     let was = || format!("{parent}: {}", value_words(place, &place.parent));
     match (place.value != place.parent, place.edited) {

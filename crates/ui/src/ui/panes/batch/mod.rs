@@ -110,7 +110,7 @@ impl BatchPane {
         self.ask(store)
     }
 
-    /// The step that was typed; of one that the run has not the nearest, and that is said.
+    /// Goes to the typed step; if the run does not have it, to the nearest one, with a message.
     fn go_to_typed(&mut self, step: u64, store: &Store) -> Vec<Request> {
         let newest = store.held.as_ref().map_or(0, |held| held.state.step);
         let asked = self.go_to(step, store);

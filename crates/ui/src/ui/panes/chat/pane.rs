@@ -275,7 +275,7 @@ impl ChatPane {
         asked && batch.iter().any(kept)
     }
 
-    /// A model that did not load is told of, and is no column beside others.
+    /// Reports a model that failed to load and removes its column.
     fn keep_out(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         while self.columns.len() > 1

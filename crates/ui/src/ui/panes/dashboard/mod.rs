@@ -63,7 +63,7 @@ pub struct Dashboard {
     pub utc_offset: i64,
     /// What the plan says that the run takes, in bytes.
     pub planned: Option<(Place, u64)>,
-    /// What is said of an engine that has fallen silent.
+    /// The text for an engine that sends no events.
     pub silence: Option<String>,
     /// What opens the pane with the warnings; empty where nothing does.
     pub health_key: String,

@@ -78,7 +78,7 @@ impl Ending<'_> {
         self.has_checkpoint() && self.diagnosis.verdict.status() > Status::Fail
     }
 
-    /// Going on, with other settings where these failed.
+    /// Resume, with other settings if the current ones failed.
     fn mended(&self) -> Vec<Next> {
         let (name, outcome) = (self.name(), self.finish.outcome);
         let mut next = Vec::new();
