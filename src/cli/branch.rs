@@ -7,9 +7,9 @@ use super::exit::Failure;
 use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
 use crate::engine::reference;
@@ -118,8 +118,8 @@ impl Branch {
                 format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
             let hint = format!(
                 "start a new run from its weights: llmtui train {} -s {path}={is} -s train.from={}",
-                quoted(&shown(&self.parent.spec_path())),
-                quoted(&shown(&from.path))
+                shell_quote(&shown(&self.parent.spec_path())),
+                shell_quote(&shown(&from.path))
             );
             return Err(Failure::yours(what, hint).into());
         }
@@ -163,8 +163,8 @@ impl Branch {
         let hint = format!(
             "keep micro_batch_size · grad_accum_steps at {}, or start a new run from its weights: llmtui train {} -s train.from={}",
             rows(was),
-            quoted(&shown(&self.parent.spec_path())),
-            quoted(&shown(&from.path))
+            shell_quote(&shown(&self.parent.spec_path())),
+            shell_quote(&shown(&from.path))
         );
         Err(Failure::yours(what, hint).into())
     }
@@ -186,7 +186,7 @@ impl Branch {
             return Ok(());
         }
         let spec = &self.loaded.spec;
-        let surroundings = Surroundings::from_env(&cx.env);
+        let surroundings = DataEnv::from_env(&cx.env);
         let data = spec
             .open_data(&surroundings)
             .map_err(|e| Failure::data(&e))?;

@@ -8,7 +8,7 @@ use crate::base::finding::Finding;
 use crate::base::human::{counted, epochs, grouped, short};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
-use crate::data::{Dataset, Surroundings};
+use crate::data::{DataEnv, Dataset};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
 use crate::plan::start::known_ranks;
@@ -69,7 +69,7 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
     if !json {
         before(target)?;
     }
-    let surroundings = Surroundings::from_env(&cx.env);
+    let surroundings = DataEnv::from_env(&cx.env);
     let data = spec
         .open_data(&surroundings)
         .map_err(|e| Failure::data(&e))?;

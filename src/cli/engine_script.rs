@@ -13,7 +13,7 @@ use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
 use crate::spec::RunSpec;
-use crate::workers::job::{self, Goal, Job, Sky, Slurm, quoted, slurm_seconds};
+use crate::workers::job::{self, Goal, Job, Sky, Slurm, shell_quote, slurm_seconds};
 use crate::workers::torch::{Device, Launcher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     match &args.to {
         Some(file) => {
             write_script(file, &text)?;
-            let file = quoted(&file.to_string_lossy());
+            let file = shell_quote(&file.to_string_lossy());
             let start = if args.slurm {
                 "sbatch"
             } else {

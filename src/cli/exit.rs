@@ -1,7 +1,7 @@
 //! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
 //! seen enough: that is success.
 
-use crate::base::files::is_of_the_name;
+use crate::base::files::is_path_error;
 use crate::base::near::did_you_mean;
 use crate::base::paths::astray;
 use crate::base::text::{sanitize, shown, without_error_numbers};
@@ -109,7 +109,7 @@ impl Failure {
         error: &io::Error,
         hint: impl Into<String>,
     ) -> Failure {
-        match is_of_the_name(error) {
+        match is_path_error(error) {
             true => Failure::yours(what, hint),
             false => Failure::machine(what, hint),
         }
@@ -147,7 +147,7 @@ impl Failure {
 
     /// Data that cannot be used, or not be kept.
     pub fn data(error: &DataError) -> Failure {
-        match error.is_of_the_machine() {
+        match error.is_environment_error() {
             true => Failure::machine(error.to_string(), error.hint()),
             false => Failure::yours(error.to_string(), error.hint()),
         }
@@ -170,7 +170,7 @@ impl Failure {
         let (what, hint) = (error.to_string(), error.hint());
         match error {
             RunError::Io { doing, error, .. }
-                if *doing == Doing::Delete || !is_of_the_name(error) =>
+                if *doing == Doing::Delete || !is_path_error(error) =>
             {
                 Failure::machine(what, hint)
             }

@@ -6,7 +6,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, remove_folder};
 use crate::base::human;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
@@ -175,7 +175,7 @@ impl Ledger<'_> {
 
 /// The command that deletes what was listed: of the same run, in the same directory.
 fn deleting(run: Option<&str>, runs_dir: &Path) -> String {
-    let run = run.map(|run| format!(" {}", quoted(&one_line(run))));
+    let run = run.map(|run| format!(" {}", shell_quote(&one_line(run))));
     format!(
         "llmtui gc{} --yes{}",
         run.unwrap_or_default(),

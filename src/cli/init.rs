@@ -6,7 +6,7 @@ use super::exit::{Exit, Failure};
 use super::export::failed;
 use super::target::say_notes;
 use crate::base::text::shown;
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::TrainState;
 use crate::engine::checkpoint::disk::RealDisk;
 use crate::engine::checkpoint::{self, Fingerprint, Store};
@@ -33,7 +33,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     say_notes(&loaded);
     let spec = loaded.spec;
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let mut state = TrainState::fresh(&spec, &data)?;
     let written = write(&args.to, &mut state, &data, &Fingerprint::of(&spec, &data));

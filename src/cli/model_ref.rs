@@ -224,7 +224,7 @@ fn is_model_file(path: &Path) -> bool {
 }
 
 fn failed(word: &str, error: &HubError) -> Failure {
-    let exit = match error.is_of_the_machine() {
+    let exit = match error.is_environment_error() {
         true => Exit::Machine,
         false => Exit::Yours,
     };

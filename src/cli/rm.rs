@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::read_plain_text;
 use crate::base::human;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::engine::checkpoint::{by_other_runs, named_by};
 use crate::pipeline::{PipelineDir, State, membership};
@@ -127,7 +127,7 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
             );
             let hint = format!(
                 "llmtui rm --yes {}{}",
-                quoted(&whole),
+                shell_quote(&whole),
                 run_ref::options(&cx.runs_dir)
             );
             return Err(Failure::yours(what, hint));

@@ -1,8 +1,8 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
-use crate::base::files::is_of_the_name;
-use crate::base::ssh::quoted;
+use crate::base::files::is_path_error;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
@@ -49,7 +49,7 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
             false => match error {
                 ResolveError::Run(error) => Failure::run(error),
                 ResolveError::Io { error: cause, path } => {
-                    let hint = match is_of_the_name(cause) {
+                    let hint = match is_path_error(cause) {
                         true => RUNS_DIR.to_string(),
                         false => format!("check the disk and the permissions of {}", shown(path)),
                     };
@@ -121,7 +121,7 @@ pub fn names_a_pipeline(word: &str, cx: &Context) -> bool {
 fn never_started(word: &str, cx: &Context) -> Failure {
     let folder = shown(&cx.runs_dir);
     let what = format!("{word:?} is a pipeline, but none of that name was started in {folder}");
-    let word = quoted(&one_line(word));
+    let word = shell_quote(&one_line(word));
     Failure::yours(
         what,
         format!("llmtui train {word}{}", options(&cx.runs_dir)),
@@ -142,7 +142,7 @@ pub fn of_a_pipeline(run: &RunDir, runs_dir: &Path) -> Option<String> {
 /// A pipeline's name or file where a spec is asked for.
 pub fn is_a_pipeline(word: &str) -> Failure {
     let what = format!("{word:?} is a pipeline, but one run is needed");
-    let word = quoted(&one_line(word));
+    let word = shell_quote(&one_line(word));
     let hint = format!(
         "llmtui train {word} --dry-run plans its stages; llmtui presets show {word} shows them"
     );
@@ -162,11 +162,11 @@ pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {
         absolute(found.path()).ok() == absolute(run).ok()
     });
     match named && own {
-        true => format!("llmtui {verb} {}{}", quoted(&id), options(runs_dir)),
+        true => format!("llmtui {verb} {}{}", shell_quote(&id), options(runs_dir)),
         false => {
             let here = std::env::current_dir().unwrap_or_default();
             let path = run.strip_prefix(here).unwrap_or(run);
-            format!("llmtui {verb} {}", quoted(&path.to_string_lossy()))
+            format!("llmtui {verb} {}", shell_quote(&path.to_string_lossy()))
         }
     }
 }

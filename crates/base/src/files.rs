@@ -122,7 +122,7 @@ fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Whether a file error is caused by the name; otherwise by the machine: disk, permissions, limits.
-pub fn is_of_the_name(error: &io::Error) -> bool {
+pub fn is_path_error(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
         error.kind(),
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         let again = write_new(&path, b"two", 0o700).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
-        assert!(is_of_the_name(&again));
+        assert!(is_path_error(&again));
         // Created by another process in the meantime.
         let (from, to) = (dir.path().join("from"), path.clone());
         fs::write(&from, b"two").unwrap();
@@ -458,8 +458,8 @@ mod tests {
         fs::remove_file(&from).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let absent = write_new(&dir.path().join("no/where"), b"", 0o666).unwrap_err();
-        assert!(is_of_the_name(&absent));
-        assert!(!is_of_the_name(&io::ErrorKind::StorageFull.into()));
+        assert!(is_path_error(&absent));
+        assert!(!is_path_error(&io::ErrorKind::StorageFull.into()));
     }
 
     #[test]

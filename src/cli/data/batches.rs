@@ -3,13 +3,13 @@
 
 use super::batch_rows::{LEGEND, Sheet};
 use crate::base::human::grouped;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::target::say_notes;
 use crate::cli::{Context, run_ref};
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::EngineError;
 use crate::engine::checkpoint::{CheckpointError, Fault};
 use crate::engine::revisit::{Revisit, Weights, before};
@@ -74,7 +74,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         drawn_from_data(args, &spec)?;
     }
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let revisit = match &run {
         Some(run) => Revisit::of_run(run, &spec, &data)?,
@@ -160,7 +160,7 @@ fn not_a_run(args: &Args, cx: &Context) -> Result<(), Failure> {
             format!("{} is a run, not a spec", one_line(word)),
             format!(
                 "llmtui data batches --run {} --step {}",
-                quoted(word),
+                shell_quote(word),
                 args.step
             ),
         )),

@@ -1,6 +1,6 @@
 //! Stages as processes of this program, and the signals that reach them.
 
-use crate::base::last_words::LastWords;
+use crate::base::stderr_tail::StderrTail;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::link::launch::Launcher;
@@ -75,7 +75,7 @@ pub fn run_heard(
     let mut child = command
         .spawn()
         .map_err(|e| Failure::machine(format!("the stage cannot be started: {e}"), ""))?;
-    let words = LastWords::hear(child.stderr.take(), heard_by, message::KEPT);
+    let words = StderrTail::capture(child.stderr.take(), heard_by, message::KEPT);
     let mut told = false;
     loop {
         if let Some(status) = child.try_wait()? {

@@ -5,7 +5,7 @@ use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
 use crate::data::source::Origin;
-use crate::data::{DataError, Surroundings, Tokenizer};
+use crate::data::{DataEnv, DataError, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
@@ -293,7 +293,7 @@ fn size_of(
         let vocab_size = own.map_or_else(|| said_vocabulary(spec, stage), Ok)?;
         return Ok((of_vocabulary(vocab_size), None));
     }
-    let data = spec.open_data(&Surroundings::from_env(&cx.env));
+    let data = spec.open_data(&DataEnv::from_env(&cx.env));
     let data = data.map_err(|e| of_stage_data(&e, stage))?;
     Ok(match own {
         // That tokenizer comes to other passes, which are known once it is there.
@@ -313,7 +313,7 @@ fn size_by(
     let Some(tokenizer) = tokenizer else {
         return Ok((of_vocabulary(vocab_size), None));
     };
-    let data = spec.open_data_by(tokenizer, &Surroundings::from_env(&cx.env));
+    let data = spec.open_data_by(tokenizer, &DataEnv::from_env(&cx.env));
     let data = data.map_err(|e| of_stage_data(&e, stage))?;
     let size = DataSize {
         vocab_size,

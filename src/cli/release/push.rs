@@ -150,7 +150,7 @@ pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value>
     let done = upload(&config, &order, &hear);
     teller.end();
     let done = done.map_err(|error| Failure {
-        exit: match error.is_of_the_machine() {
+        exit: match error.is_environment_error() {
             true => Exit::Machine,
             false => Exit::Yours,
         },

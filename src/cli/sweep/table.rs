@@ -103,11 +103,11 @@ fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Cont
     }
     let set = args.spec.set.iter().chain(&best.set);
     let set: String = set
-        .map(|word| format!(" -s {}", crate::base::ssh::quoted(word)))
+        .map(|word| format!(" -s {}", crate::base::ssh::shell_quote(word)))
         .collect();
     out.push_str(&format!(
         "llmtui train {}{set}{options}\n",
-        crate::base::ssh::quoted(name)
+        crate::base::ssh::shell_quote(name)
     ));
     out
 }

@@ -60,7 +60,7 @@ use crate::kernels::errors::error_text;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Best, Event, Num, Outcome, Request};
-use crate::workers::{Lost, LostKind};
+use crate::workers::{FailureKind, WorkerFailure};
 use emit::Port;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub enum EngineError {
     Checkpoint(#[from] checkpoint::CheckpointError),
     /// Ranks of PyTorch did not come, or went.
     #[error("{0}; {hint}", hint = .0.kind.hint())]
-    Ranks(#[from] Lost),
+    Ranks(#[from] WorkerFailure),
     /// The machine has not what the run needs: room on the disk, memory, threads.
     #[error("{0}")]
     Machine(String),
@@ -124,12 +124,12 @@ impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
-            EngineError::Data(error) if error.is_of_the_machine() => Outcome::Starved,
+            EngineError::Data(error) if error.is_environment_error() => Outcome::Starved,
             EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
             EngineError::Ranks(lost) => match lost.kind {
-                LostKind::Stopped => Outcome::Stopped,
-                LostKind::Bug => Outcome::Failed,
+                FailureKind::Stopped => Outcome::Stopped,
+                FailureKind::Bug => Outcome::Failed,
                 _ => Outcome::Starved,
             },
             EngineError::Stopped => Outcome::Stopped,

@@ -5,7 +5,7 @@ use super::emit::Port;
 use super::{EngineError, EngineJob, in_pool};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::{Dataset, Progress, Request, Surroundings};
+use crate::data::{DataEnv, Dataset, Progress, Request};
 use crate::spec::RunSpec;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -55,7 +55,7 @@ fn open(job: &EngineJob, tell: &Sender<Told>) -> Result<Dataset, EngineError> {
     };
     let request = Request {
         progress: Some(&mut progress),
-        ..job.spec.data_request(&Surroundings::from_env(&job.env))
+        ..job.spec.data_request(&DataEnv::from_env(&job.env))
     };
     Ok(Dataset::open(&job.spec.data, request)?)
 }

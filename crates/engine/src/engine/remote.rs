@@ -19,7 +19,8 @@ use crate::optim::{StatePart, UpdateRule};
 use crate::wire::Values;
 use crate::workers::node::Machine;
 use crate::workers::{
-    Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, numbers, pieces, torch,
+    Answer, Frame, WorkerDirs, WorkerFailure, WorkerGroup, bytes_of, bytes_of_ids, floats, numbers,
+    pieces, torch,
 };
 use candle_core::{Device, Error, Result, Tensor, bail};
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ pub struct Remote {
     settings: torch::Config,
     clock: Arc<dyn Clock>,
     env: Env,
-    place: Place,
+    place: WorkerDirs,
     run: String,
     /// The machines that have ranks; none where only this one does.
     machines: Vec<Machine>,
@@ -73,12 +74,12 @@ pub struct Remote {
     torch: String,
     build: Value,
     ranks: usize,
-    gang: Option<Gang>,
+    gang: Option<WorkerGroup>,
     copy: Copy,
     moments_ahead: bool,
     generation: u64,
     /// Why the last generation ended.
-    lost: Option<Lost>,
+    lost: Option<WorkerFailure>,
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
@@ -148,7 +149,7 @@ impl Remote {
     }
 
     /// Why the ranks are gone, if they are; later requests are refused.
-    pub fn lost(&self) -> Option<&Lost> {
+    pub fn lost(&self) -> Option<&WorkerFailure> {
         self.lost.as_ref()
     }
 
@@ -250,9 +251,9 @@ impl Remote {
     fn send(&mut self, part: &str, values: &[f32], steps: u64) -> Result<()> {
         let ask = json!({"type": "load", "part": part, "steps": steps});
         self.with_gang(|gang| {
-            gang.tell(|_| Frame::new(ask.clone()))?;
+            gang.send_each(|_| Frame::new(ask.clone()))?;
             for piece in pieces(values) {
-                gang.tell_one(0, &piece)?;
+                gang.send_to(0, &piece)?;
             }
             gang.answers(None, &mut || false, &mut |_| {})
         })?;
@@ -380,7 +381,7 @@ impl Remote {
     ) -> Result<Vec<Answer>> {
         let patience = self.patience();
         self.with_gang(|gang| {
-            gang.tell(frame)?;
+            gang.send_each(frame)?;
             gang.answers(Some(patience), &mut || false, take)
         })
     }
@@ -388,7 +389,7 @@ impl Remote {
     /// Lost ranks stay lost until a new generation is started.
     fn with_gang<R>(
         &mut self,
-        work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>,
+        work: impl FnOnce(&mut WorkerGroup) -> std::result::Result<R, WorkerFailure>,
     ) -> Result<R> {
         let result = match &mut self.gang {
             Some(gang) => work(gang),

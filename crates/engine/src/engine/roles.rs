@@ -8,7 +8,7 @@ use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
-use crate::workers::Lost;
+use crate::workers::WorkerFailure;
 
 /// The models of a run.
 pub struct Models {
@@ -91,7 +91,7 @@ impl Models {
     }
 
     /// Why ranks are gone, if they are.
-    pub fn lost(&self) -> Option<Lost> {
+    pub fn lost(&self) -> Option<WorkerFailure> {
         self.remote.as_ref()?.lost().cloned()
     }
 

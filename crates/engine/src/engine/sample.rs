@@ -79,7 +79,7 @@ fn continuations(
         texts[text].push(token.id);
         match broken_off() {
             true => ControlFlow::Break(()),
-            false => stops.heard(&texts[text]),
+            false => stops.check(&texts[text]),
         }
     };
     // Each draws as it would alone.

@@ -160,13 +160,13 @@ impl KvCache {
 /// The KV cache of the previous text, kept for a text with the same prefix. It belongs to one model, whose weights must not
 /// change meanwhile.
 #[derive(Default)]
-pub struct Kept {
+pub struct PrefixCache {
     /// The cached text.
     tokens: Vec<u32>,
     cache: Option<KvCache>,
 }
 
-impl Kept {
+impl PrefixCache {
     /// Larger caches are freed at the end of a text.
     const MAX_BYTES: usize = 1 << 30;
     /// Capacity grows in steps of this many tokens.

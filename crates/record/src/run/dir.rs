@@ -9,7 +9,7 @@ use crate::base::files::{
     write_synced,
 };
 use crate::base::process::is_suspended;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -179,8 +179,8 @@ impl RunDir {
         // What has that name in the working directory is found first.
         let by_name = below.parent() == Some(Path::new("runs")) && !here.join(&folder).exists();
         match by_name {
-            true => quoted(&one_line(&folder)),
-            false => quoted(&one_line(&below.to_string_lossy())),
+            true => shell_quote(&one_line(&folder)),
+            false => shell_quote(&one_line(&below.to_string_lossy())),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Doing, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::wire::{Best, Event, Outcome, Phase, decode_envelope, id};
 use serde::Serialize;
@@ -155,7 +155,7 @@ pub fn option(runs_dir: &Path) -> String {
         true => String::new(),
         false => format!(
             " --runs-dir {}",
-            quoted(&one_line(&runs_dir.to_string_lossy()))
+            shell_quote(&one_line(&runs_dir.to_string_lossy()))
         ),
     }
 }

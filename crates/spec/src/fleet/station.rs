@@ -6,8 +6,8 @@ use super::news::{News, VERSION};
 use crate::base::clock::{Clock, pause};
 use crate::base::files::private_dir;
 use crate::base::human;
-use crate::base::last_words::LastWords;
 use crate::base::paths::Env;
+use crate::base::stderr_tail::StderrTail;
 use crate::base::text::one_line;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -112,7 +112,7 @@ impl Station {
             Err(error) => return Some(format!("{}: {error}", line[0].display())),
         };
         let (output, errors) = (child.stdout.take(), child.stderr.take());
-        let errors = LastWords::hear(errors, std::io::sink(), ERRORS);
+        let errors = StderrTail::capture(errors, std::io::sink(), ERRORS);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         let ended = match output {
             Some(output) => read(BufReader::new(output), take),

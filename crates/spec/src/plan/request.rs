@@ -10,7 +10,7 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::Lora as LoraConfig;
-use crate::nn::{AdapterConfig, ParamInfo, Role, Trained, param_infos_of};
+use crate::nn::{AdapterConfig, ParamInfo, Role, TrainableSet, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
 pub use answers::{Answers, RewardModels};
 pub use choices::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
@@ -406,7 +406,7 @@ impl Request {
     pub fn param_infos(&self) -> Vec<ParamInfo> {
         let (config, shape) = (self.arch.config(), self.arch.shape());
         let adapter = self.engine_adapter();
-        let trained = Trained {
+        let trained = TrainableSet {
             adapter: adapter.as_ref(),
             frozen: &self.frozen,
         };

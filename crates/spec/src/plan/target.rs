@@ -11,7 +11,7 @@ use super::request::{
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::base::near::closest;
-use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
+use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
@@ -219,7 +219,7 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
             ..DataSize::default()
         });
     }
-    match spec.open_data(&Surroundings::default()) {
+    match spec.open_data(&DataEnv::default()) {
         Ok(data) => Ok(DataSize::of(spec, &data)),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),

@@ -82,7 +82,7 @@ pub(super) fn write(
         max_new_tokens: how.max_new_tokens,
         ..Sampling::default()
     };
-    let behind = subject.behind_answer();
+    let behind = subject.answer_suffix();
     let Subject {
         model,
         tokenizer,
@@ -103,7 +103,7 @@ pub(super) fn write(
     let stops = tokenizer.stops(&how.until);
     let mut hear = |text: usize, token: GeneratedToken| {
         written[text].push(token.id);
-        stops.heard(&written[text])
+        stops.check(&written[text])
     };
     let done = model.answer(&side, continuing, &mut hear);
     let done = done.map_err(TaskError::Model)?;

@@ -21,10 +21,10 @@ use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{
-    DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
+    DataConfig, DataError, Dataset, Loss, Mix, Tokenizer, TrainingCounts, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
-use emptied::{Tried, no_validation, nothing_left, one_row};
+use emptied::{ExampleCounts, no_validation, nothing_left, one_row};
 use held::{divided, held_rows, makes_no_row, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,23 +41,23 @@ pub struct Request<'a> {
     /// In the place of the one that `data.tokenizer` names: that of a model which is still to be trained.
     pub tokenizer: Option<Tokenizer>,
     /// Where files and the hub are.
-    pub surroundings: Surroundings,
+    pub surroundings: DataEnv,
     /// Hears how far tokenizing has come.
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
 }
 
 /// Where data are found and where tokens are kept.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct DataEnv {
     pub read: ReadContext,
     /// The folder of the cache; none: tokens stay in memory unless the spec names a folder.
     pub cache: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl DataEnv {
     /// As the environment says.
-    pub fn from_env(env: &Env) -> Surroundings {
-        Surroundings {
+    pub fn from_env(env: &Env) -> DataEnv {
+        DataEnv {
             read: ReadContext {
                 hub: HubConfig::from_env(env),
                 ..ReadContext::default()
@@ -75,7 +75,7 @@ impl Request<'_> {
             train_on: TrainOn::All,
             unit: Unit::Text,
             tokenizer: None,
-            surroundings: Surroundings::default(),
+            surroundings: DataEnv::default(),
             progress: None,
         }
     }
@@ -110,7 +110,7 @@ impl Dataset {
             mut notes,
         } = tokens(config, &mut request)?;
         let how = layout(config, &train, &request)?;
-        let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
+        let (mut documents, learning) = build_splits(config, &train, &val, how, &mut notes)?;
         documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
         Ok(Dataset {
             fingerprint: fingerprint(config, &train, &val, how),
@@ -159,7 +159,7 @@ impl Dataset {
             notes: Vec::new(),
         };
         let ready = work.source(source)?;
-        let behind_answers = work.template.as_ref().map(Template::behind_answer);
+        let behind_answers = work.template.as_ref().map(Template::answer_suffix);
         let mut notes = work.notes;
         let how = layout(config, std::slice::from_ref(&ready), &request)?;
         let spans: Vec<Span> = ready.store.spans().collect();
@@ -284,7 +284,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     // What conversations were written in goes with the model.
     let templated = train.iter().any(|source| source.templated);
     let unused_template = template.is_some() && !templated;
-    let behind_answers = template.as_ref().map(Template::behind_answer);
+    let behind_answers = template.as_ref().map(Template::answer_suffix);
     let supervised_in = template.filter(|_| templated);
     // One that is trained for the run has the markers of its template, or none by its settings.
     let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
@@ -361,13 +361,13 @@ fn too_long(config: &DataConfig, unit: Unit, conversations: bool) -> TooLong {
 }
 
 /// Splits every source and lays its documents into rows.
-fn lay_out(
+fn build_splits(
     config: &DataConfig,
     train: &[Ready],
     val: &[Ready],
     how: Layouting,
     notes: &mut Vec<String>,
-) -> Result<(Documents, Learning), DataError> {
+) -> Result<(Documents, TrainingCounts), DataError> {
     let divides = val.is_empty() && config.val_share() != Some(0.0);
     let counted = held_rows(config, train)?;
     let mut documents = Documents {
@@ -378,8 +378,8 @@ fn lay_out(
         how,
         bytes_per_token: None,
     };
-    let mut learning = Learning::default();
-    let mut tried: Vec<Tried> = Vec::new();
+    let mut learning = TrainingCounts::default();
+    let mut tried: Vec<ExampleCounts> = Vec::new();
     let of = |source: &Ready| Layouting {
         too_long: too_long(config, how.unit, source.conversations),
         ..how
@@ -398,7 +398,7 @@ fn lay_out(
         };
         if train.len() > 1 && makes_no_row(&held, row) {
             notes.push(not_held_out(config, source, &held, how.seq_len));
-            tried.push(Tried {
+            tried.push(ExampleCounts {
                 how,
                 spans: std::mem::take(&mut held),
             });
@@ -423,7 +423,7 @@ fn lay_out(
         if divides && (counted.is_none() || !held.is_empty()) {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
             documents.val.push(portion.with_template(source.templated));
-            tried.push(Tried { how, spans: held });
+            tried.push(ExampleCounts { how, spans: held });
         }
     }
     for source in val {
@@ -432,7 +432,7 @@ fn lay_out(
         let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         documents.val.push(portion.with_template(source.templated));
-        tried.push(Tried { how, spans });
+        tried.push(ExampleCounts { how, spans });
     }
     if config.mix == Mix::Concatenate {
         documents.concatenate();
@@ -455,7 +455,7 @@ fn lay_out(
 }
 
 /// Adds what is learned from a source, and what is lost of it.
-fn count(learning: &mut Learning, source: &Ready, portion: &Portion, account: &Account) {
+fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, account: &Account) {
     learning.documents += portion.documents;
     learning.nothing_supervised += account.nothing_supervised;
     learning.too_long += account.split + account.truncated + account.dropped;
@@ -490,7 +490,7 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
 
 /// Of a tokenizer.json, and of what the files beside it say otherwise.
 fn of_tokenizer(tokenizer: &Tokenizer) -> String {
-    let beside = tokenizer.beside().unwrap_or_default();
+    let beside = tokenizer.sidecar_note().unwrap_or_default();
     sha256([tokenizer.to_json(), &beside].concat().as_bytes())
 }
 

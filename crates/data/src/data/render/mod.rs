@@ -391,7 +391,7 @@ impl Renderer {
     }
 
     fn notice_special_tokens(&self, texts: &[&str]) {
-        if texts.iter().any(|text| self.special.stand_in(text)) {
+        if texts.iter().any(|text| self.special.occur_in(text)) {
             count(&self.counters.special_tokens_in_data);
         }
     }

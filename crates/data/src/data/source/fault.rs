@@ -5,31 +5,31 @@ use std::io;
 
 /// A fault, and whether reading can continue after it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Trouble {
+pub(super) struct ReadFault {
     pub fault: RowFault,
     /// Nothing more can be read from this file: rows would be missing without anyone knowing how many.
     pub fatal: bool,
 }
 
-impl Trouble {
-    pub fn row(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
-        Trouble {
+impl ReadFault {
+    pub fn row(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> ReadFault {
+        ReadFault {
             fault: RowFault::new(place, what, fix),
             fatal: false,
         }
     }
 
-    pub fn fatal(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
-        Trouble {
+    pub fn fatal(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> ReadFault {
+        ReadFault {
             fault: RowFault::new(place, what, fix),
             fatal: true,
         }
     }
 
     /// A read that failed: the disk, the compression, or one of our own bounds.
-    pub fn io(place: &Place, error: &io::Error) -> Trouble {
+    pub fn io(place: &Place, error: &io::Error) -> ReadFault {
         if let Some(refusal) = refusal(error) {
-            return Trouble::fatal(place, &refusal.what, refusal.fix.clone());
+            return ReadFault::fatal(place, &refusal.what, refusal.fix.clone());
         }
         let (what, fix) = match error.kind() {
             io::ErrorKind::UnexpectedEof => (
@@ -45,7 +45,7 @@ impl Trouble {
                 "check the disk and the file's permissions",
             ),
         };
-        Trouble::fatal(place, what, fix)
+        ReadFault::fatal(place, what, fix)
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Entry {
 }
 
 /// Opens a source, passes its rows to the given function, and returns the notices.
-pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
+pub(crate) type RowFeeder<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
     + 'a;
 
 /// Maps the entry of `key` below `folder`. Where there is none, `feed` is asked for the rows and the entry is made; ids
@@ -108,7 +108,7 @@ pub(crate) fn open_or_build(
     folder: &Path,
     key: &Key,
     width: usize,
-    feed: &mut Feeding<'_>,
+    feed: &mut RowFeeder<'_>,
 ) -> Result<Entry, DataError> {
     let place = folder.join(key.hash());
     if let Some(Ok(entry)) = find(&place, &key.source) {

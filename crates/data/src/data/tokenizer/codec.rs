@@ -234,7 +234,7 @@ impl Tokenizer {
     }
 
     /// The end and pad tokens configured in the files next to the vocabulary, if they differ from those of tokenizer.json.
-    pub fn beside(&self) -> Option<String> {
+    pub fn sidecar_note(&self) -> Option<String> {
         let alone = END_OF_TEXT.iter().find_map(|t| self.id(t));
         let (eos, pad) = (self.eos, self.pad().filter(|pad| Some(*pad) != alone));
         (eos != alone || pad.is_some()).then(|| format!("eos {eos:?} pad {pad:?}"))

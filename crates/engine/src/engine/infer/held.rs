@@ -17,7 +17,7 @@ use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
 use crate::models::SourceError;
 use crate::nn::Model;
-use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
+use crate::nn::generate::{self, Continuing, Finish, PrefixCache, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -84,7 +84,7 @@ const ROOM: usize = 4;
 pub struct HeldModel {
     model: Model,
     /// Keys and values of the prompt and the answer before.
-    kept: Kept,
+    kept: PrefixCache,
     tokenizer: Tokenizer,
     template: Option<Template>,
     /// Tokens that end a text or a turn.
@@ -154,7 +154,7 @@ impl HeldModel {
             template,
             tokenizer,
             model,
-            kept: Kept::default(),
+            kept: PrefixCache::default(),
             adapters,
         })
     }
@@ -318,7 +318,7 @@ impl TextModel for HeldModel {
     fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
         self.adapters.switch(&mut self.model, name)?;
         // The cache was computed with other weights.
-        self.kept = Kept::default();
+        self.kept = PrefixCache::default();
         Ok(())
     }
 

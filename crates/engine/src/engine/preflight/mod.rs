@@ -25,7 +25,7 @@ use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
 use crate::base::text::shown;
-use crate::data::{Batch, Dataset, Surroundings};
+use crate::data::{Batch, DataEnv, Dataset};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
@@ -155,7 +155,7 @@ fn hash(values: &[f32]) -> u64 {
 /// The data or the model cannot be read.
 pub fn check_spec(
     (spec, ranks): (&RunSpec, Option<u64>),
-    surroundings: &Surroundings,
+    surroundings: &DataEnv,
     room: &Path,
     clock: &dyn Clock,
     on_check: &mut dyn FnMut(&Checked),

@@ -423,7 +423,7 @@ fn tables_of_an_adapter_are_switched_with_it() {
         let (mut merged, mut beside) = (base.load().unwrap(), base.load_for_inference().unwrap());
         let without = of(base.load().unwrap());
         peft.merge_into(&mut merged, 1.0).unwrap();
-        peft.stand(&mut beside).unwrap();
+        peft.attach_for_inference(&mut beside).unwrap();
         let merged = of(merged);
         let allowed = if quantized { 0.25 } else { 1e-4 } * far(&merged, &without);
         let off = far(&merged, &of(beside));

@@ -53,7 +53,7 @@ pub(super) fn last(run: &Run) -> std::path::PathBuf {
 
 /// What the model of a folder comes to by a spec's method on its held-out rows; a method without a reference.
 fn measured(spec: &RunSpec, folder: &Path) -> Evaluation {
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     let mut models = Models::alone(hf::load(folder).unwrap());
     let how = (1, 16);
     let found = evaluate(
@@ -79,7 +79,7 @@ fn held_out(events: &[Event], id: &str) -> f64 {
 fn pairs_are_counted_as_examples() {
     let text = format!("method: orpo\n{}", data("preference", false));
     let spec = spec_of(&text, &[]);
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     let mut models = TrainState::fresh(&spec, &data).unwrap().models;
     let mut read = |extent| {
         let how = (1, 16);
@@ -450,7 +450,7 @@ fn each_stage_is_better_at_its_own_goal_than_the_one_before() {
     let guessing = (text
         .job
         .spec
-        .open_data(&Surroundings::default())
+        .open_data(&DataEnv::default())
         .unwrap()
         .tokenizer
         .vocab_size() as f64)

@@ -5,14 +5,14 @@ use candle_core::Result;
 use std::ops::ControlFlow;
 
 /// A batch of texts with KV caches.
-pub trait Reads {
+pub trait BatchDecoder {
     /// Appends tokens to several texts: (text, tokens) in the order of the texts; texts without new tokens are not listed. Fills
     /// `logits` (pieces, V), those after the last token of each. Between two chunks of a long piece `pause` gets the text and the
     /// number of tokens just prefilled, and may cancel: then there are no logits.
     ///
     /// # Errors
     /// Damaged weights, or the ranks that hold them are gone.
-    fn read_on(
+    fn append_tokens(
         &mut self,
         pieces: &[(usize, &[u32])],
         logits: &mut Vec<f32>,
@@ -31,8 +31,8 @@ pub trait Reads {
     }
 }
 
-impl Reads for Decoding<'_> {
-    fn read_on(
+impl BatchDecoder for Decoding<'_> {
+    fn append_tokens(
         &mut self,
         pieces: &[(usize, &[u32])],
         logits: &mut Vec<f32>,

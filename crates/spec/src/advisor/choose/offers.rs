@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::advisor::look;
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::spec::{SpecSources, load};
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ fn every_method_that_is_offered_for_rows_can_read_them() {
             let spec = spec
                 .unwrap_or_else(|e| panic!("{name}, {method}: {e}"))
                 .spec;
-            let data = spec.open_data(&Surroundings::default());
+            let data = spec.open_data(&DataEnv::default());
             if let Err(error) = data {
                 panic!("{method} is offered for {name}: {error}; {}", error.hint());
             }

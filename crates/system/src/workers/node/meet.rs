@@ -1,6 +1,6 @@
 //! The rendezvous address of ranks on several machines: reachable by all of them, but not public.
 
-use super::{About, Machine};
+use super::{Machine, NodeInfo};
 use crate::base::paths::Env;
 use crate::workers::torch::Config;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
@@ -13,7 +13,7 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 pub fn address(
     config: &Config,
     machines: &[Machine],
-    abouts: &[Option<About>],
+    abouts: &[Option<NodeInfo>],
 ) -> Result<String, String> {
     let first = machines.first().map_or("localhost", Machine::name);
     let there = abouts.first().and_then(Option::as_ref);
@@ -105,12 +105,12 @@ mod tests {
         [Machine::Ssh("a".into()), Machine::Ssh("b".into())]
     }
 
-    fn about(own: &str, caller: &str) -> Option<About> {
-        Some(About {
+    fn about(own: &str, caller: &str) -> Option<NodeInfo> {
+        Some(NodeInfo {
             host: "elsewhere".into(),
             own: Some(own.into()),
             caller: Some(caller.into()),
-            ..About::default()
+            ..NodeInfo::default()
         })
     }
 

@@ -14,7 +14,7 @@ const NOISE: u64 = 64 << 10;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Parcel {
+pub enum NodeMessage {
     /// JSON; `type` names it.
     Message(Value),
     /// Bytes of this rank's connection, by its number in the run.
@@ -28,19 +28,19 @@ pub enum Parcel {
 /// Identifies torchrun among the logs.
 pub const LAUNCHER: u32 = u32::MAX;
 
-impl Parcel {
+impl NodeMessage {
     /// # Errors
     /// Those of the connection.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let words;
         let (kind, rank, bytes) = match self {
-            Parcel::Message(value) => {
+            NodeMessage::Message(value) => {
                 words = value.to_string();
                 (b'w', 0, words.as_bytes())
             }
-            Parcel::Bytes(rank, bytes) => (b'b', *rank, bytes.as_slice()),
-            Parcel::Closed(rank) => (b'c', *rank, &[][..]),
-            Parcel::Log(rank, bytes) => (b'l', *rank, bytes.as_slice()),
+            NodeMessage::Bytes(rank, bytes) => (b'b', *rank, bytes.as_slice()),
+            NodeMessage::Closed(rank) => (b'c', *rank, &[][..]),
+            NodeMessage::Log(rank, bytes) => (b'l', *rank, bytes.as_slice()),
         };
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let mut head = [0; 9];
@@ -57,7 +57,7 @@ impl Parcel {
     ///
     /// # Errors
     /// Those of the connection; invalid parcels.
-    pub fn read(input: &mut dyn Read) -> io::Result<Option<Parcel>> {
+    pub fn read(input: &mut dyn Read) -> io::Result<Option<NodeMessage>> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut head = [0; 9];
         match input.read_exact(&mut head[..1]) {
@@ -77,26 +77,30 @@ impl Parcel {
             return Err(wrong("a parcel without an end".into()));
         }
         Ok(Some(match head[0] {
-            b'w' => Parcel::Message(
+            b'w' => NodeMessage::Message(
                 serde_json::from_slice(&bytes).map_err(|e| wrong(format!("words: {e}")))?,
             ),
-            b'b' => Parcel::Bytes(rank, bytes),
-            b'c' => Parcel::Closed(rank),
-            b'l' => Parcel::Log(rank, bytes),
+            b'b' => NodeMessage::Bytes(rank, bytes),
+            b'c' => NodeMessage::Closed(rank),
+            b'l' => NodeMessage::Log(rank, bytes),
             kind => return Err(wrong(format!("a parcel of kind {kind}"))),
         }))
     }
 }
 
 /// Forwards the bytes of a rank's connection until it closes or the receiver is gone.
-pub fn forward(from: &mut dyn Read, rank: u32, mut put: impl FnMut(&Parcel) -> io::Result<()>) {
+pub fn forward(
+    from: &mut dyn Read,
+    rank: u32,
+    mut put: impl FnMut(&NodeMessage) -> io::Result<()>,
+) {
     let mut bytes = vec![0; MOST];
     loop {
         let parcel = match from.read(&mut bytes) {
-            Ok(0) | Err(_) => Parcel::Closed(rank),
-            Ok(n) => Parcel::Bytes(rank, bytes[..n].to_vec()),
+            Ok(0) | Err(_) => NodeMessage::Closed(rank),
+            Ok(n) => NodeMessage::Bytes(rank, bytes[..n].to_vec()),
         };
-        if put(&parcel).is_err() || matches!(parcel, Parcel::Closed(_)) {
+        if put(&parcel).is_err() || matches!(parcel, NodeMessage::Closed(_)) {
             return;
         }
     }
@@ -133,10 +137,10 @@ mod tests {
     #[test]
     fn parcels_round_trip_after_shell_output() {
         let parcels = [
-            Parcel::Message(json!({"type": "open", "rank": 3})),
-            Parcel::Bytes(3, b"a\nb\0".to_vec()),
-            Parcel::Log(LAUNCHER, vec![b'x'; 1000]),
-            Parcel::Closed(3),
+            NodeMessage::Message(json!({"type": "open", "rank": 3})),
+            NodeMessage::Bytes(3, b"a\nb\0".to_vec()),
+            NodeMessage::Log(LAUNCHER, vec![b'x'; 1000]),
+            NodeMessage::Closed(3),
         ];
         let mut bytes = b"Welcome to gpu2\n\n".to_vec();
         bytes.extend(GREETING.as_bytes());
@@ -146,9 +150,9 @@ mod tests {
         let mut input = bytes.as_slice();
         skip_to_greeting(&mut input).unwrap();
         for parcel in parcels {
-            assert_eq!(Parcel::read(&mut input).unwrap(), Some(parcel));
+            assert_eq!(NodeMessage::read(&mut input).unwrap(), Some(parcel));
         }
-        assert_eq!(Parcel::read(&mut input).unwrap(), None);
+        assert_eq!(NodeMessage::read(&mut input).unwrap(), None);
     }
 
     #[test]
@@ -157,12 +161,12 @@ mod tests {
             skip_to_greeting(&mut &b"Hello\n\nbash: llmtui: command not found\n"[..]).unwrap_err();
         assert_eq!(said, "bash: llmtui: command not found");
         let mut whole = Vec::new();
-        Parcel::Bytes(1, vec![7; 5]).write(&mut whole).unwrap();
+        NodeMessage::Bytes(1, vec![7; 5]).write(&mut whole).unwrap();
         for (at, byte) in [(0, b'?'), (8, 255), (whole.len() - 1, b'x')] {
             let mut broken = whole.clone();
             broken[at] = byte;
-            assert!(Parcel::read(&mut broken.as_slice()).is_err(), "{at}");
+            assert!(NodeMessage::read(&mut broken.as_slice()).is_err(), "{at}");
         }
-        assert!(Parcel::read(&mut &whole[..whole.len() - 2]).is_err());
+        assert!(NodeMessage::read(&mut &whole[..whole.len() - 2]).is_err());
     }
 }

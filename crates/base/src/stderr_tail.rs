@@ -10,18 +10,18 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The tail of a process's stderr, captured while it runs.
 #[derive(Debug)]
-pub struct LastWords {
+pub struct StderrTail {
     tail: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
 }
 
-impl LastWords {
+impl StderrTail {
     /// Reads stderr `from` a process, keeps its last `limit` bytes, and copies everything `to` a writer.
-    pub fn hear(
+    pub fn capture(
         from: Option<impl Read + Send + 'static>,
         to: impl Write + Send + 'static,
         limit: usize,
-    ) -> LastWords {
+    ) -> StderrTail {
         let tail = Arc::new(Mutex::new(Vec::new()));
         let (done, ended) = std::sync::mpsc::channel();
         if let Some(from) = from {
@@ -31,7 +31,7 @@ impl LastWords {
                 drop(done);
             });
         }
-        LastWords { tail, ended }
+        StderrTail { tail, ended }
     }
 
     /// The captured tail, once the process has ended; a longer text may begin in the middle of a line.
@@ -66,13 +66,16 @@ mod tests {
     #[test]
     fn the_tail_is_kept_and_everything_is_copied() {
         let text = format!("{}\nthe end\n", "x".repeat(30_000));
-        let words = LastWords::hear(Some(Cursor::new(text.clone())), sink(), 100);
+        let words = StderrTail::capture(Some(Cursor::new(text.clone())), sink(), 100);
         let end = words.end();
         assert_eq!(end.len(), 100);
         assert!(end.ends_with("x\nthe end\n"), "{end}");
         let (mut copy, tail) = (Vec::new(), Mutex::default());
         copy_and_keep(text.as_bytes(), &mut copy, &tail, 100);
         assert_eq!(copy, text.as_bytes());
-        assert_eq!(LastWords::hear(None::<Cursor<&str>>, sink(), 9).end(), "");
+        assert_eq!(
+            StderrTail::capture(None::<Cursor<&str>>, sink(), 9).end(),
+            ""
+        );
     }
 }

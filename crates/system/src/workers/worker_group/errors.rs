@@ -1,7 +1,7 @@
 //! The errors of a rank: the one it reports, or the tail of its stderr if it ended without a report.
 
+use super::super::failure::{FailureKind, WorkerFailure};
 use super::super::frame::Frame;
-use super::super::lost::{Lost, LostKind};
 use crate::base::files::open_plain;
 use crate::base::text::one_line;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,16 +13,16 @@ const TAIL: u64 = 4_096;
 const MAX_SHOWN: usize = 300;
 
 /// The error that a worker reports.
-pub(super) fn reported_error(rank: usize, frame: &Frame) -> Lost {
+pub(super) fn reported_error(rank: usize, frame: &Frame) -> WorkerFailure {
     let header = &frame.header;
-    let kind = LostKind::named(header["class"].as_str().unwrap_or_default());
+    let kind = FailureKind::named(header["class"].as_str().unwrap_or_default());
     let message = one_line(
         header["message"]
             .as_str()
             .unwrap_or("an error without a message"),
     );
     let message: String = message.chars().take(400).collect();
-    Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
+    WorkerFailure::new(kind, Some(rank), format!("rank {rank}: {message}"))
 }
 
 /// The last line of a rank's stderr, as the end of a sentence; empty if there is none. `logs` is its machine's folder,

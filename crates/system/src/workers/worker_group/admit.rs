@@ -1,8 +1,8 @@
 //! A connecting rank: its identification, and the thread that reads its messages from then on.
 
 use super::super::PROTOCOL;
+use super::super::failure::{FailureKind, WorkerFailure};
 use super::super::frame::Frame;
-use super::super::lost::{Lost, LostKind};
 use crate::base::clock::Clock;
 use crate::base::text::one_line;
 use serde_json::Value;
@@ -44,9 +44,14 @@ impl RankEnd {
         start: Duration,
         clock: &Arc<dyn Clock>,
         sender: &SyncSender<(usize, Received)>,
-    ) -> Result<(usize, RankEnd), Lost> {
-        let fault =
-            |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
+    ) -> Result<(usize, RankEnd), WorkerFailure> {
+        let fault = |e: io::Error| {
+            WorkerFailure::new(
+                FailureKind::Start,
+                None,
+                format!("a rank's connection: {e}"),
+            )
+        };
         stream.set_nonblocking(false).map_err(fault)?;
         stream.set_write_timeout(Some(WRITE)).map_err(fault)?;
         stream.set_read_timeout(Some(start)).map_err(fault)?;
@@ -60,7 +65,7 @@ impl RankEnd {
                 "a worker speaks version {} of what is said here, this program {PROTOCOL}",
                 hello["protocol"]
             );
-            return Err(Lost::new(LostKind::Version, None, what));
+            return Err(WorkerFailure::new(FailureKind::Version, None, what));
         }
         let rank = number("rank")
             .and_then(|rank| usize::try_from(rank).ok())
@@ -72,7 +77,7 @@ impl RankEnd {
                 "a worker says {}, which is none of {ranks} ranks",
                 one_line(&hello.to_string())
             );
-            return Err(Lost::new(LostKind::Version, None, what));
+            return Err(WorkerFailure::new(FailureKind::Version, None, what));
         };
         let beat = Arc::new(AtomicU64::new(clock.elapsed().as_millis() as u64));
         let end = RankEnd {

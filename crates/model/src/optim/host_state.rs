@@ -26,20 +26,20 @@ pub(super) fn whole(pieces: &[f32; PIECES]) -> Result<u64> {
 }
 
 /// State in host memory.
-pub(super) struct Held {
+pub(super) struct HostState {
     rule: &'static str,
     buffers: Vec<(&'static str, Vec<f32>)>,
     counters: Vec<(&'static str, u64)>,
 }
 
-impl Held {
+impl HostState {
     /// Zero-initialized buffers with these names and lengths.
     pub fn new(
         rule: &'static str,
         buffers: &[(&'static str, usize)],
         counters: &[&'static str],
-    ) -> Held {
-        Held {
+    ) -> HostState {
+        HostState {
             rule,
             buffers: buffers
                 .iter()

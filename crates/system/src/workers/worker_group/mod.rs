@@ -4,10 +4,10 @@
 mod admit;
 pub(super) mod errors;
 
+use super::failure::{FailureKind, WorkerFailure};
 use super::frame::Frame;
 use super::group::{GRACE, Group, LAUNCHER_LOG, STACKS, TICK};
 use super::launch::{Launch, Launcher};
-use super::lost::{Lost, LostKind};
 use super::node::Bridge;
 use super::{frame, package};
 use crate::base::clock::Clock;
@@ -44,7 +44,7 @@ pub struct Limits {
 
 /// Folders of a generation.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct WorkerDirs {
     /// For sockets: a short path, private to this user.
     pub runtime: PathBuf,
     /// The ranks' output, one folder per generation.
@@ -60,11 +60,11 @@ pub struct Answer {
 }
 
 /// The ranks of one machine, before they start.
-pub enum Crew {
+pub enum NodeLaunch {
     /// On this machine. Socket and log folder are filled in later.
-    Here(Launch),
+    Local(Launch),
     /// On another machine, already connected.
-    There(Bridge),
+    Remote(Bridge),
 }
 
 /// The ranks of one machine, running.
@@ -75,7 +75,7 @@ struct Member {
 }
 
 /// The running ranks of all machines.
-pub struct Gang {
+pub struct WorkerGroup {
     members: Vec<Member>,
     /// Ranks per machine.
     each: usize,
@@ -87,25 +87,25 @@ pub struct Gang {
     over: bool,
 }
 
-impl Gang {
+impl WorkerGroup {
     /// Starts `each` processes on every machine as generation `id`, and waits until every rank is ready. `broken_off` is
     /// polled meanwhile.
     ///
     /// # Errors
     /// They cannot be started, do not connect, or have another version.
     pub fn start(
-        crews: Vec<Crew>,
+        crews: Vec<NodeLaunch>,
         each: usize,
         id: &str,
-        place: &Place,
+        place: &WorkerDirs,
         limits: Limits,
         clock: Arc<dyn Clock>,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Gang, Lost> {
+    ) -> Result<WorkerGroup, WorkerFailure> {
         let (listener, socket) = listen(&place.runtime, id)?;
         let (_, nobody) = sync_channel(1);
         let ranks = each * crews.len();
-        let mut gang = Gang {
+        let mut gang = WorkerGroup {
             members: Vec::new(),
             each,
             ranks: Vec::new(),
@@ -129,15 +129,15 @@ impl Gang {
     }
 
     /// Starts the processes of every machine.
-    fn begin(&mut self, crews: Vec<Crew>, socket: &Path) -> Result<(), Lost> {
+    fn begin(&mut self, crews: Vec<NodeLaunch>, socket: &Path) -> Result<(), WorkerFailure> {
         let alone = crews.len() == 1;
-        for (node, crew) in crews.into_iter().enumerate() {
+        for (node, node_launch) in crews.into_iter().enumerate() {
             let logs = match alone {
                 true => self.logs.clone(),
                 false => node_logs(&self.logs, node),
             };
-            let launcher: Box<dyn Launcher> = match crew {
-                Crew::Here(launch) => {
+            let launcher: Box<dyn Launcher> = match node_launch {
+                NodeLaunch::Local(launch) => {
                     let launch = Launch {
                         socket: socket.into(),
                         logs: logs.clone(),
@@ -145,7 +145,7 @@ impl Gang {
                     };
                     Box::new(Group::start(&launch, self.clock.clone())?)
                 }
-                Crew::There(mut bridge) => {
+                NodeLaunch::Remote(mut bridge) => {
                     bridge.launch(socket, &logs)?;
                     Box::new(bridge)
                 }
@@ -161,7 +161,7 @@ impl Gang {
         listener: &UnixListener,
         ranks: usize,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), WorkerFailure> {
         // A few frames per rank may be queued; pieces of weights are consumed as they arrive.
         let (sender, receiver) = sync_channel(4 * ranks);
         self.receiver = receiver;
@@ -180,8 +180,8 @@ impl Gang {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => {
-                    return Err(Lost::new(
-                        LostKind::Start,
+                    return Err(WorkerFailure::new(
+                        FailureKind::Start,
                         None,
                         format!("the ranks' socket: {e}"),
                     ));
@@ -218,9 +218,12 @@ impl Gang {
     ///
     /// # Errors
     /// A rank does not read.
-    pub fn tell(&mut self, mut frame: impl FnMut(usize) -> Frame) -> Result<(), Lost> {
+    pub fn send_each(
+        &mut self,
+        mut frame: impl FnMut(usize) -> Frame,
+    ) -> Result<(), WorkerFailure> {
         for rank in 0..self.ranks.len() {
-            self.tell_one(rank, &frame(rank))?;
+            self.send_to(rank, &frame(rank))?;
         }
         Ok(())
     }
@@ -229,10 +232,10 @@ impl Gang {
     ///
     /// # Errors
     /// It does not read.
-    pub fn tell_one(&mut self, rank: usize, frame: &Frame) -> Result<(), Lost> {
+    pub fn send_to(&mut self, rank: usize, frame: &Frame) -> Result<(), WorkerFailure> {
         let Some(end) = self.ranks.get_mut(rank) else {
-            return Err(Lost::new(
-                LostKind::Bug,
+            return Err(WorkerFailure::new(
+                FailureKind::Bug,
                 Some(rank),
                 format!("there is no rank {rank}"),
             ));
@@ -252,7 +255,7 @@ impl Gang {
         limit: Option<Duration>,
         broken_off: &mut dyn FnMut() -> bool,
         pieces: &mut dyn FnMut(&[u8]),
-    ) -> Result<Vec<Answer>, Lost> {
+    ) -> Result<Vec<Answer>, WorkerFailure> {
         let waiting = (0..self.ranks.len()).collect();
         self.collect_with(
             waiting,
@@ -269,7 +272,7 @@ impl Gang {
         limit: Duration,
         kind: &str,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Answer>, Lost> {
+    ) -> Result<Vec<Answer>, WorkerFailure> {
         self.collect_with(waiting, limit, kind, broken_off, &mut |_| {})
     }
 
@@ -280,7 +283,7 @@ impl Gang {
         kind: &str,
         broken_off: &mut dyn FnMut() -> bool,
         pieces: &mut dyn FnMut(&[u8]),
-    ) -> Result<Vec<Answer>, Lost> {
+    ) -> Result<Vec<Answer>, WorkerFailure> {
         let mut wait = Wait::from(self.clock.elapsed());
         let mut answers: Vec<Option<Answer>> = (0..self.ranks.len()).map(|_| None).collect();
         while !waiting.is_empty() {
@@ -305,7 +308,7 @@ impl Gang {
                         "rank {rank} says {:?} where {kind:?} was expected",
                         one_line(frame.kind())
                     );
-                    return Err(Lost::new(LostKind::Bug, Some(rank), what));
+                    return Err(WorkerFailure::new(FailureKind::Bug, Some(rank), what));
                 }
                 Ok((rank, Received::Closed)) => return Err(self.root_cause(self.ended_rank(rank))),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended_rank(waiting[0])),
@@ -322,7 +325,7 @@ impl Gang {
 
     /// Fails if a rank sends no heartbeats: it is stopped or frozen, whatever the others wait for. `woken`: when this process
     /// resumed after a suspension.
-    fn check_heartbeats(&self, waiting: &[usize], woken: Duration) -> Result<(), Lost> {
+    fn check_heartbeats(&self, waiting: &[usize], woken: Duration) -> Result<(), WorkerFailure> {
         let (now, woken) = (self.millis(), woken.as_millis() as u64);
         let still = |rank: &&usize| {
             let beat = self.ranks[**rank].beat.load(Ordering::Relaxed).max(woken);
@@ -333,7 +336,7 @@ impl Gang {
             Some(rank) => {
                 let seconds = self.limits.silence.as_secs_f64();
                 let what = format!("{} was stopped for {seconds:.0} s", self.name(*rank));
-                Err(Lost::new(LostKind::Hang, Some(*rank), what))
+                Err(WorkerFailure::new(FailureKind::Hang, Some(*rank), what))
             }
         }
     }
@@ -345,17 +348,17 @@ impl Gang {
         limit: Duration,
         broken_off: &mut dyn FnMut() -> bool,
         late: &str,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), WorkerFailure> {
         if broken_off() {
-            return Err(Lost::new(
-                LostKind::Stopped,
+            return Err(WorkerFailure::new(
+                FailureKind::Stopped,
                 None,
                 "stopped while ranks were at work",
             ));
         }
         if self.clock.elapsed() - begun > limit {
             let what = format!("{late} within {:.0} s", limit.as_secs_f64());
-            return Err(Lost::new(LostKind::Hang, None, what));
+            return Err(WorkerFailure::new(FailureKind::Hang, None, what));
         }
         if self.ranks.is_empty() {
             for member in &mut self.members {
@@ -368,8 +371,8 @@ impl Gang {
     }
 
     /// Of several errors, the one that is not about a lost peer.
-    fn root_cause(&self, first: Lost) -> Lost {
-        if !matches!(first.kind, LostKind::Peers | LostKind::Killed) {
+    fn root_cause(&self, first: WorkerFailure) -> WorkerFailure {
+        if !matches!(first.kind, FailureKind::Peers | FailureKind::Killed) {
             return first;
         }
         let begun = self.clock.elapsed();
@@ -383,9 +386,9 @@ impl Gang {
                 Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            let weight = |kind: LostKind| match kind {
-                LostKind::Peers => 0,
-                LostKind::Killed => 1,
+            let weight = |kind: FailureKind| match kind {
+                FailureKind::Peers => 0,
+                FailureKind::Killed => 1,
                 _ => 2,
             };
             if weight(other.kind) > weight(cause.kind) && cause.rank != other.rank {
@@ -396,22 +399,22 @@ impl Gang {
     }
 
     /// Why a rank cannot be written to.
-    fn write_error(&self, rank: usize) -> Lost {
+    fn write_error(&self, rank: usize) -> WorkerFailure {
         self.root_cause(self.ended_rank(rank))
     }
 
-    fn ended_rank(&self, rank: usize) -> Lost {
+    fn ended_rank(&self, rank: usize) -> WorkerFailure {
         let errors = self
             .members
             .get(rank / self.each)
             .map_or_else(String::new, |member| {
                 match errors::of_rank(&member.logs, rank % self.each) {
-                    none if none.is_empty() => member.launcher.last_words(),
+                    none if none.is_empty() => member.launcher.failure_detail(),
                     errors => errors,
                 }
             });
         let what = format!("{} ended without a message{errors}", self.name(rank));
-        Lost::new(LostKind::Killed, Some(rank), what)
+        WorkerFailure::new(FailureKind::Killed, Some(rank), what)
     }
 
     /// `rank 3 (process 4711 on gpu2)`.
@@ -425,7 +428,7 @@ impl Gang {
 
     /// Stops the ranks in an orderly way, or by force if they do not comply.
     pub fn end(mut self) {
-        let told = self.tell(|_| Frame::new(json!({"type": "stop"})));
+        let told = self.send_each(|_| Frame::new(json!({"type": "stop"})));
         if told.is_ok() {
             let begun = self.clock.elapsed();
             while self.clock.elapsed() - begun < GRACE {
@@ -461,21 +464,21 @@ impl Gang {
     }
 }
 
-impl Drop for Gang {
+impl Drop for WorkerGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl std::fmt::Debug for Gang {
+impl std::fmt::Debug for WorkerGroup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ranks", self.ranks.len())
     }
 }
 
 /// The socket to which ranks connect, in a folder private to this user.
-pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf), Lost> {
-    let fault = |what: String| Lost::new(LostKind::Start, None, what);
+pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf), WorkerFailure> {
+    let fault = |what: String| WorkerFailure::new(FailureKind::Start, None, what);
     let of = |path: &Path, e: io::Error| fault(format!("{}: {e}", path.display()));
     private_dir(runtime).map_err(|e| fault(e.to_string()))?;
     let socket = runtime.join(format!(
@@ -496,7 +499,7 @@ pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf)
 }
 
 /// torchrun ended before any rank connected.
-fn never_came(member: &Member, status: &str) -> Lost {
+fn never_came(member: &Member, status: &str) -> WorkerFailure {
     // A single rank has no torchrun.
     let log = member.logs.join(LAUNCHER_LOG);
     let (who, log) = match log.is_file() {
@@ -513,7 +516,7 @@ fn never_came(member: &Member, status: &str) -> Lost {
     let machine = member.launcher.machine();
     let machine = machine.map_or_else(String::new, |name| format!("{name}: "));
     let what = format!("{machine}{who} ({status}): {errors}");
-    Lost::new(LostKind::Start, None, what)
+    WorkerFailure::new(FailureKind::Start, None, what)
 }
 
 /// The folder of one machine's logs, if there are several machines.

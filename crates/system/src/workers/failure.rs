@@ -2,7 +2,7 @@
 
 /// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LostKind {
+pub enum FailureKind {
     /// No Python, no package, no permission: nothing started.
     Start,
     /// Another machine does not answer.
@@ -23,15 +23,15 @@ pub enum LostKind {
     Stopped,
 }
 
-impl LostKind {
+impl FailureKind {
     /// The kind that a worker's error names.
-    pub(super) fn named(word: &str) -> LostKind {
+    pub(super) fn named(word: &str) -> FailureKind {
         match word {
-            "memory" => LostKind::Memory,
-            "start" => LostKind::Start,
-            "version" => LostKind::Version,
-            "peers" => LostKind::Peers,
-            _ => LostKind::Bug,
+            "memory" => FailureKind::Memory,
+            "start" => FailureKind::Start,
+            "version" => FailureKind::Version,
+            "peers" => FailureKind::Peers,
+            _ => FailureKind::Bug,
         }
     }
 
@@ -39,35 +39,35 @@ impl LostKind {
     pub fn may_pass(self) -> bool {
         matches!(
             self,
-            LostKind::Killed | LostKind::Hang | LostKind::Peers | LostKind::Unreachable
+            FailureKind::Killed | FailureKind::Hang | FailureKind::Peers | FailureKind::Unreachable
         )
     }
 
     /// What to do about it.
     pub fn hint(self) -> &'static str {
         match self {
-            LostKind::Start => {
+            FailureKind::Start => {
                 "llmtui engine check shows what is missing; llmtui engine install torch; or set one: -s engine.torch.python=/path/to/venv; \
                  or -s engine=candle"
             }
-            LostKind::Unreachable => {
+            FailureKind::Unreachable => {
                 "llmtui engine check --nodes HOST,HOST checks each of them; ssh must work without a password, and llmtui must be in the \
                  PATH there (or set engine.torch.program)"
             }
-            LostKind::Version => "llmtui engine check shows the required versions",
-            LostKind::Memory => {
+            FailureKind::Version => "llmtui engine check shows the required versions",
+            FailureKind::Memory => {
                 "lower train.micro_batch_size (and raise train.grad_accum_steps), set train.activation_checkpointing: full, or \
                  engine.torch.shard: fsdp2 with more ranks, or with engine.torch.offload: true"
             }
-            LostKind::Killed => {
+            FailureKind::Killed => {
                 "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"
             }
-            LostKind::Hang => {
+            FailureKind::Hang => {
                 "the ranks' stacks are in their logs in the run's torch folder; where they are only slow: engine.torch.patience=SECONDS"
             }
-            LostKind::Peers => "the logs in the run's torch folder show which rank failed first",
-            LostKind::Bug => "the full error is in the rank's log in the run's torch folder",
-            LostKind::Stopped => "",
+            FailureKind::Peers => "the logs in the run's torch folder show which rank failed first",
+            FailureKind::Bug => "the full error is in the rank's log in the run's torch folder",
+            FailureKind::Stopped => "",
         }
     }
 }
@@ -75,17 +75,21 @@ impl LostKind {
 /// The failure of a generation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{what}")]
-pub struct Lost {
-    pub kind: LostKind,
+pub struct WorkerFailure {
+    pub kind: FailureKind,
     /// The rank where it started, if known.
     pub rank: Option<usize>,
     /// One sentence.
     pub what: String,
 }
 
-impl Lost {
-    pub(super) fn new(kind: LostKind, rank: Option<usize>, what: impl Into<String>) -> Lost {
-        Lost {
+impl WorkerFailure {
+    pub(super) fn new(
+        kind: FailureKind,
+        rank: Option<usize>,
+        what: impl Into<String>,
+    ) -> WorkerFailure {
+        WorkerFailure {
             kind,
             rank,
             what: what.into(),

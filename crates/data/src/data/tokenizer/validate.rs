@@ -2,7 +2,7 @@
 //! panics on crafted files.
 
 use super::library;
-use crate::base::child::{Child, Limits, Parser, Request, Say};
+use crate::base::child::{Child, Limits, LineSink, Parser, Request};
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ struct Findings {
 ///
 /// # Errors
 /// The fault, or what is needed to find it.
-pub fn vet(json: &str, place: &str, child: &Child) -> Result<(), DataError> {
+pub fn validate(json: &str, place: &str, child: &Child) -> Result<(), DataError> {
     let fault = |what: String| DataError::Tokenizer {
         place: place.to_string(),
         what,
@@ -67,7 +67,7 @@ pub fn vet(json: &str, place: &str, child: &Child) -> Result<(), DataError> {
     }
 }
 
-fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
+fn try_out(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     let json = std::str::from_utf8(&request.bytes)
         .map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
     let tokenizer = library::library(json)?;
@@ -89,7 +89,7 @@ fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
         }
     }
     let findings = serde_json::to_string(&Findings { vocab_size }).map_err(|e| e.to_string())?;
-    say(&findings)
+    emit(&findings)
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn vetted(json: &str) -> Result<(), String> {
-        vet(json, "t.json", &Child::default()).map_err(|e| e.to_string())
+        validate(json, "t.json", &Child::default()).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! instructions, not the memory that a single one allocates.
 
 use super::{FIX_HOSTILE, GenerationPrompt, Template, overdrawn};
-use crate::base::child::{Child, ChildError, Limits, Parser, Request, Say};
+use crate::base::child::{Child, ChildError, Limits, LineSink, Parser, Request};
 use crate::data::{DataError, Message};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
 ///
 /// # Errors
 /// The template takes memory or time without bounds, or crashes the engine.
-pub(super) fn vet(template: &Template, child: &Child) -> Result<(), DataError> {
+pub(super) fn validate(template: &Template, child: &Child) -> Result<(), DataError> {
     let fault = |what: String, fix| DataError::Template {
         place: template.name().to_string(),
         what,
@@ -49,7 +49,7 @@ pub(super) fn vet(template: &Template, child: &Child) -> Result<(), DataError> {
     }
 }
 
-fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
+fn try_out(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     let source = String::from_utf8_lossy(&request.bytes);
     let mut template = Template::from_jinja("template", &source).map_err(|e| e.to_string())?;
     let variables = request.options.as_object().cloned().unwrap_or_default();
@@ -65,7 +65,7 @@ fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
             }
         }
     }
-    say("true")
+    emit("true")
 }
 
 /// Turns of every role, with and without tools, short and long.
@@ -110,7 +110,7 @@ mod tests {
         for builtin in BUILTIN {
             let template = Template::builtin(builtin.name).unwrap();
             assert!(
-                vet(&template, &Child::default()).is_ok(),
+                validate(&template, &Child::default()).is_ok(),
                 "{}",
                 builtin.name
             );
