@@ -18,7 +18,7 @@ use llmtui::run::index::summarize;
 use llmtui::run::log::read_all;
 use llmtui::run::{RunDir, RunState};
 use llmtui::spec::{SpecSources, import, load_text};
-use llmtui::watch::{Mapping, Watched, find};
+use llmtui::watch::{ExternalRun, Mapping, find};
 use llmtui::wire::{decode_command, decode_envelope};
 use llmtui::workers::Frame;
 use llmtui::{hf, tasks};
@@ -400,7 +400,7 @@ fn watched(data: &[u8], folder: &Path, format: &str, name: &str) {
     };
     let mapping = Mapping::parse(&[]).expect("no mapping at all");
     let clock = ManualClock::at(UnixMillis(0).0);
-    let mut watched = Watched::open(found, mapping, Box::new(clock));
+    let mut watched = ExternalRun::open(found, mapping, Box::new(clock));
     let mut events = Vec::new();
     while let Ok(news) = watched.poll() {
         events.extend(news.events);

@@ -252,7 +252,7 @@ impl Outline {
                 self.length(),
                 counted(self.threads as u64, "thread")
             ),
-            format!("cadence {}", self.spec.rhythm()),
+            format!("cadence {}", self.spec.cadence_text()),
         ];
         lines.extend(
             self.ranks

@@ -15,7 +15,7 @@ use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
 use crate::link::{self, ConnectError, Door, EngineIo, Host, OnPanic};
 use crate::models::Parts;
-use crate::plan::learn;
+use crate::plan::calibration;
 use crate::run::RunDir;
 use crate::wire::{Event, Outcome};
 use std::cell::RefCell;
@@ -177,10 +177,11 @@ pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
     };
-    let outcome = run_ref::fold_from(run, logged).and_then(|state| match learn::observe(&state) {
-        Some(observation) => learn::record(folder, &observation),
-        None => Ok(()),
-    });
+    let outcome =
+        run_ref::fold_from(run, logged).and_then(|state| match calibration::observe(&state) {
+            Some(observation) => calibration::record(folder, &observation),
+            None => Ok(()),
+        });
     if let Err(e) = outcome {
         tracing::warn!("{}: {e}", shown(folder));
     }

@@ -11,7 +11,7 @@ use crate::data::source::neighbour;
 use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
 use crate::link::message::written;
-use crate::run::{Doing, RunError};
+use crate::run::{FileOperation, RunError};
 use crate::spec::SaveError;
 use crate::wire::Outcome;
 use std::fs::File;
@@ -170,7 +170,7 @@ impl Failure {
         let (what, hint) = (error.to_string(), error.hint());
         match error {
             RunError::Io { doing, error, .. }
-                if *doing == Doing::Delete || !is_path_error(error) =>
+                if *doing == FileOperation::Delete || !is_path_error(error) =>
             {
                 Failure::machine(what, hint)
             }
@@ -358,17 +358,17 @@ mod tests {
             error: io::Error::from_raw_os_error(13),
         };
         for (doing, verb) in [
-            (Doing::Read, "read"),
-            (Doing::Write, "written"),
-            (Doing::Make, "written"),
-            (Doing::Delete, "deleted"),
+            (FileOperation::Read, "read"),
+            (FileOperation::Write, "written"),
+            (FileOperation::Make, "written"),
+            (FileOperation::Delete, "deleted"),
         ] {
             let failure = Failure::run(&denied(doing));
             let what = format!("/runs/a/lock cannot be {verb}: permission denied");
             assert_eq!((failure.exit, &failure.what), (Exit::Machine, &what));
             assert!(failure.hint.starts_with("check the permissions of /"));
         }
-        let failure = Failure::not_a_new_run(&denied(Doing::Make));
+        let failure = Failure::not_a_new_run(&denied(FileOperation::Make));
         assert!(failure.hint.ends_with("with --runs-dir DIR"), "{failure:?}");
     }
 

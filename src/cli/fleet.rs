@@ -5,7 +5,7 @@ use super::{Context, workbench};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
-use crate::fleet::{EXAMPLE, Fleet, Host, Reach, Row, Sort, Station};
+use crate::fleet::{EXAMPLE, Fleet, Host, HostConnection, HostStatus, Row, Sort};
 use crate::ui::What;
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,15 +67,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut gone = false;
     for host in &fleet.hosts {
         match &host.reach {
-            Reach::Gone { why, .. } => {
+            HostStatus::Gone { why, .. } => {
                 tell!("llmtui: {}: {}", one_line(&host.host.name), one_line(why))
             }
-            Reach::Asking => tell!(
+            HostStatus::Asking => tell!(
                 "llmtui: {}: no answer within {} s",
                 one_line(&host.host.name),
                 PATIENCE.as_secs()
             ),
-            Reach::Up => continue,
+            HostStatus::Up => continue,
         }
         gone = true;
     }
@@ -112,13 +112,15 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
 fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     let own = std::env::current_exe()?;
     let (sender, heard) = mpsc::channel();
-    let mut stations = Vec::new();
+    let mut connections = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        let station = Station::new(local(host, cx), own.clone(), &cx.env);
-        stations.push(station.clone());
+        let connection = HostConnection::new(local(host, cx), own.clone(), &cx.env);
+        connections.push(connection.clone());
         let sender = sender.clone();
         let clock = crate::base::clock::SystemClock::new();
-        std::thread::spawn(move || station.watch(&clock, |said| sender.send((at, said)).is_ok()));
+        std::thread::spawn(move || {
+            connection.watch(&clock, |said| sender.send((at, said)).is_ok())
+        });
     }
     let mut fleet = Fleet::new(hosts, cx.clock.now());
     let begun = cx.clock.elapsed();
@@ -129,7 +131,7 @@ fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
             Err(_) => break,
         }
     }
-    stations.iter().for_each(Station::hang_up);
+    connections.iter().for_each(HostConnection::disconnect);
     Ok(fleet)
 }
 

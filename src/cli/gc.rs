@@ -241,7 +241,10 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     let is_needed =
         |entry: &CheckpointEntry| beside.contains(&entry.step) || is_needed(&entry.path, needed);
     // The run itself passes these over, whatever becomes of it.
-    let given_up = run.given_up().into_iter().filter(|it| !is_needed(it));
+    let given_up = run
+        .abandoned_checkpoints()
+        .into_iter()
+        .filter(|it| !is_needed(it));
     waste.extend(given_up.map(|it| of_checkpoint(&it, ", given up and needed by no run")));
     // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
     if index::summarize(run)?.status != RunStatus::Finished {

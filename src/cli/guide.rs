@@ -5,7 +5,7 @@ use super::{Context, run_ref};
 use crate::base::text::{one_line, wrap};
 use crate::guide::{self, Asked, Page, Subject, Trainer};
 use crate::hardware::Summary;
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::target;
 use crate::plan::{Device, Plan, gpus, plan, probe};
 use crate::run::{RunState, index};
@@ -151,7 +151,7 @@ fn asked(question: &str, here: &Summary, cx: &Context) -> Option<Asked> {
     }
     let mut device = Device::limit("This machine", Some(here.ram_bytes));
     if cx.hardware.is_none() {
-        let speed = Machine::look(&cx.env).speed;
+        let speed = Machine::load(&cx.env).speed;
         device.peak_flops = speed.and_then(|speed| speed.of("f32"));
     }
     Asked::of(question, Trainer::Processor, &device, Some(probe::SHARE))
@@ -185,7 +185,7 @@ fn planned(
             memory: Some(here.ram_bytes),
             ..Machine::default()
         },
-        None => Machine::look(&cx.env),
+        None => Machine::load(&cx.env),
     };
     machine.equip(&mut request);
     request.assume();

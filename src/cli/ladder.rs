@@ -10,7 +10,7 @@ use super::{
 use crate::base::human::{self, grouped, short};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::link::{Incoming, open};
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::start::new_run;
@@ -99,7 +99,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
+    Machine::load_or_measure(&cx.env, super::probe::measure).equip(&mut request);
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
         Failure::yours(
             e.to_string(),

@@ -14,7 +14,7 @@ use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::text::shown;
 use crate::history::{Curves, Pattern};
 use crate::run::{RunDir, Tail};
-use crate::watch::{Mapping, Watched};
+use crate::watch::{ExternalRun, Mapping};
 use sink::Sink;
 use std::io;
 use std::time::Duration;
@@ -92,7 +92,7 @@ enum Source<'a> {
         /// `None` until the engine has written its first line.
         tail: Option<Tail>,
     },
-    Log(Box<Watched>),
+    Log(Box<ExternalRun>),
 }
 
 impl<'a> Source<'a> {
@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
             }
             Subject::Log(found) => {
                 let clock = Box::new(SystemClock::new());
-                let watched = Watched::open(found.clone(), Mapping::default(), clock);
+                let watched = ExternalRun::open(found.clone(), Mapping::default(), clock);
                 Ok(Source::Log(Box::new(watched)))
             }
         }

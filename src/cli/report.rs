@@ -12,8 +12,8 @@ use crate::plan::request::Request;
 use crate::plan::target::of_run;
 use crate::plan::{gpus, plan};
 use crate::report::{
-    Album, HEAD, Price, Sheet, html, is_report_of, markdown, picture, picture_png, pipeline_html,
-    pipeline_markdown, pipeline_picture, pipeline_png,
+    HEAD, PipelineReport, Price, RunReport, html, is_report_of, markdown, picture, picture_png,
+    pipeline_html, pipeline_markdown, pipeline_picture, pipeline_png,
 };
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
@@ -151,7 +151,7 @@ fn of_pipeline(
             Err(error) => return Err(run_ref::not_found(id, &error, cx).into()),
         }
     }
-    let album = Album {
+    let album = PipelineReport {
         state: &state,
         sheets: told.iter().map(Told::sheet).collect(),
     };
@@ -210,8 +210,8 @@ impl Told {
         }
     }
 
-    fn sheet(&self) -> Sheet<'_> {
-        Sheet {
+    fn sheet(&self) -> RunReport<'_> {
+        RunReport {
             state: &self.state,
             diagnosis: &self.diagnosis,
             spec: self.spec.clone(),

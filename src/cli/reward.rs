@@ -8,7 +8,7 @@ use crate::base::human::percent;
 use crate::base::stats;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, Judge, NO_REFERENCE, Reference, Scores, WeightedReward};
+use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, WeightedReward};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -78,7 +78,7 @@ fn score(
         let what = format!("rewards: the reward model's checkpoint is damaged: {e}");
         Failure::yours(one_line(&what), Fault::HINT)
     })?;
-    let scores = Judge::new(rewards).score(answers);
+    let scores = Scorer::new(rewards).score(answers);
     Ok(scores.map_err(|e| {
         let place = place(e.number);
         match e.what == NO_REFERENCE {
@@ -313,7 +313,7 @@ mod tests {
             json!(["exact", {"length": {"limit": 2}, "weight": 0.5}]),
         )
         .unwrap();
-        let scores = Judge::new(&rewards).score(&answers).unwrap();
+        let scores = Scorer::new(&rewards).score(&answers).unwrap();
         let text = table(&answers, &scores);
         assert!(text.contains("   0.750    1.000   -0.500  2\n"), "{text}");
         assert!(

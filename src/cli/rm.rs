@@ -10,7 +10,7 @@ use crate::engine::checkpoint::{by_other_runs, named_by};
 use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
-use crate::run::{RunDir, index, is_given_up};
+use crate::run::{RunDir, index, is_abandoned};
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -216,7 +216,7 @@ fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     named
         .filter_map(|path| {
             path.ancestors()
-                .find(|at| is_given_up(at))
+                .find(|at| is_abandoned(at))
                 .map(Path::to_path_buf)
         })
         .collect()
@@ -226,7 +226,7 @@ fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
 fn now_free(checkpoints: &BTreeSet<PathBuf>, runs_dir: &Path) -> Vec<String> {
     let note = |path: &PathBuf| {
         let run = RunDir::open(path.parent()?.parent()?).ok()?;
-        let mut given_up = run.given_up().into_iter();
+        let mut given_up = run.abandoned_checkpoints().into_iter();
         let entry = given_up.find(|entry| entry.path.canonicalize().ok().as_ref() == Some(path))?;
         let step = human::grouped(entry.step);
         let command = run_ref::command("gc", run.path(), runs_dir);

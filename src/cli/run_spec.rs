@@ -23,7 +23,7 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
         Failure::yours(what, format!("correct it, or {copy}"))
     })?;
     let mut logged = None;
-    let lost = RunSpec::lost_settings(&text, || {
+    let lost = RunSpec::missing_settings(&text, || {
         logged = logged_spec(run);
         logged.clone()
     })?;

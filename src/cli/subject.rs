@@ -7,7 +7,7 @@ use crate::base::files::open_plain;
 use crate::base::text::{one_line, shown};
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
-use crate::watch::{Found, Mapping, Watched, find};
+use crate::watch::{ExternalRun, Found, Mapping, find};
 use crate::wire::{Envelope, Event, decode_envelope};
 use std::io::Read;
 use std::path::Path;
@@ -128,7 +128,7 @@ pub fn read_log(
 ) -> anyhow::Result<()> {
     let mapping = args.mapping()?;
     let clock = Box::new(SystemClock::new());
-    let mut watched = Watched::open(found.clone(), mapping.clone(), clock);
+    let mut watched = ExternalRun::open(found.clone(), mapping.clone(), clock);
     watched.read_all(&mut take)?;
     match mapping.missing() {
         Some(what) => {

@@ -13,7 +13,7 @@ use crate::link::{Incoming, Link, foreign};
 use crate::run::state::MarkKind;
 use crate::run::{RunDir, RunState, Series};
 use crate::ui::What;
-use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched, expected};
+use crate::watch::{CALLBACK, ExternalRun, FORMATS, Found, Mapping, expected};
 use crate::wire::encode;
 use std::io::Write;
 use std::path::PathBuf;
@@ -77,7 +77,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             _ => return Err(failure.into()),
         },
     };
-    let mut watched = Watched::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
+    let mut watched =
+        ExternalRun::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
     let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
     if opens {
         return workbench::open(What::Foreign(found.path, link), cx);

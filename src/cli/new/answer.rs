@@ -1,7 +1,7 @@
 //! The conversation: a line is an answer, a question about a row, or a step back. What is refused changes nothing.
 
 use super::ask::{ask, notes, refusal, said};
-use crate::advisor::wizard::{Look, Outcome, Question, Seen, Step, Wizard};
+use crate::advisor::wizard::{InspectRequest, Inspection, Outcome, Question, Step, Wizard};
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
@@ -197,15 +197,15 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
     // A run in a model's place is looked at twice: for its checkpoint, and for what that is.
     while let Outcome::Look(look) = outcome {
         let run = match (&look, wizard.runs_dir()) {
-            (Look::Model { path, .. }, Some(runs)) => {
+            (InspectRequest::Model { path, .. }, Some(runs)) => {
                 let found = model_of_run(runs, &path.to_string_lossy(), wizard.home());
-                found.map(|found| Seen::Run(path.clone(), found))
+                found.map(|found| Inspection::Run(path.clone(), found))
             }
             _ => None,
         };
         let seen = run.unwrap_or_else(|| look.now(wizard.home()));
         found = seen.summary();
-        outcome = wizard.seen(seen);
+        outcome = wizard.on_inspected(seen);
     }
     if let Some(error) = wizard.error() {
         refusal(error, out, columns)?;

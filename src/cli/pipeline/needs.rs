@@ -3,7 +3,7 @@
 use super::Request;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
-use crate::pipeline::{From, Pipeline, Stage, Work};
+use crate::pipeline::{Pipeline, Stage, StageModel, Work};
 
 /// A stage that would have to do without a model.
 struct Lack<'a> {
@@ -78,8 +78,8 @@ fn lack<'a>(
         };
         let named: &[String] = match &stage.work {
             Work::Train(train) => match &train.from {
-                From::Stage(name) => std::slice::from_ref(name),
-                From::Spec => return None,
+                StageModel::Stage(name) => std::slice::from_ref(name),
+                StageModel::Spec => return None,
             },
             Work::Eval(config) => &config.models,
             Work::Export(config) => config.model.as_slice(),

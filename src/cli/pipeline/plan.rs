@@ -9,13 +9,13 @@ use crate::data::{DataEnv, DataError, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
-use crate::pipeline::{From, Pipeline, Stage, Train, Work};
-use crate::plan::learn::Machine;
+use crate::pipeline::{Pipeline, Stage, StageModel, Train, Work};
+use crate::plan::calibration::Machine;
 use crate::plan::ranks::on_ranks;
 use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{self, Estimator, plan as plan_of};
-use crate::spec::{self, RunSpec, ToCome};
+use crate::spec::{self, PendingModel, RunSpec};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ pub fn plan(
         force,
         dry_run,
         cx,
-        machine: Machine::look(&cx.env),
+        machine: Machine::load(&cx.env),
         gpus: None,
         models: HashMap::new(),
         tokenizers: HashMap::new(),
@@ -131,11 +131,11 @@ impl<'a> Planner<'a> {
         let named = pipeline.training(at, &self.cx.spec_sources());
         let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
         let base = match &train.from {
-            From::Stage(name) => self.models.get(name),
-            From::Spec => None,
+            StageModel::Stage(name) => self.models.get(name),
+            StageModel::Spec => None,
         };
         let start = match (&train.from, base) {
-            (From::Stage(stage), Some((config, vocab_size))) => Some(ToCome {
+            (StageModel::Stage(stage), Some((config, vocab_size))) => Some(PendingModel {
                 stage,
                 config,
                 vocab_size: *vocab_size,
@@ -143,8 +143,8 @@ impl<'a> Planner<'a> {
             _ => None,
         };
         let own = match &train.from {
-            From::Spec => vocabulary_before(pipeline, at, self.skip)?,
-            From::Stage(_) => None,
+            StageModel::Spec => vocabulary_before(pipeline, at, self.skip)?,
+            StageModel::Stage(_) => None,
         };
         let mut loaded = load(train, stage, start, own, self.cx)?;
         if loaded.spec.engine.is_open() {
@@ -154,8 +154,8 @@ impl<'a> Planner<'a> {
         let spec = loaded.spec;
         let unread = is_remote(&spec);
         let read_by = match &train.from {
-            From::Stage(name) => self.tokenizers.get(name),
-            From::Spec => None,
+            StageModel::Stage(name) => self.tokenizers.get(name),
+            StageModel::Spec => None,
         };
         let read_by = read_by.filter(|_| !unread && !self.skip.contains(stage));
         let (size, tokenizer) = match base {
@@ -165,7 +165,7 @@ impl<'a> Planner<'a> {
         if let Some(tokenizer) = tokenizer {
             self.tokenizers.insert(stage.clone(), tokenizer);
         }
-        if let (From::Stage(name), Some((config, _))) = (&train.from, base) {
+        if let (StageModel::Stage(name), Some((config, _))) = (&train.from, base) {
             generates_on(stage, &spec, name, config)?;
         }
         Ok(Training {
@@ -407,7 +407,7 @@ fn vocabulary_before(
 fn load(
     train: &Train,
     name: &str,
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     vocab_size: Option<usize>,
     cx: &Context,
 ) -> anyhow::Result<spec::Loaded> {

@@ -9,7 +9,7 @@ use crate::cli::{Context, memory, model_ref, run_ref};
 use crate::diagnosis::Verdict;
 use crate::models::ModelSource;
 use crate::pipeline::{
-    Evaluate, Export, From, PipelineDir, Report, Stage, StageState, State, Status, Train,
+    Evaluate, Export, PipelineDir, Report, Stage, StageModel, StageState, State, Status, Train,
     TrainTokenizer, Work,
 };
 use crate::plan::start::new_run;
@@ -257,11 +257,11 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
     })?;
     let mut set = train.words();
     match &train.from {
-        From::Stage(stage) => {
+        StageModel::Stage(stage) => {
             let from = trained(state, stage, cx)?.display().to_string();
             set.push(format!("train.from={from}"));
         }
-        From::Spec => {
+        StageModel::Spec => {
             let made = state.stages[..at]
                 .iter()
                 .rev()

@@ -15,11 +15,11 @@ use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::models::{self, Parts};
+use crate::plan::calibration::Machine;
 use crate::plan::engines::{self, EngineChoice, Gpus};
-use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_named, on_ranks};
-use crate::plan::request::{Method, Said};
+use crate::plan::request::{Method, ValueSource};
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Request, gpus, plan};
 use crate::run::{RunDir, index};
@@ -172,9 +172,9 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
         request = on_ranks(request, &gpus_here(cx)?);
     }
     if args.gpu.is_none() && !wants_gpu(args) && request.estimator == Estimator::Engine {
-        let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+        let machine = Machine::load_or_measure(&cx.env, super::probe::measure);
         machine.equip(&mut request);
-        if request.mfu_said == Said::Probed
+        if request.mfu_source == ValueSource::Probed
             && !args.json
             && let Some(words) = machine.speed_words(cx.clock.now())
         {
@@ -213,8 +213,11 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     }
     if let Some(tflops) = args.tflops {
         request.device.set_peak(1e12 * tflops);
-        if matches!(request.mfu_said, Said::Learned | Said::Probed) {
-            (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
+        if matches!(
+            request.mfu_source,
+            ValueSource::Learned | ValueSource::Probed
+        ) {
+            (request.mfu, request.mfu_source) = (ENGINE_SHARE, ValueSource::Assumed);
         }
     }
     if let Some(price) = args.price {

@@ -6,7 +6,7 @@ use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
 use crate::plan::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, Said,
+    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, ValueSource,
 };
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference};
@@ -138,7 +138,7 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         request.set_tokens(tokens);
     }
     if let Some(mfu) = args.mfu {
-        (request.mfu, request.mfu_said) = (mfu, Said::Stated);
+        (request.mfu, request.mfu_source) = (mfu, ValueSource::Stated);
     }
     Ok(())
 }

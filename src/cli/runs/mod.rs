@@ -14,7 +14,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::text::{cut_middle, shown};
 use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
-use crate::run::compare::By;
+use crate::run::compare::Alignment;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::wire::{Best, Num, id};
 use std::io::Write;
@@ -103,7 +103,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let by = By::ALL.into_iter().find(|by| by.word() == args.by);
+    let by = Alignment::ALL.into_iter().find(|by| by.word() == args.by);
     let by = by.unwrap_or_default();
     let tracks = compare::read(&args.compare, cx)?;
     let figures = crate::run::compare::figures(&tracks);

@@ -8,7 +8,7 @@ use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
 use super::{Context, memory, model_ref, run_ref, target, trials};
 use crate::base::human::grouped;
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
@@ -77,7 +77,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let combinations = grid::combinations(&args.over, &set)
         .map_err(|what| Failure::yours(what, "llmtui sweep --help"))?;
     let mut planned = Vec::new();
-    let mut machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+    let mut machine = Machine::load_or_measure(&cx.env, super::probe::measure);
     for chosen in combinations {
         planned.push(one(name, &set, chosen, args, &mut machine, cx)?);
     }

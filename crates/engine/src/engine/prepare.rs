@@ -94,7 +94,7 @@ fn counted_in_steps<'a>(
         human::grouped(steps),
         human::grouped(data.epoch_tokens()),
         data.tokens_word(),
-        spec.rhythm()
+        spec.cadence_text()
     );
     port.note(begun, words);
     Ok(Cow::Owned(EngineJob {

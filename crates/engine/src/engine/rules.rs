@@ -2,7 +2,7 @@
 //! delay the first step. Until it is read, new events are queued in order, so that the rules see the run's whole history as
 //! it happened.
 
-use crate::diagnosis::Watch;
+use crate::diagnosis::Monitor;
 use crate::run::log::Tail;
 use crate::wire::Event;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 
 /// The state of the rules.
 pub(super) struct Rules {
-    watch: Watch,
+    watch: Monitor,
     history: Option<History>,
 }
 
 /// The earlier log, while it is being read.
 struct History {
-    reading: JoinHandle<Watch>,
+    reading: JoinHandle<Monitor>,
     /// Events since the resume, oldest first.
     waiting: Vec<Event>,
 }
@@ -25,7 +25,7 @@ impl Rules {
     /// Of a run that begins.
     pub fn new() -> Rules {
         Rules {
-            watch: Watch::new(),
+            watch: Monitor::new(),
             history: None,
         }
     }
@@ -35,7 +35,7 @@ impl Rules {
     pub fn of_log(log: PathBuf, bytes: u64) -> Rules {
         let thread = std::thread::Builder::new().name("rules".into());
         let reading = thread.spawn(move || {
-            let mut watch = Watch::new();
+            let mut watch = Monitor::new();
             let _ = recall(&mut watch, &log, bytes);
             watch
         });
@@ -53,7 +53,7 @@ impl Rules {
     pub fn hear(&mut self, event: &Event) {
         match &mut self.history {
             Some(history) => history.waiting.push(event.clone()),
-            None => self.watch.hear(event),
+            None => self.watch.on_event(event),
         }
     }
 
@@ -78,7 +78,7 @@ impl Rules {
             // A panic in there leaves rules that know less.
             self.watch = history.reading.join().unwrap_or_default();
             for event in &history.waiting {
-                self.watch.hear(event);
+                self.watch.on_event(event);
             }
         }
         self.history.is_none()
@@ -86,11 +86,11 @@ impl Rules {
 }
 
 /// Takes in the events that begin before `bytes`.
-fn recall(watch: &mut Watch, log: &Path, bytes: u64) -> std::io::Result<()> {
+fn recall(watch: &mut Monitor, log: &Path, bytes: u64) -> std::io::Result<()> {
     let mut tail = Tail::open(log)?;
-    while tail.told_up_to() < bytes {
+    while tail.position() < bytes {
         match tail.next_event()? {
-            Some(envelope) => watch.hear(&envelope.event),
+            Some(envelope) => watch.on_event(&envelope.event),
             None => break,
         }
     }
@@ -133,7 +133,7 @@ mod tests {
         // The engine's own writer goes on after the history while it is read.
         std::fs::write(&path, before.clone() + &log(70..90)).unwrap();
         let mut rules = Rules::of_log(path, before.len() as u64);
-        let mut whole = Watch::new();
+        let mut whole = Monitor::new();
         for step in 0..90 {
             whole.hear(&stepped(step));
             if step >= 70 {
@@ -151,8 +151,8 @@ mod tests {
         let mut rules = Rules::of_log("/nowhere/events.jsonl".into(), 100);
         rules.hear(&stepped(1));
         assert_eq!(rules.news(true), {
-            let mut watch = Watch::new();
-            watch.hear(&stepped(1));
+            let mut watch = Monitor::new();
+            watch.on_event(&stepped(1));
             watch.news()
         });
     }

@@ -26,31 +26,31 @@ const MAX_CHANGES: usize = 32;
 
 /// What curves are laid over each other by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum By {
+pub enum Alignment {
     #[default]
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run: see [`super::spent::Spent`].
+    /// Milliseconds in which an engine held the run: see [`super::engine_time::EngineTime`].
     Time,
 }
 
-impl By {
-    pub const ALL: [By; 3] = [By::Step, By::Tokens, By::Time];
+impl Alignment {
+    pub const ALL: [Alignment; 3] = [Alignment::Step, Alignment::Tokens, Alignment::Time];
 
     pub fn word(self) -> &'static str {
         match self {
-            By::Step => "step",
-            By::Tokens => "tokens",
-            By::Time => "time",
+            Alignment::Step => "step",
+            Alignment::Tokens => "tokens",
+            Alignment::Time => "time",
         }
     }
 
-    pub fn next(self) -> By {
+    pub fn next(self) -> Alignment {
         match self {
-            By::Step => By::Tokens,
-            By::Tokens => By::Time,
-            By::Time => By::Step,
+            Alignment::Step => Alignment::Tokens,
+            Alignment::Tokens => Alignment::Time,
+            Alignment::Time => Alignment::Step,
         }
     }
 }
@@ -191,19 +191,19 @@ impl Track {
     }
 
     /// Where the run is on an axis.
-    pub fn end(&self, by: By) -> u64 {
+    pub fn end(&self, by: Alignment) -> u64 {
         self.x_of(self.state.step, by)
     }
 
     /// Where a step lies on an axis: between two known places on the line between them, behind the last one where the run
     /// is now.
-    fn x_of(&self, step: u64, by: By) -> u64 {
+    fn x_of(&self, step: u64, by: Alignment) -> u64 {
         let of = |place: &Place| match by {
-            By::Step => place.step,
-            By::Tokens => place.tokens,
-            By::Time => place.millis,
+            Alignment::Step => place.step,
+            Alignment::Tokens => place.tokens,
+            Alignment::Time => place.millis,
         };
-        if by == By::Step {
+        if by == Alignment::Step {
             return step;
         }
         let at = self.places.partition_point(|place| place.step < step);
@@ -219,9 +219,9 @@ impl Track {
     }
 
     /// A metric over an axis: as it is over steps; over tokens and time of at most [`POINTS`] points, each with its extremes.
-    pub fn curve(&self, id: &str, by: By) -> Option<Series> {
+    pub fn curve(&self, id: &str, by: Alignment) -> Option<Series> {
         let series = self.state.series.get(id).filter(|s| !s.is_empty())?;
-        if by == By::Step {
+        if by == Alignment::Step {
             return Some(series.clone());
         }
         let (first, last) = series.steps()?;
@@ -248,7 +248,7 @@ impl Track {
     }
 
     /// Means of a curve at no more than `n` places: (x, value).
-    pub fn points(&self, id: &str, by: By, n: usize) -> Vec<(u64, f64)> {
+    pub fn points(&self, id: &str, by: Alignment, n: usize) -> Vec<(u64, f64)> {
         let span = self.state.series.get(id).and_then(Series::steps);
         let (Some((first, last)), Some(series)) = (span, self.state.series.get(id)) else {
             return Vec::new();
@@ -365,12 +365,12 @@ pub struct Schema {
 }
 
 /// The same for display: choices first, derived differences left out.
-pub fn told(tracks: &[Track], schema: Schema) -> Vec<Setting> {
+pub fn visible_differences(tracks: &[Track], schema: Schema) -> Vec<Setting> {
     for_people(differing(tracks), &specs(tracks), schema)
 }
 
-/// [`told`] of specs alone, whose runs were not read.
-pub fn told_of(specs: &[&Value], schema: Schema) -> Vec<Setting> {
+/// [`visible_differences`] of specs alone, whose runs were not read.
+pub fn visible_spec_differences(specs: &[&Value], schema: Schema) -> Vec<Setting> {
     for_people(chosen(specs), specs, schema)
 }
 
@@ -421,7 +421,7 @@ impl Figure {
         }
         // A point of a long curve is the mean of the steps up to it.
         let curve = |track: &Track| {
-            let points = track.points(&self.id, By::Step, POINTS);
+            let points = track.points(&self.id, Alignment::Step, POINTS);
             let span = points.last().map_or(0, |last| last.0 - points[0].0);
             (points, span.div_ceil(POINTS as u64).max(1))
         };

@@ -4,7 +4,7 @@ mod scan;
 
 use self::scan::{Scan, loss};
 use super::log::Tail;
-use super::{Doing, Header, Parent, RunDir, RunError};
+use super::{FileOperation, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
@@ -116,7 +116,7 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time of all engine processes: see [`super::spent::Spent`].
+    /// Time of all engine processes: see [`super::engine_time::EngineTime`].
     pub seconds: f64,
     /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
     pub base_step: u64,
@@ -416,7 +416,7 @@ pub fn refusal(run: &RunDir) -> Option<String> {
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
     let io_error = |error| RunError::Io {
-        doing: Doing::Read,
+        doing: FileOperation::Read,
         path: run.events_path(),
         error,
     };

@@ -79,7 +79,7 @@ pub struct Format {
 }
 
 /// A run of another program, under watch.
-pub struct Watched {
+pub struct ExternalRun {
     pub found: Found,
     source: Box<dyn Source>,
     translator: Translator,
@@ -97,12 +97,12 @@ pub struct News {
     pub more: bool,
 }
 
-impl Watched {
+impl ExternalRun {
     /// Watches what [`find()`] found; `mapping` names what the log calls otherwise.
-    pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> Watched {
+    pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> ExternalRun {
         let source = (found.format.open)(&found.path, found.named, &mapping);
         let translator = Translator::new(&found.name, found.format.entry.id, mapping.clone());
-        Watched {
+        ExternalRun {
             found,
             source,
             translator,

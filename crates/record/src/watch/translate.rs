@@ -103,7 +103,7 @@ impl Translator {
                     if self.started {
                         self.tokens = 0;
                         self.step = 0;
-                        self.tell(Event::RolledBack { step: 0 });
+                        self.emit(Event::RolledBack { step: 0 });
                     }
                 }
                 Item::Ended(well) => self.end(well, ""),
@@ -114,7 +114,7 @@ impl Translator {
                         self.open();
                     }
                     let step = self.step;
-                    self.tell(Event::Warned {
+                    self.emit(Event::Warned {
                         step,
                         code: "log".into(),
                         message,
@@ -215,7 +215,7 @@ impl Translator {
         }
         self.record = step;
         let ids = train.keys().chain(held_out.keys()).cloned().collect();
-        self.go_back(step, ids, behind);
+        self.roll_back(step, ids, behind);
         let group = self.group.get_or_insert_with(|| Group {
             step,
             t,
@@ -228,7 +228,7 @@ impl Translator {
     }
 
     /// A metric's step went back: the run was resumed from an earlier state.
-    fn go_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
+    fn roll_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
         let newest = ids.iter().filter_map(|id| self.newest.get(id)).max();
         if let Some(from) = newest.copied().filter(|newest| *newest > step) {
             self.close_group();
@@ -237,9 +237,9 @@ impl Translator {
                 .values_mut()
                 .for_each(|newest| *newest = (*newest).min(to));
             self.step = self.step.min(to);
-            self.tell(Event::RolledBack { step: to });
+            self.emit(Event::RolledBack { step: to });
             let (from, step) = (human::grouped(from), human::grouped(step));
-            self.tell(Event::Noted {
+            self.emit(Event::Noted {
                 step: to,
                 text: format!(
                     "the log went back from step {from} to step {step}, as in a resumed run: earlier values after that step are dropped"
@@ -261,7 +261,7 @@ impl Translator {
             if !behind {
                 self.open();
             }
-            self.tell(Event::MetricsDeclared { metrics: new });
+            self.emit(Event::MetricsDeclared { metrics: new });
         }
     }
 
@@ -310,7 +310,7 @@ impl Translator {
         );
         let step = self.step;
         self.open();
-        self.tell(Event::Warned {
+        self.emit(Event::Warned {
             step,
             code: "too_many_metrics".into(),
             message: format!(
@@ -360,7 +360,7 @@ impl Translator {
             return;
         }
         self.finished = false;
-        self.tell(Event::Hello {
+        self.emit(Event::Hello {
             run: self.name.clone(),
             engine: self.format.into(),
             pid: 0,
@@ -368,7 +368,7 @@ impl Translator {
         });
         self.start();
         let step = self.step;
-        self.tell(Event::PhaseChanged {
+        self.emit(Event::PhaseChanged {
             phase: Phase::Training,
             step,
         });
@@ -386,7 +386,7 @@ impl Translator {
     fn start(&mut self) {
         self.started = true;
         let facts = &self.facts;
-        self.tell(Event::Started {
+        self.emit(Event::Started {
             name: facts.name.clone().unwrap_or(self.name.clone()),
             method: self.format.into(),
             spec: facts.as_spec(),
@@ -417,7 +417,7 @@ impl Translator {
         }
         self.finished = true;
         let took = self.last_t.since(self.first_t.unwrap_or(self.last_t));
-        self.tell(Event::Finished {
+        self.emit(Event::Finished {
             outcome,
             step: self.step,
             tokens: self.tokens,
@@ -429,7 +429,7 @@ impl Translator {
         });
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit(&mut self, event: Event) {
         self.tell_at(self.last_t, event);
     }
 

@@ -2,7 +2,7 @@
 
 use super::choose::{DataKind, learns_from};
 use super::faulty::FaultyRows;
-use super::look::{DataFacts, ReferenceKind, preview};
+use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
 use crate::base::text::one_line;
@@ -120,7 +120,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
             "{shown} has no rows; name a file with text or rows"
         ));
     }
-    let Told {
+    let DetectedFormat {
         format,
         found,
         sure,
@@ -348,7 +348,7 @@ fn messages(sample: &[Record], format: FormatId, columns: &Columns) -> f64 {
 }
 
 /// The format of the rows.
-struct Told {
+struct DetectedFormat {
     format: FormatId,
     /// The evidence for it.
     found: String,
@@ -363,11 +363,11 @@ fn readable(row: &Record, format: FormatId) -> Result<(), RowFault> {
 
 /// If several formats fit equally well, the first that reads every row is used, else one that reads most of them, and the
 /// others are listed.
-fn format_of(sample: &[Record]) -> Result<Told, DataError> {
+fn format_of(sample: &[Record]) -> Result<DetectedFormat, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns, None) {
         Ok(told) => {
-            return Ok(Told {
+            return Ok(DetectedFormat {
                 format: told.format,
                 found: told.to_string(),
                 sure: true,
@@ -390,7 +390,7 @@ fn format_of(sample: &[Record]) -> Result<Told, DataError> {
         return Err(doubt);
     };
     let others: Vec<&str> = others.iter().map(|other| other.word()).collect();
-    Ok(Told {
+    Ok(DetectedFormat {
         format: **format,
         found: match others.as_slice() {
             [] => format.word().to_string(),
@@ -419,7 +419,7 @@ fn kind(format: FormatId) -> DataKind {
 mod tests {
     use super::first_rows;
     use crate::advisor::choose::{DataKind, learns_from};
-    use crate::advisor::look::{DataFacts, data};
+    use crate::advisor::inspection::{DataFacts, data};
 
     fn look(name: &str, text: &str) -> Result<DataFacts, String> {
         let dir = tempfile::tempdir().unwrap();

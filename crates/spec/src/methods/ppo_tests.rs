@@ -251,7 +251,7 @@ fn fresh_answers_and_the_table_of_clipping() {
             ..Batch::default()
         };
         let logp = vec![f32::ln(ratio); 7];
-        let scored = Scored {
+        let scored = ScoredBatch {
             batch: &one,
             logp: Tensor::from_vec(logp, (1, 7), &Device::Cpu).unwrap(),
             entropy: Tensor::zeros((1, 7), candle_core::DType::F32, &Device::Cpu).unwrap(),

@@ -10,7 +10,9 @@ mod find;
 mod judges;
 mod runs;
 
-pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
+pub use config::{
+    Evaluate, Export, Pipeline, Report, Stage, StageModel, Train, TrainTokenizer, Work,
+};
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
 pub use error::PipelineError;
 pub use find::{find, names, text_of};

@@ -119,7 +119,7 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         if request.estimator == Estimator::General {
             enough(&request, gpus.len())?;
             fits(&request)?;
-            return beside(&request, &crate::hardware::memory(), spec.train.threads);
+            return check_host_memory(&request, &crate::hardware::memory(), spec.train.threads);
         }
     }
     spec.computes_here()
@@ -183,7 +183,11 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// It is too little.
-fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<(), Refusal> {
+fn check_host_memory(
+    request: &Request,
+    memory: &Memory,
+    threads: Option<usize>,
+) -> Result<(), Refusal> {
     let Some(ledger) = plan(request).host else {
         return Ok(());
     };
@@ -390,8 +394,8 @@ mod tests {
         };
         let needs = plan(&request).host.unwrap().total();
         assert!(needs > 16 * request.arch.n_params());
-        assert_eq!(beside(&request, &memory(needs), None), Ok(()));
-        let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
+        assert_eq!(check_host_memory(&request, &memory(needs), None), Ok(()));
+        let refused = check_host_memory(&request, &memory(needs - 1), None).unwrap_err();
         assert!(refused.what.contains("main memory (optimizer"), "{refused}");
         assert!(
             refused.what.ends_with("are available on this machine"),

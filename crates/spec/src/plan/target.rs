@@ -6,7 +6,7 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, Said,
+    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
@@ -295,10 +295,10 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         seq_len,
         rollouts: rollouts(spec),
         tokens: spec.run_tokens() * method.sequences(),
-        tokens_said: Said::Stated,
+        tokens_source: ValueSource::Stated,
         batch_ramp: train.batch_ramp.clone(),
         mfu: 0.7,
-        mfu_said: Said::Assumed,
+        mfu_source: ValueSource::Assumed,
         device: Device::limit("this machine", None),
         extras: EngineExtras {
             data_bytes: data.bytes,
@@ -479,7 +479,7 @@ pub fn on_engine(mut request: Request, engine: &Request) -> Request {
     request.estimator = engine.estimator;
     request.precision = engine.precision;
     request.logits = engine.logits;
-    (request.mfu, request.mfu_said) = (engine.mfu, engine.mfu_said);
+    (request.mfu, request.mfu_source) = (engine.mfu, engine.mfu_source);
     (request.n_devices, request.zero) = (engine.n_devices, engine.zero);
     request.extras.ranks = engine.extras.ranks;
     request.device = engine.device.clone();

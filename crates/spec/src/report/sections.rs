@@ -1,6 +1,6 @@
 //! The contents of a report, independent of its format: rows of facts and of findings, and which curves are drawn.
 
-use super::{Album, Price, Sheet};
+use super::{PipelineReport, Price, RunReport};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
@@ -64,7 +64,7 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
 }
 
 /// Time and cost of all stages together.
-pub(super) fn whole(album: &Album) -> Vec<Fact> {
+pub(super) fn whole(album: &PipelineReport) -> Vec<Fact> {
     let seconds = album
         .state
         .stages
@@ -78,7 +78,7 @@ pub(super) fn whole(album: &Album) -> Vec<Fact> {
 }
 
 /// The run in a few rows.
-pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
+pub(super) fn overview(sheet: &RunReport) -> Vec<Fact> {
     let state = sheet.state;
     let mut facts = vec![
         fact("run", one_line(&state.run)),
@@ -173,7 +173,7 @@ fn best_checkpoint(state: &RunState) -> Option<Fact> {
 }
 
 /// Time, speed and memory.
-pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
+pub(super) fn timings(sheet: &RunReport) -> Vec<Fact> {
     let state = sheet.state;
     let mut facts = Vec::new();
     let engines = state.seconds;
@@ -477,7 +477,7 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
 }
 
 /// Status, title, evidence, cause and fix of each finding.
-pub(super) fn findings(sheet: &Sheet) -> Vec<[String; 4]> {
+pub(super) fn findings(sheet: &RunReport) -> Vec<[String; 4]> {
     let rows = sheet.diagnosis.findings.iter().map(|finding| {
         let mut why = one_line(&finding.cause);
         if !finding.fix.is_empty() {
@@ -494,7 +494,7 @@ pub(super) fn findings(sheet: &Sheet) -> Vec<[String; 4]> {
 }
 
 /// Checkpoint, task, metric, value of each result.
-pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
+pub(super) fn results(sheet: &RunReport) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (model, summary) in &sheet.results {
         for reading in summary.readings.iter().filter(|r| r.group.is_none()) {

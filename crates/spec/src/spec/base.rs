@@ -52,7 +52,7 @@ pub struct BaseModel {
 
 /// A model to start training from that an earlier stage of a pipeline is still to train.
 #[derive(Debug, Clone, Copy)]
-pub struct ToCome<'a> {
+pub struct PendingModel<'a> {
     pub stage: &'a str,
     /// As that stage's spec has it.
     pub config: &'a ModelConfig,
@@ -60,7 +60,7 @@ pub struct ToCome<'a> {
     pub vocab_size: usize,
 }
 
-impl ToCome<'_> {
+impl PendingModel<'_> {
     /// As its checkpoint will describe it, without head and value head, which depend on the method: whether it can start a reward model is
     /// checked when stages are compared.
     fn model(&self) -> BaseModel {
@@ -116,7 +116,7 @@ pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
 }
 
 /// Replaces hub ids by their folders in the cache, and fills in values from the base model.
-pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
+pub(super) fn apply(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     if let Some(said) = resolve(merged, sources, "/data/tokenizer/file/path")
         && let place = tokenizer_place(&said)
         && place != said
@@ -164,7 +164,7 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
 }
 
 /// The same where the model is still to be trained: nothing is looked for on the disk.
-pub(super) fn lay_on(merged: &mut Merged, start: ToCome<'_>, issues: &mut Vec<Issue>) {
+pub(super) fn apply_pending(merged: &mut Merged, start: PendingModel<'_>, issues: &mut Vec<Issue>) {
     let words = Words {
         origin: format!("stage {}", start.stage),
         model: format!("the model of stage {}", start.stage),

@@ -135,7 +135,7 @@ impl RunConfig {
     }
 
     /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
-    pub fn rhythm(&self) -> String {
+    pub fn cadence_text(&self) -> String {
         let max_steps = self.train.max_steps;
         let each = [
             ("evaluated", self.eval.every.steps(max_steps)),
@@ -228,7 +228,7 @@ mod tests {
             let mut config = RunConfig::default();
             config.train.max_steps = max_steps;
             (config.eval.every, config.checkpoint.every) = (eval, save);
-            config.rhythm()
+            config.cadence_text()
         };
         let (tenth, fifth) = (Every::Share(0.1), Every::Share(0.2));
         assert_eq!(

@@ -1,11 +1,11 @@
 //! From a name and overrides to a [`RunSpec`]: open, merge the layers, validate, fill in defaults.
 
-use super::base::ToCome;
+use super::base::PendingModel;
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
 use super::presets::{self, Source, SpecSources};
-use super::{PresetGroup, RunConfig, RunSpec, base, beside, home, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, home, relative_paths, validate, yaml};
 use serde_json::Value;
 use std::path::Path;
 
@@ -93,7 +93,7 @@ pub fn load(
 pub fn load_on(
     target: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open(target, sources).map_err(SpecErrors::one)?;
@@ -129,7 +129,7 @@ pub fn load_text_on(
     label: &str,
     text: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
@@ -144,7 +144,7 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
         return Vec::new();
     };
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
-    merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
+    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
     base::wanted(&merged.value, sources)
 }
 
@@ -159,12 +159,12 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
         let mut layer = layer::from_file(&file.label, &file.text, value, issues);
         let elsewhere = !file.folder.as_os_str().is_empty() && file.folder != here;
         if elsewhere {
-            beside::anchor(&mut layer.settings, &file.folder);
+            relative_paths::anchor(&mut layer.settings, &file.folder);
         }
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
-        merged.lay(layer, issues);
+        merged.apply_layer(layer, issues);
     }
     merged
 }
@@ -173,12 +173,12 @@ fn finish(
     files: Vec<Source>,
     target: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let mut issues = Vec::new();
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
-    merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
+    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
     let heading = format!(
         "# Requested: {target}{}\n",
         overrides
@@ -188,11 +188,11 @@ fn finish(
     );
     let mut asked = merged.value.clone();
     // It is read again from a run's folder.
-    beside::anchor_all(&mut asked, &sources.project_dir);
+    relative_paths::anchor_all(&mut asked, &sources.project_dir);
     let asked = heading + &yaml::write(&asked);
     match start {
-        Some(start) => base::lay_on(&mut merged, start, &mut issues),
-        None => base::lay(&mut merged, sources, &mut issues),
+        Some(start) => base::apply_pending(&mut merged, start, &mut issues),
+        None => base::apply(&mut merged, sources, &mut issues),
     }
     let config = typed(&merged.value, &merged.origins, &mut issues);
     let config = config.map(|config| home::expand(config, &merged, sources, &mut issues));
@@ -218,7 +218,7 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
     let mut issues = Vec::new();
     let mut merged = Merged::default();
     let layer = layer::from_file(name, text, value, &mut issues);
-    merged.lay(layer, &mut issues);
+    merged.apply_layer(layer, &mut issues);
     let config = typed(&merged.value, &merged.origins, &mut issues);
     if let Some(config) = &config {
         validate::rules(config, &merged.origins, &mut issues);
@@ -233,7 +233,7 @@ pub(super) fn as_said(text: &str) -> Result<Value, SpecErrors> {
     let value = yaml::parse(text).map_err(|e| SpecErrors::one(unexpected(&e.to_string())))?;
     let (mut issues, mut merged) = (Vec::new(), Merged::default());
     let layer = layer::from_file("spec.yaml", text, value, &mut issues);
-    merged.lay(layer, &mut issues);
+    merged.apply_layer(layer, &mut issues);
     SpecErrors::check(issues)?;
     Ok(merged.value)
 }

@@ -32,13 +32,13 @@ impl Default for Merged {
 
 impl Merged {
     /// Applies one layer on top.
-    pub fn lay(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
+    pub fn apply_layer(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
         let before = self.value.clone();
         self.choose_members(&layer, issues);
         let mut said: HashMap<String, String> = HashMap::new();
         let mut chosen = BTreeSet::new();
         for setting in layer.settings {
-            let (path, node) = match self.settle(&setting) {
+            let (path, node) = match self.resolve_wildcard(&setting) {
                 Ok(place) => place,
                 Err(issue) => {
                     issues.push(issue);
@@ -126,7 +126,7 @@ impl Merged {
     }
 
     /// Resolves `*` to the selected member and finds the node.
-    fn settle(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
+    fn resolve_wildcard(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
         let mut path: Vec<String> = Vec::with_capacity(setting.path.len());
         for name in &setting.path {
             let name = if name == "*" {

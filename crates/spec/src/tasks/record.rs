@@ -80,7 +80,7 @@ pub struct Header {
 }
 
 /// A file of records under way. It is written with the first record: where nothing is answered, nothing is left behind.
-pub(super) struct Keeper {
+pub(super) struct RecordWriter {
     /// Once something was written.
     file: Option<File>,
     path: std::path::PathBuf,
@@ -89,17 +89,17 @@ pub(super) struct Keeper {
     len: u64,
 }
 
-impl Keeper {
+impl RecordWriter {
     /// Returns what the file holds already. A file with another header will be overwritten.
     ///
     /// # Errors
     /// The disk.
-    pub fn open(path: &Path, header: &Header) -> Result<(Keeper, Vec<Record>), TaskError> {
+    pub fn open(path: &Path, header: &Header) -> Result<(RecordWriter, Vec<Record>), TaskError> {
         let (held, len) = match read(path)? {
             Some((held, records, len)) if same(&held, header) => (records, len),
             _ => (Vec::new(), 0),
         };
-        let keeper = Keeper {
+        let keeper = RecordWriter {
             file: None,
             path: path.to_path_buf(),
             header: header.clone(),
@@ -236,13 +236,13 @@ mod tests {
             truncated: false,
             scores: BTreeMap::from([("acc".into(), 1.0)]),
         };
-        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert!(held.is_empty());
         assert!(!path.exists(), "nothing is written before the first record");
         keeper.keep(&[record(2), record(0)]).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert_eq!(held, [record(2)]);
         keeper.keep(&[record(0)]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), whole);
@@ -250,8 +250,8 @@ mod tests {
             digest: "e".into(),
             ..header
         };
-        assert!(Keeper::open(&path, &other).unwrap().1.is_empty());
+        assert!(RecordWriter::open(&path, &other).unwrap().1.is_empty());
         std::fs::write(&path, "not ours\n").unwrap();
-        assert!(Keeper::open(&path, &other).is_err());
+        assert!(RecordWriter::open(&path, &other).is_err());
     }
 }

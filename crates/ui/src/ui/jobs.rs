@@ -23,8 +23,8 @@ pub use tracks::{read_entrant, read_track};
 use super::effect::SavedChat;
 use super::msg::{Holder, Msg, Opened, SavedSpec};
 use super::rows::{CheckpointRow, ModelFiles, PresetRow};
-use crate::advisor::remember;
-use crate::advisor::wizard::{Answers, Context, Look, Seen};
+use crate::advisor::saved_answers;
+use crate::advisor::wizard::{Answers, Context, InspectRequest, Inspection};
 use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
@@ -120,7 +120,7 @@ impl Workplace {
         let best = best.map(|folder| folder.display().to_string());
         let mut context = Context::gather(&self.sources, best, self.machine_facts());
         context.runs_dir = Some(self.runs_dir.clone());
-        (context, remember::answers(&self.env))
+        (context, saved_answers::answers(&self.env))
     }
 
     /// The checkpoint of a run that is named where a model is wanted; `None` for what means no run.
@@ -129,17 +129,17 @@ impl Workplace {
     }
 
     /// Looks at what the wizard asks for; a run in a model's place is its checkpoint.
-    pub fn look(&self, look: Look) -> Seen {
-        if let Look::Model { path, .. } = &look
+    pub fn look(&self, look: InspectRequest) -> Inspection {
+        if let InspectRequest::Model { path, .. } = &look
             && let Some(found) = self.model_of_run(&path.to_string_lossy())
         {
-            return Seen::Run(path.clone(), found);
+            return Inspection::Run(path.clone(), found);
         }
         look.now(self.env.home.as_deref())
     }
 
     /// The machine as the wizard sees it: this one, or the recorded one, of whose speed nothing is known.
-    fn machine_facts(&self) -> crate::advisor::look::Machine {
+    fn machine_facts(&self) -> crate::advisor::inspection::Machine {
         let (summary, known) = match &self.hardware {
             Some(recording) => {
                 let summary = Recorded::new(recording.clone()).machine().summary();
@@ -150,7 +150,7 @@ impl Workplace {
                 (summary, self.machine())
             }
         };
-        crate::advisor::look::Machine::of(summary, known)
+        crate::advisor::inspection::Machine::of(summary, known)
     }
 
     /// Runs the checks of a spec in a process of its own and reports each; ends it when `take` wants no more.
@@ -166,7 +166,7 @@ impl Workplace {
 
     /// Keeps the wizard's answers. A disk that does not take them costs only the comfort of the next time.
     pub fn remember(&self, answers: &str) {
-        let _ = remember::keep(&self.env, answers);
+        let _ = saved_answers::keep(&self.env, answers);
     }
 
     /// Keeps the theme for the next start. A disk that does not take it costs only that.
@@ -291,8 +291,8 @@ impl Workplace {
     }
 
     /// This machine as plans see it.
-    pub fn machine(&self) -> crate::plan::learn::Machine {
-        crate::plan::learn::Machine::look_and_measure(&self.env, self.measure)
+    pub fn machine(&self) -> crate::plan::calibration::Machine {
+        crate::plan::calibration::Machine::load_or_measure(&self.env, self.measure)
     }
 
     /// What a plan is made of; reads the spec's data where its vocabulary follows from them.

@@ -1,6 +1,6 @@
 //! Everything that enters [`super::app::App::update`].
 
-use crate::advisor::wizard::{Answers, Context, Seen};
+use crate::advisor::wizard::{Answers, Context, Inspection};
 use crate::base::text::one_line;
 use crate::data::inspect::{Inspected, Progress};
 use crate::hardware::Machine;
@@ -68,7 +68,7 @@ pub enum Msg {
     /// The wizard can begin.
     Wizard(Box<Context>, Box<Answers>),
     /// What the wizard asked to look at.
-    Seen(Box<Seen>),
+    Seen(Box<Inspection>),
     /// A check of a round was made.
     Checked {
         round: u64,
@@ -108,7 +108,7 @@ pub enum Msg {
         values: Values,
     },
     /// This machine as plans see it.
-    Machine(Box<crate::plan::learn::Machine>),
+    Machine(Box<crate::plan::calibration::Machine>),
     /// What was to be planned is there, or why not.
     Planned {
         name: String,
@@ -154,7 +154,7 @@ pub enum Msg {
     /// What one of them says.
     Fleet {
         at: usize,
-        said: crate::fleet::Said,
+        said: crate::fleet::ConnectionEvent,
     },
     /// Runs for a comparison, in the order of the paths, or why one cannot be read.
     Tracks {

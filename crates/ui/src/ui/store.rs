@@ -34,7 +34,7 @@ pub struct Store {
     /// Model folders and GGUF files, for the chat.
     pub model_files: ModelFiles,
     /// This machine as plans see it; `None` until it was looked at.
-    pub machine: Option<crate::plan::learn::Machine>,
+    pub machine: Option<crate::plan::calibration::Machine>,
     /// This machine, from the first look at it on.
     pub hardware: MachineView,
     /// The run on the screen.

@@ -10,7 +10,7 @@ use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
 use crate::hf::CONFIG;
-use crate::run::{GIVEN_UP, is_given_up};
+use crate::run::{GIVEN_UP, is_abandoned};
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
@@ -51,7 +51,7 @@ pub fn name_of(step: u64) -> String {
 /// Checkpoints in `folder`, newest first, but for those that were given up. Names alone: nothing is verified.
 pub fn list(folder: &Path) -> Vec<Found> {
     let mut found = every(folder);
-    found.retain(|found| !is_given_up(&found.path));
+    found.retain(|found| !is_abandoned(&found.path));
     found
 }
 
@@ -215,13 +215,13 @@ impl Store {
     /// True if a checkpoint of this step is there, to judge by its manifest's presence.
     pub fn stands(&self, step: u64) -> bool {
         let folder = self.folder.join(name_of(step));
-        folder.join(manifest::FILE).is_file() && !is_given_up(&folder)
+        folder.join(manifest::FILE).is_file() && !is_abandoned(&folder)
     }
 
     /// Steps of abandoned checkpoints that are kept because other runs started from them.
     pub fn given_up(&self) -> Vec<u64> {
         let all = every(&self.folder).into_iter();
-        let given_up = all.filter(|found| is_given_up(&found.path));
+        let given_up = all.filter(|found| is_abandoned(&found.path));
         given_up.map(|found| found.step).collect()
     }
 

@@ -13,7 +13,7 @@ impl Remote {
 
     pub(super) fn hear_memory(&mut self, answers: &[Answer]) {
         for (rank, answer) in answers.iter().enumerate().take(ranks::MOST) {
-            for (id, value) in ranks::memory_said(rank, &answer.frame.header["memory"]) {
+            for (id, value) in ranks::parse_memory(rank, &answer.frame.header["memory"]) {
                 if self.memory.insert(id.clone(), value) != Some(value) {
                     self.memory_news.insert(id, value);
                 }

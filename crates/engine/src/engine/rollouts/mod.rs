@@ -27,7 +27,7 @@ use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
-use crate::rewards::{Answer, Judge, RewardError, Scores};
+use crate::rewards::{Answer, RewardError, Scorer, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
 use crate::wire::{ExaminedExample, MetricInfo, id};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub struct Rollouts {
     spec: RunSpec,
     data: Arc<Dataset>,
-    judge: Judge,
+    judge: Scorer,
     clock: Arc<dyn Clock>,
     last: Option<Rollout>,
     /// The last rollout as a file, until it is written.
@@ -60,15 +60,15 @@ pub(super) struct Rollout {
 }
 
 /// Answers with what each reward gave them.
-struct Scored {
+struct ScoredBatch {
     written: Vec<Written>,
     scores: Vec<Scores>,
     refilled: usize,
 }
 
-impl Scored {
+impl ScoredBatch {
     /// Puts the groups of `fresh` in the places of others.
-    fn replace(&mut self, groups: &[usize], fresh: Scored, group_size: usize) {
+    fn replace(&mut self, groups: &[usize], fresh: ScoredBatch, group_size: usize) {
         let places = groups
             .iter()
             .flat_map(|at| at * group_size..(at + 1) * group_size);
@@ -103,7 +103,7 @@ impl Rollouts {
         Some(Rollouts {
             spec: spec.clone(),
             data: data.clone(),
-            judge: Judge::new(&spec.rewards),
+            judge: Scorer::new(&spec.rewards),
             clock: clock.clone(),
             last: None,
             unwritten: None,
@@ -264,7 +264,7 @@ impl Rollouts {
         let scores = self.judge.score(&answers)?;
         parts.writing += written_at - begun;
         parts.scoring += self.clock.elapsed() - written_at;
-        Ok(Some(Scored {
+        Ok(Some(ScoredBatch {
             written,
             scores,
             refilled: 0,
@@ -297,7 +297,7 @@ impl Rollouts {
         let models = &mut state.models;
         let mut parts = Parts::default();
         let found = self.write_and_score(models, drawn, &mut parts, broken_off)?;
-        let Some(Scored {
+        let Some(ScoredBatch {
             written,
             scores,
             refilled,

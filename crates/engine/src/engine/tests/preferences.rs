@@ -6,7 +6,7 @@ use crate::engine::infer::HeldModel;
 use crate::engine::roles::Models;
 use crate::hf;
 use crate::nn::HeadKind;
-use crate::rewards::{Answer, Judge, Reference, WeightedReward};
+use crate::rewards::{Answer, Reference, Scorer, WeightedReward};
 use serde_json::json;
 
 /// What all runs here share: a model of 30,000 parameters on lists of five to seven digits.
@@ -331,7 +331,7 @@ fn rewards_answers(folder: &Path) {
         answer("sort 3 3 8 0 7 1=", "8 0 3 7 3 1"),
     ];
     let scores = |batch| {
-        let scores = Judge::new(&[reward(batch)]).score(&answers).unwrap();
+        let scores = Scorer::new(&[reward(batch)]).score(&answers).unwrap();
         scores[0].values.clone()
     };
     let (one, all) = (scores(1), scores(4));
@@ -370,7 +370,7 @@ fn rewards_answers(folder: &Path) {
 
     let wrong: WeightedReward =
         serde_json::from_value(json!({"model": {"path": "no/such/folder"}})).unwrap();
-    let error = Judge::new(&[wrong])
+    let error = Scorer::new(&[wrong])
         .score(&answers)
         .unwrap_err()
         .to_string();

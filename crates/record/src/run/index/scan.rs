@@ -6,9 +6,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::{open_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::run::RunDir;
+use crate::run::engine_time::EngineTime;
 use crate::run::log::Tail;
 use crate::run::rewound::Rewound;
-use crate::run::spent::Spent;
 use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -159,7 +159,7 @@ pub(super) struct Scan {
     pub refused: Option<String>,
     pub verdict: Option<String>,
     pub message: String,
-    pub spent: Spent,
+    pub spent: EngineTime,
     pub base: Base,
     pub updated: Option<UnixMillis>,
 }

@@ -1,10 +1,10 @@
 //! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
-mod given_up;
 mod mean_speed;
 mod pace;
 mod parts;
+mod rolled_back;
 mod speed;
 mod story;
 mod words;
@@ -16,17 +16,17 @@ pub use parts::{
 };
 pub use speed::Speed;
 
+use super::engine_time::EngineTime;
 use super::index::RunStatus;
 use super::layers::LayerMap;
 use super::rewound::Rewound;
 use super::series::Series;
-use super::spent::Spent;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values, id};
-use given_up::GivenUp;
 use parts::{push_bounded, push_sample};
+use rolled_back::RolledBackState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
-    given_up: Rewound<GivenUp>,
+    given_up: Rewound<RolledBackState>,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended that took steps, or the only one.
@@ -108,9 +108,9 @@ pub struct RunState {
     pub refused: Option<Finish>,
     /// How the run stood when the newest engine began, until that engine's first step.
     stood: Option<Finish>,
-    /// Time of all engine processes: see [`Spent`].
+    /// Time of all engine processes: see [`EngineTime`].
     pub seconds: f64,
-    spent: Spent,
+    spent: EngineTime,
     /// Step time and the cost of interruptions, for the ETA.
     pub pace: Pace,
     /// Newest sequence number; repeated ones are ignored.
@@ -169,7 +169,7 @@ impl RunState {
         self.pace.observe(envelope);
         self.spent.take(envelope.t, &envelope.event);
         self.seconds = self.spent.seconds();
-        self.tell(envelope);
+        self.push_log_line(envelope);
         self.fold(envelope.t, &envelope.event);
     }
 
@@ -409,7 +409,8 @@ impl RunState {
 
     /// Events after `step` no longer count. The log keeps its lines: they did happen.
     fn roll_back(&mut self, step: u64) {
-        self.given_up.rolled_back(GivenUp::after(self, step));
+        self.given_up
+            .rolled_back(RolledBackState::after(self, step));
         for series in self.series.values_mut() {
             series.truncate_after(step);
         }
@@ -435,7 +436,7 @@ impl RunState {
     }
 
     /// How long engines have held the run.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> EngineTime {
         self.spent
     }
 

@@ -6,8 +6,8 @@ use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
 use crate::base::clock::UnixMillis;
 use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
+use crate::run::engine_time;
 use crate::run::index::VERDICT;
-use crate::run::spent;
 use crate::wire::{Best, Envelope, Event, Outcome, Phase, Values, id};
 
 /// A line and how it is shown.
@@ -38,7 +38,7 @@ impl Line {
 
 impl RunState {
     /// Adds the event's line, given the state before it.
-    pub(super) fn tell(&mut self, envelope: &Envelope) {
+    pub(super) fn push_log_line(&mut self, envelope: &Envelope) {
         let Some(line) = self.line(&envelope.event) else {
             return;
         };
@@ -167,7 +167,7 @@ impl RunState {
             "{} at step {} after {}{}{why}",
             outcome_word(end.outcome),
             human::grouped(end.step),
-            spent::words(end.seconds, self.seconds),
+            engine_time::words(end.seconds, self.seconds),
             loss.unwrap_or_default(),
         );
         Line::notice(outcome_level(end.outcome), text)

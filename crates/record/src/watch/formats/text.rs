@@ -421,7 +421,7 @@ mod tests {
         std::fs::write(&path, log).unwrap();
         let found = crate::watch::find(&path, None).unwrap();
         let clock = Box::new(crate::base::clock::SystemClock::new());
-        let mut watched = crate::watch::Watched::open(found, Mapping::default(), clock);
+        let mut watched = crate::watch::ExternalRun::open(found, Mapping::default(), clock);
         let mut state = crate::run::RunState::new();
         watched.read_all(|envelope| state.apply(envelope)).unwrap();
         state

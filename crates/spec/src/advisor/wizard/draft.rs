@@ -5,7 +5,7 @@ use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
 use super::{PresetInfo, Step, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
-use crate::advisor::look::{DataFacts, ModelFacts};
+use crate::advisor::inspection::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
@@ -82,7 +82,7 @@ impl Wizard {
         let fewer = draft.value("train.epochs").is_null() && steps < most;
         for (path, part) in FOLLOW {
             let typed = self.answers.settings.contains_key(path);
-            let Some(full) = draft.settle(path).filter(|_| !typed) else {
+            let Some(full) = draft.resolve_wildcard(path).filter(|_| !typed) else {
                 continue;
             };
             let every = (steps.unwrap_or(0) / part).max(1);
@@ -242,7 +242,7 @@ impl Wizard {
         let lora = self.adapts();
         let is_template = preset.value("group") == "template";
         let has_adapter = !preset.value("adapter").is_null();
-        if let Some(path) = preset.settle("optimizer.*.lr")
+        if let Some(path) = preset.resolve_wildcard("optimizer.*.lr")
             && let Some(lr) = preset.value(&path).as_f64()
         {
             let share = match (is_template, lora) {
@@ -265,7 +265,7 @@ impl Wizard {
             if let Some((share, why)) = share {
                 let lr = crate::spec::shown(&Value::from(round(lr * share)));
                 list.push(rec(&path, lr, why));
-                if let Some(path) = preset.settle("schedule.*.min_lr") {
+                if let Some(path) = preset.resolve_wildcard("schedule.*.min_lr") {
                     list.push(rec(&path, "null", ""));
                 }
             }

@@ -1,6 +1,6 @@
 //! The minimum epsilon of an update rule's divisions.
 
-use super::Judge;
+use super::IssueCollector;
 use crate::optim::{Epsilon, EpsilonTerm};
 use crate::spec::RunConfig;
 
@@ -10,7 +10,7 @@ const BESIDE_ROOTS: f64 = 1e-20;
 /// Where eps is added to the squares themselves, it has to be a normal f32.
 const BESIDE_SQUARES: f64 = 1e-37;
 
-pub(super) fn epsilon(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn epsilon(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(Epsilon {
         key,
         value,

@@ -6,7 +6,7 @@ use crate::run::compare::Track;
 use crate::run::{RunDir, RunError, index};
 use crate::spec::RunSpec;
 use crate::ui::rows::Entrant;
-use crate::watch::{Mapping, Watched, find};
+use crate::watch::{ExternalRun, Mapping, find};
 use std::path::Path;
 
 /// Folds the log at a path: a run's directory, or a log of another program.
@@ -23,7 +23,7 @@ pub fn read_track(path: &Path) -> Result<Track, String> {
     }
     let found = find(path, None).map_err(|e| e.to_string())?;
     let mut track = Track::new(&found.name);
-    let mut watched = Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
+    let mut watched = ExternalRun::open(found, Mapping::default(), Box::new(SystemClock::new()));
     watched
         .read_all(|envelope| track.apply(envelope))
         .map_err(told)?;

@@ -5,7 +5,7 @@ mod draw;
 
 use self::draw::{draw_field, draw_row, note_style};
 use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
-use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::advisor::wizard::{Note, Outcome, Question, Row, Inspection, Step, Wizard};
 use crate::base::text::one_line;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
@@ -483,7 +483,7 @@ impl Overlay for WizardScreen {
     fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
         match msg {
             Msg::Seen(seen) => {
-                let outcome = self.wizard.seen(Seen::clone(seen));
+                let outcome = self.wizard.on_inspected(Inspection::clone(seen));
                 return Some(self.follow(outcome));
             }
             Msg::Completed { of, path, names }
@@ -566,7 +566,7 @@ impl Overlay for WizardScreen {
 #[cfg(test)]
 pub(super) fn example() -> Box<dyn Overlay> {
     let sources = crate::spec::SpecSources::default();
-    let machine = crate::advisor::look::Machine::of(Default::default(), Default::default());
+    let machine = crate::advisor::inspection::Machine::of(Default::default(), Default::default());
     let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
     let wizard = Wizard::new(context, Default::default());
     Box::new(WizardScreen::new(wizard, Slot(1)))

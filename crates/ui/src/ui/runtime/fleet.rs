@@ -2,7 +2,7 @@
 
 use super::{Done, Shell};
 use crate::base::clock::SystemClock;
-use crate::fleet::{Host, Station};
+use crate::fleet::{Host, HostConnection};
 use crate::run::state::Level;
 use crate::ui::msg::Msg;
 use std::ffi::OsString;
@@ -14,12 +14,12 @@ impl Shell {
         let own = std::env::current_exe().unwrap_or_else(|_| "llmtui".into());
         self.update(Msg::FleetOpened(hosts.clone()));
         for (at, host) in hosts.into_iter().enumerate() {
-            let station = Station::new(host, own.clone(), &self.place.env);
-            self.stations.push(station.clone());
+            let connection = HostConnection::new(host, own.clone(), &self.place.env);
+            self.connections.push(connection.clone());
             let sender = self.jobs.0.clone();
             let name = format!("fleet-{at}");
             let spawned = std::thread::Builder::new().name(name).spawn(move || {
-                station.watch(&SystemClock::new(), |said| {
+                connection.watch(&SystemClock::new(), |said| {
                     sender
                         .blocking_send(Done::Msg(Msg::Fleet { at, said }))
                         .is_ok()
@@ -33,7 +33,10 @@ impl Shell {
 
     /// The command that shows a run of a machine.
     pub(super) fn attach_there(&mut self, host: usize, run: &str) {
-        self.elsewhere = self.stations.get(host).map(|station| station.attach(run));
+        self.elsewhere = self
+            .connections
+            .get(host)
+            .map(|connection| connection.attach(run));
     }
 
     /// Lends the terminal to a command and takes it back when that ends.

@@ -9,7 +9,7 @@ mod stages;
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::paths::Env;
-use crate::fleet::{Host, Station};
+use crate::fleet::{Host, HostConnection};
 use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
@@ -141,7 +141,7 @@ struct Shell {
     /// Whose stages are followed.
     pipeline: Option<Followed>,
     /// Other machines that are watched.
-    stations: Vec<Station>,
+    connections: Vec<HostConnection>,
     /// A command that gets the terminal until it ends.
     elsewhere: Option<Vec<OsString>>,
 }
@@ -189,7 +189,7 @@ impl Shell {
             inspecting: None,
             round: Arc::default(),
             pipeline,
-            stations: Vec::new(),
+            connections: Vec::new(),
             elsewhere: None,
         };
         shell.draw()?;
@@ -259,7 +259,7 @@ impl Shell {
                 terminal = EventStream::new();
             }
         }
-        self.stations.iter().for_each(Station::hang_up);
+        self.connections.iter().for_each(HostConnection::disconnect);
         Ok(self.app.leaves())
     }
 

@@ -1,7 +1,7 @@
 //! Preflight results as they arrive; the start after them.
 
 use crate::advisor::wizard::checks::State;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::base::finding::Status;
 
@@ -31,7 +31,7 @@ impl Ask for Check {
         [first].into_iter().chain(anyway).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let checks = wizard.checks();
         let lines = &checks.lines;
         if lines.is_empty() && checks.state != State::Running {

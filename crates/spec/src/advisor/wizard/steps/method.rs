@@ -1,7 +1,7 @@
 //! The question about the method: all of them, best first, with the reasons.
 
 use crate::advisor::choose::{self, Advice, DataKind, MethodId, Verdict};
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::base::human;
 use crate::base::text::shown;
@@ -39,10 +39,10 @@ impl Ask for Method {
         wizard.advice().into_iter().map(row).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let list = wizard.advice();
         let Some(advice) = list.get(wizard.selected()) else {
-            return About::default();
+            return Explanation::default();
         };
         let facts = advice.facts;
         let why: Vec<&str> = advice.why.iter().map(|(_, why)| why.as_str()).collect();
@@ -78,7 +78,8 @@ impl Ask for Method {
         let list = wizard.advice();
         let answers = &wizard.answers;
         let same = |a: &Advice| answers.adapter.is_none_or(|form| form == a.adapter);
-        let chosen = |a: &Advice| Some(a.facts.id) == answers.method && same(a) && suits(a);
+        let chosen =
+            |a: &Advice| Some(a.facts.id) == answers.method && same(a) && default_template(a);
         list.iter()
             .position(chosen)
             .or_else(|| list.iter().position(suits))
@@ -136,7 +137,7 @@ impl Ask for Method {
 }
 
 /// This build trains it on these answers.
-fn suits(advice: &Advice) -> bool {
+fn default_template(advice: &Advice) -> bool {
     advice.available && advice.verdict != Verdict::Unfit
 }
 
@@ -161,7 +162,7 @@ fn untrained(wizard: &Wizard, list: &[Advice]) -> String {
         DataKind::Text => "retrieve passages of the text and put them into the prompt",
         _ => "put the best examples into the prompt",
     };
-    let rest = match list.iter().find(|advice| suits(advice)) {
+    let rest = match list.iter().find(|advice| default_template(advice)) {
         Some(best) => format!("to train anyway, choose {}", best.title()),
         None => "no method of this build trains on this data".into(),
     };

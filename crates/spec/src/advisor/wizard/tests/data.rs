@@ -82,7 +82,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
     let titles = |wizard: &Wizard| -> Vec<String> {
         let rows = wizard.question().rows;
@@ -174,7 +174,7 @@ fn prompts_with_references_keep_the_recipes_steps_and_room_for_answers() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     until(&mut wizard, Step::Plan);
     let (draft, wrong) = wizard.draft().unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -192,7 +192,7 @@ fn data_that_no_run_can_read_are_refused_where_they_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |path: &std::path::Path| {
         let (mut wizard, look) = looking_at(path);
-        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
         wizard.error().unwrap_or_default().to_string()
     };
     let rows = dir.path().join("pictures.jsonl");
@@ -318,7 +318,7 @@ fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
         let Outcome::Look(look) = wizard.enter() else {
             panic!("{:?}", wizard.error());
         };
-        wizard.seen(look.now(None))
+        wizard.on_inspected(look.now(None))
     };
     wizard.select(1);
     wizard.type_in(&model);

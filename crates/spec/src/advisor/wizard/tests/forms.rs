@@ -11,7 +11,7 @@ fn at_method(dir: &std::path::Path, mut wizard: Wizard, packed: Option<u64>) -> 
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
     let (_, facts) = wizard.model.as_mut().unwrap();
     facts.as_mut().unwrap().packed_bytes = packed;

@@ -324,7 +324,7 @@ fn the_guide_learns_of_the_machine_while_it_is_open_and_knows_that_nothing_crash
     let picture = bench.picture(100, 40);
     assert!(!picture.contains("! Why a crash"), "{picture}");
     assert!(picture.contains("Why a crash"), "{picture}");
-    let known = crate::plan::learn::Machine {
+    let known = crate::plan::calibration::Machine {
         memory: Some(24 << 30),
         ..Default::default()
     };

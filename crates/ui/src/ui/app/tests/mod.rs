@@ -126,7 +126,7 @@ impl Bench {
             ram_bytes: 24 << 30,
             ..Default::default()
         };
-        let known = crate::plan::learn::Machine {
+        let known = crate::plan::calibration::Machine {
             speed: Some(crate::plan::probe::Speed {
                 on: "2 cores".into(),
                 f32: Some(1.4e11),
@@ -136,7 +136,7 @@ impl Bench {
             }),
             ..Default::default()
         };
-        let machine = crate::advisor::look::Machine::of(summary, known);
+        let machine = crate::advisor::inspection::Machine::of(summary, known);
         let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
         if self.app.opening.is_none() {
             self.app.ask(Effect::OpenWizard);

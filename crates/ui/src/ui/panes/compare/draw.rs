@@ -4,7 +4,7 @@ use super::ranking::Ranking;
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{By, Figure, ends, even};
+use crate::run::compare::{Alignment, Figure, ends, even};
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -141,8 +141,8 @@ impl ComparePane {
             settled: false,
             held: None,
             steps: match self.by {
-                By::Time => StepAxis::Millis,
-                By::Step | By::Tokens => StepAxis::Shown,
+                Alignment::Time => StepAxis::Millis,
+                Alignment::Step | Alignment::Tokens => StepAxis::Shown,
             },
             band: None,
         };

@@ -4,7 +4,7 @@
 use super::SCHEMA;
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{Setting, comparable, told_of};
+use crate::run::compare::{Setting, comparable, visible_spec_differences};
 use crate::run::index::RunSummary;
 use crate::run::ranking::{Group, SEED, Score, Trial, caveats, ranked, settle, value};
 use crate::spec::shown;
@@ -49,7 +49,7 @@ impl Ranking {
     /// `None` where the runs differ in nothing, or in more than fits in columns.
     pub fn of(entrants: &[Entrant]) -> Option<Ranking> {
         let specs: Vec<&Value> = entrants.iter().map(|entrant| &entrant.spec).collect();
-        let mut settings = told_of(&specs, SCHEMA);
+        let mut settings = visible_spec_differences(&specs, SCHEMA);
         // What was repeated stands behind what was tried.
         settings.sort_by_key(|setting| setting.path == SEED);
         if !(1..=MOST).contains(&settings.len()) {

@@ -1,7 +1,7 @@
 //! The pane with tables and items made by hand: what stands on the screen, what keys do, late answers. Reading is the jobs'.
 
 use super::*;
-use crate::tasks::{Comparison, Flip, Given, Question, Reading, TaskCell};
+use crate::tasks::{Comparison, Flip, ModelAnswer, Question, Reading, TaskCell};
 use crate::ui::panes::bench::Around;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -67,7 +67,7 @@ fn table() -> TaskTable {
 
 fn question(item: usize, scores: [f64; 2]) -> Question {
     let given = |score: &f64| {
-        Some(Given {
+        Some(ModelAnswer {
             text: format!("answer {score} to {item}"),
             score: *score,
         })

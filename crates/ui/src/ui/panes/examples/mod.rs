@@ -10,7 +10,7 @@ use self::browser::Browser;
 use self::held_out::{lines, note};
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::text::{cut, one_line};
-use crate::spec::wants;
+use crate::spec::reward_summary;
 use self::groups::Look;
 use crate::ui::action::{Action, Context};
 use crate::ui::freshness::Freshness;
@@ -158,7 +158,7 @@ impl Pane for ExamplesPane {
         };
         self.browser.follow(context.store);
         let head = context.store.held.as_ref().and_then(|held| held.state.head.as_ref());
-        let wanted = head.and_then(|head| wants(&head.spec));
+        let wanted = head.and_then(|head| reward_summary(&head.spec));
         if let Some(wanted) = wanted.filter(|_| inner.height >= ROOM_FOR_WANTS) {
             let room = usize::from(inner.width);
             let words = cut(&one_line(&wanted), room, theme.glyphs().ellipsis);

@@ -135,7 +135,7 @@ impl PlanPane {
     }
 
     /// Puts what is known of this machine under the plan, before and after its changes.
-    pub fn equip(&mut self, machine: &crate::plan::learn::Machine) {
+    pub fn equip(&mut self, machine: &crate::plan::calibration::Machine) {
         if let Some(mut shown) = self.shown.take() {
             machine.equip(&mut shown.original);
             machine.equip(&mut shown.request);

@@ -4,7 +4,7 @@ use crate::rewards::RewardConfig;
 use serde_json::Value;
 
 /// `references are written last digit first; reward exact: 1 where …`. Nothing where a run has no rewards.
-pub fn wants(spec: &Value) -> Option<String> {
+pub fn reward_summary(spec: &Value) -> Option<String> {
     let rewards = spec.get("rewards")?.as_array()?;
     let entry = |reward: &Value| {
         let mut entries = RewardConfig::ENTRIES.iter();
@@ -43,7 +43,7 @@ mod tests {
         let of = |name: &str, set: &[&str]| {
             let set: Vec<String> = set.iter().map(|word| word.to_string()).collect();
             let spec = load(name, &set, &SpecSources::default()).unwrap().spec;
-            wants(&crate::spec::yaml::parse(&spec.to_yaml()).unwrap())
+            reward_summary(&crate::spec::yaml::parse(&spec.to_yaml()).unwrap())
         };
         let words = of("ppo-demo", &[]).unwrap();
         let begins =

@@ -386,7 +386,9 @@ fn facts_of(
         .has_tokenizer
         .then(|| tokenizer::load(&tokenizer_place(path), &child).ok())
         .flatten();
-    let suits = tokenizer.as_ref().map_or(template::CHATML, template::suits);
+    let suits = tokenizer
+        .as_ref()
+        .map_or(template::CHATML, template::default_template);
     let said = if base.has_chat_template { AUTO } else { suits };
     let adds = |tokenizer| TemplateTokens::of(said, tokenizer, &child);
     Ok(ModelFacts {

@@ -3,7 +3,7 @@
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
-use crate::plan::learn;
+use crate::plan::calibration;
 
 /// The machine, as far as advice needs it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -15,12 +15,12 @@ pub struct Machine {
     /// The CUDA devices visible to this process.
     pub gpus: Vec<GpuSummary>,
     /// Its matmul speed, and calibration from earlier runs.
-    pub known: learn::Machine,
+    pub known: calibration::Machine,
 }
 
 impl Machine {
     /// A machine as reported by the hardware room, with its known speed.
-    pub fn of(summary: Summary, known: learn::Machine) -> Machine {
+    pub fn of(summary: Summary, known: calibration::Machine) -> Machine {
         // What this process can still get, where it was looked at; a recorded machine has all of its memory.
         let memory = known.memory.or(Some(summary.ram_bytes));
         let memory = memory.filter(|bytes| *bytes > 0);
@@ -35,7 +35,7 @@ impl Machine {
             },
             memory,
             gpus: summary.gpus,
-            known: learn::Machine { memory, ..known },
+            known: calibration::Machine { memory, ..known },
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
             ram_bytes: 64 << 30,
             gpus: vec![gpu; 2],
         };
-        let machine = Machine::of(summary, learn::Machine::default());
+        let machine = Machine::of(summary, calibration::Machine::default());
         assert_eq!(
             machine.line(),
             "AMD EPYC 9654, 32 cores, 64 GiB; 2 × NVIDIA L4 of 24 GiB"

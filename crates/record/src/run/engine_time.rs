@@ -8,14 +8,14 @@ use std::time::Duration;
 /// The total time of all engine processes of a run. A finished engine counts the time in its final event; one that is running or died
 /// counts from its first event to its last. Pauses between engines do not count; rolled-back steps do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Spent {
+pub struct EngineTime {
     /// Of engines that have ended.
     before: Duration,
     /// First and last event of one that has said no end.
     open: Option<(UnixMillis, UnixMillis)>,
 }
 
-impl Spent {
+impl EngineTime {
     pub fn take(&mut self, t: UnixMillis, event: &Event) {
         match event {
             Event::Hello { .. } => {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_dead_engine_counts_until_its_last_event_and_pauses_do_not_count() {
-        let mut spent = Spent::default();
+        let mut spent = EngineTime::default();
         let mut at = |t: u64, event: Event| {
             spent.take(UnixMillis(t), &event);
             spent.millis()

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Follows one run.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct Monitor {
     state: RunState,
     seq: u64,
     /// The last reported status of each rule.
@@ -36,13 +36,13 @@ const CLEAR_AFTER: u32 = 2;
 /// Number of repetitions after which the time to clear a warning no longer grows.
 const MAX_RAISED: u32 = 6;
 
-impl Watch {
-    pub fn new() -> Watch {
-        Watch::default()
+impl Monitor {
+    pub fn new() -> Monitor {
+        Monitor::default()
     }
 
     /// Adds an event; one that no rule reads costs nothing.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn on_event(&mut self, event: &Event) {
         let read = |values: &Values| -> Values {
             // Throughput depends on what else the machine does: viewers judge it.
             let needed = |id: &str| is_read(id) && id != metric::TOK_PER_SEC;

@@ -10,7 +10,7 @@ use crate::run::series::Point;
 
 /// What is newer than a step: the newest points of each series, and the rest as far as it is kept one by one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct GivenUp {
+pub(super) struct RolledBackState {
     series: Vec<(String, Vec<Point>)>,
     layers: Vec<(String, Vec<LayerRow>)>,
     evaluations: Vec<Evaluation>,
@@ -30,9 +30,9 @@ fn newer<'a, T: Clone + 'a>(
     found.cloned().collect()
 }
 
-impl GivenUp {
+impl RolledBackState {
     /// What comes after `step`.
-    pub fn after(state: &RunState, step: u64) -> GivenUp {
+    pub fn after(state: &RunState, step: u64) -> RolledBackState {
         let series = state.series.iter().map(|(id, series)| {
             let newer = series.recent().filter(|point| point.step > step);
             (id.clone(), newer.collect())
@@ -43,7 +43,7 @@ impl GivenUp {
         let diagnosed = diagnosed.filter(|(_, said)| said.step > step);
         let mut marks = newer(&state.marks, step, |mark| mark.step);
         marks.retain(|mark| mark.kind != MarkKind::Checkpoint);
-        GivenUp {
+        RolledBackState {
             series: series.collect(),
             layers: layers.collect(),
             evaluations: newer(&state.evaluations, step, |e| e.step),

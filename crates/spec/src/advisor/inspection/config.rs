@@ -4,7 +4,7 @@ use super::ModelFacts;
 use crate::base::files::open_plain;
 use crate::base::paths::{astray, expand_home};
 use crate::base::text::one_line;
-use crate::spec::import::{self, DatasetInfo, Dialect, Fate};
+use crate::spec::import::{self, DatasetInfo, Dialect, KeyOutcome};
 use crate::spec::{Draft, SpecSources, base_folder};
 use std::io::Read;
 use std::path::Path;
@@ -71,11 +71,12 @@ impl ConfigFacts {
 
     /// `9 mapped; 3 mapped, with a difference; 4 no equivalent`
     pub fn summary(&self) -> String {
-        let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
-        let counts: Vec<String> = Fate::ALL
+        let count =
+            |outcome: KeyOutcome| self.lines.iter().filter(|l| l.outcome == outcome).count();
+        let counts: Vec<String> = KeyOutcome::ALL
             .into_iter()
-            .filter(|fate| count(*fate) > 0)
-            .map(|fate| format!("{} {}", count(fate), fate.title()))
+            .filter(|outcome| count(*outcome) > 0)
+            .map(|outcome| format!("{} {}", count(outcome), outcome.title()))
             .collect();
         counts.join("; ")
     }

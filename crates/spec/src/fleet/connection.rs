@@ -2,7 +2,7 @@
 //! delays.
 
 use super::hosts::{Host, Place};
-use super::news::{News, VERSION};
+use super::news::{FleetMessage, VERSION};
 use crate::base::clock::{Clock, pause};
 use crate::base::files::private_dir;
 use crate::base::human;
@@ -30,15 +30,15 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// What a connection brings.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
-    News(News),
+pub enum ConnectionEvent {
+    FleetMessage(FleetMessage),
     /// It is gone; the words say why.
     Lost(String),
 }
 
 /// One machine and how to ask it.
 #[derive(Debug, Clone)]
-pub struct Station {
+pub struct HostConnection {
     host: Host,
     /// This program.
     own: PathBuf,
@@ -46,9 +46,9 @@ pub struct Station {
     child: Arc<Mutex<Option<Child>>>,
 }
 
-impl Station {
-    pub fn new(host: Host, own: PathBuf, env: &Env) -> Station {
-        Station {
+impl HostConnection {
+    pub fn new(host: Host, own: PathBuf, env: &Env) -> HostConnection {
+        HostConnection {
             host,
             own,
             control: control_path(&env.runtime_dir),
@@ -68,14 +68,14 @@ impl Station {
     }
 
     /// Asks, reads and asks again until `take` wants no more.
-    pub fn watch(&self, clock: &dyn Clock, mut take: impl FnMut(Said) -> bool) {
+    pub fn watch(&self, clock: &dyn Clock, mut take: impl FnMut(ConnectionEvent) -> bool) {
         let mut wait = FIRST;
         loop {
             let begun = clock.elapsed();
             let Some(why) = self.listen(&mut take) else {
                 return;
             };
-            if !take(Said::Lost(why)) {
+            if !take(ConnectionEvent::Lost(why)) {
                 return;
             }
             // One that held for a while is tried again at once.
@@ -88,7 +88,7 @@ impl Station {
     }
 
     /// Ends the connection that stands.
-    pub fn hang_up(&self) {
+    pub fn disconnect(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(child) = &mut *child {
             let _ = child.kill();
@@ -96,7 +96,7 @@ impl Station {
     }
 
     /// One connection from its beginning to its end: why it ended, or `None` where nobody listens any more.
-    fn listen(&self, take: &mut impl FnMut(Said) -> bool) -> Option<String> {
+    fn listen(&self, take: &mut impl FnMut(ConnectionEvent) -> bool) -> Option<String> {
         let words = ["runs", "--json", "--follow"];
         let line = self
             .host
@@ -152,7 +152,7 @@ enum Ended {
     Refused(String),
 }
 
-fn read(mut output: impl BufRead, take: &mut impl FnMut(Said) -> bool) -> Ended {
+fn read(mut output: impl BufRead, take: &mut impl FnMut(ConnectionEvent) -> bool) -> Ended {
     let (mut begun, mut greetings) = (false, 0);
     loop {
         let mut line = Vec::new();
@@ -163,20 +163,20 @@ fn read(mut output: impl BufRead, take: &mut impl FnMut(Said) -> bool) -> Ended 
             }
             Ok(_) => {}
         }
-        let news: Option<News> = serde_json::from_slice(&line).ok();
+        let news: Option<FleetMessage> = serde_json::from_slice(&line).ok();
         match news {
-            Some(News::Begin { version, program }) if version > VERSION => {
+            Some(FleetMessage::Begin { version, program }) if version > VERSION => {
                 let program: String = one_line(&program).chars().take(20).collect();
                 return Ended::Refused(format!("llmtui {program} there is newer: update this one"));
             }
-            Some(news @ News::Begin { .. }) => {
+            Some(news @ FleetMessage::Begin { .. }) => {
                 begun = true;
-                if !take(Said::News(news)) {
+                if !take(ConnectionEvent::FleetMessage(news)) {
                     return Ended::Enough;
                 }
             }
             Some(news) if begun => {
-                if !take(Said::News(news)) {
+                if !take(ConnectionEvent::FleetMessage(news)) {
                     return Ended::Enough;
                 }
             }
@@ -215,10 +215,10 @@ fn control_path(runtime_dir: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn heard(text: &str) -> (Vec<News>, Ended) {
+    fn heard(text: &str) -> (Vec<FleetMessage>, Ended) {
         let mut news = Vec::new();
         let mut take = |said| {
-            if let Said::News(one) = said {
+            if let ConnectionEvent::FleetMessage(one) = said {
                 news.push(one);
             }
             true

@@ -3,7 +3,7 @@
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
-use super::request::{Device, Estimator, Method, Request, RowLengths, Rows, Said};
+use super::request::{Device, Estimator, Method, Request, RowLengths, Rows, ValueSource};
 use super::{plan, room, target, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::{read_plain_text, write_atomic};
@@ -146,7 +146,7 @@ pub struct Machine {
 
 impl Machine {
     /// Reads the machine and its records.
-    pub fn look(env: &Env) -> Machine {
+    pub fn load(env: &Env) -> Machine {
         // What the gate before a start holds a run against.
         let (memory, _) = room::there(&crate::hardware::memory(), None);
         let runs = env.state_dir.as_deref().map(read).unwrap_or_default();
@@ -158,11 +158,11 @@ impl Machine {
     }
 
     /// The same; while its speed was measured too seldom to be trusted, it is measured now, which takes a moment.
-    pub fn look_and_measure(env: &Env, measure: Measure) -> Machine {
+    pub fn load_or_measure(env: &Env, measure: Measure) -> Machine {
         let now = SystemClock::new().now();
         Machine {
             speed: probe::measure(env, now, measure),
-            ..Machine::look(env)
+            ..Machine::load(env)
         }
     }
 
@@ -229,7 +229,7 @@ impl Machine {
             request.device.memory_ratio = self.memory_ratio(predicted);
         }
         let device = &mut request.device;
-        if request.mfu_said == Said::Stated {
+        if request.mfu_source == ValueSource::Stated {
             return;
         }
         let products = request.precision.matmul_dtype();
@@ -237,12 +237,12 @@ impl Machine {
             self.flops_per_second(request.arch.n_params(), products, request.method)
         {
             device.peak_flops = Some(speed);
-            (request.mfu, request.mfu_said) = (1.0, Said::Learned);
+            (request.mfu, request.mfu_source) = (1.0, ValueSource::Learned);
         } else if let Some(speed) = &self.speed
             && let Some(matmuls) = speed.of(products)
         {
             device.peak_flops = Some(matmuls);
-            (request.mfu, request.mfu_said) = (speed.share(products), Said::Probed);
+            (request.mfu, request.mfu_source) = (speed.share(products), ValueSource::Probed);
         }
     }
 }
@@ -500,10 +500,13 @@ mod tests {
             let set = [set.to_string()];
             let mut request = target::resolve("quickstart", &set, &Default::default()).unwrap();
             machine.equip(&mut request);
-            (plan(&request).work.hours, request.mfu_said)
+            (plan(&request).work.hours, request.mfu_source)
         };
         let mut machine = Machine::default();
-        assert_eq!(time(&machine, "precision=f32"), (None, Said::Assumed));
+        assert_eq!(
+            time(&machine, "precision=f32"),
+            (None, ValueSource::Assumed)
+        );
         machine.speed = Some(Speed {
             on: "here".into(),
             f32: Some(2e11),
@@ -513,16 +516,16 @@ mod tests {
         });
         let (f32, said) = time(&machine, "precision=f32");
         let (bf16, _) = time(&machine, "precision=bf16");
-        assert_eq!(said, Said::Probed);
+        assert_eq!(said, ValueSource::Probed);
         // Matmuls at twice the speed, and what lies between them at the same.
         let faster = f32.unwrap() / bf16.unwrap();
         assert!((1.7..1.8).contains(&faster), "{faster}");
         machine.runs = vec![observation("r", 1, 1)];
-        assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
+        assert_eq!(time(&machine, "precision=f32").1, ValueSource::Learned);
         // A model of another size reaches another speed: the measurement is the better guide, where there is one.
         machine.runs[0].n_params /= 4;
-        assert_eq!(time(&machine, "precision=f32").1, Said::Probed);
+        assert_eq!(time(&machine, "precision=f32").1, ValueSource::Probed);
         machine.speed = None;
-        assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
+        assert_eq!(time(&machine, "precision=f32").1, ValueSource::Learned);
     }
 }
