@@ -13,7 +13,7 @@ use llmtui::engine::checkpoint::Manifest;
 use llmtui::gguf::Gguf;
 use llmtui::hardware::Recording;
 use llmtui::pipeline::Pipeline;
-use llmtui::release::{Here, Subject};
+use llmtui::release::{LocalEnv, Subject};
 use llmtui::run::index::summarize;
 use llmtui::run::log::read_all;
 use llmtui::run::{RunDir, RunState};
@@ -318,7 +318,7 @@ fn release(data: &[u8], folder: &Path) {
     for name in ["README.md", "SHA256SUMS", "adapter_config.json"] {
         written(folder, name, data);
     }
-    match Subject::open(folder, &Here::default()) {
+    match Subject::open(folder, &LocalEnv::default()) {
         Ok(subject) => {
             for finding in llmtui::release::check(&subject, &|_| ()) {
                 told(format!("{} {}", finding.evidence, finding.place));

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::shown;
-use crate::engine::infer::{self, HeldModel};
+use crate::engine::infer::{self, LoadedModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
@@ -213,7 +213,7 @@ fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Resul
     // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
-    let mut model = HeldModel::load_with(checkpoint, adapters)
+    let mut model = LoadedModel::load_with(checkpoint, adapters)
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let seconds = clock.elapsed().as_secs_f64();
     let mut speaker = speaker.into_inner();

@@ -55,7 +55,7 @@ struct Set {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut source = Source::open_as_it_answers(&path)
+    let mut source = Source::open_for_inference(&path)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let mut measure = |file: &Path| -> anyhow::Result<Set> {
         // Long enough for zlib, whatever the tokens are.

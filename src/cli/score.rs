@@ -106,7 +106,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let mut source = Source::open_as_it_answers(&path)
+    let mut source = Source::open_for_inference(&path)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);

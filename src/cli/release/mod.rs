@@ -8,7 +8,7 @@ use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::{one_line, shown};
 use crate::models::{self, Parts};
-use crate::release::{self, Here, Subject};
+use crate::release::{self, LocalEnv, Subject};
 use crate::run::{RunDir, index};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ impl<'a> Release<'a> {
         if let Target::Folder(folder) = &target {
             refuse_options_of_runs(args, folder)?;
         }
-        let here = Here {
+        let here = LocalEnv {
             room: crate::hardware::memory().left().0,
             cache: crate::hub::HubConfig::from_env(&cx.env).cache,
         };
@@ -165,7 +165,7 @@ impl<'a> Release<'a> {
         }
         if let (None, Some(to)) = (&release.made, &args.to) {
             let subject = open(&release.folder, &here)?;
-            release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
+            release::copy_to(&subject, to).map_err(|e| make::layout_failed(&e))?;
             release.made = Some(to.clone());
         }
         let (made, folder) = (&release.made, &release.folder);
@@ -247,12 +247,12 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     }
 }
 
-fn open(folder: &Path, here: &Here) -> anyhow::Result<Subject> {
+fn open(folder: &Path, here: &LocalEnv) -> anyhow::Result<Subject> {
     let opened = Subject::open(folder, here);
     Ok(opened.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?)
 }
 
-fn check(folder: &Path, here: &Here) -> anyhow::Result<Vec<Finding>> {
+fn check(folder: &Path, here: &LocalEnv) -> anyhow::Result<Vec<Finding>> {
     let subject = open(folder, here)?;
     tell!(
         "{} called {}: checking",

@@ -9,7 +9,7 @@ use crate::base::text::{one_line, shown};
 use crate::hub::upload::{ATTRIBUTES, Outgoing, Progress, Upload, upload};
 use crate::hub::{HubConfig, HubError, Pace, Repo, RepoKind};
 use crate::models;
-use crate::release::{Entry, Here, SUMS, Subject, belonging, sha256_of};
+use crate::release::{Entry, LocalEnv, SUMS, Subject, belonging, sha256_of};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl Parcel {
 }
 
 /// The files of a folder with their checksums: all of one that was laid out, and of another those that belong to a model.
-pub fn parcel(folder: &Path, laid_out: bool, here: &Here) -> anyhow::Result<Parcel> {
+pub fn parcel(folder: &Path, laid_out: bool, here: &LocalEnv) -> anyhow::Result<Parcel> {
     let subject = super::open(folder, here)?;
     let mut files = Vec::new();
     for entry in chosen(&subject, laid_out) {

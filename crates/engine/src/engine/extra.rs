@@ -1,7 +1,7 @@
 //! Validation sets beside the run's own (`eval.extra`): their curves show forgetting.
 
 use super::emit::Port;
-use super::eval::measure::{Evaluation, Extent, evaluate};
+use super::eval::measure::{EvalScope, Evaluation, evaluate};
 use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::text::one_line;
@@ -156,7 +156,7 @@ impl Extras {
         &self,
         spec: &RunSpec,
         models: &mut Models,
-        extent: Extent,
+        extent: EvalScope,
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Values>, EngineError> {
         let mut values = Values::new();

@@ -29,7 +29,7 @@ pub struct Guard {
 
 /// The guard's verdict on a step.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum StepVerdict {
     Healthy,
     Outlier(Outlier),
     Spike(Outlier),
@@ -53,7 +53,7 @@ impl Guard {
     }
 
     /// The outliers are over.
-    pub(super) fn calm_down(&mut self) {
+    pub(super) fn clear_outliers(&mut self) {
         (self.high, self.odd, self.since) = (0, 0, None);
         (self.standing, self.standing_high) = (0, 0);
     }
@@ -66,7 +66,7 @@ impl Guard {
         at: (u64, u64),
         loss: Option<f64>,
         norm: f64,
-    ) -> Seen {
+    ) -> StepVerdict {
         let look = |window: &VecDeque<f64>, metric: &str, x: f64| {
             let far = outlier::above(window, x, config.sigmas, config.window / 2)?;
             Some(Outlier {
@@ -79,11 +79,11 @@ impl Guard {
         let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
         let of_norm = look(&self.norms, id::GRAD_NORM, norm);
         self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
-        let lasting = self.stands(of_loss.is_some(), config.window as u64 / 2);
+        let lasting = self.spike_persists(of_loss.is_some(), config.window as u64 / 2);
         let Some(found) = of_loss.or(of_norm) else {
             if self.standing > 0 {
                 (self.high, self.odd) = (0, 0);
-                return Seen::Healthy;
+                return StepVerdict::Healthy;
             }
             for (window, x) in [(&mut self.losses, loss), (&mut self.norms, Some(norm))] {
                 window.extend(x);
@@ -91,28 +91,28 @@ impl Guard {
                     window.pop_front();
                 }
             }
-            self.calm_down();
-            return Seen::Healthy;
+            self.clear_outliers();
+            return StepVerdict::Healthy;
         };
         self.since.get_or_insert(at);
         self.odd += 1;
         // Reported once: if that rescue is undone too, the baseline is reset.
         if lasting {
             (self.standing, self.standing_high) = (0, 0);
-            return Seen::Lasting(found);
+            return StepVerdict::Lasting(found);
         }
         if self.high == config.patience && self.standing == 0 {
             self.standing = 1;
-            return Seen::Spike(found);
+            return StepVerdict::Spike(found);
         }
         if self.odd >= (config.window as u64 / 2).max(config.patience + 1) && self.standing == 0 {
             self.forget();
         }
-        Seen::Outlier(found)
+        StepVerdict::Outlier(found)
     }
 
     /// Counts a step after a spike. True once `steps` have passed, most of them with a high loss: the spike persists.
-    fn stands(&mut self, high: bool, steps: u64) -> bool {
+    fn spike_persists(&mut self, high: bool, steps: u64) -> bool {
         if self.standing == 0 {
             return false;
         }
@@ -124,7 +124,7 @@ impl Guard {
         let most = 2 * self.standing_high > self.standing;
         // This step decides only if it is high itself; a spike that has passed is over.
         if !most {
-            self.calm_down();
+            self.clear_outliers();
         }
         most && high
     }
@@ -146,7 +146,7 @@ mod tests {
         for step in steps {
             let noise = (step * 7919 % 101) as f64 / 1010.0;
             let seen = guard.judge(&config(), (step, step), Some(3.0 + noise), 1.0 + noise);
-            assert_eq!(seen, Seen::Healthy, "{step}");
+            assert_eq!(seen, StepVerdict::Healthy, "{step}");
         }
     }
 
@@ -156,14 +156,17 @@ mod tests {
         usual(&mut guard, 1..40);
         let high = |guard: &mut Guard, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
         assert!(
-            matches!(high(&mut guard, 40), Seen::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
+            matches!(high(&mut guard, 40), StepVerdict::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
         );
         usual(&mut guard, 41..43);
         assert_eq!(guard.since(), None);
         for step in 43..47 {
-            assert!(matches!(high(&mut guard, step), Seen::Outlier(_)), "{step}");
+            assert!(
+                matches!(high(&mut guard, step), StepVerdict::Outlier(_)),
+                "{step}"
+            );
         }
-        assert!(matches!(high(&mut guard, 47), Seen::Spike(_)));
+        assert!(matches!(high(&mut guard, 47), StepVerdict::Spike(_)));
         assert_eq!(guard.since(), Some((43, 43)));
     }
 
@@ -174,7 +177,7 @@ mod tests {
         let seen: Vec<u64> = (40..80)
             .filter(|step| {
                 let seen = guard.judge(&config(), (*step, *step), Some(9.0), 1.0);
-                matches!(seen, Seen::Spike(_) | Seen::Lasting(_))
+                matches!(seen, StepVerdict::Spike(_) | StepVerdict::Lasting(_))
             })
             .collect();
         assert_eq!(seen, [44, 60], "five in a row, and half a window after it");
@@ -188,12 +191,12 @@ mod tests {
         let mut odd = 0;
         for step in 40..80 {
             match guard.judge(&config(), (step, step), Some(3.0), 50.0) {
-                Seen::Outlier(found) => {
+                StepVerdict::Outlier(found) => {
                     assert_eq!(found.metric, "grad_norm");
                     odd += 1;
                 }
-                Seen::Healthy => {}
-                Seen::Spike(_) | Seen::Lasting(_) => panic!("a spike at {step}"),
+                StepVerdict::Healthy => {}
+                StepVerdict::Spike(_) | StepVerdict::Lasting(_) => panic!("a spike at {step}"),
             }
         }
         assert_eq!(odd, 16, "half a window");
@@ -205,7 +208,7 @@ mod tests {
         usual(&mut guard, 1..16);
         assert_eq!(
             guard.judge(&config(), (16, 16), Some(99.0), 99.0),
-            Seen::Healthy
+            StepVerdict::Healthy
         );
     }
 }

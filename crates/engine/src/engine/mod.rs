@@ -21,6 +21,7 @@ pub mod infer;
 pub mod memorization;
 pub mod merge;
 mod mix;
+mod oom_kill;
 mod optimizer;
 pub mod perplexity;
 pub mod preflight;
@@ -39,7 +40,6 @@ mod sample;
 mod start_weights;
 mod state;
 mod step;
-mod sudden;
 mod tasks;
 mod telemetry;
 mod train;
@@ -166,7 +166,7 @@ pub fn run(
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
     let mut killed = None;
     if job.resume {
-        killed = sudden::told(
+        killed = oom_kill::oom_warning(
             &job.run_dir.events_path(),
             crate::hardware::memory().oom_kills,
         );

@@ -86,7 +86,7 @@ pub(super) fn attach(
             told = now;
             port.note(step, format!("reference: {} of {all}", examples(table)));
         }
-        let stops = port.stop_is_asked();
+        let stops = port.stop_requested();
         if stops || now - kept >= KEEP_EVERY {
             kept = now;
             keep(table, port);

@@ -69,7 +69,7 @@ pub(super) fn resume(
         )),
         None => misfit(step, e, was, &job.spec),
     })?;
-    let stands = |best: &Best| store.stands(best.step);
+    let stands = |best: &Best| store.has_checkpoint(best.step);
     let progress = &mut state.progress;
     progress.best_saved = progress.best_saved.take().filter(stands);
     let parent = job.run_dir.header().ok().and_then(|header| header.parent);

@@ -30,7 +30,7 @@ impl Rules {
         }
     }
 
-    /// Of a run that is taken up again, whose log has `bytes` so far: later ones arrive through [`Rules::hear`].
+    /// Of a run that is taken up again, whose log has `bytes` so far: later ones arrive through [`Rules::on_event`].
     /// Where no thread can be started, or the log cannot be read, the rules only know less; who needs the log reports it.
     pub fn of_log(log: PathBuf, bytes: u64) -> Rules {
         let thread = std::thread::Builder::new().name("rules".into());
@@ -50,7 +50,7 @@ impl Rules {
     }
 
     /// Takes an event in.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn on_event(&mut self, event: &Event) {
         match &mut self.history {
             Some(history) => history.waiting.push(event.clone()),
             None => self.watch.on_event(event),
@@ -135,9 +135,9 @@ mod tests {
         let mut rules = Rules::of_log(path, before.len() as u64);
         let mut whole = Monitor::new();
         for step in 0..90 {
-            whole.hear(&stepped(step));
+            whole.on_event(&stepped(step));
             if step >= 70 {
-                rules.hear(&stepped(step));
+                rules.on_event(&stepped(step));
             }
         }
         let expected = whole.news();
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_log_that_is_gone_leaves_rules_that_know_less() {
         let mut rules = Rules::of_log("/nowhere/events.jsonl".into(), 100);
-        rules.hear(&stepped(1));
+        rules.on_event(&stepped(1));
         assert_eq!(rules.news(true), {
             let mut watch = Monitor::new();
             watch.on_event(&stepped(1));

@@ -164,7 +164,7 @@ impl RunContext<'_, '_> {
             &self.data,
             &given,
             &sampling,
-            &mut || port.stop_is_waiting(),
+            &mut || port.stop_pending(),
         )?;
         let seconds = (self.port.clock.elapsed() - begun).as_secs_f64() / given.len() as f64;
         for (given, text) in given.into_iter().zip(texts) {

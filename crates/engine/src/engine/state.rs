@@ -7,7 +7,7 @@ use super::finite::{held_are_finite, state_is_finite};
 use super::guard::Guard;
 use super::optimizer::averaged_rule;
 use super::roles::Models;
-use super::rollouts::in_use::InUse;
+use super::rollouts::in_use::ActiveRollout;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use crate::data::Dataset;
 use crate::optim::UpdateRule;
@@ -132,7 +132,7 @@ pub struct TrainState {
     pub critic: Option<Critic>,
     pub progress: Progress,
     /// Answers of the policy as it was, while steps to come still learn from them.
-    pub in_use: Option<InUse>,
+    pub in_use: Option<ActiveRollout>,
     /// Where the weights under adapters came from, for those who load the adapters.
     pub base: Option<String>,
     /// The run's probes, whose past goes into checkpoints.

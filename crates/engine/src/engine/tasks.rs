@@ -156,7 +156,7 @@ impl Tasks {
             let mut subject = Subject::new(model, &data.tokenizer, &data.ends)
                 .with_template(self.template.as_ref());
             let port = &mut *cx.port;
-            let asked = run.ask(&mut subject, &mut |_| match port.stop_is_waiting() {
+            let asked = run.ask(&mut subject, &mut |_| match port.stop_pending() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });

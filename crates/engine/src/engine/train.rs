@@ -1,8 +1,8 @@
 //! The training loop, in order of execution.
 
+mod commands;
 mod declared;
 mod generations;
-mod obey;
 mod rescue;
 mod stop;
 mod undo;
@@ -14,7 +14,7 @@ use super::emit::Port;
 use super::eval::best::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
-use super::rescue::Taken;
+use super::rescue::StepOutcome;
 use super::resume;
 use super::state::Settings;
 use super::step::Stepper;
@@ -122,7 +122,7 @@ impl Trainer<'_, '_> {
         loop {
             let done = self.train_on();
             match (done, self.cx.state.models.lost()) {
-                (Err(_), Some(lost)) => self.begin_again(lost)?,
+                (Err(_), Some(lost)) => self.restart_ranks(lost)?,
                 (done, _) => {
                     if let Some(remote) = &mut self.cx.state.models.remote {
                         remote.end();
@@ -147,7 +147,7 @@ impl Trainer<'_, '_> {
     fn round(&mut self) -> Result<Next, EngineError> {
         self.cx.port.enter(Phase::Training, self.cx.step());
         let stale = self.cx.state.progress.stale;
-        match self.obey()? {
+        match self.handle_commands()? {
             Flow::Continue => {}
             Flow::Stop => return Ok(Next::Done(Outcome::Stopped)),
             Flow::SaveAndStop => return self.save_and_stop().map(Next::Done),
@@ -163,7 +163,7 @@ impl Trainer<'_, '_> {
         let no_gain = self.cx.state.progress.stale > stale;
         if step < max_steps && no_gain && self.out_of_patience() {
             self.save_and_stop()?;
-            self.forget_what_was_given_up();
+            self.discard_undo_state();
             return Ok(Next::Done(Outcome::Completed));
         }
         let every = self.cx.spec.sample.every.steps(max_steps);
@@ -210,7 +210,7 @@ impl Trainer<'_, '_> {
 
     /// What a stop broke off is done again: now, or at a resume.
     fn unless_broken_off(&mut self, broken_off: bool) -> Result<Next, EngineError> {
-        if !(broken_off && self.cx.port.stop_is_waiting()) {
+        if !(broken_off && self.cx.port.stop_pending()) {
             return Ok(Next::Part);
         }
         match self.cx.port.stop_flag() {
@@ -234,7 +234,7 @@ impl Trainer<'_, '_> {
             self.checkpoints.save_or_warn(&mut self.cx)?;
         } else {
             self.checkpoints.save_at_the_end(&mut self.cx)?;
-            self.forget_what_was_given_up();
+            self.discard_undo_state();
         }
         if self.checkpoints.saved_at() == Some(step) {
             self.spectra.begin(&self.cx, step);
@@ -245,15 +245,15 @@ impl Trainer<'_, '_> {
     fn take_a_step(&mut self) -> Result<Next, EngineError> {
         self.cx.port.enter(Phase::Training, self.cx.step());
         match self.stepper.one_step(&mut self.cx)? {
-            Taken::Whole | Taken::Skipped => {
+            StepOutcome::Whole | StepOutcome::Skipped => {
                 self.stepper.emit_step_if_due(&mut self.cx);
                 self.spectra.emit(&mut self.cx);
                 self.summarize();
             }
             // Written again at a resume, by the same weights.
-            Taken::BrokenOff => {}
-            Taken::Broken(broken) => self.rescue_or_fail(&broken)?,
-            Taken::Spike(why) => self.rescue_or_go_on(&why)?,
+            StepOutcome::BrokenOff => {}
+            StepOutcome::Broken(broken) => self.rescue_or_fail(&broken)?,
+            StepOutcome::Spike(why) => self.rescue_or_go_on(&why)?,
         }
         Ok(Next::Round)
     }
@@ -275,7 +275,7 @@ impl Trainer<'_, '_> {
 
     /// Called after a rollback to `step`: discards readings since then, and logs the rollback and the settings that differ from
     /// `before`.
-    fn went_back(&mut self, step: u64, before: Settings) {
+    fn after_rollback(&mut self, step: u64, before: Settings) {
         self.stepper.forget();
         self.spectra.went_back(step);
         self.summarize();

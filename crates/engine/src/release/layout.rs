@@ -83,7 +83,7 @@ pub fn belonging(subject: &Subject) -> Vec<&Entry> {
 ///
 /// # Errors
 /// The destination exists, or the disk refuses; no partial output is left.
-pub fn lay_out(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
+pub fn copy_to(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
         move |source| LayoutError::Io { path, source }

@@ -213,13 +213,13 @@ impl Store {
     }
 
     /// True if a checkpoint of this step is there, to judge by its manifest's presence.
-    pub fn stands(&self, step: u64) -> bool {
+    pub fn has_checkpoint(&self, step: u64) -> bool {
         let folder = self.folder.join(name_of(step));
         folder.join(manifest::FILE).is_file() && !is_abandoned(&folder)
     }
 
     /// Steps of abandoned checkpoints that are kept because other runs started from them.
-    pub fn given_up(&self) -> Vec<u64> {
+    pub fn abandoned(&self) -> Vec<u64> {
         let all = every(&self.folder).into_iter();
         let given_up = all.filter(|found| is_abandoned(&found.path));
         given_up.map(|found| found.step).collect()
@@ -338,7 +338,7 @@ impl Store {
                 self.discard(found.step)?;
             }
         }
-        for step in self.given_up() {
+        for step in self.abandoned() {
             if !also.contains(&step) {
                 self.discard(step)?;
             }
@@ -351,7 +351,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk.
-    pub fn give_up_from(&mut self, step: u64, needed: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
+    pub fn retire_from(&mut self, step: u64, needed: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
         let mut marked = Vec::new();
         for found in self.list().into_iter().filter(|found| found.step >= step) {
             if !needed.contains(&found.step) {

@@ -20,7 +20,7 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         });
     }
     weights(source, options, Naming::Family, folder)?;
-    beside(source, folder)?;
+    write_side_files(source, folder)?;
     folder.text(
         "README.md",
         &card::card(source, &options.dtype, &card::About::default()),
@@ -48,7 +48,7 @@ pub(super) fn weights(
 }
 
 /// The tokenizer's files and what generation starts from.
-pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
     if source.tokenizer.is_dir() {
         folder.tokenizer(&source.tokenizer)?;
     } else {

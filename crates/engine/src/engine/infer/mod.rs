@@ -2,11 +2,11 @@
 //! transport of its lines is up to the link.
 
 mod adapters;
-mod held;
+mod loaded;
 mod opening;
 mod stops;
 
-pub use held::{HeldModel, LoadError};
+pub use loaded::{LoadError, LoadedModel};
 
 use crate::base::clock::Clock;
 use crate::base::sampling::Sampling;
@@ -24,7 +24,7 @@ const MAX_NEW_TOKENS: usize = 1_000_000;
 const MAX_TOLD: usize = 128 << 10;
 
 /// A request, or a parse error with its id.
-pub type Heard = Result<Request, (CommandId, String)>;
+pub type InboxItem = Result<Request, (CommandId, String)>;
 
 /// A piece of an answer: one token's text (empty while a character is incomplete), its log-probability and the entropy of
 /// its place, in nats. Text that belongs to no token of its own, held back until it was sure, has NaN for both.
@@ -39,7 +39,7 @@ pub struct Piece {
 
 /// A rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct RenderedPrompt {
     /// The prompt as one text.
     pub text: String,
     pub tokens: Vec<u32>,
@@ -60,7 +60,7 @@ pub enum Step {
 
 /// How a continuation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Continued {
+pub struct GenerationEnd {
     pub n_tokens: usize,
     /// `Length`, `Stop`, `Context`, or `Cancelled` when the callback broke off.
     pub reason: StopReason,
@@ -74,18 +74,18 @@ pub trait TextModel {
     ///
     /// # Errors
     /// A sentence for the user: an empty prompt, no chat template, or turns or tools that it refuses.
-    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String>;
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String>;
 
-    /// Generates a continuation; `hear` is called for every token and between the chunks of a long prompt, and may cancel.
+    /// Generates a continuation; `on_step` is called for every token and between the chunks of a long prompt, and may cancel.
     ///
     /// # Errors
     /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
-    fn go_on(
+    fn generate(
         &mut self,
-        reading: &Reading,
+        reading: &RenderedPrompt,
         sampling: &Sampling,
-        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Continued, String>;
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String>;
 
     /// Answers with the adapter of this name from now on, or with none.
     ///
@@ -104,23 +104,23 @@ pub trait TextModel {
 /// Answers until the inbox closes or the viewer detaches.
 pub fn serve(
     model: &mut dyn TextModel,
-    inbox: &Receiver<Heard>,
+    inbox: &Receiver<InboxItem>,
     clock: &dyn Clock,
     emit: &mut dyn FnMut(Event),
 ) {
-    let mut desk = Desk {
+    let mut server = InferenceServer {
         inbox,
         emit,
         clock,
         waiting: VecDeque::new(),
         open: true,
     };
-    while let Some(waiting) = desk.next() {
+    while let Some(waiting) = server.next() {
         match waiting {
-            Waiting::Prompt(asked) => desk.answer(model, asked),
+            Waiting::Prompt(asked) => server.answer(model, asked),
             Waiting::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
-                Ok(()) => (desk.emit)(Event::AdapterUsed { command: id, name }),
-                Err(why) => desk.reject(id, why),
+                Ok(()) => (server.emit)(Event::AdapterUsed { command: id, name }),
+                Err(why) => server.reject(id, why),
             },
         }
     }
@@ -154,27 +154,27 @@ impl Waiting {
 struct Ending {
     prompt_tokens: usize,
     kept_tokens: usize,
-    continued: Continued,
+    continued: GenerationEnd,
     seconds: Duration,
     /// From the prompt to the first token.
     prefill: Duration,
 }
 
-struct Desk<'a> {
-    inbox: &'a Receiver<Heard>,
+struct InferenceServer<'a> {
+    inbox: &'a Receiver<InboxItem>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
     waiting: VecDeque<Waiting>,
     open: bool,
 }
 
-impl Desk<'_> {
+impl InferenceServer<'_> {
     /// The next prompt; blocks until there is one. `None` when the inbox is closed.
     fn next(&mut self) -> Option<Waiting> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
                 Ok(heard) => {
-                    let _ = self.hear(heard, None);
+                    let _ = self.handle(heard, None);
                 }
                 Err(_) => self.open = false,
             }
@@ -203,7 +203,7 @@ impl Desk<'_> {
         });
         let (mut first, mut kept_tokens) = (None, 0);
         let read_from = self.clock.elapsed();
-        let continued = model.go_on(&reading, &sampling, &mut |step| {
+        let continued = model.generate(&reading, &sampling, &mut |step| {
             match step {
                 Step::Read { tokens, kept } => {
                     kept_tokens = kept;
@@ -234,7 +234,7 @@ impl Desk<'_> {
     fn look_up(&mut self, current: CommandId) -> ControlFlow<()> {
         loop {
             match self.inbox.try_recv() {
-                Ok(heard) => self.hear(heard, Some(current))?,
+                Ok(heard) => self.handle(heard, Some(current))?,
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Err(TryRecvError::Disconnected) => {
                     self.open = false;
@@ -245,7 +245,7 @@ impl Desk<'_> {
     }
 
     /// Handles a command; breaks if it cancels the answer `current`.
-    fn hear(&mut self, heard: Heard, current: Option<CommandId>) -> ControlFlow<()> {
+    fn handle(&mut self, heard: InboxItem, current: Option<CommandId>) -> ControlFlow<()> {
         let Request { id, command } = match heard {
             Ok(request) => request,
             Err((id, why)) => {
@@ -302,7 +302,7 @@ impl Desk<'_> {
         };
         self.waiting.remove(place);
         (self.emit)(Event::Accepted { id });
-        let nothing = Continued {
+        let nothing = GenerationEnd {
             reason: StopReason::Cancelled,
             ..failed(String::new())
         };
@@ -315,7 +315,7 @@ impl Desk<'_> {
 }
 
 impl Ending {
-    fn without_answer(continued: Continued) -> Ending {
+    fn without_answer(continued: GenerationEnd) -> Ending {
         Ending {
             prompt_tokens: 0,
             kept_tokens: 0,
@@ -326,8 +326,8 @@ impl Ending {
     }
 }
 
-fn failed(message: String) -> Continued {
-    Continued {
+fn failed(message: String) -> GenerationEnd {
+    GenerationEnd {
         n_tokens: 0,
         reason: StopReason::Failed,
         message,

@@ -226,7 +226,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
             });
         }
         port.emit(checked.clone().into());
-        !port.stop_is_waiting()
+        !port.stop_pending()
     });
     if failed.is_empty() || job.force {
         return Ok(());

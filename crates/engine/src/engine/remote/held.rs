@@ -11,7 +11,7 @@ impl Remote {
         std::mem::take(&mut self.memory_news)
     }
 
-    pub(super) fn hear_memory(&mut self, answers: &[Answer]) {
+    pub(super) fn record_memory(&mut self, answers: &[Answer]) {
         for (rank, answer) in answers.iter().enumerate().take(ranks::MOST) {
             for (id, value) in ranks::parse_memory(rank, &answer.frame.header["memory"]) {
                 if self.memory.insert(id.clone(), value) != Some(value) {

@@ -1,7 +1,7 @@
 //! Generations of ranks: their machines, and how they are started.
 
 use super::build::build;
-use super::{Copy, Remote};
+use super::{NewerSide, Remote};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::engine::EngineJob;
@@ -96,8 +96,8 @@ impl Remote {
             run: job.run_dir.id().into(),
             machines,
             ranks,
-            gang: None,
-            copy: Copy::Ahead,
+            workers: None,
+            copy: NewerSide::Ahead,
             moments_ahead: true,
             generation,
             lost: None,
@@ -121,7 +121,7 @@ impl Remote {
     /// # Errors
     /// The ranks do not come.
     pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> Result<(), WorkerFailure> {
-        self.gang = None;
+        self.workers = None;
         self.lost = None;
         self.generation += 1;
         self.copy_changed();
@@ -158,7 +158,7 @@ impl Remote {
     ) -> Result<(), WorkerFailure> {
         let id = format!("{}-g{}", self.run, self.generation);
         let each = self.ranks / reached.len();
-        let crews = self.crews(reached, each, &id)?;
+        let node_launches = self.node_launches(reached, each, &id)?;
         let place = WorkerDirs {
             logs: self.logs(),
             ..self.place.clone()
@@ -170,19 +170,20 @@ impl Remote {
             silence: SILENCE.min(patience),
         };
         let clock = self.clock.clone();
-        let mut gang = WorkerGroup::start(crews, each, &id, &place, limits, clock, broken_off)?;
+        let mut workers =
+            WorkerGroup::start(node_launches, each, &id, &place, limits, clock, broken_off)?;
         let mut ask = self.build.clone();
-        ask["port"] = gang.about(0)["port"].clone();
-        gang.send_each(|_| Frame::new(ask.clone()))?;
-        let answers = gang.answers(Some(START), broken_off, &mut |_| {})?;
+        ask["port"] = workers.about(0)["port"].clone();
+        workers.send_each(|_| Frame::new(ask.clone()))?;
+        let answers = workers.answers(Some(START), broken_off, &mut |_| {})?;
         let why = |header: &serde_json::Value| header["not_compiled"].as_str().map(String::from);
         self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
-        self.gang = Some(gang);
+        self.workers = Some(workers);
         Ok(())
     }
 
     /// What every machine starts.
-    fn crews(
+    fn node_launches(
         &self,
         reached: Vec<Reached>,
         each: usize,

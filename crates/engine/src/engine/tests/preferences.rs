@@ -1,8 +1,8 @@
 //! Reward models: training, saving, loading and use. And the usual stages in sequence, each improving its own objective.
 
 use super::*;
-use crate::engine::eval::measure::{Evaluation, Extent, evaluate};
-use crate::engine::infer::HeldModel;
+use crate::engine::eval::measure::{EvalScope, Evaluation, evaluate};
+use crate::engine::infer::LoadedModel;
 use crate::engine::roles::Models;
 use crate::hf;
 use crate::nn::HeadKind;
@@ -61,7 +61,7 @@ fn measured(spec: &RunSpec, folder: &Path) -> Evaluation {
         &mut models,
         &data,
         how,
-        Extent::Whole,
+        EvalScope::Whole,
         &mut || false,
     );
     found.unwrap().unwrap()
@@ -89,8 +89,8 @@ fn pairs_are_counted_as_examples() {
         found.unwrap().map(|found| (found.n_windows, found.whole))
     };
     let all = data.val_windows() as u64;
-    assert_eq!(read(Extent::Whole), Some((all, true)));
-    assert_eq!(read(Extent::Batches(2)), Some((32, false)));
+    assert_eq!(read(EvalScope::Whole), Some((all, true)));
+    assert_eq!(read(EvalScope::Batches(2)), Some((32, false)));
 }
 
 /// A stop while the reference is computed keeps what there is; a resume goes on from it, and computes nothing again.
@@ -294,7 +294,7 @@ fn a_reward_model_learns_is_saved_read_back_and_rewards_answers() {
     assert!((again.loss - held_out(&events, "val/loss")).abs() < 1e-5);
 
     // It judges and does not write.
-    let refused = HeldModel::load(&folder).err().unwrap();
+    let refused = LoadedModel::load(&folder).err().unwrap();
     assert!(
         refused.to_string().contains("is a reward model"),
         "{refused}"

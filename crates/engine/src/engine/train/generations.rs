@@ -69,7 +69,7 @@ impl Generations {
 
 impl Trainer<'_, '_> {
     /// Starts the next generation and goes back to the newest checkpoint, or ends the run.
-    pub(super) fn begin_again(&mut self, lost: WorkerFailure) -> Result<(), EngineError> {
+    pub(super) fn restart_ranks(&mut self, lost: WorkerFailure) -> Result<(), EngineError> {
         let step = self.cx.step();
         if lost.kind == FailureKind::Stopped {
             return Err(lost.into());
@@ -92,7 +92,7 @@ impl Trainer<'_, '_> {
         self.cx.port.enter(Phase::Preparing, step);
         let begun = self.cx.port.clock.elapsed();
         while self.cx.port.clock.elapsed() - begun < pause {
-            if self.cx.port.stop_is_asked() {
+            if self.cx.port.stop_requested() {
                 return Err(EngineError::Stopped);
             }
             crate::base::clock::pause(Duration::from_millis(50));
@@ -101,11 +101,11 @@ impl Trainer<'_, '_> {
         let Some(remote) = &mut state.models.remote else {
             return Err(lost.into());
         };
-        if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
+        if let Err(again) = remote.restart(&mut || port.stop_requested()) {
             return match again.kind {
                 FailureKind::Stopped => Err(EngineError::Stopped),
                 // A rebooted machine, a port that is in use.
-                _ => self.begin_again(again),
+                _ => self.restart_ranks(again),
             };
         }
         let words = remote.words();
@@ -130,7 +130,7 @@ impl Trainer<'_, '_> {
             }
             None => 0,
         };
-        self.went_back(step, before);
+        self.after_rollback(step, before);
         self.cx.port.note(
             step,
             format!("continues from step {}", human::grouped(step)),

@@ -94,7 +94,7 @@ impl WorkerGroup {
     /// # Errors
     /// They cannot be started, do not connect, or have another version.
     pub fn start(
-        crews: Vec<NodeLaunch>,
+        node_launches: Vec<NodeLaunch>,
         each: usize,
         id: &str,
         place: &WorkerDirs,
@@ -104,7 +104,7 @@ impl WorkerGroup {
     ) -> Result<WorkerGroup, WorkerFailure> {
         let (listener, socket) = listen(&place.runtime, id)?;
         let (_, nobody) = sync_channel(1);
-        let ranks = each * crews.len();
+        let ranks = each * node_launches.len();
         let mut gang = WorkerGroup {
             members: Vec::new(),
             each,
@@ -116,7 +116,7 @@ impl WorkerGroup {
             over: false,
         };
         let gathered = gang
-            .begin(crews, &socket)
+            .begin(node_launches, &socket)
             .and_then(|()| gang.gather(&listener, ranks, broken_off));
         let _ = std::fs::remove_file(&socket);
         match gathered {
@@ -129,9 +129,13 @@ impl WorkerGroup {
     }
 
     /// Starts the processes of every machine.
-    fn begin(&mut self, crews: Vec<NodeLaunch>, socket: &Path) -> Result<(), WorkerFailure> {
-        let alone = crews.len() == 1;
-        for (node, node_launch) in crews.into_iter().enumerate() {
+    fn begin(
+        &mut self,
+        node_launches: Vec<NodeLaunch>,
+        socket: &Path,
+    ) -> Result<(), WorkerFailure> {
+        let alone = node_launches.len() == 1;
+        for (node, node_launch) in node_launches.into_iter().enumerate() {
             let logs = match alone {
                 true => self.logs.clone(),
                 false => node_logs(&self.logs, node),

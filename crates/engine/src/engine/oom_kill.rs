@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A warning for the log, if the engine before was killed where the kernel kills for memory. `oom_kills` is the cgroup's
 /// counter (`memory.events`).
-pub(super) fn told(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
+pub(super) fn oom_warning(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
     let kills = oom_kills.filter(|kills| *kills > 0)?;
     // An unreadable log is reported where it is needed.
     let last = last_event(events).ok()??;
@@ -47,11 +47,11 @@ mod tests {
             drop(sender);
             thread.finish().unwrap();
         };
-        assert_eq!(told(&path, Some(1)), None, "no log");
+        assert_eq!(oom_warning(&path, Some(1)), None, "no log");
         log(Event::RolledBack { step: 3 });
-        assert_eq!(told(&path, None), None);
-        assert_eq!(told(&path, Some(0)), None);
-        let Some(Event::Warned { code, message, .. }) = told(&path, Some(2)) else {
+        assert_eq!(oom_warning(&path, None), None);
+        assert_eq!(oom_warning(&path, Some(0)), None);
+        let Some(Event::Warned { code, message, .. }) = oom_warning(&path, Some(2)) else {
             panic!("nothing is told")
         };
         assert_eq!(code, "killed");
@@ -66,6 +66,6 @@ mod tests {
             seconds: 0.0,
             message: String::new(),
         });
-        assert_eq!(told(&path, Some(2)), None);
+        assert_eq!(oom_warning(&path, Some(2)), None);
     }
 }

@@ -16,7 +16,7 @@ const MAX_SAMPLE_TOKENS: usize = 4096;
 
 impl Trainer<'_, '_> {
     /// Obeys everything that waits; while paused, waits for more.
-    pub(super) fn obey(&mut self) -> Result<Flow, EngineError> {
+    pub(super) fn handle_commands(&mut self) -> Result<Flow, EngineError> {
         let mut paused = false;
         loop {
             let request = if paused {
@@ -27,7 +27,7 @@ impl Trainer<'_, '_> {
             };
             match request {
                 Some(request) => {
-                    let flow = self.obey_one(request, &mut paused)?;
+                    let flow = self.handle_command(request, &mut paused)?;
                     if flow != Flow::Continue {
                         return Ok(flow);
                     }
@@ -45,7 +45,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    fn obey_one(&mut self, request: Request, paused: &mut bool) -> Result<Flow, EngineError> {
+    fn handle_command(&mut self, request: Request, paused: &mut bool) -> Result<Flow, EngineError> {
         let id = request.id;
         match request.command {
             Command::Pause if *paused => self.cx.port.reject(id, "the run is already paused"),
@@ -55,16 +55,16 @@ impl Trainer<'_, '_> {
                 self.cx.port.accept(id);
             }
             Command::Stop { when } => return self.stop(id, when),
-            Command::Checkpoint => self.obey_checkpoint(id)?,
+            Command::Checkpoint => self.handle_checkpoint(id)?,
             Command::Evaluate => {
                 self.cx.port.accept(id);
-                self.obey_evaluate()?;
+                self.handle_evaluate()?;
             }
-            Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
-            Command::Adjust { key, value } => self.obey_adjust(id, &key, value),
-            Command::Rollback { step } => self.obey_rollback(id, step)?,
-            Command::UndoRescue => self.obey_undo(id)?,
-            Command::Note { text } => self.obey_note(id, text),
+            Command::Sample { prompt, sampling } => self.handle_sample(id, &prompt, sampling),
+            Command::Adjust { key, value } => self.handle_adjust(id, &key, value),
+            Command::Rollback { step } => self.handle_rollback(id, step)?,
+            Command::UndoRescue => self.handle_undo(id)?,
+            Command::Note { text } => self.handle_note(id, text),
             Command::Ping => self.cx.port.accept(id),
             Command::Generate { .. } | Command::Cancel { .. } => self.cx.port.reject(
                 id,
@@ -78,7 +78,7 @@ impl Trainer<'_, '_> {
         Ok(Flow::Continue)
     }
 
-    fn obey_checkpoint(&mut self, id: CommandId) -> Result<(), EngineError> {
+    fn handle_checkpoint(&mut self, id: CommandId) -> Result<(), EngineError> {
         if self.save_for(id, "")? {
             self.cx.port.accept(id);
         }
@@ -106,7 +106,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Patience counts scheduled evaluations: one in between can find a new best, and costs nothing where it finds none.
-    fn obey_evaluate(&mut self) -> Result<(), EngineError> {
+    fn handle_evaluate(&mut self) -> Result<(), EngineError> {
         let (step, spec, stale) = (self.cx.step(), self.cx.spec, self.cx.state.progress.stale);
         if let Some(broken) = self.cx.evaluate_now(self.stepper.experience())? {
             return self.rescue_or_fail(&broken);
@@ -119,7 +119,7 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn obey_sample(
+    fn handle_sample(
         &mut self,
         id: CommandId,
         prompt: &str,
@@ -139,7 +139,7 @@ impl Trainer<'_, '_> {
     }
 
     /// `lr` is the schedule's peak; the rest of the schedule scales with it.
-    fn obey_adjust(&mut self, id: CommandId, key: &str, value: f64) {
+    fn handle_adjust(&mut self, id: CommandId, key: &str, value: f64) {
         let adjustments = &mut self.cx.state.progress.adjustments;
         let (slot, from_spec, range) = match key {
             "lr" => (&mut adjustments.lr, self.cx.spec.optimizer.lr(), 0.0..=10.0),
@@ -175,9 +175,9 @@ impl Trainer<'_, '_> {
 
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's. Refused if another run depends on one of them.
-    fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
+    fn handle_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
         let needed = checkpoint::by_other_runs(&self.cx.job.run_dir);
-        let stands = |needed: &u64| *needed > step && self.checkpoints.stands(*needed);
+        let stands = |needed: &u64| *needed > step && self.checkpoints.has_checkpoint(*needed);
         if let Some(later) = needed.into_iter().find(stands) {
             let run = text::one_line(self.cx.job.run_dir.id());
             let why = format!(
@@ -190,9 +190,9 @@ impl Trainer<'_, '_> {
         match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
                 self.cx.port.accept(id);
-                self.went_back(step, before);
+                self.after_rollback(step, before);
                 if self.cx.state.progress.undo.is_none() {
-                    self.forget_what_was_given_up();
+                    self.discard_undo_state();
                 }
             }
             Err(EngineError::Setup(why)) => self.cx.port.reject(id, why),
@@ -201,7 +201,7 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn obey_note(&mut self, id: CommandId, text: String) {
+    fn handle_note(&mut self, id: CommandId, text: String) {
         if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES {
             let why = format!("a note has between 1 and {MAX_TEXT_BYTES} bytes");
             return self.cx.port.reject(id, why);

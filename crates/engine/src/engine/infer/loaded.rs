@@ -3,7 +3,7 @@
 use super::adapters::Adapters;
 use super::opening::{self, Training};
 use super::stops::StopWatch;
-use super::{Continued, Piece, Reading, Step, TextModel};
+use super::{GenerationEnd, Piece, RenderedPrompt, Step, TextModel};
 use crate::base::child::Child;
 use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
@@ -81,7 +81,7 @@ impl LoadError {
 const ROOM: usize = 4;
 
 /// A loaded model.
-pub struct HeldModel {
+pub struct LoadedModel {
     model: Model,
     /// Keys and values of the prompt and the answer before.
     kept: PrefixCache,
@@ -99,21 +99,21 @@ pub struct HeldModel {
     training: Training,
 }
 
-impl HeldModel {
+impl LoadedModel {
     /// Loads what lies at a path: the model, for inference alone; its tokenizer of whatever kind, and its chat template where
     /// there is one. Foreign tokenizers and templates are tried out in a child process first.
     ///
     /// # Errors
     /// The missing or faulty part, with its file.
-    pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
-        HeldModel::load_with(path, &[])
+    pub fn load(path: &Path) -> Result<LoadedModel, LoadError> {
+        LoadedModel::load_with(path, &[])
     }
 
     /// The same with adapters, the first of which answers; the model's own comes after them.
     ///
     /// # Errors
-    /// As [`HeldModel::load`]; an adapter of another model.
-    pub fn load_with(path: &Path, folders: &[PathBuf]) -> Result<HeldModel, LoadError> {
+    /// As [`LoadedModel::load`]; an adapter of another model.
+    pub fn load_with(path: &Path, folders: &[PathBuf]) -> Result<LoadedModel, LoadError> {
         for folder in folders {
             Manifest::verify_if_any(folder)?;
         }
@@ -142,7 +142,7 @@ impl HeldModel {
         }
         let (template, note) = opening::template(&tokenizer, &child);
         let ends = opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size);
-        Ok(HeldModel {
+        Ok(LoadedModel {
             training: match template {
                 Some(_) => Training::default(),
                 None => opening::training(path, &ends),
@@ -186,7 +186,7 @@ impl HeldModel {
     }
 
     /// A text without a prompt starts with the model's BOS token, or after an EOS token.
-    fn of_text(&self, text: &str) -> Result<Reading, String> {
+    fn of_text(&self, text: &str) -> Result<RenderedPrompt, String> {
         let begun = self.tokenizer.encode_begun(text);
         let mut tokens = begun.map_err(|e| e.to_string())?;
         if tokens.is_empty() {
@@ -197,7 +197,7 @@ impl HeldModel {
             return Err(why.into());
         }
         let text = text.to_string();
-        Ok(Reading {
+        Ok(RenderedPrompt {
             text,
             tokens,
             dropped: 0,
@@ -211,7 +211,7 @@ impl HeldModel {
         turns: &[Turn],
         tools: Option<&Value>,
         sampling: &Sampling,
-    ) -> Result<Reading, String> {
+    ) -> Result<RenderedPrompt, String> {
         let context = self.model.shape().seq_len;
         let room = context.saturating_sub(sampling.max_new_tokens.min(context / ROOM));
         let first = turns
@@ -231,7 +231,7 @@ impl HeldModel {
                     from = next;
                 }
                 _ => {
-                    return Ok(Reading {
+                    return Ok(RenderedPrompt {
                         dropped: from - first,
                         ..reading
                     });
@@ -241,7 +241,7 @@ impl HeldModel {
     }
 
     /// A conversation as rendered by the template, up to the start of the assistant's turn.
-    fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<Reading, String> {
+    fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<RenderedPrompt, String> {
         let Some(template) = &self.template else {
             return Err(
                 "this model has no chat template: it is a base model, which completes text. Send it raw text"
@@ -270,7 +270,7 @@ impl HeldModel {
         let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
             true => Err("the template rendered the conversation to an empty text".into()),
-            false => Ok(Reading {
+            false => Ok(RenderedPrompt {
                 text,
                 tokens,
                 dropped: 0,
@@ -303,8 +303,8 @@ fn message(turn: &Turn) -> Message {
     }
 }
 
-impl TextModel for HeldModel {
-    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String> {
+impl TextModel for LoadedModel {
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String> {
         match prompt {
             Prompt::Text(text) => self.of_text(text),
             Prompt::Turns(turns) => self.of_newest_turns(turns, None, sampling),
@@ -322,12 +322,12 @@ impl TextModel for HeldModel {
         Ok(())
     }
 
-    fn go_on(
+    fn generate(
         &mut self,
-        reading: &Reading,
+        reading: &RenderedPrompt,
         sampling: &Sampling,
-        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Continued, String> {
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String> {
         let when_full = match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
             // A conversation has dropped whole turns before it comes to this; plain text rolls on.
@@ -361,7 +361,7 @@ impl TextModel for HeldModel {
                     // What has rolled out of the context is not read.
                     let gone = len.saturating_sub(context);
                     let (tokens, kept) = (gone + tokens, gone + kept);
-                    return hear(Step::Read { tokens, kept });
+                    return on_step(Step::Read { tokens, kept });
                 }
                 generate::Step::Token(token) => token,
             };
@@ -373,7 +373,7 @@ impl TextModel for HeldModel {
                 entropy: token.entropy,
                 id: Some(token.id),
             };
-            if hear(Step::Wrote(piece)).is_break() {
+            if on_step(Step::Wrote(piece)).is_break() {
                 broken = Some(StopReason::Cancelled);
             } else if stopped {
                 broken = Some(StopReason::Stop);
@@ -392,7 +392,7 @@ impl TextModel for HeldModel {
             }
             // Text without a token of its own: what was held back until it was sure.
             if !text.is_empty() {
-                let _ = hear(Step::Wrote(Piece {
+                let _ = on_step(Step::Wrote(Piece {
                     text,
                     logprob: f32::NAN,
                     entropy: f32::NAN,
@@ -400,7 +400,7 @@ impl TextModel for HeldModel {
                 }));
             }
         }
-        Ok(Continued {
+        Ok(GenerationEnd {
             n_tokens,
             reason: match generated.finish {
                 Finish::Length => StopReason::Length,

@@ -40,14 +40,14 @@ fn greedy(max_new_tokens: usize) -> Sampling {
 
 /// (text, pieces, end)
 fn continued(
-    held: &mut HeldModel,
+    held: &mut LoadedModel,
     prompt: &str,
     sampling: &Sampling,
-) -> Result<(String, usize, Continued), String> {
+) -> Result<(String, usize, GenerationEnd), String> {
     let mut text = String::new();
     let mut pieces = 0;
     let reading = held.read(&prompt.into(), &Sampling::default())?;
-    let end = held.go_on(&reading, sampling, &mut |step| {
+    let end = held.generate(&reading, sampling, &mut |step| {
         let Step::Wrote(piece) = step else {
             return ControlFlow::Continue(());
         };
@@ -62,7 +62,7 @@ fn continued(
 #[test]
 fn a_held_checkpoint_continues_and_repeats_itself() {
     let dir = folder(TEXT);
-    let mut held = HeldModel::load(dir.path()).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
     let rolling = Sampling {
         context: ContextLimit::Roll,
         ..greedy(20)
@@ -86,7 +86,7 @@ fn a_held_checkpoint_continues_and_repeats_itself() {
 #[test]
 fn stop_strings_and_the_callback_end_it() {
     let dir = folder(TEXT);
-    let mut held = HeldModel::load(dir.path()).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
     let (text, _, _) = continued(&mut held, "abc", &greedy(6)).unwrap();
     let chars: Vec<char> = text.chars().collect();
     let stop: String = chars[3..5].iter().collect();
@@ -101,7 +101,7 @@ fn stop_strings_and_the_callback_end_it() {
         .read(&"abc".into(), &crate::base::sampling::Sampling::default())
         .unwrap();
     let end = held
-        .go_on(&reading, &greedy(12), &mut |step| match step {
+        .generate(&reading, &greedy(12), &mut |step| match step {
             Step::Read { .. } => ControlFlow::Continue(()),
             Step::Wrote(_) => ControlFlow::Break(()),
         })
@@ -112,7 +112,7 @@ fn stop_strings_and_the_callback_end_it() {
 #[test]
 fn prompts_that_cannot_be_read_are_errors() {
     let dir = folder(TEXT);
-    let mut held = HeldModel::load(dir.path()).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
     let empty = continued(&mut held, "", &greedy(2)).unwrap_err();
     assert!(empty.contains("empty"), "{empty}");
     let unknown = continued(&mut held, "abcZ", &greedy(2)).unwrap_err();
@@ -121,7 +121,7 @@ fn prompts_that_cannot_be_read_are_errors() {
 
 #[test]
 fn folders_that_are_no_model_name_the_file() {
-    let load = |dir: &Path| HeldModel::load(dir).err().unwrap().to_string();
+    let load = |dir: &Path| LoadedModel::load(dir).err().unwrap().to_string();
     let dir = folder(TEXT);
     std::fs::write(dir.path().join(hf::TOKENIZER), "{}").unwrap();
     assert!(load(dir.path()).contains("tokenizer.json"));
@@ -144,7 +144,7 @@ fn chat_folder() -> tempfile::TempDir {
 
 #[test]
 fn conversations_are_rendered_and_an_answer_that_was_begun_is_continued() {
-    let held = HeldModel::load(chat_folder().path()).unwrap();
+    let held = LoadedModel::load(chat_folder().path()).unwrap();
     let whole = Sampling {
         context: ContextLimit::Stop,
         ..Sampling::default()
@@ -172,7 +172,7 @@ fn conversations_are_rendered_and_an_answer_that_was_begun_is_continued() {
 /// Turns of 4 tokens in a context of 8, of which an answer has 2.
 #[test]
 fn a_conversation_that_is_too_long_drops_its_oldest_turns_and_says_so() {
-    let mut held = HeldModel::load(chat_folder().path()).unwrap();
+    let mut held = LoadedModel::load(chat_folder().path()).unwrap();
     let turn = |role: &str, text: &str| Turn::new(role, text);
     let long = Prompt::Turns(vec![
         turn("user", "dd"),
@@ -183,7 +183,7 @@ fn a_conversation_that_is_too_long_drops_its_oldest_turns_and_says_so() {
     let reading = held.read(&long, &sampling).unwrap();
     assert_eq!((&*reading.text, reading.dropped), ("aff\nb", 2));
     let end = held
-        .go_on(&reading, &sampling, &mut |_| ControlFlow::Continue(()))
+        .generate(&reading, &sampling, &mut |_| ControlFlow::Continue(()))
         .unwrap();
     assert!(end.message.contains("2 oldest turns"), "{}", end.message);
     // A system prompt stays; one turn alone is not dropped, however long.
@@ -199,7 +199,7 @@ fn a_conversation_that_is_too_long_drops_its_oldest_turns_and_says_so() {
 
 #[test]
 fn a_base_model_says_that_it_has_no_template() {
-    let held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let held = LoadedModel::load(folder(TEXT).path()).unwrap();
     let turns = Prompt::Turns(vec![Turn::new("user", "a")]);
     let error = held
         .read(&turns, &crate::base::sampling::Sampling::default())
@@ -211,7 +211,7 @@ fn a_base_model_says_that_it_has_no_template() {
 fn a_broken_template_is_a_note_and_not_the_end() {
     let dir = folder(TEXT);
     std::fs::write(dir.path().join("chat_template.jinja"), "{% if %}").unwrap();
-    let held = HeldModel::load(dir.path()).unwrap();
+    let held = LoadedModel::load(dir.path()).unwrap();
     let Event::Loaded {
         template, notes, ..
     } = held.about(0.0)
@@ -224,7 +224,7 @@ fn a_broken_template_is_a_note_and_not_the_end() {
 #[test]
 fn every_token_that_the_files_call_an_end_ends_a_text() {
     let dir = folder(TEXT);
-    let mut held = HeldModel::load(dir.path()).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
     let (text, _, _) = continued(&mut held, "abc", &greedy(5)).unwrap();
     let third = text.chars().nth(2).unwrap();
     let id = TEXT.chars().position(|c| c == third);
@@ -236,7 +236,7 @@ fn every_token_that_the_files_call_an_end_ends_a_text() {
         .unwrap();
     let said = format!("{{\"eos_token_id\": [{id}, 99999]}}");
     std::fs::write(dir.path().join(hf::GENERATION), said).unwrap();
-    let mut held = HeldModel::load(dir.path()).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
     assert_eq!(held.ends, [id as u32]);
     let (cut, _, end) = continued(&mut held, "abc", &greedy(5)).unwrap();
     assert_eq!(end.reason, StopReason::Stop);
@@ -245,7 +245,7 @@ fn every_token_that_the_files_call_an_end_ends_a_text() {
 
 #[test]
 fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
-    let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let mut held = LoadedModel::load(folder(TEXT).path()).unwrap();
     let long = "abcdefgh abc";
     let limited = |context| Sampling {
         context,
@@ -272,11 +272,11 @@ fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
 
 #[test]
 fn what_an_earlier_prompt_began_with_is_not_read_again_and_reading_can_be_broken_off() {
-    let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let mut held = LoadedModel::load(folder(TEXT).path()).unwrap();
     let mut asked = |prompt: &str, stop: bool| {
         let reading = held.read(&prompt.into(), &Sampling::default()).unwrap();
         let (mut kept_tokens, mut text) = (0, String::new());
-        let end = held.go_on(&reading, &greedy(2), &mut |step| match step {
+        let end = held.generate(&reading, &greedy(2), &mut |step| match step {
             Step::Read { kept, .. } => {
                 kept_tokens = kept;
                 match stop {
@@ -309,7 +309,7 @@ fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
     let with_tools = |template: &str| {
         let dir = folder(TEXT);
         std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
-        let held = HeldModel::load(dir.path()).unwrap();
+        let held = LoadedModel::load(dir.path()).unwrap();
         let asked = Prompt::WithTools {
             messages: vec![Turn::new("user", "dd")],
             tools: vec![serde_json::json!({"name": "fab"})],
@@ -345,11 +345,11 @@ fn checkpoint_of(preset: &str, stop: &str) -> (tempfile::TempDir, PathBuf) {
 /// A model trained on rows wrote one answer after another, up to the limit, because chat ignored the run's stop strings.
 #[test]
 fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
-    let mut plain = HeldModel::load(folder(TEXT).path()).unwrap();
+    let mut plain = LoadedModel::load(folder(TEXT).path()).unwrap();
     let (text, ..) = continued(&mut plain, "abc", &greedy(6)).unwrap();
     let stop: String = text.chars().skip(2).take(1).collect();
     let (_home, checkpoint) = checkpoint_of("sft-demo", &format!("[{stop:?}]"));
-    let mut held = HeldModel::load(&checkpoint).unwrap();
+    let mut held = LoadedModel::load(&checkpoint).unwrap();
     let (cut, _, end) = continued(&mut held, "abc", &greedy(6)).unwrap();
     assert_eq!(end.reason, StopReason::Stop);
     assert_eq!(Some(cut.len()), text.find(&stop));
@@ -370,11 +370,11 @@ fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
     assert_eq!(continued(&mut held, "abc", &own).unwrap().0, text);
     // Answers that a policy learned from end at a line break where no token ends them.
     let (_home, checkpoint) = checkpoint_of("grpo-sort", "[]");
-    let policy = HeldModel::load(&checkpoint).unwrap();
+    let policy = LoadedModel::load(&checkpoint).unwrap();
     assert_eq!(policy.training.stop, ["\n"]);
     let (_home, checkpoint) = checkpoint_of("quickstart", "[]");
     assert_eq!(
-        HeldModel::load(&checkpoint).unwrap().training,
+        LoadedModel::load(&checkpoint).unwrap().training,
         Training::default()
     );
 }
