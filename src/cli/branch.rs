@@ -49,7 +49,7 @@ impl Branch {
     pub fn plan(word: &str, args: &SpecArgs, cx: &Context) -> anyhow::Result<Branch> {
         if args.target().is_some() {
             let hint = format!("llmtui train --branch {word} -s KEY=VALUE");
-            return Err(Failure::yours("a branch takes its parent's spec", hint).into());
+            return Err(Failure::user_error("a branch takes its parent's spec", hint).into());
         }
         let (run, step) = match word.rsplit_once('@') {
             Some((run, step)) => (run, Some(whole_number(step)?)),
@@ -63,7 +63,8 @@ impl Branch {
             },
             step => Some(checkpoint_of(&parent, step)?),
         };
-        let broken = |e: checkpoint::Fault| Failure::yours(e.to_string(), checkpoint::Fault::HINT);
+        let broken =
+            |e: checkpoint::Fault| Failure::user_error(e.to_string(), checkpoint::Fault::HINT);
         if let Some(from) = &from {
             Manifest::verify(&from.path).map_err(broken)?;
         }
@@ -121,7 +122,7 @@ impl Branch {
                 shell_quote(&shown(&self.parent.spec_path())),
                 shell_quote(&shown(&from.path))
             );
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let train = &self.loaded.spec.train;
         let max_steps = train.max_steps;
@@ -133,7 +134,7 @@ impl Branch {
                 grouped(max_steps)
             );
             let hint = format!("-s max_steps={}", from.step + max_steps.max(100));
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         Ok(())
     }
@@ -166,7 +167,7 @@ impl Branch {
             shell_quote(&shown(&self.parent.spec_path())),
             shell_quote(&shown(&from.path))
         );
-        Err(Failure::yours(what, hint).into())
+        Err(Failure::user_error(what, hint).into())
     }
 
     /// Refuses other data than those of the checkpoint, as the engine would behind a run that is made already. They are read
@@ -191,7 +192,7 @@ impl Branch {
             .open_data(&surroundings)
             .map_err(|e| Failure::data(&e))?;
         let saved = checkpoint::read_state(&from.path)
-            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+            .map_err(|e| Failure::user_error(e.to_string(), checkpoint::Fault::HINT))?;
         match saved.fingerprint.compare(&Fingerprint::of(spec, &data)) {
             Match::Different(why) => Err(self.other_data(from, &why).into()),
             Match::Exact | Match::Inexact(_) => Ok(()),
@@ -205,7 +206,7 @@ impl Branch {
             .filter(|(path, ..)| path.starts_with("data."))
             .map(|(path, _, is)| format!(" -s {path}={is}"))
             .collect();
-        Failure::yours(
+        Failure::user_error(
             format!("a branch continues in the data of its checkpoint: {why}"),
             format!(
                 "start a new run from its weights: llmtui train {} -s train.from={}{sets}; or use --force, which keeps the optimizer state and the step count",
@@ -279,7 +280,7 @@ impl Branch {
 /// What was changed by hand while a run trained lives on in its checkpoints, unless the branch says otherwise.
 fn by_hand(from: &CheckpointEntry, set: &[String]) -> anyhow::Result<Vec<(&'static str, f64)>> {
     let state = checkpoint::read_state(&from.path)
-        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+        .map_err(|e| Failure::user_error(e.to_string(), checkpoint::Fault::HINT))?;
     let kept = state.progress.adjustments;
     let all = [("lr", kept.lr), ("clip_norm", kept.clip_norm)];
     let named = |key: &str| {

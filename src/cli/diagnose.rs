@@ -55,7 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Subject::Run(run) => run_ref::fold(run)?,
         Subject::Log(_) if args.probe => {
             let what = "--probe trains copies of a run's weights on its data; a log has neither";
-            return Err(Failure::yours(what, "leave --probe out").into());
+            return Err(Failure::user_error(what, "leave --probe out").into());
         }
         Subject::Log(found) => fold_log(found, &args.log)?,
     };
@@ -105,7 +105,7 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
         .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let budget = Duration::from_secs(args.probe_seconds);
-    let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title);
+    let mut on_begin = |cause: &Cause| errln!("testing: {}", cause.title);
     Ok(test_all(
         (run, &spec, &data),
         &cx.clock,

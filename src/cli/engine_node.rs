@@ -22,14 +22,14 @@ pub struct NodeArgs {}
 pub fn node(_: &NodeArgs, cx: &Context) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     node::serve(&cx.env, &clock, std::io::stdin(), std::io::stdout())
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui engine check --nodes HOST,HOST"))?;
+        .map_err(|e| Failure::user_error(e.to_string(), "llmtui engine check --nodes HOST,HOST"))?;
     Ok(Exit::Done)
 }
 
 /// Calls every machine and prints what its PyTorch is, or what is wrong.
 pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     let machines = node::machines(config, &cx.env)
-        .map_err(|what| Failure::yours(what, "--nodes HOST,HOST"))?;
+        .map_err(|what| Failure::user_error(what, "--nodes HOST,HOST"))?;
     let errors = cx
         .env
         .runtime_dir

@@ -3,7 +3,7 @@
 
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
-use super::target::say_notes;
+use super::target::print_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
@@ -84,7 +84,7 @@ pub struct StateArgs {
 fn time(text: &str) -> Result<String, Failure> {
     match slurm_seconds(text) {
         Some(_) => Ok(text.into()),
-        None => Err(Failure::yours(
+        None => Err(Failure::user_error(
             format!("--time {} is not a SLURM time limit", one_line(text)),
             "HH:MM:SS (08:00:00), D-HH:MM:SS (1-12:00:00), D-HH:MM, D-HH, MM:SS or minutes (90), above 0; \
              minutes and seconds are at most 59",
@@ -143,7 +143,7 @@ fn bucket(text: &str) -> Result<String, String> {
 
 pub fn state(args: &StateArgs, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::named(&args.run, cx)?;
-    say!("{}", index::summarize(&run)?.status.word())?;
+    outln!("{}", index::summarize(&run)?.status.word())?;
     Ok(Exit::Done)
 }
 
@@ -187,7 +187,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
         )
     } else {
         for path in outside(&spec, &folder) {
-            tell!(
+            errln!(
                 "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
                 shown(&path),
                 shown(&folder)
@@ -223,7 +223,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
             } else {
                 "sky jobs launch"
             };
-            tell!("start it with: {start} {file}");
+            errln!("start it with: {start} {file}");
         }
         None => std::io::stdout().lock().write_all(text.as_bytes())?,
     }
@@ -240,14 +240,14 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             return run_ref::is_a_pipeline(&args.target);
         }
         let hint = "llmtui presets list · llmtui runs";
-        Failure::yours(format!("no preset or file has this name, and {e}"), hint)
+        Failure::user_error(format!("no preset or file has this name, and {e}"), hint)
     })?;
     let id = run.folder();
     let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if args.skypilot {
         let what = format!("{id} is on this machine, but a SkyPilot job starts on another");
         let hint = "use its spec: copy RUN/spec.yaml into the working directory; or use --slurm if the machines share a disk";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     if !args.set.is_empty() {
         let what = format!("{id} keeps its settings: -s applies to a spec");
@@ -255,7 +255,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "{} -s KEY=VALUE --no-start creates a run with other settings",
             command("train --branch")
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let summary = index::summarize(&run)?;
     if summary.status == RunStatus::Finished {
@@ -267,7 +267,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "train it longer: {} -s max_steps=N",
             command("train --resume")
         );
-        return Err(Failure::yours(format!("{id} {why}"), hint).into());
+        return Err(Failure::user_error(format!("{id} {why}"), hint).into());
     }
     Ok(Some(run))
 }
@@ -288,7 +288,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
         set: set.clone(),
     }
     .load(cx)?;
-    say_notes(&loaded);
+    print_notes(&loaded);
     let file = folder.join(&args.target);
     let mut spec = args.target.clone();
     if args.skypilot && file.is_file() {
@@ -299,7 +299,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
                 "{} is outside the working directory, and only that is uploaded",
                 args.target
             );
-            Failure::yours(what, "copy it here, with its data")
+            Failure::user_error(what, "copy it here, with its data")
         })?;
         spec = words(inside)?;
     }
@@ -316,7 +316,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
     }
     let Some(torch) = torch else {
         let what = format!("engine: candle runs on one machine: {nodes} nodes cannot share a run");
-        return Err(Failure::yours(what, "-s engine=torch").into());
+        return Err(Failure::user_error(what, "-s engine=torch").into());
     };
     let ranks = match (gpus, torch.ranks) {
         (0, Some(ranks)) => ranks,
@@ -326,7 +326,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
     if ranks % nodes != 0 {
         let what = format!("engine.torch.ranks {ranks} cannot be split over {nodes} nodes");
         let hint = format!("-s engine.torch.ranks={}", ranks.div_ceil(nodes) * nodes);
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     match goal {
         Goal::Spec { spec, mut set } => {
@@ -342,7 +342,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
             let hint = format!(
                 "llmtui train --branch {run} -s engine.torch.launcher=srun -s engine.torch.ranks={ranks} --no-start creates a branch that continues there"
             );
-            Err(Failure::yours(what, hint).into())
+            Err(Failure::user_error(what, hint).into())
         }
     }
 }
@@ -369,7 +369,7 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
             None => format!("engine: candle runs on the CPU: {n} GPUs would be idle"),
         };
         let hint = "add -s engine=torch to train on GPUs; otherwise drop --gpus";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     };
     let own = torch.ranks.map(|ranks| ranks.div_ceil(nodes));
     let n = args.gpus.map_or(own.unwrap_or(1), |n| n as usize);
@@ -386,13 +386,13 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
             "--gpus {}, or -s engine.torch.ranks={all}",
             ranks.div_ceil(nodes)
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let rows = spec.train.micro_batch_size;
     if rows < all {
         let what =
             format!("train.micro_batch_size {rows} is shared by {all} GPUs: some would get no row");
-        return Err(Failure::yours(
+        return Err(Failure::user_error(
             what,
             format!("-s train.micro_batch_size={all} or more, or fewer GPUs"),
         )
@@ -426,7 +426,7 @@ fn kind_of_gpu(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
     match (&args.gpu, gpus) {
         (Some(gpu), 0) => {
             let what = format!("--gpu {gpu}, but this spec trains on the CPU");
-            Err(Failure::yours(what, "-s engine=torch").into())
+            Err(Failure::user_error(what, "-s engine=torch").into())
         }
         (gpu, _) => Ok(gpu.clone()),
     }
@@ -437,7 +437,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
     let kind = kind_of_gpu(args, gpus)?;
     if kind.is_none() && gpus > 0 {
         let hint = "--gpu H100; sky show-gpus names them";
-        return Err(Failure::yours("SkyPilot needs a GPU type", hint).into());
+        return Err(Failure::user_error("SkyPilot needs a GPU type", hint).into());
     }
     Ok(kind)
 }
@@ -446,7 +446,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
 fn words(path: &Path) -> anyhow::Result<String> {
     let Some(text) = path.to_str() else {
         let what = format!("{} is not UTF-8, and a job file must be", shown(path));
-        return Err(Failure::yours(what, "rename it").into());
+        return Err(Failure::user_error(what, "rename it").into());
     };
     fit("a path", text)?;
     Ok(text.into())
@@ -458,7 +458,7 @@ fn fit(what: &str, text: &str) -> anyhow::Result<()> {
     };
     // The value itself is not repeated: it may be the secret.
     let hint = "keep secrets in the environment (HF_TOKEN), and names on one line";
-    Err(Failure::yours(
+    Err(Failure::user_error(
         format!("{what} contains {fault}, which is not allowed in a job file"),
         hint,
     )

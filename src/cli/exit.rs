@@ -30,7 +30,7 @@ device) · 4 the training failed · 101 a bug in llmtui";
 pub enum Exit {
     Done,
     /// A spec, argument or data error that the user can correct.
-    Yours,
+    UserError,
     /// Disk, files, devices, other processes.
     Machine,
     /// NaN, out of memory, a failed check.
@@ -45,7 +45,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
-            Exit::Yours => 2,
+            Exit::UserError => 2,
             Exit::Machine => 3,
             Exit::Training => 4,
             Exit::Ours => 101,
@@ -61,7 +61,7 @@ impl From<Outcome> for Exit {
             Outcome::Completed | Outcome::Stopped => Exit::Done,
             Outcome::Failed | Outcome::Refused => Exit::Training,
             Outcome::Starved => Exit::Machine,
-            Outcome::Invalid => Exit::Yours,
+            Outcome::Invalid => Exit::UserError,
             Outcome::Crashed => Exit::Ours,
         }
     }
@@ -86,9 +86,9 @@ pub struct Failure {
 
 impl Failure {
     /// A user error.
-    pub fn yours(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+    pub fn user_error(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
-            exit: Exit::Yours,
+            exit: Exit::UserError,
             what: what.into(),
             hint: hint.into(),
         }
@@ -110,7 +110,7 @@ impl Failure {
         hint: impl Into<String>,
     ) -> Failure {
         match is_path_error(error) {
-            true => Failure::yours(what, hint),
+            true => Failure::user_error(what, hint),
             false => Failure::machine(what, hint),
         }
     }
@@ -134,7 +134,7 @@ impl Failure {
         }
         let (what, hint) = crate::base::files::not_read(path, error);
         match error.kind() {
-            ErrorKind::InvalidData => Failure::yours(what, hint),
+            ErrorKind::InvalidData => Failure::user_error(what, hint),
             _ => Failure::unwritten(what, error, hint),
         }
     }
@@ -149,7 +149,7 @@ impl Failure {
     pub fn data(error: &DataError) -> Failure {
         match error.is_environment_error() {
             true => Failure::machine(error.to_string(), error.hint()),
-            false => Failure::yours(error.to_string(), error.hint()),
+            false => Failure::user_error(error.to_string(), error.hint()),
         }
     }
 
@@ -157,7 +157,7 @@ impl Failure {
     fn engine(error: &EngineError) -> Option<Failure> {
         match error {
             EngineError::Data(error) => Some(Failure::data(error)),
-            EngineError::Setup(what) => Some(Failure::yours(what.clone(), "")),
+            EngineError::Setup(what) => Some(Failure::user_error(what.clone(), "")),
             EngineError::Training(_) | EngineError::Refused(_) => {
                 Some(Failure::training(error.to_string(), ""))
             }
@@ -174,7 +174,7 @@ impl Failure {
             {
                 Failure::machine(what, hint)
             }
-            _ => Failure::yours(what, hint),
+            _ => Failure::user_error(what, hint),
         }
     }
 
@@ -194,7 +194,7 @@ impl Failure {
     pub fn unsaved(error: &SaveError, hint: &str) -> Failure {
         let what = error.to_string();
         match error {
-            SaveError::Exists(_) => Failure::yours(what, hint),
+            SaveError::Exists(_) => Failure::user_error(what, hint),
             SaveError::Io { source, path } => Failure::not_written(path, source),
         }
     }
@@ -215,7 +215,7 @@ pub fn absent(path: &Path) -> Failure {
         Some(near) => did_you_mean(shown(&path.with_file_name(near))),
         None => astray(path, path),
     };
-    Failure::yours(format!("{} does not exist", shown(path)), hint)
+    Failure::user_error(format!("{} does not exist", shown(path)), hint)
 }
 
 /// Prints the error to standard error and picks the exit code. Errors without a class count as environment errors: all
@@ -242,7 +242,7 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
         return (failure.exit, written(&failure.what, &failure.hint));
     }
     if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
-        return (Exit::Yours, written(&errors.to_string(), ""));
+        return (Exit::UserError, written(&errors.to_string(), ""));
     }
     (Exit::Machine, written(&chain(error), ""))
 }
@@ -298,7 +298,7 @@ pub fn report_panics(crash_dir: &Path) {
             STARVED.store(true, Ordering::Relaxed);
             // Other threads may abort over the same lack.
             crate::kernels::allocations::failure::note_short();
-            tell!(
+            errln!(
                 "llmtui: {}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)",
                 crate::engine::no_thread_words(&message)
             );
@@ -376,7 +376,7 @@ mod tests {
     fn every_class_has_its_code() {
         let codes = [
             Exit::Done,
-            Exit::Yours,
+            Exit::UserError,
             Exit::Machine,
             Exit::Training,
             Exit::Ours,
@@ -410,14 +410,14 @@ mod tests {
         assert_eq!(
             (exit, text.as_str()),
             (
-                Exit::Yours,
+                Exit::UserError,
                 "llmtui: a.jsonl:2 has no answer\n  try: complete it\n"
             )
         );
         let (exit, text) = explain(&EngineError::Setup("no tokenizer".into()).into());
         assert_eq!(
             (exit, text.as_str()),
-            (Exit::Yours, "llmtui: no tokenizer\n")
+            (Exit::UserError, "llmtui: no tokenizer\n")
         );
         // A cause that stands in what it caused is not repeated.
         let error = anyhow::Error::new(fault()).context("reading: a.jsonl:2 has no answer");

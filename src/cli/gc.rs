@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 /// Something that can go.
-struct Waste {
+struct Garbage {
     what: String,
     path: PathBuf,
     bytes: u64,
@@ -69,7 +69,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !stages.contains(run.id())
             && let Some(waste) = refused(run)
         {
-            ledger.tell(&run.folder(), &waste)?;
+            ledger.report(&run.folder(), &waste)?;
             if args.yes {
                 run.remove()?;
             }
@@ -118,7 +118,7 @@ impl Ledger<'_> {
         }
     }
 
-    fn tell(&mut self, place: &str, waste: &Waste) -> std::io::Result<()> {
+    fn report(&mut self, place: &str, waste: &Garbage) -> std::io::Result<()> {
         self.bytes += waste.bytes;
         self.items.push(json!({
             "place": place,
@@ -139,8 +139,8 @@ impl Ledger<'_> {
     }
 
     /// Shows it, and deletes it where that is wanted.
-    fn settle(&mut self, place: &str, waste: &Waste) -> anyhow::Result<()> {
-        self.tell(place, waste)?;
+    fn settle(&mut self, place: &str, waste: &Garbage) -> anyhow::Result<()> {
+        self.report(place, waste)?;
         if self.args.yes {
             delete(&waste.path).map_err(|e| Failure::not_deleted(&waste.path, &e))?;
         }
@@ -198,7 +198,7 @@ fn delete(path: &Path) -> std::io::Result<()> {
 
 /// A run that its checks, its data or its spec ended before it learned anything: nothing begins from it, and the same
 /// command makes it again.
-fn refused(run: &RunDir) -> Option<Waste> {
+fn refused(run: &RunDir) -> Option<Garbage> {
     let summary = index::summarize(run).ok()?;
     let failed = summary.status == RunStatus::Failed && summary.step == 0;
     if !failed || !run.checkpoints().is_empty() {
@@ -218,7 +218,7 @@ fn refused(run: &RunDir) -> Option<Waste> {
         why if why.is_empty() => why,
         why => format!(": {why}"),
     };
-    matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Waste {
+    matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Garbage {
         what: format!("the whole run, which failed before its first step{why}"),
         path: run.path().to_path_buf(),
         bytes: size(run.path()),
@@ -233,7 +233,7 @@ fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     specs.flat_map(|text| named_by(&text)).collect()
 }
 
-fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {
+fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Garbage>> {
     let mut waste = leftovers(run.path(), Held::ByTheRun);
     waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
     // The run may lie in another folder than the runs that are listed: those beside it count.
@@ -260,8 +260,8 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     Ok(waste)
 }
 
-fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Waste {
-    Waste {
+fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Garbage {
+    Garbage {
         what: format!("checkpoint of step {}{why}", human::grouped(entry.step)),
         path: entry.path.clone(),
         bytes: size(&entry.path),
@@ -277,9 +277,9 @@ enum Held {
 }
 
 /// What a killed process left in a folder: files and folders under temporary names.
-fn leftovers(folder: &Path, held: Held) -> Vec<Waste> {
+fn leftovers(folder: &Path, held: Held) -> Vec<Garbage> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<Waste> = entries
+    let mut found: Vec<Garbage> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let of_a_save = held == Held::ByTheRun && !is_temporary(&name);
@@ -290,7 +290,7 @@ fn leftovers(folder: &Path, held: Held) -> Vec<Waste> {
                 () => return None,
             };
             let path = entry.path();
-            Some(Waste {
+            Some(Garbage {
                 what: format!("{what}: {}", one_line(&name)),
                 bytes: size(&path),
                 path,
@@ -320,9 +320,9 @@ fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
         entries.len()
     );
     let place = shown(&folder).to_string();
-    ledger.tell(
+    ledger.report(
         &place,
-        &Waste {
+        &Garbage {
             what,
             path: folder,
             bytes,

@@ -66,7 +66,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             Some(verb) => format!("{verb}; {pages}"),
             None => pages,
         };
-        return Err(Failure::yours(format!("no page matches `{said}`"), hint).into());
+        return Err(Failure::user_error(format!("no page matches `{said}`"), hint).into());
     };
     let state = state(args, cx)?;
     let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
@@ -167,7 +167,7 @@ fn planned(
     let named = |word: &String| -> anyhow::Result<_> {
         let request = target::resolve(word, &[], &cx.spec_sources()).map_err(|e| {
             let hint = e.hint();
-            Failure::yours(e.to_string(), hint)
+            Failure::user_error(e.to_string(), hint)
         })?;
         Ok((one_line(word), request))
     };
@@ -187,7 +187,7 @@ fn planned(
         },
         None => Machine::load(&cx.env),
     };
-    machine.equip(&mut request);
+    machine.calibrate(&mut request);
     request.assume();
     Ok(Some((name, plan(&request))))
 }

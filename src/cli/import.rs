@@ -41,7 +41,7 @@ const TAKES: &str =
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
     let text = read_plain_text(&args.file)
-        .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), TAKES))?;
+        .map_err(|e| Failure::user_error(format!("{file} cannot be read: {e}"), TAKES))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(&args.file, &text);
     let known = Known {
@@ -52,13 +52,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         model: import::start_model(&text, &cx.spec_sources()),
     };
     let imported = import::import_with(&stem, &text, &known)
-        .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
+        .map_err(|e| Failure::user_error(format!("{file}: {e}"), TAKES))?;
     if args.method.is_some() && !imported.dialect.takes_a_method() {
         let what = format!(
             "{file}: a file of {} already names its method",
             imported.dialect.id()
         );
-        return Err(Failure::yours(what, "drop --method, or change the file").into());
+        return Err(Failure::user_error(what, "drop --method, or change the file").into());
     }
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;

@@ -4,7 +4,7 @@ use super::Context;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::export::failed;
-use super::target::say_notes;
+use super::target::print_notes;
 use crate::base::text::shown;
 use crate::data::DataEnv;
 use crate::engine::TrainState;
@@ -30,7 +30,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let loaded = args.spec.load(cx)?;
     // A template without a start model gives random weights: that is said here as `train` says it.
-    say_notes(&loaded);
+    print_notes(&loaded);
     let spec = loaded.spec;
     let data = spec
         .open_data(&DataEnv::from_env(&cx.env))

@@ -82,11 +82,11 @@ struct Report {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
-        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+        Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
     })?;
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
-    super::target::say_notes(&loaded);
+    super::target::print_notes(&loaded);
     if loaded.spec.method.on_policy().is_some() {
         let what = format!(
             "method {} trains on its own completions and has no validation loss for a ladder to predict",
@@ -95,13 +95,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = format!(
             "llmtui plan {name} estimates the run; llmtui train {name} -s max_steps=N tries a short one"
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let mut request = target::resolve(name, &set, &cx.spec_sources())
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    Machine::load_or_measure(&cx.env, super::probe::measure).equip(&mut request);
+        .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
+    Machine::load_or_measure(&cx.env, super::probe::measure).calibrate(&mut request);
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
-        Failure::yours(
+        Failure::user_error(
             e.to_string(),
             "train the target itself, or the other --axis",
         )
@@ -191,18 +191,18 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         let place = format!("run {} of {}", i + 1, steps.len());
         let rung = &mut report.runs[i];
         if let (Some(id), Some(loss), true) = (&rung.run, rung.loss, rung.reused) {
-            tell!(
+            errln!(
                 "{place}: reused {id}, validation loss {}; --fresh trains it again",
                 human::number(loss)
             );
             continue;
         }
         if let Some(why) = &step.engine {
-            tell!("note: {why}");
+            errln!("note: {why}");
         }
         let dir = new_run(&cx.runs_dir, &step.loaded, None, &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
-        tell!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
+        errln!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
         let (state, closed) = train(&dir, cx)?;
         let finish = state.finished.as_ref();
         if finish.is_none_or(|f| f.outcome != Outcome::Completed) {
@@ -219,7 +219,7 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         rung.seconds = Some(state.seconds);
         rung.loss = finish.and_then(|f| f.val_loss);
         if let Some(loss) = rung.loss {
-            tell!("  validation loss {}", human::number(loss));
+            errln!("  validation loss {}", human::number(loss));
         }
     }
     let points: Vec<(f64, f64)> = report
@@ -351,7 +351,7 @@ mod tests {
         for (outcome, exit) in [
             (Some(Outcome::Stopped), Exit::Machine),
             (Some(Outcome::Failed), Exit::Training),
-            (Some(Outcome::Invalid), Exit::Yours),
+            (Some(Outcome::Invalid), Exit::UserError),
             (Some(Outcome::Starved), Exit::Machine),
             (None, Exit::Machine),
         ] {

@@ -56,7 +56,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         pause(EVERY.max(took.saturating_mul(SHARE)));
     }
     if let Some(path) = sink.path() {
-        say!("{}", shown(path))?;
+        outln!("{}", shown(path))?;
     }
     Ok(Exit::Done)
 }
@@ -74,12 +74,12 @@ fn check(curves: &Curves, subject: &Subject, args: &Args) -> Result<(), Failure>
             args.metric.join(" ")
         );
         let hint = format!("the run has {}", ids.join(", "));
-        return Err(Failure::yours(what, hint));
+        return Err(Failure::user_error(what, hint));
     }
     Err(match subject {
         Subject::Run(run) => {
             let what = format!("{} has no readings yet", shown(run.path()));
-            Failure::yours(what, "wait for its first step, or follow it with -f")
+            Failure::user_error(what, "wait for its first step, or follow it with -f")
         }
         Subject::Log(found) => no_readings(found),
     })

@@ -4,6 +4,7 @@
 #[macro_use]
 mod out;
 
+mod allocation_failure;
 mod args;
 mod attach;
 mod bench;
@@ -34,7 +35,6 @@ mod import;
 mod init;
 mod inspect;
 mod ladder;
-mod last_words;
 mod logs;
 mod memorization;
 mod memory;
@@ -108,7 +108,7 @@ impl Context {
     pub fn recording(&self) -> anyhow::Result<Option<Recording>> {
         let read = |file: &PathBuf| {
             Recording::read(file).map_err(|e| {
-                exit::Failure::yours(e.to_string(), "llmtui doctor --record FILE writes one")
+                exit::Failure::user_error(e.to_string(), "llmtui doctor --record FILE writes one")
             })
         };
         Ok(self.hardware.as_ref().map(read).transpose()?)
@@ -235,7 +235,7 @@ pub fn main(env: Env) -> ExitCode {
         crate::base::child::this_program_is(launcher.program);
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
-        Ok(cli) => exit::settle(run(cli, env).map_err(last_words::named)),
+        Ok(cli) => exit::settle(run(cli, env).map_err(allocation_failure::named)),
         Err(mut usage) => {
             let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
             let typed: Vec<String> = typed.collect();
@@ -269,15 +269,15 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
     cx.recording()?;
     if let Some(theme) = &cx.theme {
         crate::ui::check_theme(theme, &cx.env, &cx.spec_sources())
-            .map_err(|what| exit::Failure::yours(what, ""))?;
+            .map_err(|what| exit::Failure::user_error(what, ""))?;
     }
     let Some(verb) = cli.verb else {
-        last_words::arm(true);
+        allocation_failure::arm(true);
         return home::run(&cx);
     };
     // The parent of a child knows the words of a plain abort; the guard of a sandbox must not have a second thread.
     if !matches!(verb, Verb::ParseChild(_) | Verb::SandboxChild(_)) {
-        last_words::arm(trains(&verb));
+        allocation_failure::arm(trains(&verb));
     }
     match verb {
         Verb::Train(args) => train::run(args, &cx),

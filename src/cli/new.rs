@@ -43,7 +43,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             .unwrap_or_else(|_| file.clone());
         if path.symlink_metadata().is_ok() {
             let what = format!("{} already exists: choose another name", shown(&path));
-            return Err(Failure::yours(what, "llmtui new FILE").into());
+            return Err(Failure::user_error(what, "llmtui new FILE").into());
         }
     }
     let best = crate::run::index::best_checkpoints(&cx.runs_dir);
@@ -92,7 +92,7 @@ fn straight(wizard: &mut Wizard) -> anyhow::Result<()> {
         if wizard.enter() != Outcome::Moved || wizard.step() == before {
             let why = wizard.error().unwrap_or("it has no default");
             let what = format!("the question `{}` cannot be answered: {why}", before.word());
-            return Err(Failure::yours(what, "llmtui new, without --defaults").into());
+            return Err(Failure::user_error(what, "llmtui new, without --defaults").into());
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ fn write_out(
                 .error()
                 .unwrap_or("these answers do not give a valid spec");
             let hint = "run llmtui new again: your answers were saved";
-            Err(Failure::yours(why, hint).into())
+            Err(Failure::user_error(why, hint).into())
         }
     }
 }

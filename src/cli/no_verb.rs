@@ -24,12 +24,12 @@ pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -
         return Exit::Done;
     }
     if let Some(meant) = verb(error).and_then(|word| meant(word, sources)) {
-        tell!("\n  try: {}", one_line(&meant));
+        errln!("\n  try: {}", one_line(&meant));
     }
     if let Some(meant) = set {
-        tell!("\n  try: {}", one_line(&meant));
+        errln!("\n  try: {}", one_line(&meant));
     }
-    Exit::Yours
+    Exit::UserError
 }
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its

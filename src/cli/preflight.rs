@@ -1,6 +1,6 @@
 //! `llmtui preflight`: the checks alone.
 
-use super::{Context, args::SpecArgs, exit::Exit, finding, target::say_notes};
+use super::{Context, args::SpecArgs, exit::Exit, finding, target::print_notes};
 use crate::base::finding::Status;
 use crate::data::DataEnv;
 use crate::engine::preflight::{Checked, check_spec};
@@ -30,7 +30,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some("-") => from_input(cx)?,
         _ => {
             let loaded = args.spec.load(cx)?;
-            say_notes(&loaded);
+            print_notes(&loaded);
             loaded.spec
         }
     };

@@ -46,7 +46,7 @@ impl Progress {
     }
 
     /// Consumes an event; returns the lines to print, usually none.
-    pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
+    pub fn lines_for(&mut self, envelope: &Envelope) -> Vec<String> {
         // In the words of the log view.
         let line = self.state.line_of(&envelope.event);
         self.state.apply(envelope);

@@ -76,15 +76,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             );
             let hint =
                 "--to report.html; an .svg becomes a PDF by rsvg-convert, Inkscape or a browser";
-            return Err(Failure::yours(one_line(&what), hint).into());
+            return Err(Failure::user_error(one_line(&what), hint).into());
         }
     };
     let bytes = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
         Ok(dir) => of_pipeline(&dir, args, form, cx)?,
         Err(PipelineError::Unknown { .. }) => {
             let told = match Subject::named(&args.run, &args.log, cx)? {
-                Subject::Run(run) => Told::of(&run, args, &args.evals, cx)?,
-                Subject::Log(found) => Told::of_log(fold_log(&found, &args.log)?, args),
+                Subject::Run(run) => RunData::of(&run, args, &args.evals, cx)?,
+                Subject::Log(found) => RunData::of_log(fold_log(&found, &args.log)?, args),
             };
             replaces_nothing_else(args, &told.state.run)?;
             match form {
@@ -97,7 +97,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Err(error) => return Err(super::pipeline::failed(&error).into()),
     };
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
-    say!("{}", shown(&args.to))?;
+    outln!("{}", shown(&args.to))?;
     Ok(Exit::Done)
 }
 
@@ -115,11 +115,11 @@ fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
     }
     let what = format!("{} already exists and is not a report of {id}", shown(to));
     let hint = "name another file with --to, or replace it with --force";
-    Err(Failure::yours(one_line(&what), hint))
+    Err(Failure::user_error(one_line(&what), hint))
 }
 
 fn too_large(error: std::io::Error) -> Failure {
-    Failure::yours(error.to_string(), "--to report.svg has no such limit")
+    Failure::user_error(error.to_string(), "--to report.svg has no such limit")
 }
 
 /// All runs of a pipeline in one document.
@@ -131,7 +131,7 @@ fn of_pipeline(
 ) -> anyhow::Result<Vec<u8>> {
     let mut state = dir
         .state()
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     replaces_nothing_else(args, &state.id)?;
     // Evaluations of the pipeline lie in its folder.
     let own = dir.path().join("evals");
@@ -142,10 +142,10 @@ fn of_pipeline(
             continue;
         };
         match index::resolve(&cx.runs_dir, id) {
-            Ok(run) => told.push(Told::of(&run, args, evals, cx)?),
+            Ok(run) => told.push(RunData::of(&run, args, evals, cx)?),
             Err(ResolveError::Unknown { .. }) => {
                 let (name, id) = (&stage.name, one_line(id));
-                tell!("note: the run of stage {name} is gone: {id}");
+                errln!("note: the run of stage {name} is gone: {id}");
                 stage.message = "(its run is gone)".into();
             }
             Err(error) => return Err(run_ref::not_found(id, &error, cx).into()),
@@ -153,7 +153,7 @@ fn of_pipeline(
     }
     let album = PipelineReport {
         state: &state,
-        sheets: told.iter().map(Told::sheet).collect(),
+        sheets: told.iter().map(RunData::sheet).collect(),
     };
     Ok(match form {
         Form::Html => pipeline_html(&album).into_bytes(),
@@ -164,7 +164,7 @@ fn of_pipeline(
 }
 
 /// All that is known of a run.
-struct Told {
+struct RunData {
     state: RunState,
     diagnosis: Diagnosis,
     spec: String,
@@ -175,8 +175,8 @@ struct Told {
     price: Option<Price>,
 }
 
-impl Told {
-    fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
+impl RunData {
+    fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<RunData> {
         let mut state = run_ref::fold(run)?;
         if state.run.is_empty() {
             state.run = run.id().into();
@@ -184,21 +184,22 @@ impl Told {
         let request = state.head.as_ref().and_then(of_run);
         let predicted_bytes = request.as_ref().map(|request| plan(request).p50_bytes());
         let results = tasks::kept(evals, &run.names(), &cx.env);
-        Ok(Told {
+        Ok(RunData {
             diagnosis: diagnose(&state),
             spec: spec_text(run),
             asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
             trained: request.as_ref().and_then(trained),
             predicted_bytes,
-            results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
+            results: results
+                .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?,
             price: price(&state, args.price),
             state,
         })
     }
 
     /// Of a log: there is no spec, and evaluations here are of other runs.
-    fn of_log(state: RunState, args: &Args) -> Told {
-        Told {
+    fn of_log(state: RunState, args: &Args) -> RunData {
+        RunData {
             diagnosis: diagnose(&state),
             spec: String::new(),
             asked: String::new(),

@@ -41,24 +41,24 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| super::pipeline::failed(&e))?;
     for note in doomed.notes(&cx.runs_dir) {
-        tell!("note: {note}");
+        errln!("note: {note}");
     }
     for run in &doomed.runs {
         let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()
-            .map_err(|e| Failure::yours(e.to_string(), hint))?;
+            .map_err(|e| Failure::user_error(e.to_string(), hint))?;
     }
     if args.yes {
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
         for note in doomed.left_behind(&all) {
-            tell!("note: {note}");
+            errln!("note: {note}");
         }
     }
     if args.yes || confirmed(&doomed, cx)? {
         let kept_for_them = given_up_checkpoints(&doomed.runs);
         delete(&doomed)?;
         for note in now_free(&kept_for_them, &cx.runs_dir) {
-            tell!("note: {note}");
+            errln!("note: {note}");
         }
     }
     Ok(Exit::Done)
@@ -130,7 +130,7 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
                 shell_quote(&whole),
                 run_ref::options(&cx.runs_dir)
             );
-            return Err(Failure::yours(what, hint));
+            return Err(Failure::user_error(what, hint));
         }
     }
     Ok(())
@@ -168,7 +168,7 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
 fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
     if !cx.stdin_is_terminal {
         let what = "rm asks before it deletes, but there is no terminal to answer at";
-        return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
+        return Err(Failure::user_error(what, "llmtui rm --yes RUN").into());
     }
     let mut out = std::io::stdout().lock();
     let (all, _unreadable) = index::list(&cx.runs_dir)?;

@@ -20,7 +20,7 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
     match word {
         Some(word) => named(word, cx),
         None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
-            Failure::yours(
+            Failure::user_error(
                 format!("no live run in {}", shown(&cx.runs_dir)),
                 "llmtui runs",
             )
@@ -55,7 +55,7 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
                     };
                     Failure::unwritten(error.to_string(), cause, hint)
                 }
-                _ => Failure::yours(error.to_string(), "llmtui runs"),
+                _ => Failure::user_error(error.to_string(), "llmtui runs"),
             },
         };
     };
@@ -66,8 +66,8 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
     let runs: Vec<String> = runs.collect();
     let what = format!("{word:?} is a pipeline, but one run is needed");
     match runs.is_empty() {
-        true => Failure::yours(what, "none of its stages has a run yet: llmtui runs"),
-        false => Failure::yours(
+        true => Failure::user_error(what, "none of its stages has a run yet: llmtui runs"),
+        false => Failure::user_error(
             what,
             format!("name the run of a stage: {}", runs.join(", ")),
         ),
@@ -101,7 +101,7 @@ fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
         true => format!("it is the latest of {id}: name the run"),
         false => format!("the run is {id}; to continue from this step: {branch}"),
     };
-    Some(Failure::yours(what, hint))
+    Some(Failure::user_error(what, hint))
 }
 
 /// Whether a word that means no run means a pipeline: one that was started, a file or a name.
@@ -122,7 +122,7 @@ fn never_started(word: &str, cx: &Context) -> Failure {
     let folder = shown(&cx.runs_dir);
     let what = format!("{word:?} is a pipeline, but none of that name was started in {folder}");
     let word = shell_quote(&one_line(word));
-    Failure::yours(
+    Failure::user_error(
         what,
         format!("llmtui train {word}{}", options(&cx.runs_dir)),
     )
@@ -146,7 +146,7 @@ pub fn is_a_pipeline(word: &str) -> Failure {
     let hint = format!(
         "llmtui train {word} --dry-run plans its stages; llmtui presets show {word} shows them"
     );
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 /// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is
@@ -272,14 +272,14 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
     });
     let (id, folder) = (run.folder(), run.checkpoints_path());
     match last {
-        Some(step) => Failure::yours(
+        Some(step) => Failure::user_error(
             format!(
                 "the checkpoints of {id} are gone: its log lists one at step {step}, but {} has none",
                 shown(&folder)
             ),
             "restore the folder from a copy, or train again",
         ),
-        None if run.is_alive() => Failure::yours(
+        None if run.is_alive() => Failure::user_error(
             format!("the run {id} has no checkpoint yet"),
             "wait for the first one, or lower checkpoint.every",
         ),
@@ -293,7 +293,7 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
                 None => format!("llmtui train --resume {} continues it", shown(run.path())),
             };
             let what = format!("the run {id} ended before its first checkpoint{why}");
-            Failure::yours(what, hint)
+            Failure::user_error(what, hint)
         }
     }
 }
@@ -312,7 +312,7 @@ pub fn at_step(word: &str, cx: &Context) -> Option<anyhow::Result<CheckpointEntr
 /// It is no number.
 pub fn whole_number(text: &str) -> Result<u64, Failure> {
     let what = || {
-        Failure::yours(
+        Failure::user_error(
             format!("`{text}` is not a step number"),
             "RUN@500 names the checkpoint at step 500",
         )
@@ -334,7 +334,7 @@ pub fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry,
         let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
         match (step, steps.is_empty()) {
             (_, true) => no_checkpoint(run),
-            (step, false) => Failure::yours(
+            (step, false) => Failure::user_error(
                 format!(
                     "{} has no checkpoint at step {}",
                     run.folder(),

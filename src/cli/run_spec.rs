@@ -20,7 +20,7 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     })?;
     let spec = RunSpec::from_yaml(&text).map_err(|e| {
         let what = format!("{}: {e}", shown(&path));
-        Failure::yours(what, format!("correct it, or {copy}"))
+        Failure::user_error(what, format!("correct it, or {copy}"))
     })?;
     let mut logged = None;
     let lost = RunSpec::missing_settings(&text, || {
@@ -61,7 +61,7 @@ fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failur
         ),
         false => "restore the file from a copy of the run".into(),
     };
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 /// The spec that the newest engine of a run began with, as recorded in its log.
@@ -86,7 +86,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
         return Ok(());
     }
     if run.lost_its_header() {
-        tell!(
+        errln!(
             "note: run.json of {} was missing or damaged; restored from the log",
             one_line(&run.folder())
         );
@@ -99,7 +99,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
     // By the rules of a spec: what the log holds may be of another program.
     let spec = RunSpec::from_yaml(&spec.to_string())?;
     write_atomic(&path, spec.to_yaml().as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
-    tell!(
+    errln!(
         "note: {} was missing; restored from the last spec in the run's log",
         shown(&path)
     );

@@ -6,7 +6,7 @@ use super::control::not_running;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
 use super::run_ref::{self, named, newest_unfinished, spec_of};
-use super::target::{Target, say_notes};
+use super::target::{Target, print_notes};
 use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
@@ -15,7 +15,7 @@ use crate::plan::start::new_run;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::RunSpec;
-use crate::ui::What;
+use crate::ui::StartView;
 
 /// Train a model from a preset or a spec file, or several stages from a pipeline
 ///
@@ -118,9 +118,11 @@ impl Args {
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
-        return Err(
-            Failure::yours("--stop-after 0 does nothing: steps are counted from 1", "").into(),
-        );
+        return Err(Failure::user_error(
+            "--stop-after 0 does nothing: steps are counted from 1",
+            "",
+        )
+        .into());
     }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
@@ -165,23 +167,23 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 extension
                     .lines(&run)
                     .iter()
-                    .for_each(|line| tell!("{line}"));
+                    .for_each(|line| errln!("{line}"));
             }
             run
         }
         Target::New(loaded) => {
-            say_notes(&loaded);
+            print_notes(&loaded);
             new_run(&cx.runs_dir, &loaded, None, &cx.clock)
                 .map_err(|e| Failure::not_a_new_run(&e))?
         }
         Target::Branch(branch) => {
-            say_notes(&branch.loaded);
-            branch.lines().iter().for_each(|line| tell!("{line}"));
+            print_notes(&branch.loaded);
+            branch.lines().iter().for_each(|line| errln!("{line}"));
             branch.make(cx)?
         }
     };
     if args.no_start {
-        say!("{}", shown(run.path()))?;
+        outln!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
     let exit = start(run.clone(), resume, threads, &args, cx);
@@ -208,7 +210,7 @@ fn start(
             threads,
             fresh_optimizer: args.fresh_optimizer,
         };
-        return workbench::open(What::Start(run, options), cx);
+        return workbench::open(StartView::Start(run, options), cx);
     }
     let spec = spec_of(&run)?;
     let threads = threads.or(spec.train.threads);
@@ -240,7 +242,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
                 Ok(same_training(&spec_of(run)?, &args.spec.load(cx)?.spec))
             };
             if args.spec.target().is_some() && !same(&run)? {
-                return Err(Failure::yours(
+                return Err(Failure::user_error(
                     format!("this is not the spec of run {}", run.folder()),
                     format!(
                         "drop the spec to resume with the original one: {}",
@@ -264,7 +266,7 @@ fn newest_begun(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
     }
     let found = newest_unfinished(&cx.runs_dir, &is_called)?;
     if let (Some(_), Some(words)) = (&found.run, found.passed_over_words()) {
-        tell!("passed over: {words}");
+        errln!("passed over: {words}");
     }
     Ok(found.run.unwrap_or(run))
 }
@@ -324,7 +326,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     let passed_over = found.passed_over_words();
     let note = || {
         if let Some(words) = &passed_over {
-            tell!("passed over: {words}");
+            errln!("passed over: {words}");
         }
     };
     match (found.run, loaded) {
@@ -334,7 +336,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         }
         (None, Some(loaded)) => {
             note();
-            tell!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
+            errln!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
             Ok(Target::New(Box::new(memory::decided(loaded, cx))))
         }
         (None, None) => {
@@ -346,7 +348,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
                     "fix that and train again; --resume RUN retries the same run",
                 ),
             };
-            Err(Failure::yours(what, hint).into())
+            Err(Failure::user_error(what, hint).into())
         }
     }
 }

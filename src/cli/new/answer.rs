@@ -1,6 +1,6 @@
 //! The conversation: a line is an answer, a question about a row, or a step back. What is refused changes nothing.
 
-use super::ask::{ask, notes, refusal, said};
+use super::ask::{ask, notes, print_wrapped, refusal};
 use crate::advisor::wizard::{InspectRequest, Inspection, Outcome, Question, Step, Wizard};
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
@@ -45,7 +45,7 @@ pub fn converse(
                 wizard.step().word()
             );
             let hint = "an empty line accepts the default; --defaults accepts all of them";
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let line = line.trim_end_matches(['\n', '\r']);
         match reply(wizard, line, wanted, out, columns)? {
@@ -214,7 +214,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
     Ok(match outcome {
         Outcome::Moved => {
             if let Some(found) = found {
-                said(&format!("found: {}", one_line(&found)), out, columns)?;
+                print_wrapped(&format!("found: {}", one_line(&found)), out, columns)?;
             }
             After::Again
         }

@@ -114,11 +114,11 @@ pub fn notes(question: &Question, out: &mut impl Write, columns: usize) -> std::
 
 /// Why an answer was refused, broken between words.
 pub fn refusal(why: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
-    said(&format!("! {}", one_line(why)), out, columns)
+    print_wrapped(&format!("! {}", one_line(why)), out, columns)
 }
 
 /// A sentence below a question, in whole words.
-pub fn said(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+pub fn print_wrapped(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     wrap(words, columns, "  ", "    ")
         .iter()
         .try_for_each(|line| writeln!(out, "{line}"))

@@ -190,7 +190,7 @@ impl<'a> Planner<'a> {
                 judge.name
             );
             let hint = "name a stage that trains a reward model (train: reward)";
-            return Err(Failure::yours(what, hint));
+            return Err(Failure::user_error(what, hint));
         }
         Ok(judges)
     }
@@ -223,7 +223,7 @@ impl<'a> Planner<'a> {
         if !self.dry_run {
             memory::torch(&spec, &self.cx.env).map_err(|e| of_stage(e, stage))?;
         }
-        self.machine.equip(&mut request);
+        self.machine.calibrate(&mut request);
         let plan = plan_of(&request);
         Ok(Planned {
             stage: stage.into(),
@@ -269,7 +269,7 @@ fn generates_on(
     let what =
         format!("stage {stage}: it starts from {from}, a reward model, which cannot generate");
     let hint = "set `from` to a stage that trains a language model, or to scratch; without `from` it is the latest one";
-    Err(Failure::yours(what, hint))
+    Err(Failure::user_error(what, hint))
 }
 
 /// What a plan knows of a stage whose data were not read.
@@ -369,7 +369,7 @@ fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
         let what = format!(
             "stage {stage}: its vocabulary depends on data at the hub, which a plan does not download"
         );
-        Failure::yours(what, format!("-s {stage}.model.vocab_size=65536"))
+        Failure::user_error(what, format!("-s {stage}.model.vocab_size=65536"))
     })
 }
 
@@ -446,5 +446,5 @@ fn named(
     loaded: Result<spec::Loaded, spec::SpecErrors>,
     stage: &str,
 ) -> Result<spec::Loaded, Failure> {
-    loaded.map_err(|e| Failure::yours(format!("stage {stage}: {e}"), ""))
+    loaded.map_err(|e| Failure::user_error(format!("stage {stage}: {e}"), ""))
 }

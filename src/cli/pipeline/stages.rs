@@ -151,7 +151,7 @@ fn train_stage(
                 let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
                 let why = format!("its run is training elsewhere: {attach}");
                 return Ok(Ended::Failed {
-                    exit: Exit::Yours,
+                    exit: Exit::UserError,
                     why,
                     said: false,
                 });
@@ -191,7 +191,7 @@ fn followed(
     cx: &Context,
 ) -> anyhow::Result<Option<Ended>> {
     let name = one_line(&run.folder());
-    tell!("note: {name} still trains; it is watched to its end");
+    errln!("note: {name} still trains; it is watched to its end");
     let mut command = child::this_program(cx)?;
     command.arg("attach").arg(run.path());
     command.arg(if options.json { "--json" } else { "--headless" });
@@ -234,7 +234,7 @@ fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
     let name = dir.path().file_name().unwrap_or_default();
     let name = one_line(&name.to_string_lossy());
     if let Some(verdict) = verdict {
-        tell!(
+        errln!(
             "note: stage {stage} ended {verdict}, and later stages build on it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it again"
         );
     }
@@ -307,7 +307,7 @@ fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<PathBuf> {
 
 fn no_model(stage: &str) -> anyhow::Error {
     let what = format!("stage {stage} has no model: it was skipped, or its run is gone");
-    Failure::yours(what, format!("--redo {stage}")).into()
+    Failure::user_error(what, format!("--redo {stage}")).into()
 }
 
 fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsString>, PathBuf) {
@@ -354,7 +354,7 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
         found.retain(writes);
     }
     match found.is_empty() {
-        true => Err(Failure::yours("no earlier stage has a model", "--redo STAGE").into()),
+        true => Err(Failure::user_error("no earlier stage has a model", "--redo STAGE").into()),
         false => Ok(found),
     }
 }
@@ -426,7 +426,7 @@ fn report(dir: &PipelineDir, name: &str, config: &Report) -> (Vec<OsString>, Pat
 /// A stage's own exit class; a signal counts as the machine's.
 fn exit_of(status: ExitStatus) -> Exit {
     match status.code() {
-        Some(2) => Exit::Yours,
+        Some(2) => Exit::UserError,
         Some(4) => Exit::Training,
         Some(101) => Exit::Ours,
         _ => Exit::Machine,

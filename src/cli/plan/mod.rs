@@ -173,12 +173,12 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     }
     if args.gpu.is_none() && !wants_gpu(args) && request.estimator == Estimator::Engine {
         let machine = Machine::load_or_measure(&cx.env, super::probe::measure);
-        machine.equip(&mut request);
+        machine.calibrate(&mut request);
         if request.mfu_source == ValueSource::Probed
             && !args.json
             && let Some(words) = machine.speed_words(cx.clock.now())
         {
-            tell!("note: this machine's speed is {words}");
+            errln!("note: this machine's speed is {words}");
         }
         here = Some(machine);
     }
@@ -190,7 +190,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
                 "similar: {near}; known: {}; or --memory 24GB",
                 all.join(", ")
             );
-            Failure::yours(format!("unknown GPU `{name}`"), hint)
+            Failure::user_error(format!("unknown GPU `{name}`"), hint)
         })?;
         request = match wants_trainer(args) {
             true => target::on_gpu(request, Device::of(gpu)),
@@ -209,7 +209,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     trained(args, &mut request)?;
     portions(args, &mut request)?;
     if let Some(fault) = request.fault() {
-        return Err(Failure::yours(fault.what, fault.fix).into());
+        return Err(Failure::user_error(fault.what, fault.fix).into());
     }
     if let Some(tflops) = args.tflops {
         request.device.set_peak(1e12 * tflops);
@@ -273,7 +273,7 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
                 ),
                 other => other.hint(),
             };
-            Err(Failure::yours(error.to_string(), hint).into())
+            Err(Failure::user_error(error.to_string(), hint).into())
         }
     }
 }
@@ -307,7 +307,7 @@ fn of_run(
             let there = there.map_or(String::new(), |there| {
                 format!(", and the run trained on {}", one_line(&there))
             });
-            tell!(
+            errln!(
                 "note: planned for this machine ({}){there}",
                 one_line(&here)
             );

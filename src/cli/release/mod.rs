@@ -88,9 +88,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.upload {
-        tell!("nothing was uploaded: fix what is marked FAIL first");
+        errln!("nothing was uploaded: fix what is marked FAIL first");
     }
-    Ok(Exit::Yours)
+    Ok(Exit::UserError)
 }
 
 /// A folder is taken as it is: what only an export knows cannot be asked for.
@@ -118,7 +118,7 @@ fn refuse_options_of_runs(args: &Args, folder: &Path) -> Result<(), Failure> {
             "drop it, or name a run or a checkpoint; llmtui export FOLDER rewrites a model or an adapter (--format peft)"
         }
     };
-    Err(Failure::yours(what, hint))
+    Err(Failure::user_error(what, hint))
 }
 
 /// A model folder that was checked.
@@ -193,20 +193,20 @@ impl<'a> Release<'a> {
             sent = Some(push::send(parcel, args, cx)?);
         }
         if args.json {
-            say!("{}", out::json(&self.value(sent))?)?;
+            outln!("{}", out::json(&self.value(sent))?)?;
         }
         Ok(())
     }
 
     /// What was found, and what goes up.
     fn report(&self) -> anyhow::Result<()> {
-        say!("{}", shown(&self.folder))?;
+        outln!("{}", shown(&self.folder))?;
         let findings = self.findings.iter();
         let rows: String = findings.map(|f| finding::rows(f, TITLE, "")).collect();
         let tally = finding::tally(&self.findings);
-        say!("{}\n{tally}", rows.trim_end())?;
+        outln!("{}\n{tally}", rows.trim_end())?;
         if let Some(made) = &self.made {
-            say!("\nstaged in {}", shown(made))?;
+            outln!("\nstaged in {}", shown(made))?;
         }
         match &self.parcel {
             Some(parcel) => push::tell(parcel, self.args),
@@ -237,7 +237,7 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     if path.is_file() {
         let what = format!("{} is a file", one_line(&args.target));
         let hint = "name its folder: a release is a folder with a card next to the model";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     // A run first, then the hub; an error names both.
     let found = model_ref::find(&args.target, Parts::Everything, cx)?;
@@ -249,12 +249,12 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
 
 fn open(folder: &Path, here: &LocalEnv) -> anyhow::Result<Subject> {
     let opened = Subject::open(folder, here);
-    Ok(opened.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?)
+    Ok(opened.map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?)
 }
 
 fn check(folder: &Path, here: &LocalEnv) -> anyhow::Result<Vec<Finding>> {
     let subject = open(folder, here)?;
-    tell!(
+    errln!(
         "{} called {}: checking",
         subject.form.words(),
         one_line(&models::name_of(folder))

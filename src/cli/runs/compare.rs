@@ -31,7 +31,7 @@ const SCHEMA: Schema = Schema { choices, follows };
 pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
     if !(2..=MAX_TRACKS).contains(&words.len()) {
         let what = format!("{} runs to compare: name 2 to {MAX_TRACKS}", words.len());
-        return Err(Failure::yours(what, "llmtui runs --compare A B").into());
+        return Err(Failure::user_error(what, "llmtui runs --compare A B").into());
     }
     words.iter().map(|word| one(word, cx)).collect()
 }
@@ -63,7 +63,7 @@ pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a F
         figures.iter().find(|f| f.id == *id).ok_or_else(|| {
             let ids: Vec<&str> = figures.iter().map(|f| f.id.as_str()).collect();
             let what = format!("no run has logged {}", one_line(id));
-            Failure::yours(what, format!("there are {}", ids.join(", ")))
+            Failure::user_error(what, format!("there are {}", ids.join(", ")))
         })
     };
     wanted.iter().map(named).collect()

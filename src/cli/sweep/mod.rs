@@ -71,11 +71,11 @@ struct Planned {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
-        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+        Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
     })?;
     let set = model_ref::with_runs(&args.spec.set, cx)?;
     let combinations = grid::combinations(&args.over, &set)
-        .map_err(|what| Failure::yours(what, "llmtui sweep --help"))?;
+        .map_err(|what| Failure::user_error(what, "llmtui sweep --help"))?;
     let mut planned = Vec::new();
     let mut machine = Machine::load_or_measure(&cx.env, super::probe::measure);
     for chosen in combinations {
@@ -84,13 +84,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     all_differ(&planned)?;
     check(&planned, args, cx)?;
     if !args.dry_run {
-        target::say_notes(&planned[0].loaded);
+        target::print_notes(&planned[0].loaded);
         train_all(&mut planned, args, cx)?;
     }
     let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
-        true => say!("{}", super::out::json(&table::object(name, &rows))?)?,
-        false => say!(
+        true => outln!("{}", super::out::json(&table::object(name, &rows))?)?,
+        false => outln!(
             "{}",
             cx.words(table::text(name, &rows, args, cx)).trim_end()
         )?,
@@ -130,7 +130,7 @@ fn one(
     crate::plan::start::decide_here(&mut loaded, &cx.env);
     let request = plan_target::resolve(name, &spec.set, &cx.spec_sources());
     let planned_seconds = request.ok().and_then(|mut request| {
-        machine.equip(&mut request);
+        machine.calibrate(&mut request);
         plan(&request).work.hours.map(|hours| 3600.0 * hours)
     });
     let mut row = Row {
@@ -193,7 +193,7 @@ fn is_live(run: &RunDir, cx: &Context) -> Failure {
     let what = format!("{} trains with the same settings now", run.folder());
     let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
     let stop = run_ref::command("stop", run.path(), &cx.runs_dir);
-    Failure::yours(
+    Failure::user_error(
         what,
         format!("{attach} shows it; {stop} ends it; --fresh trains another"),
     )
@@ -212,7 +212,10 @@ fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
         if let Some(twin) = before.find(|other| other.loaded.spec.to_yaml() == yaml) {
             let (a, b) = (twin.row.trial.set.join(" "), one.row.trial.set.join(" "));
             let what = format!("{a} and {b} are the same run");
-            return Err(Failure::yours(what, "drop one of the values from --over"));
+            return Err(Failure::user_error(
+                what,
+                "drop one of the values from --over",
+            ));
         }
     }
     Ok(())
@@ -231,7 +234,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         );
         if planned.row.reused {
             let run = planned.row.trial.run.clone().unwrap_or_default();
-            tell!("{place} · {run}, trained earlier; --fresh trains it again");
+            errln!("{place} · {run}, trained earlier; --fresh trains it again");
             continue;
         }
         if stop.is_asked() {
@@ -248,7 +251,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         // A later command begins anew: an empty folder would stay behind for each stop.
         if stop.is_asked() && has_nothing(&run, &summary) && run.remove().is_ok() {
             planned.row.trial.run = None;
-            tell!("  stopped before its first step; its folder is removed");
+            errln!("  stopped before its first step; its folder is removed");
             break;
         }
         planned.row.trial.take(&summary);
@@ -268,7 +271,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             }
             .into());
         }
-        tell!(
+        errln!(
             "  {}",
             table::result(&planned.row.trial, planned.loaded.spec.train.max_steps)
         );
@@ -277,7 +280,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         }
     }
     if planned.iter().any(|planned| planned.row.trial.is_open()) {
-        tell!("stopped: the same command continues the sweep");
+        errln!("stopped: the same command continues the sweep");
     }
     Ok(())
 }
@@ -296,7 +299,7 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
     if !args.json {
         let steps = grouped(planned.row.trial.steps);
         let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-        tell!("{place} · {} {how}, {steps} steps · {attach}", run.folder());
+        errln!("{place} · {} {how}, {steps} steps · {attach}", run.folder());
     }
     Ok(run)
 }

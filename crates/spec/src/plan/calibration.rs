@@ -214,7 +214,7 @@ impl Machine {
     }
 
     /// Applies this machine to a plan for this program's engine; plans for a GPU are unchanged.
-    pub fn equip(&self, request: &mut Request) {
+    pub fn calibrate(&self, request: &mut Request) {
         if request.estimator != Estimator::Engine {
             return;
         }
@@ -323,7 +323,7 @@ mod tests {
             runs,
             speed: None,
         }
-        .equip(&mut request);
+        .calibrate(&mut request);
         let plan = plan(&request);
         assert_eq!(request.device.memory, Some(1 << 30));
         let ratio = (size + size / 10) as f64 / size as f64;
@@ -395,7 +395,7 @@ mod tests {
                 runs: vec![observation],
                 ..Machine::default()
             }
-            .equip(&mut request);
+            .calibrate(&mut request);
             let seconds = 3600.0 * plan(&request).work.hours.unwrap();
             let took = request.tokens as f64 / 5_000.0;
             assert!(
@@ -434,7 +434,7 @@ mod tests {
             runs: vec![observation],
             ..Machine::default()
         }
-        .equip(&mut request);
+        .calibrate(&mut request);
         let seconds = 3600.0 * plan(&request).work.hours.unwrap();
         let took = request.tokens as f64 / 5_000.0;
         // The log has no padding: it is estimated.
@@ -499,7 +499,7 @@ mod tests {
         let time = |machine: &Machine, set: &str| {
             let set = [set.to_string()];
             let mut request = target::resolve("quickstart", &set, &Default::default()).unwrap();
-            machine.equip(&mut request);
+            machine.calibrate(&mut request);
             (plan(&request).work.hours, request.mfu_source)
         };
         let mut machine = Machine::default();

@@ -36,10 +36,10 @@ pub fn survive_file_limits() {
 
 /// Signals that are heard, whether or not there is an engine yet that they could stop.
 #[derive(Debug, Clone, Default)]
-pub struct Listening(Arc<Heard>);
+pub struct Listening(Arc<SignalState>);
 
 #[derive(Debug, Default)]
-struct Heard {
+struct SignalState {
     /// One came.
     any: AtomicBool,
     /// The engine's flag and its commands.
@@ -86,11 +86,11 @@ pub fn listen(hangup: Hangup) -> Listening {
         loop {
             let [terminate, interrupt, quit, user] = &mut ends;
             tokio::select! {
-                () = heard(terminate) => {}
-                () = heard(interrupt) => {}
-                () = heard(quit) => {}
-                () = heard(user) => {}
-                () = heard(&mut hang_up) => if hangup == Hangup::Ignore { continue },
+                () = next_signal(terminate) => {}
+                () = next_signal(interrupt) => {}
+                () = next_signal(quit) => {}
+                () = next_signal(user) => {}
+                () = next_signal(&mut hang_up) => if hangup == Hangup::Ignore { continue },
             }
             let now = clock.elapsed();
             heard_by.0.any.store(true, Ordering::SeqCst);
@@ -134,7 +134,7 @@ pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
         let mut interrupt = signal(SignalKind::interrupt()).ok();
         drop(ready);
         loop {
-            heard(&mut interrupt).await;
+            next_signal(&mut interrupt).await;
             if matches!(send.try_send(()), Err(TrySendError::Closed(()))) {
                 return;
             }
@@ -144,7 +144,7 @@ pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
     receive
 }
 
-async fn heard(signal: &mut Option<Signal>) {
+async fn next_signal(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;

@@ -53,7 +53,7 @@ const WHOLE_LOOK: u64 = 15;
 
 /// What jobs need to know.
 #[derive(Debug, Clone)]
-pub struct Workplace {
+pub struct JobContext {
     pub runs_dir: PathBuf,
     pub env: Env,
     pub sources: SpecSources,
@@ -83,7 +83,7 @@ fn not_a_new_run(error: &RunError) -> String {
 /// A link and what is at its other end.
 pub type Linked = Result<(Opened, Link), String>;
 
-impl Workplace {
+impl JobContext {
     /// Makes a run of a preset or spec file and starts its engine.
     pub fn start(&self, target: &str) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;

@@ -164,7 +164,7 @@ pub enum Msg {
     /// What runs came to, for their ranking: those of the paths that are runs of ours.
     Entrants {
         paths: Vec<PathBuf>,
-        found: Vec<crate::ui::rows::Entrant>,
+        found: Vec<crate::ui::rows::ComparedRun>,
     },
     /// What models made of tasks, or why it cannot be read.
     Evals {
@@ -229,12 +229,12 @@ pub struct StageOf {
     pub number: usize,
     pub n_stages: usize,
     /// The pipeline as it was when somebody looked last.
-    pub standing: Standing,
+    pub standing: PipelineStatus,
 }
 
 /// How a pipeline stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum PipelineStatus {
     Finished,
     /// An engine drives it.
     Running,
@@ -248,8 +248,8 @@ impl StageOf {
     /// What goes on with its pipeline, where nobody does.
     pub fn resume(&self) -> Option<&str> {
         match &self.standing {
-            Standing::Halted { resume } => Some(resume),
-            Standing::Finished | Standing::Running => None,
+            PipelineStatus::Halted { resume } => Some(resume),
+            PipelineStatus::Finished | PipelineStatus::Running => None,
         }
     }
 

@@ -134,7 +134,7 @@ pub(super) fn of(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) ->
     };
     let mut request = of_spec(&spec, size);
     request.device = Device::limit("this machine", machine.memory);
-    machine.known.equip(&mut request);
+    machine.known.calibrate(&mut request);
     plan(&request)
 }
 

@@ -1,6 +1,6 @@
 //! What the answers of overlays do.
 
-use super::{App, Leaving};
+use super::{App, QuitState};
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Msg};
@@ -17,8 +17,8 @@ impl App {
     }
 
     fn reply_of(&mut self, at: usize, reply: Reply) -> Vec<Effect> {
-        let keeps = self.overlays.get(at).and_then(|overlay| overlay.keeps());
-        let mut effects: Vec<Effect> = keeps.into_iter().collect();
+        let persist = self.overlays.get(at).and_then(|overlay| overlay.persist());
+        let mut effects: Vec<Effect> = persist.into_iter().collect();
         match reply {
             Reply::Stay => {}
             Reply::Do(effect) => effects.extend(self.ask(effect)),
@@ -69,7 +69,7 @@ impl App {
                 self.wear(&name);
                 vec![Effect::RememberTheme(name)]
             }
-            Choice::Answer(topic, answer) => self.tell(topic, answer),
+            Choice::Answer(topic, answer) => self.answer_pane(topic, answer),
             Choice::Leave { choice, leaving } => self.answer_leave(choice, leaving),
         }
     }
@@ -78,7 +78,7 @@ impl App {
     fn preview(&mut self, choice: Choice) -> Vec<Effect> {
         match choice {
             Choice::Theme(name) => self.wear(&name),
-            Choice::Answer(topic, answer) => return self.tell(topic, answer),
+            Choice::Answer(topic, answer) => return self.answer_pane(topic, answer),
             _ => {}
         }
         Vec::new()
@@ -97,7 +97,7 @@ impl App {
             LeaveChoice::StopNow => (StopWhen::Now, "stopping"),
         };
         if leaving {
-            self.leaving = Leaving::WhenStopped;
+            self.leaving = QuitState::WhenStopped;
         }
         self.toast(Level::Info, words);
         self.command(Asked::Stop, Command::Stop { when })

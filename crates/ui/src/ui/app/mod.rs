@@ -18,9 +18,9 @@ use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
 use super::rows::PresetRow;
-use super::store::{HeldRun, Store};
+use super::store::{OpenRun, Store};
 use super::theme::{ColorDepth, Theme, Themes};
-use super::toasts::{About, Toasts};
+use super::toasts::{ToastScope, Toasts};
 use crate::base::clock::UnixMillis;
 use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
@@ -61,7 +61,7 @@ pub enum First {
 
 /// What closing the workbench leaves behind.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Left {
+pub enum ExitReport {
     /// A run that goes on in a process of its own, by its short name.
     Running(String),
     /// A run that was stopped on the way out.
@@ -77,7 +77,7 @@ pub enum Left {
 
 /// Whether the workbench is about to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+enum QuitState {
     No,
     /// A stop was sent; the workbench closes when the run says that it ended.
     WhenStopped,
@@ -109,7 +109,7 @@ pub struct App {
     pending: Vec<(CommandId, Asked)>,
     /// Newest notice shown as a toast.
     noticed: u64,
-    leaving: Leaving,
+    leaving: QuitState,
 }
 
 impl App {
@@ -143,7 +143,7 @@ impl App {
             pending: Vec::new(),
             noticed: 0,
             making: None,
-            leaving: Leaving::No,
+            leaving: QuitState::No,
         };
         let mut effects = app.refresh();
         match first {
@@ -155,7 +155,8 @@ impl App {
             }
         }
         for complaint in options.complaints {
-            app.toasts.add(now, Level::Warn, About::Screen, &complaint);
+            app.toasts
+                .add(now, Level::Warn, ToastScope::Screen, &complaint);
         }
         (app, effects)
     }
@@ -171,14 +172,14 @@ impl App {
     }
 
     /// What becomes of the run on the screen, once the workbench is closed.
-    pub fn leaves(&self) -> Option<Left> {
+    pub fn leaves(&self) -> Option<ExitReport> {
         let held = self.store.held.as_ref()?;
         if held.live() && held.holder == Holder::Detached {
-            return Some(Left::Running(held.name().to_string()));
+            return Some(ExitReport::Running(held.name().to_string()));
         }
-        let stopped = self.leaving == Leaving::WhenStopped && !held.live();
+        let stopped = self.leaving == QuitState::WhenStopped && !held.live();
         let run_dir = held.path.clone().filter(|_| stopped)?;
-        Some(Left::Stopped {
+        Some(ExitReport::Stopped {
             run_dir,
             step: held.state.step,
             kept: held.state.checkpoints.last().map(|kept| kept.step),
@@ -205,7 +206,7 @@ impl App {
     /// Whether an engine is shown that may fall silent, which sends nothing that would draw the screen again.
     pub fn listens(&self) -> bool {
         let held = self.store.held.as_ref();
-        *self.entry() == run::ENTRY && held.is_some_and(HeldRun::live)
+        *self.entry() == run::ENTRY && held.is_some_and(OpenRun::live)
     }
 
     /// Takes a message in at `now`.
@@ -246,7 +247,7 @@ impl App {
             Msg::NextStage(path) => self.next_stage(path),
             Msg::Terminated => vec![Effect::Quit],
             msg => {
-                let mut effects = self.take_in(&msg);
+                let mut effects = self.update_store(&msg);
                 effects.extend(self.hand_to_overlays(&msg));
                 for at in 0..self.panes.len() {
                     effects.extend(self.with(at, |pane, context| pane.incoming(&msg, context)));
@@ -282,8 +283,8 @@ impl App {
             asked,
         };
         let requests = work(&mut *self.panes[at], &mut context);
-        let grant = |request| self.grant(at, request);
-        requests.into_iter().flat_map(grant).collect()
+        let handle_request = |request| self.handle_request(at, request);
+        requests.into_iter().flat_map(handle_request).collect()
     }
 
     /// [`App::with`] the pane on the screen.
@@ -313,7 +314,7 @@ impl App {
         let old = self
             .store
             .held
-            .replace(HeldRun::opening(slot, title, self.store.now));
+            .replace(OpenRun::opening(slot, title, self.store.now));
         self.show(&run::ENTRY);
         self.toasts.run_changed();
         self.noticed = 0;
@@ -372,10 +373,10 @@ impl App {
     }
 
     fn toast(&mut self, level: Level, text: &str) {
-        self.toast_about(About::Screen, level, text);
+        self.toast_about(ToastScope::Screen, level, text);
     }
 
-    fn toast_about(&mut self, about: About, level: Level, text: &str) {
+    fn toast_about(&mut self, about: ToastScope, level: Level, text: &str) {
         self.toasts.add(self.store.now, level, about, text);
         self.data_moved();
     }

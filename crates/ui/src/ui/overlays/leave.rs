@@ -5,8 +5,8 @@ use crate::run::state::Halt;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
-use crate::ui::msg::{Holder, Standing};
-use crate::ui::store::HeldRun;
+use crate::ui::msg::{Holder, PipelineStatus};
+use crate::ui::store::OpenRun;
 use crate::ui::theme::Meaning;
 use crate::wire::Phase;
 use ratatui::Frame;
@@ -46,7 +46,7 @@ enum Now {
 }
 
 impl LeaveQuestion {
-    pub fn new(leaving: bool, held: &HeldRun) -> Self {
+    pub fn new(leaving: bool, held: &OpenRun) -> Self {
         let now = match held.state.halted {
             Some((Halt::Disk, _)) => Now::Stalled,
             Some((Halt::Signal, _)) => Now::Suspended,
@@ -55,7 +55,7 @@ impl LeaveQuestion {
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
         let stage = held.stage.as_ref();
-        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != Standing::Finished) {
+        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != PipelineStatus::Finished) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -254,15 +254,15 @@ mod tests {
     #[test]
     fn who_stops_a_stage_is_told_that_its_pipeline_stops_too() {
         use crate::ui::msg::{Slot, StageOf};
-        let mut held = HeldRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
-        let stops = |held: &HeldRun| LeaveQuestion::new(true, held).rows[1].3;
+        let mut held = OpenRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
+        let stops = |held: &OpenRun| LeaveQuestion::new(true, held).rows[1].3;
         assert!(!stops(&held).contains("pipeline"));
         held.stage = Some(StageOf {
             pipeline: "p".into(),
             stage: "a".into(),
             number: 1,
             n_stages: 2,
-            standing: Standing::Running,
+            standing: PipelineStatus::Running,
         });
         assert!(stops(&held).contains("pipeline"));
     }

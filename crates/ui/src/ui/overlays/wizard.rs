@@ -504,7 +504,7 @@ impl Overlay for WizardScreen {
     }
 
     /// The answers, for the next time.
-    fn keeps(&self) -> Option<Effect> {
+    fn persist(&self) -> Option<Effect> {
         Some(Effect::Remember(self.wizard.to_remember()))
     }
 

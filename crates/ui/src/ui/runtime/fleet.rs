@@ -1,6 +1,6 @@
 //! Connections to other machines, and the terminal that is lent to a run there.
 
-use super::{Done, Shell};
+use super::{JobResult, Shell};
 use crate::base::clock::SystemClock;
 use crate::fleet::{Host, HostConnection};
 use crate::run::state::Level;
@@ -21,7 +21,7 @@ impl Shell {
             let spawned = std::thread::Builder::new().name(name).spawn(move || {
                 connection.watch(&SystemClock::new(), |said| {
                     sender
-                        .blocking_send(Done::Msg(Msg::Fleet { at, said }))
+                        .blocking_send(JobResult::Msg(Msg::Fleet { at, said }))
                         .is_ok()
                 });
             });

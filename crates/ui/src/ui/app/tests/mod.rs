@@ -16,7 +16,7 @@ use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
-use crate::ui::msg::{Holder, Opened, StageOf, Standing};
+use crate::ui::msg::{Holder, Opened, PipelineStatus, StageOf};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::rows::{CheckpointRow, PresetKind};
 use crate::ui::tape;

@@ -150,7 +150,7 @@ impl Column {
     }
 
     /// Continues the last answer where it was cut off, by the length limit or by the user.
-    pub fn go_on(
+    pub fn continue_answer(
         &mut self,
         conversation: &Conversation,
         sampling: &Sampling,

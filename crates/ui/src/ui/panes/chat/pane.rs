@@ -295,7 +295,7 @@ impl ChatPane {
     }
 
     /// What the engine of a column brings.
-    fn engine_says(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
+    fn on_engine_events(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
         let (mut sent, mut requests) = (Vec::new(), Vec::new());
         for item in batch {
             match item {
@@ -597,7 +597,7 @@ impl Pane for ChatPane {
                 return requests;
             }
             Msg::Incoming { slot, batch } if self.owns(*slot) => {
-                return self.engine_says(*slot, batch, context.store);
+                return self.on_engine_events(*slot, batch, context.store);
             }
             Msg::Opened { slot, result } if self.owns(*slot) => {
                 self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));

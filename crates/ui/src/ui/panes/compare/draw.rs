@@ -38,7 +38,7 @@ type Cell = (String, bool);
 impl ComparePane {
     pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, context: &PaneContext) {
         let theme = context.theme;
-        let area = frame::aired(area);
+        let area = frame::with_padding(area);
         if let Some(words) = self.note(context.keymap) {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return;

@@ -16,7 +16,7 @@ use crate::ui::effect::Effect;
 use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::rows::Entrant;
+use crate::ui::rows::ComparedRun;
 use crate::ui::store::{Store, short_run};
 use ratatui::Frame;
 use ranking::Ranking;
@@ -107,7 +107,7 @@ impl ComparePane {
     }
 
     /// Ranks the runs; of many the best have curves.
-    fn rank(&mut self, found: &[Entrant]) -> Option<Request> {
+    fn rank(&mut self, found: &[ComparedRun]) -> Option<Request> {
         self.ranking = Ranking::of(found);
         if self.runs.len() <= MAX_TRACKS {
             return None;
@@ -255,7 +255,7 @@ impl Pane for ComparePane {
             Action::CompareTasks if !self.runs.is_empty() => {
                 return vec![
                     Request::Show(&evals::ENTRY),
-                    Request::Tell(evals::MODELS, Answer::Paths(self.runs.clone())),
+                    Request::SendAnswer(evals::MODELS, Answer::Paths(self.runs.clone())),
                 ];
             }
             Action::SaveChart if !self.tracks.is_empty() => {

@@ -61,7 +61,7 @@ pub(super) fn opening(state: &RunState) -> &'static str {
 
 /// The newest sample, its line breaks kept where there is room for them.
 pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
-    let inner = frame::aired(area);
+    let inner = frame::with_padding(area);
     if let Some((asked, answer)) = state.samples.back().and_then(answered)
         && area.height >= 2
     {
@@ -233,7 +233,7 @@ pub fn result(
     diagnosis: &Diagnosis,
     theme: &Theme,
 ) {
-    let inner = frame::aired(area);
+    let inner = frame::with_padding(area);
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
     let outcome = format!("{glyph} {} ", outcome_word(finish.outcome));

@@ -193,8 +193,8 @@ mod tests {
     use crate::base::clock::UnixMillis;
     use crate::spec::{SpecSources, load, yaml};
     use crate::ui::msg::Slot;
-    use crate::ui::panes::bench::Around;
-    use crate::ui::store::HeldRun;
+    use crate::ui::panes::bench::TestContext;
+    use crate::ui::store::OpenRun;
     use crate::wire::{Envelope, Event, VERSION};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -203,8 +203,8 @@ mod tests {
     fn what_the_rewards_ask_for_stands_above_the_answers() {
         let picture = |preset: &str| {
             let spec = load(preset, &[], &SpecSources::default()).unwrap().spec;
-            let mut around = Around::new();
-            let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+            let mut around = TestContext::new();
+            let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
             held.state.apply(&Envelope {
                 v: VERSION,
                 seq: 1,

@@ -3,13 +3,13 @@
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::fleet::{Host, FleetMessage, Run, ConnectionEvent};
-use crate::ui::panes::bench::Around;
+use crate::ui::panes::bench::TestContext;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 const NOW: UnixMillis = UnixMillis(10_000_000);
 
-fn pane(around: &mut Around) -> FleetPane {
+fn pane(around: &mut TestContext) -> FleetPane {
     around.store.now = NOW;
     let host = |name: &str, place: Place| Host {
         name: name.into(),
@@ -53,7 +53,7 @@ fn pane(around: &mut Around) -> FleetPane {
     pane
 }
 
-fn screen(pane: &mut FleetPane, around: &mut Around) -> String {
+fn screen(pane: &mut FleetPane, around: &mut TestContext) -> String {
     let mut terminal = Terminal::new(TestBackend::new(120, 14)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
@@ -63,7 +63,7 @@ fn screen(pane: &mut FleetPane, around: &mut Around) -> String {
 
 #[test]
 fn machines_and_all_their_runs_stand_in_one_list() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = pane(&mut around);
     let shown = screen(&mut pane, &mut around);
     for words in ["2 runs", "1 live", "CPU 40 %", "GPU 97 %", "mine-k3qf", "3:00 left", "LEARNING", "25 %"] {
@@ -80,7 +80,7 @@ fn machines_and_all_their_runs_stand_in_one_list() {
 
 #[test]
 fn enter_shows_a_run_here_or_over_ssh() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = pane(&mut around);
     // The live one stands first.
     let there = pane.act(Action::Accept, &mut around.context());

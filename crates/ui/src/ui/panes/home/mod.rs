@@ -287,7 +287,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&compare::ENTRY),
-                Request::Tell(compare::RUNS, Answer::Paths(paths)),
+                Request::SendAnswer(compare::RUNS, Answer::Paths(paths)),
             ],
         }
     }
@@ -301,7 +301,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&evals::ENTRY),
-                Request::Tell(evals::MODELS, Answer::Paths(paths)),
+                Request::SendAnswer(evals::MODELS, Answer::Paths(paths)),
             ],
         }
     }
@@ -311,13 +311,13 @@ impl HomePane {
             let paths = self.chosen(store);
             return vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Paths(paths)),
             ];
         }
         match self.current(store) {
             Some(HomeRow::Run(path)) => vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Path(path)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Path(path)),
             ],
             _ => vec![info("select a run to chat with its best checkpoint")],
         }
@@ -330,7 +330,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Paths(paths)),
             ],
         }
     }

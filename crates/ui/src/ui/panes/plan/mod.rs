@@ -135,10 +135,10 @@ impl PlanPane {
     }
 
     /// Puts what is known of this machine under the plan, before and after its changes.
-    pub fn equip(&mut self, machine: &crate::plan::calibration::Machine) {
+    pub fn calibrate(&mut self, machine: &crate::plan::calibration::Machine) {
         if let Some(mut shown) = self.shown.take() {
-            machine.equip(&mut shown.original);
-            machine.equip(&mut shown.request);
+            machine.calibrate(&mut shown.original);
+            machine.calibrate(&mut shown.request);
             self.shown = Some(Shown::new(shown.original, shown.request));
         }
     }

@@ -4,7 +4,7 @@
 use super::exit::{Exit, Failure};
 use crate::base::human;
 use crate::kernels::allocations::failure::{self, Words};
-use crate::link::{LastWord, message};
+use crate::link::{FinalEvent, message};
 use rustix::process::{Resource, getrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,7 +41,7 @@ pub fn arm(trains: bool) {
     // For the life of the process.
     std::mem::forget(Words::new(|bytes| {
         crate::ui::give_back_terminal();
-        tell!("llmtui: {}\n  try: {}", what_failed(bytes as u64), fix());
+        errln!("llmtui: {}\n  try: {}", what_failed(bytes as u64), fix());
     }));
 }
 
@@ -65,9 +65,9 @@ pub fn of_child(words: &str) -> Option<Failure> {
 }
 
 /// The same for the log of a run, while it is held.
-pub fn of_run(word: LastWord) -> Words {
+pub fn of_run(word: FinalEvent) -> Words {
     Words::new(move |bytes| {
-        word.say(&message::line(&what_failed(bytes as u64), FIX));
+        word.write(&message::line(&what_failed(bytes as u64), FIX));
     })
 }
 

@@ -20,7 +20,7 @@ const PATIENCE: u32 = 100;
 
 /// How far an engine is, and the queue of its log while it lives.
 #[derive(Debug, Default)]
-pub(super) struct Whereabouts {
+pub(super) struct EngineProgress {
     log: Mutex<Option<SyncSender<Event>>>,
     step: AtomicU64,
     tokens: AtomicU64,
@@ -28,11 +28,11 @@ pub(super) struct Whereabouts {
     ending: AtomicBool,
 }
 
-impl Whereabouts {
-    pub fn of(log: SyncSender<Event>) -> Arc<Whereabouts> {
-        Arc::new(Whereabouts {
+impl EngineProgress {
+    pub fn of(log: SyncSender<Event>) -> Arc<EngineProgress> {
+        Arc::new(EngineProgress {
             log: Mutex::new(Some(log)),
-            ..Whereabouts::default()
+            ..EngineProgress::default()
         })
     }
 
@@ -57,8 +57,8 @@ impl Whereabouts {
 
 /// Writes the final event of one engine.
 #[derive(Debug)]
-pub struct LastWord {
-    pub(super) engine: Arc<Whereabouts>,
+pub struct FinalEvent {
+    pub(super) engine: Arc<EngineProgress>,
     pub(super) events: PathBuf,
     pub(super) started: SystemClock,
 }
@@ -66,19 +66,19 @@ pub struct LastWord {
 /// Logs the run's end where the thread that holds it panics: the process ends then, and with it the engine.
 #[derive(Debug)]
 pub struct OnPanic {
-    word: LastWord,
+    word: FinalEvent,
     what: &'static str,
 }
 
 impl OnPanic {
     /// Where a thread is started: the runtime panics if none can be had.
-    pub(super) fn of_thread_start(word: LastWord) -> OnPanic {
+    pub(super) fn of_thread_start(word: FinalEvent) -> OnPanic {
         let what = "no thread can be started; raise the limit on processes or address space (ulimit -u, ulimit -v)";
         OnPanic { word, what }
     }
 
     /// On the thread that waits for the engine.
-    pub fn of_main_thread(word: LastWord) -> OnPanic {
+    pub fn of_main_thread(word: FinalEvent) -> OnPanic {
         let what = "the program's main thread panicked; its standard error says where";
         OnPanic { word, what }
     }
@@ -87,14 +87,14 @@ impl OnPanic {
 impl Drop for OnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.word.say(self.what);
+            self.word.write(self.what);
         }
     }
 }
 
-impl LastWord {
+impl FinalEvent {
     /// Logs that the run ended for lack of `what`. Returns whether the line is on the disk.
-    pub fn say(&self, what: &str) -> bool {
+    pub fn write(&self, what: &str) -> bool {
         let log = match self.engine.log.try_lock() {
             Ok(log) => log.clone(),
             Err(TryLockError::Poisoned(log)) => log.into_inner().clone(),
@@ -168,8 +168,8 @@ mod tests {
         let events = dir.path().join("events.jsonl");
         let (sender, _log) =
             LogWriter::open(&events, Arc::new(SystemClock::new()), |_| ()).unwrap();
-        let word = LastWord {
-            engine: Whereabouts::of(sender.spare()),
+        let word = FinalEvent {
+            engine: EngineProgress::of(sender.spare()),
             events: events.clone(),
             started: SystemClock::new(),
         };
@@ -178,7 +178,7 @@ mod tests {
             tokens: 70,
             values: Default::default(),
         });
-        assert!(word.say("no memory"));
+        assert!(word.write("no memory"));
         let last = read_all(&events).unwrap().pop().unwrap().event;
         assert!(
             matches!(&last, Event::Finished { outcome: Outcome::Starved, step: 7, tokens: 70, message, .. } if message == "no memory"),
@@ -196,15 +196,15 @@ mod tests {
             },
         });
         std::fs::write(&events, long + "{\"v\":1,\"seq\":41").unwrap();
-        let word = LastWord {
-            engine: Whereabouts::of(stuck),
+        let word = FinalEvent {
+            engine: EngineProgress::of(stuck),
             ..word
         };
-        assert!(word.say("no memory"));
+        assert!(word.write("no memory"));
         let last = read_all(&events).unwrap().pop().unwrap();
         assert!(matches!(last.event, Event::Finished { .. }));
         assert_eq!(last.seq, 41, "a fold passes over what it has seen");
         word.engine.close();
-        assert!(!word.say("again"), "its log is closed");
+        assert!(!word.write("again"), "its log is closed");
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 /// Watches one run for the process that holds it.
 #[derive(Debug)]
-pub(super) struct Watchman {
+pub(super) struct OwnershipMonitor {
     run: RunDir,
     claim: Identity,
     /// A lock file that was created again, and is held.
@@ -20,9 +20,13 @@ pub(super) struct Watchman {
     lost: bool,
 }
 
-impl Watchman {
-    pub fn new(run: RunDir, claim: Identity, raise: watch::Sender<Option<Alarm>>) -> Watchman {
-        Watchman {
+impl OwnershipMonitor {
+    pub fn new(
+        run: RunDir,
+        claim: Identity,
+        raise: watch::Sender<Option<Alarm>>,
+    ) -> OwnershipMonitor {
+        OwnershipMonitor {
             run,
             claim,
             made: None,
@@ -36,7 +40,7 @@ impl Watchman {
     }
 
     /// True while the run is this engine's; otherwise the engine is stopped, once.
-    pub fn look(&mut self, engine: &EngineEnd) -> bool {
+    pub fn check(&mut self, engine: &EngineEnd) -> bool {
         if self.lost {
             return false;
         }
@@ -112,7 +116,7 @@ mod tests {
         tempfile::TempDir,
         RunDir,
         Lock,
-        Watchman,
+        OwnershipMonitor,
         EngineEnd,
         Receiver<Request>,
     );
@@ -128,7 +132,7 @@ mod tests {
             stop: Arc::default(),
             alarms,
         };
-        let man = Watchman::new(run.clone(), claim.identity().unwrap(), raise);
+        let man = OwnershipMonitor::new(run.clone(), claim.identity().unwrap(), raise);
         (dir, run, claim, man, engine, received)
     }
 
@@ -139,10 +143,10 @@ mod tests {
     #[test]
     fn a_removed_lock_is_made_anew_and_keeps_others_away() {
         let (_dir, run, _claim, mut man, engine, _received) = watched();
-        assert!(man.look(&engine) && alarm(&engine).is_none());
+        assert!(man.check(&engine) && alarm(&engine).is_none());
         std::fs::remove_file(run.lock_path()).unwrap();
         assert!(!run.is_alive());
-        assert!(man.look(&engine) && man.look(&engine));
+        assert!(man.check(&engine) && man.check(&engine));
         assert_eq!(alarm(&engine), Some("lock_gone"));
         assert!(run.is_alive() && run.claim().is_err());
         assert!(!engine.stop.load(Ordering::Relaxed));
@@ -157,7 +161,7 @@ mod tests {
             if !taken {
                 std::fs::remove_dir_all(run.path()).unwrap();
             }
-            assert!(!man.look(&engine) && !man.look(&engine));
+            assert!(!man.check(&engine) && !man.check(&engine));
             let code = if taken { LOCK_LOST } else { RUN_GONE };
             assert_eq!(alarm(&engine), Some(code));
             assert!(engine.stop.load(Ordering::Relaxed));
