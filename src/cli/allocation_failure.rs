@@ -3,7 +3,7 @@
 
 use super::exit::{Exit, Failure};
 use crate::base::human;
-use crate::kernels::allocations::failure::{self, Words};
+use crate::kernels::allocations::failure::{self, FailureHook};
 use crate::link::{FinalEvent, message};
 use rustix::process::{Resource, getrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,13 +33,13 @@ fn fix() -> &'static str {
 }
 
 /// From now on an allocation that fails ends this process with a message and exit code 3.
-pub fn arm(trains: bool) {
+pub fn install(trains: bool) {
     TRAINS.store(trains, Ordering::Relaxed);
-    if failure::arm(Exit::Machine.code()).is_err() {
+    if failure::install(Exit::Machine.code()).is_err() {
         return;
     }
     // For the life of the process.
-    std::mem::forget(Words::new(|bytes| {
+    std::mem::forget(FailureHook::new(|bytes| {
         crate::ui::give_back_terminal();
         errln!("llmtui: {}\n  try: {}", what_failed(bytes as u64), fix());
     }));
@@ -65,8 +65,8 @@ pub fn of_child(words: &str) -> Option<Failure> {
 }
 
 /// The same for the log of a run, while it is held.
-pub fn of_run(word: FinalEvent) -> Words {
-    Words::new(move |bytes| {
+pub fn of_run(word: FinalEvent) -> FailureHook {
+    FailureHook::new(move |bytes| {
         word.write(&message::line(&what_failed(bytes as u64), FIX));
     })
 }

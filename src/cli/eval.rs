@@ -354,7 +354,7 @@ fn ask(
             model.begins_with = Some(subject.begins_with());
             let name = format!("{} · {}", model.name, task.task.config().name);
             let mut display = TaskProgress::new(cx, name);
-            let asked = run.ask(&mut subject, &mut |progress| {
+            let asked = run.evaluate(&mut subject, &mut |progress| {
                 display.update(progress);
                 match stop.load(Ordering::Relaxed) {
                     true => ControlFlow::Break(()),

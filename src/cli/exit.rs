@@ -3,7 +3,7 @@
 
 use crate::base::files::is_path_error;
 use crate::base::near::did_you_mean;
-use crate::base::paths::astray;
+use crate::base::paths::not_found_hint;
 use crate::base::text::{sanitize, shown, without_error_numbers};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
@@ -213,14 +213,14 @@ impl Failure {
 pub fn absent(path: &Path) -> Failure {
     let hint = match neighbour(path) {
         Some(near) => did_you_mean(shown(&path.with_file_name(near))),
-        None => astray(path, path),
+        None => not_found_hint(path, path),
     };
     Failure::user_error(format!("{} does not exist", shown(path)), hint)
 }
 
 /// Prints the error to standard error and picks the exit code. Errors without a class count as environment errors: all
 /// user errors have one.
-pub fn settle(result: anyhow::Result<Exit>) -> Exit {
+pub fn report_and_exit_code(result: anyhow::Result<Exit>) -> Exit {
     let error = match result {
         Ok(exit) => return exit,
         Err(error) => error,
@@ -466,6 +466,6 @@ mod tests {
     fn a_closed_pipe_is_success() {
         let error = anyhow::Error::new(std::io::Error::from(ErrorKind::BrokenPipe))
             .context("printing the list");
-        assert_eq!(settle(Err(error)), Exit::Done);
+        assert_eq!(report_and_exit_code(Err(error)), Exit::Done);
     }
 }

@@ -4,7 +4,9 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, remove_folder};
+use crate::base::files::{
+    DELETED, is_stale_temporary, is_temporary, read_plain_text, remove_folder,
+};
 use crate::base::human;
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
@@ -61,7 +63,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
     };
-    let mut ledger = Ledger::new(args, &cx.runs_dir);
+    let mut ledger = Collector::new(args, &cx.runs_dir);
     for run in &named {
         if run.is_alive() {
             continue;
@@ -79,14 +81,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         // What is held counts as live: it is judged before.
         let _held = args.yes.then(|| run.lock()).transpose()?;
         for waste in &waste {
-            ledger.settle(&run.folder(), waste)?;
+            ledger.report_and_delete(&run.folder(), waste)?;
         }
     }
     if args.run.is_none() {
         for folder in [cx.runs_dir.clone(), PipelineDir::folder_of(&cx.runs_dir)] {
             let place = shown(&folder).to_string();
             for waste in leftovers(&folder, Held::ByNobody) {
-                ledger.settle(&place, &waste)?;
+                ledger.report_and_delete(&place, &waste)?;
             }
         }
         of_cache(cx, &mut ledger)?;
@@ -96,7 +98,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// What was found, reported as it is found: where deleting fails, what went before is known.
-struct Ledger<'a> {
+struct Collector<'a> {
     args: &'a Args,
     runs_dir: &'a Path,
     out: StdoutLock<'static>,
@@ -106,9 +108,9 @@ struct Ledger<'a> {
     place: String,
 }
 
-impl Ledger<'_> {
-    fn new<'a>(args: &'a Args, runs_dir: &'a Path) -> Ledger<'a> {
-        Ledger {
+impl Collector<'_> {
+    fn new<'a>(args: &'a Args, runs_dir: &'a Path) -> Collector<'a> {
+        Collector {
             args,
             runs_dir,
             out: std::io::stdout().lock(),
@@ -139,7 +141,7 @@ impl Ledger<'_> {
     }
 
     /// Shows it, and deletes it where that is wanted.
-    fn settle(&mut self, place: &str, waste: &Garbage) -> anyhow::Result<()> {
+    fn report_and_delete(&mut self, place: &str, waste: &Garbage) -> anyhow::Result<()> {
         self.report(place, waste)?;
         if self.args.yes {
             delete(&waste.path).map_err(|e| Failure::not_deleted(&waste.path, &e))?;
@@ -286,7 +288,7 @@ fn leftovers(folder: &Path, held: Held) -> Vec<Garbage> {
             let what = match () {
                 () if name.starts_with(DELETED) => "half deleted",
                 () if !name.starts_with(".tmp-") => return None,
-                () if of_a_save || is_left_over(&entry) => "unfinished",
+                () if of_a_save || is_stale_temporary(&entry) => "unfinished",
                 () => return None,
             };
             let path = entry.path();
@@ -302,7 +304,7 @@ fn leftovers(folder: &Path, held: Held) -> Vec<Garbage> {
 }
 
 /// Tokens of data sets; those that a live run reads stay.
-fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
+fn of_cache(cx: &Context, ledger: &mut Collector) -> anyhow::Result<()> {
     let Some(folder) = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens")) else {
         return Ok(());
     };

@@ -93,7 +93,7 @@ fn start(
         Err(e @ AddressError::Taken { .. }) => return Err(e.into()),
         Err(e) => {
             errln!("warning: other terminals cannot attach to this run: {e}");
-            Endpoint::shut(&cx.env)
+            Endpoint::deferred(&cx.env)
         }
     };
     Ok(Host::start(&run, claim, Some(door), move |io| {

@@ -180,7 +180,7 @@ impl Step {
     ) -> anyhow::Result<Step> {
         let set = [set, &small.settings].concat();
         let mut loaded = spec::load(name, &set, &cx.spec_sources())?;
-        let engine = crate::plan::start::decide_here(&mut loaded, &cx.env);
+        let engine = crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
         Ok(Step { loaded, engine })
     }
 }

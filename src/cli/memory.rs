@@ -31,7 +31,7 @@ pub fn torch(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
 
 /// The spec with an engine for `engine: auto`, which is reported.
 pub fn decided(mut loaded: Loaded, cx: &Context) -> Loaded {
-    if let Some(why) = start::decide_here(&mut loaded, &cx.env) {
+    if let Some(why) = start::resolve_auto_engine(&mut loaded, &cx.env) {
         errln!("note: {why}");
     }
     loaded

@@ -226,7 +226,7 @@ enum Verb {
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
 pub fn main(env: Env) -> ExitCode {
-    crate::kernels::allocations::keep_few();
+    crate::kernels::allocations::limit_arenas();
     if let Some(exit) = completions::answer(&env) {
         return exit.into();
     }
@@ -235,7 +235,7 @@ pub fn main(env: Env) -> ExitCode {
         crate::base::child::this_program_is(launcher.program);
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
-        Ok(cli) => exit::settle(run(cli, env).map_err(allocation_failure::named)),
+        Ok(cli) => exit::report_and_exit_code(run(cli, env).map_err(allocation_failure::named)),
         Err(mut usage) => {
             let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
             let typed: Vec<String> = typed.collect();
@@ -263,7 +263,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Some(Verb::ParseChild(_) | Verb::SandboxChild(_) | Verb::Completions(_))
     ) {
         open_files::check()?;
-        crate::link::signals::survive_file_limits();
+        crate::link::signals::ignore_sigxfsz();
     }
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
@@ -272,12 +272,12 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
             .map_err(|what| exit::Failure::user_error(what, ""))?;
     }
     let Some(verb) = cli.verb else {
-        allocation_failure::arm(true);
+        allocation_failure::install(true);
         return home::run(&cx);
     };
     // The parent of a child knows the words of a plain abort; the guard of a sandbox must not have a second thread.
     if !matches!(verb, Verb::ParseChild(_) | Verb::SandboxChild(_)) {
-        allocation_failure::arm(trains(&verb));
+        allocation_failure::install(trains(&verb));
     }
     match verb {
         Verb::Train(args) => train::run(args, &cx),

@@ -66,13 +66,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// What is to be deleted.
 #[derive(Default)]
-struct Doomed {
+struct Deletion {
     /// Those of the pipelines among them.
     runs: Vec<RunDir>,
     pipelines: Vec<Gone>,
 }
 
-impl Doomed {
+impl Deletion {
     /// Runs of pipelines that stay without them.
     fn notes(&self, runs_dir: &Path) -> Vec<String> {
         let goes = |dir: &PipelineDir| self.pipelines.iter().any(|gone| gone.dir == *dir);
@@ -137,8 +137,8 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
 }
 
 /// All words are looked up before anything is deleted: a typo deletes nothing.
-fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
-    let mut doomed = Doomed::default();
+fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Deletion> {
+    let mut doomed = Deletion::default();
     for word in words {
         match index::resolve_one(&cx.runs_dir, word) {
             Ok(run) => doomed.runs.push(run),
@@ -156,7 +156,7 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
             }
         }
     }
-    let Doomed { runs, pipelines } = &mut doomed;
+    let Deletion { runs, pipelines } = &mut doomed;
     pipelines.sort_by(|a, b| a.dir.path().cmp(b.dir.path()));
     pipelines.dedup_by(|a, b| a.dir == b.dir);
     runs.sort_by(|a, b| a.path().cmp(b.path()));
@@ -165,7 +165,7 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
 }
 
 /// Shows what goes, and asks.
-fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
+fn confirmed(doomed: &Deletion, cx: &Context) -> anyhow::Result<bool> {
     if !cx.stdin_is_terminal {
         let what = "rm asks before it deletes, but there is no terminal to answer at";
         return Err(Failure::user_error(what, "llmtui rm --yes RUN").into());
@@ -194,7 +194,7 @@ fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn delete(doomed: &Doomed) -> anyhow::Result<()> {
+fn delete(doomed: &Deletion) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     for run in &doomed.runs {
         run.remove().map_err(|e| Failure::run(&e))?;
@@ -328,7 +328,7 @@ mod tests {
         let told = children(&sft, &[sft.clone(), other], &all);
         assert_eq!(told, [dpo.folder()]);
         assert!(children(&dpo, std::slice::from_ref(&dpo), &all).is_empty());
-        let doomed = Doomed {
+        let doomed = Deletion {
             runs: vec![sft.clone()],
             pipelines: Vec::new(),
         };

@@ -201,7 +201,7 @@ pub fn newest_unfinished(
             Ok(run) if summary.status == RunStatus::Failed && fails_again(&run) => {
                 passed_over.get_or_insert_with(|| (run, one_line(&summary.message)));
             }
-            Ok(run) if never_began(&run) => {
+            Ok(run) if failed_before_first_step(&run) => {
                 not_begun.get_or_insert_with(|| (run, one_line(&summary.message)));
             }
             Ok(run) if not_begun.is_some() && run.checkpoints().is_empty() => {}
@@ -234,7 +234,7 @@ impl Unfinished {
 }
 
 /// It failed before its first step, and nothing of it is saved.
-pub fn never_began(run: &RunDir) -> bool {
+pub fn failed_before_first_step(run: &RunDir) -> bool {
     let failed = |run: RunSummary| run.status == RunStatus::Failed && run.step == 0;
     index::summarize(run).is_ok_and(failed) && run.checkpoints().is_empty()
 }

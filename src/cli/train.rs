@@ -261,7 +261,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
 fn newest_begun(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
     let run = named(word, cx)?;
     let is_called = |run: &RunDir| run.header().is_ok_and(|header| header.name == word);
-    if run.folder() == word || !is_called(&run) || !run_ref::never_began(&run) {
+    if run.folder() == word || !is_called(&run) || !run_ref::failed_before_first_step(&run) {
         return Ok(run);
     }
     let found = newest_unfinished(&cx.runs_dir, &is_called)?;

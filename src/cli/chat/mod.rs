@@ -136,7 +136,7 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut ChatSession<W>, name: &str) -> an
             Some(line) => {
                 let line = line.map_err(unreadable)?;
                 match talk.handle_line(&line)? {
-                    LineResult::Text(text) => talk.say_until(text, &mut keyboard)?,
+                    LineResult::Text(text) => talk.send_turn_interruptible(text, &mut keyboard)?,
                     LineResult::Obeyed | LineResult::Refused => {}
                     LineResult::Quit => return Ok(()),
                 }

@@ -343,7 +343,11 @@ impl<'a, W: Write> ChatSession<'a, W> {
     ///
     /// # Errors
     /// The model's process is gone.
-    pub fn say_until(&mut self, text: &str, keyboard: &mut Keyboard) -> anyhow::Result<()> {
+    pub fn send_turn_interruptible(
+        &mut self,
+        text: &str,
+        keyboard: &mut Keyboard,
+    ) -> anyhow::Result<()> {
         if let TurnResult::Refused(why) = self.said(text, Some(keyboard))? {
             errln!("{}", self.refused(&why));
         }

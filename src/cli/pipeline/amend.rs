@@ -85,7 +85,7 @@ impl Amended {
                 .check_judges(&cx.spec_sources())
                 .map_err(|e| failed(&e))?;
         }
-        let standing = Standing::of(&state, args);
+        let standing = FinishedStages::of(&state, args);
         if args.resume.is_some() {
             needs::values(&args.spec.set, args.skip, &standing.left_out)?;
         }
@@ -204,21 +204,21 @@ impl Begun {
 }
 
 /// The stages that change no more.
-struct Standing {
+struct FinishedStages {
     /// Left out, now or before: they have no model.
     left_out: Vec<String>,
     done: Vec<String>,
 }
 
-impl Standing {
-    fn of(state: &State, args: &Request) -> Standing {
+impl FinishedStages {
+    fn of(state: &State, args: &Request) -> FinishedStages {
         let mut state = state.clone();
         Amended::mark(&mut state, args);
         let of = |status: Status| {
             let stages = state.stages.iter().filter(|stage| stage.status == status);
             stages.map(|stage| stage.name.clone()).collect()
         };
-        Standing {
+        FinishedStages {
             left_out: of(Status::Skipped),
             done: of(Status::Done),
         }

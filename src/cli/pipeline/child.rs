@@ -48,7 +48,7 @@ impl Stop {
         Stop(Arc::default())
     }
 
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -59,14 +59,14 @@ impl Stop {
 /// # Errors
 /// It cannot be started or waited for.
 pub fn run(command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Option<String>)> {
-    run_heard(command, stop, std::io::stderr())
+    run_with_stderr(command, stop, std::io::stderr())
 }
 
 /// [`run`] with the lines of its standard error written elsewhere.
 ///
 /// # Errors
 /// As there.
-pub fn run_heard(
+pub fn run_with_stderr(
     mut command: Command,
     stop: &Stop,
     heard_by: impl std::io::Write + Send + 'static,
@@ -81,7 +81,7 @@ pub fn run_heard(
         if let Some(status) = child.try_wait()? {
             return Ok((status, message::found(&words.end())));
         }
-        if stop.is_asked() && !std::mem::replace(&mut told, true) {
+        if stop.is_requested() && !std::mem::replace(&mut told, true) {
             terminate(&child);
         }
         crate::base::clock::pause(PAUSE);

@@ -2,7 +2,7 @@
 //! begins.
 
 use super::child::Stop;
-use super::stages::{Ended, perform};
+use super::stages::{Ended, run_stage};
 use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
 use crate::base::human;
@@ -46,7 +46,7 @@ fn drive(
         if state.stages[at].status.is_over() {
             continue;
         }
-        if stop.is_asked() {
+        if stop.is_requested() {
             errln!("stopped before stage {}; {resume} continues", stage.name);
             return Ok(Exit::Done);
         }
@@ -55,10 +55,10 @@ fn drive(
         state.stages[at].message.clear();
         save(dir, &state)?;
         let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
-        let ended = perform(dir, stage, &mut state, at, options, &stop, cx);
+        let ended = run_stage(dir, stage, &mut state, at, options, &stop, cx);
         let spent = cx.clock.elapsed().saturating_sub(begun);
         let driven = before + spent.as_secs_f64();
-        let run = state.stages[at].run_now(&cx.runs_dir);
+        let run = state.stages[at].current_run(&cx.runs_dir);
         // A run may have trained without the pipeline, too.
         state.stages[at].seconds =
             run.map_or(driven, |run| state.stages[at].earlier_seconds + run.seconds);

@@ -252,7 +252,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let there = self.gpus.as_ref().map_or(0, Vec::len);
-        start::enough(request, there).map_err(|e| of_stage(e.into(), stage))
+        start::check_gpu_count(request, there).map_err(|e| of_stage(e.into(), stage))
     }
 }
 
@@ -290,7 +290,7 @@ fn size_of(
     cx: &Context,
 ) -> Result<(DataSize, Option<Tokenizer>), Failure> {
     if unread {
-        let vocab_size = own.map_or_else(|| said_vocabulary(spec, stage), Ok)?;
+        let vocab_size = own.map_or_else(|| vocabulary_of_spec(spec, stage), Ok)?;
         return Ok((of_vocabulary(vocab_size), None));
     }
     let data = spec.open_data(&DataEnv::from_env(&cx.env));
@@ -363,7 +363,7 @@ fn is_remote(spec: &RunSpec) -> bool {
 }
 
 /// The vocabulary of a spec whose data are not read.
-fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
+fn vocabulary_of_spec(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     said.ok_or_else(|| {
         let what = format!(

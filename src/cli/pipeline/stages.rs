@@ -49,7 +49,7 @@ impl Ended {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn perform(
+pub fn run_stage(
     dir: &PipelineDir,
     stage: &Stage,
     state: &mut State,
@@ -70,7 +70,7 @@ pub fn perform(
     let (status, said) = child::run(command, stop)?;
     Ok(match status.success() {
         true => Ended::Done(made),
-        false if stop.is_asked() => Ended::Stopped,
+        false if stop.is_requested() => Ended::Stopped,
         false => Ended::failed(status, said, || {
             format!("it ended without a message ({status})")
         }),
@@ -197,7 +197,7 @@ fn followed(
     command.arg(if options.json { "--json" } else { "--headless" });
     // A stop ends the viewer alone.
     let (status, said) = child::run(command, stop)?;
-    if stop.is_asked() && run.is_alive() {
+    if stop.is_requested() && run.is_alive() {
         let mut command = child::this_program(cx)?;
         command.arg("stop").arg(run.path());
         child::run(command, &Stop::never())?;
@@ -221,7 +221,7 @@ fn followed(
 }
 
 /// The verdict on a run whose model is nothing to build on.
-pub fn of_no_use(run: &RunSummary) -> Option<String> {
+pub fn unusable_reason(run: &RunSummary) -> Option<String> {
     let bad = [Verdict::Diverged, Verdict::NotLearning].map(Verdict::word);
     run.verdict
         .clone()
@@ -230,7 +230,9 @@ pub fn of_no_use(run: &RunSummary) -> Option<String> {
 
 /// Says that a stage has trained to its end and is of no use: what follows builds on it.
 fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
-    let verdict = index::summarize(run).ok().and_then(|run| of_no_use(&run));
+    let verdict = index::summarize(run)
+        .ok()
+        .and_then(|run| unusable_reason(&run));
     let name = dir.path().file_name().unwrap_or_default();
     let name = one_line(&name.to_string_lossy());
     if let Some(verdict) = verdict {

@@ -67,7 +67,7 @@ pub fn export(
         }
         false => whole(checkpoint, &options, &about, to)?,
     }
-    release::seal(to).map_err(|e| layout_failed(&e))?;
+    release::write_checksums(to).map_err(|e| layout_failed(&e))?;
     Ok(to.clone())
 }
 

@@ -129,7 +129,7 @@ struct Release<'a> {
     /// Where its files were laid out.
     made: Option<PathBuf>,
     /// What goes up; nothing of one that failed a check.
-    parcel: Option<push::Parcel>,
+    parcel: Option<push::Package>,
 }
 
 impl<'a> Release<'a> {
@@ -220,7 +220,7 @@ impl<'a> Release<'a> {
             "findings": self.findings,
             "laid_out": self.made,
             "repo": self.args.repo,
-            "files": self.parcel.as_ref().map(push::Parcel::to_json),
+            "files": self.parcel.as_ref().map(push::Package::to_json),
             "uploaded": sent,
         })
     }

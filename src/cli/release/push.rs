@@ -15,12 +15,12 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// What goes up.
-pub struct Parcel {
+pub struct Package {
     folder: PathBuf,
     files: Vec<Outgoing>,
 }
 
-impl Parcel {
+impl Package {
     pub fn to_json(&self) -> Value {
         let file = |file: &Outgoing| json!({"name": file.name, "bytes": file.bytes, "sha256": file.sha256, "lfs": file.is_large()});
         self.files.iter().map(file).collect()
@@ -33,7 +33,7 @@ impl Parcel {
 }
 
 /// The files of a folder with their checksums: all of one that was laid out, and of another those that belong to a model.
-pub fn parcel(folder: &Path, laid_out: bool, here: &LocalEnv) -> anyhow::Result<Parcel> {
+pub fn parcel(folder: &Path, laid_out: bool, here: &LocalEnv) -> anyhow::Result<Package> {
     let subject = super::open(folder, here)?;
     let mut files = Vec::new();
     for entry in chosen(&subject, laid_out) {
@@ -49,7 +49,7 @@ pub fn parcel(folder: &Path, laid_out: bool, here: &LocalEnv) -> anyhow::Result<
             sha256,
         });
     }
-    Ok(Parcel {
+    Ok(Package {
         folder: folder.into(),
         files,
     })
@@ -68,7 +68,7 @@ fn chosen(subject: &Subject, laid_out: bool) -> Vec<&Entry> {
     files
 }
 
-pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
+pub fn tell(parcel: &Package, args: &Args) -> anyhow::Result<()> {
     let place = match &args.repo {
         Some(repo) => format!("to {repo}"),
         None => "to the hub".into(),
@@ -118,7 +118,7 @@ pub fn authorized(cx: &Context) -> Result<(), Failure> {
 }
 
 /// Sends it, with words on standard error.
-pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value> {
+pub fn send(parcel: &Package, args: &Args, cx: &Context) -> anyhow::Result<Value> {
     let config = HubConfig::from_env(&cx.env);
     let id = args.repo.as_deref().unwrap_or_default();
     let repo = Repo::new(RepoKind::Model, id, None)

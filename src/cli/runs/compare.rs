@@ -197,7 +197,7 @@ fn readings(out: &mut String, tracks: &[Track]) {
     }
     let mut rows = String::new();
     for figure in &figures {
-        let Some((common, values)) = figure.at_common(tracks) else {
+        let Some((common, values)) = figure.at_last_common_step(tracks) else {
             continue;
         };
         let winner = figure.winner(&values);

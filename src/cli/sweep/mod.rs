@@ -16,7 +16,7 @@ use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::ranking::Trial;
 use crate::spec::{Loaded, RunSpec};
 use crate::wire::Outcome;
-use grid::Over;
+use grid::GridAxis;
 use serde::Serialize;
 use std::process::Stdio;
 
@@ -36,7 +36,7 @@ pub struct Args {
     pub spec: SpecArgs,
     /// A setting, as for -s, and the values to try; may be repeated: every combination is trained
     #[arg(long, value_name = "KEY=V,V,…", required = true)]
-    pub over: Vec<Over>,
+    pub over: Vec<GridAxis>,
     /// Train every run, even if one with the same settings and data has finished
     #[arg(long)]
     pub fresh: bool,
@@ -127,7 +127,7 @@ fn one(
         set: [set, &chosen].concat(),
     };
     let mut loaded = spec.load(cx)?;
-    crate::plan::start::decide_here(&mut loaded, &cx.env);
+    crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
     let request = plan_target::resolve(name, &spec.set, &cx.spec_sources());
     let planned_seconds = request.ok().and_then(|mut request| {
         machine.calibrate(&mut request);
@@ -143,7 +143,7 @@ fn one(
         let same = trials::same_runs(&loaded.spec, cx);
         for (run, summary) in same {
             match state(&run, &summary) {
-                State::Over => {
+                State::GridAxis => {
                     row.trial.take(&summary);
                     row.reused = true;
                     begun = None;
@@ -161,7 +161,7 @@ fn one(
 /// What an earlier run of the same spec is to a sweep.
 enum State {
     /// It ended by itself: with all its steps, or with a failure that would be the same again.
-    Over,
+    GridAxis,
     /// It can go on from a checkpoint.
     Unfinished,
     Live,
@@ -170,9 +170,9 @@ enum State {
 
 fn state(run: &RunDir, summary: &RunSummary) -> State {
     match summary.status {
-        RunStatus::Finished => State::Over,
+        RunStatus::Finished => State::GridAxis,
         RunStatus::Live => State::Live,
-        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Over,
+        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::GridAxis,
         RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
             match run.checkpoints().is_empty() {
                 true => State::Nothing,
@@ -237,7 +237,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             errln!("{place} · {run}, trained earlier; --fresh trains it again");
             continue;
         }
-        if stop.is_asked() {
+        if stop.is_requested() {
             break;
         }
         let run = begin(planned, args, &place, cx)?;
@@ -245,18 +245,18 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         // Advice on the spec is the same for every run: print it once.
         let (status, said) = match std::mem::replace(&mut is_first, false) {
             true => child::run(command, &stop)?,
-            false => child::run_heard(command, &stop, std::io::sink())?,
+            false => child::run_with_stderr(command, &stop, std::io::sink())?,
         };
         let summary = index::summarize(&run)?;
         // A later command begins anew: an empty folder would stay behind for each stop.
-        if stop.is_asked() && has_nothing(&run, &summary) && run.remove().is_ok() {
+        if stop.is_requested() && has_nothing(&run, &summary) && run.remove().is_ok() {
             planned.row.trial.run = None;
             errln!("  stopped before its first step; its folder is removed");
             break;
         }
         planned.row.trial.take(&summary);
-        let ended_by_itself = matches!(state(&run, &summary), State::Over);
-        if !ended_by_itself && !stop.is_asked() && summary.status != RunStatus::Stopped {
+        let ended_by_itself = matches!(state(&run, &summary), State::GridAxis);
+        if !ended_by_itself && !stop.is_requested() && summary.status != RunStatus::Stopped {
             let why = index::refusal(&run).or(said).unwrap_or(summary.message);
             let why = match why.is_empty() {
                 true => format!("its process ended without a message ({status})"),

@@ -3,7 +3,7 @@
 //! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
-use super::chat::CutMark;
+use super::chat::SplitMarker;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
 use super::pack::{Packing, padded};
@@ -31,7 +31,7 @@ pub struct Dataset {
     /// There is a chat template, but no training row uses it: they are texts.
     pub unused_template: bool,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
-    pub cut_marks: Vec<CutMark>,
+    pub cut_marks: Vec<SplitMarker>,
     /// What became of the training documents; none where there is one text.
     pub learning: Option<TrainingCounts>,
     pub(super) seq_len: usize,

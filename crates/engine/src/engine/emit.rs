@@ -102,7 +102,7 @@ impl<'a> Port<'a> {
     }
 
     /// Reads the earlier log of a resumed run in the background: it is judged by its whole history.
-    pub fn recall(&mut self, log: &Path) {
+    pub fn load_history(&mut self, log: &Path) {
         if let Ok(log_so_far) = std::fs::metadata(log) {
             self.rules = Rules::of_log(log.into(), log_so_far.len());
         }

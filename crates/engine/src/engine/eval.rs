@@ -7,7 +7,7 @@ use super::EngineError;
 use super::broken::NonFinite;
 use super::context::RunContext;
 use super::experience::Experience;
-use super::rollouts::Passed;
+use super::rollouts::CompletionEval;
 use crate::data::Unit;
 use crate::metrics::{id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
@@ -87,7 +87,7 @@ impl RunContext<'_, '_> {
             },
         };
         self.state.progress.val_loss = Some(Num(found.loss));
-        self.remember(&values, &compared);
+        self.record_evaluation(&values, &compared);
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -139,7 +139,7 @@ impl RunContext<'_, '_> {
     /// Reports how held-out prompts were answered, with answers to look at.
     fn answered(
         &mut self,
-        found: Passed,
+        found: CompletionEval,
         compared: &[(String, f64)],
         mut examples: Vec<ExaminedExample>,
         begun: Duration,
@@ -152,7 +152,7 @@ impl RunContext<'_, '_> {
                 .collect()
         };
         let values = nums(&found.values);
-        self.remember(&values, &nums(compared));
+        self.record_evaluation(&values, &nums(compared));
         self.port.emit(Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -167,7 +167,7 @@ impl RunContext<'_, '_> {
 
     /// Records that this step was evaluated, and whether it is the best by `compared`: the same readings on the rows that every evaluation
     /// uses.
-    fn remember(&mut self, values: &Values, compared: &Values) {
+    fn record_evaluation(&mut self, values: &Values, compared: &Values) {
         let step = self.step();
         self.state.progress.evaluated_at = Some(step);
         let decides = values.get(&self.best_by.metric);
@@ -230,7 +230,7 @@ impl RunContext<'_, '_> {
     }
 
     /// Says that evaluations got no better for as long as the spec has patience for; asked after each.
-    pub(super) fn out_of_patience(&self) -> Option<String> {
+    pub(super) fn patience_exhausted(&self) -> Option<String> {
         let stale = self.state.progress.stale;
         self.spec.eval.patience.filter(|most| stale >= *most)?;
         let best = self.state.progress.best.as_ref();

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// What outliers are measured against: losses and gradient norms of the newest healthy steps, oldest first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Guard {
+pub struct SpikeDetector {
     losses: VecDeque<f64>,
     norms: VecDeque<f64>,
     /// Losses in a row that are outliers.
@@ -37,9 +37,9 @@ pub(super) enum StepVerdict {
     Lasting(Outlier),
 }
 
-impl Guard {
+impl SpikeDetector {
     pub(super) fn is_new(&self) -> bool {
-        *self == Guard::default()
+        *self == SpikeDetector::default()
     }
 
     /// Step and micro-step of the first of the current outliers.
@@ -48,8 +48,8 @@ impl Guard {
     }
 
     /// Resets the baseline.
-    pub(super) fn forget(&mut self) {
-        *self = Guard::default();
+    pub(super) fn reset(&mut self) {
+        *self = SpikeDetector::default();
     }
 
     /// The outliers are over.
@@ -106,7 +106,7 @@ impl Guard {
             return StepVerdict::Spike(found);
         }
         if self.odd >= (config.window as u64 / 2).max(config.patience + 1) && self.standing == 0 {
-            self.forget();
+            self.reset();
         }
         StepVerdict::Outlier(found)
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// Steps with a loss near 3 and a norm near 1.
-    fn usual(guard: &mut Guard, steps: std::ops::Range<u64>) {
+    fn usual(guard: &mut SpikeDetector, steps: std::ops::Range<u64>) {
         for step in steps {
             let noise = (step * 7919 % 101) as f64 / 1010.0;
             let seen = guard.judge(&config(), (step, step), Some(3.0 + noise), 1.0 + noise);
@@ -152,9 +152,10 @@ mod tests {
 
     #[test]
     fn five_high_losses_in_a_row_are_a_spike_and_one_is_an_outlier() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
-        let high = |guard: &mut Guard, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
+        let high =
+            |guard: &mut SpikeDetector, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
         assert!(
             matches!(high(&mut guard, 40), StepVerdict::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
         );
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_spike_that_nothing_was_done_about_is_said_once_more_and_then_is_usual() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
         let seen: Vec<u64> = (40..80)
             .filter(|step| {
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_gradient_alone_is_never_a_spike_and_what_stays_becomes_usual() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
         let mut odd = 0;
         for step in 40..80 {
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn without_half_a_window_nothing_is_an_outlier() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..16);
         assert_eq!(
             guard.judge(&config(), (16, 16), Some(99.0), 99.0),

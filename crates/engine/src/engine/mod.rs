@@ -49,7 +49,7 @@ pub use broken::{NO_STACK, no_thread, no_thread_words};
 pub use collapse::check_reference;
 pub use emit::Emit;
 pub use extra::extra_sets;
-pub use guard::Guard;
+pub use guard::SpikeDetector;
 pub use start_weights::vocabulary_growth;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 
@@ -170,7 +170,7 @@ pub fn run(
             &job.run_dir.events_path(),
             crate::hardware::memory().oom_kills,
         );
-        port.recall(&job.run_dir.events_path());
+        port.load_history(&job.run_dir.events_path());
     }
     port.emit(hello(job));
     if let Some(killed) = killed {

@@ -329,7 +329,7 @@ impl Remote {
             .as_str()
             .and_then(|word| word.parse().ok());
         found.norm = norm.unwrap_or(f64::NAN);
-        self.learn_what_is_usual((self.clock.elapsed() - begun).as_secs_f64());
+        self.record_duration((self.clock.elapsed() - begun).as_secs_f64());
         Ok(found)
     }
 
@@ -361,7 +361,7 @@ impl Remote {
         }
     }
 
-    fn learn_what_is_usual(&mut self, seconds: f64) {
+    fn record_duration(&mut self, seconds: f64) {
         if self.usual.len() == USUAL {
             self.usual.remove(0);
         }

@@ -44,7 +44,7 @@ pub(super) fn judge(
             return StepOutcome::Spike(words(&found, step, progress.guard.high));
         }
         StepVerdict::Lasting(found) => {
-            progress.guard.forget();
+            progress.guard.reset();
             found
         }
         StepVerdict::Spike(found) => {

@@ -222,7 +222,7 @@ impl Models {
     ///
     /// # Errors
     /// Those of `read`; ranks that are gone.
-    pub fn bring_anchor<E: From<candle_core::Error>>(
+    pub fn restore_anchor<E: From<candle_core::Error>>(
         &mut self,
         read: impl FnOnce(&mut Model) -> Result<(), E>,
     ) -> Result<(), E> {

@@ -60,7 +60,7 @@ impl Rules {
     /// What the rules find otherwise than before; nothing yet while the history is being read. The run's `last` word waits
     /// for it: an end is judged by all of the run.
     pub fn news(&mut self, last: bool) -> Vec<Event> {
-        match self.knows_all(last) {
+        match self.history_is_read(last) {
             true => self.watch.news(),
             false => Vec::new(),
         }
@@ -68,11 +68,12 @@ impl Rules {
 
     /// The verdict, where it is another one than before; nothing yet while the history is being read.
     pub fn new_verdict(&mut self) -> Option<Event> {
-        self.knows_all(false).then(|| self.watch.new_verdict())?
+        self.history_is_read(false)
+            .then(|| self.watch.new_verdict())?
     }
 
     /// Whether the history is read, at the `last` word in any case.
-    fn knows_all(&mut self, last: bool) -> bool {
+    fn history_is_read(&mut self, last: bool) -> bool {
         let read = |history: &mut History| last || history.reading.is_finished();
         if let Some(history) = self.history.take_if(read) {
             // A panic in there leaves rules that know less.

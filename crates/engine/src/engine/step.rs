@@ -15,7 +15,7 @@ use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::{id, ranks};
 use crate::optim::clip_scale;
-use crate::probes::{Carrier, Probes};
+use crate::probes::{Probes, SharedProbes};
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Stepper {
     }
 
     /// The past of its probes, for checkpoints.
-    pub fn carrier(&self) -> Carrier {
+    pub fn carrier(&self) -> SharedProbes {
         self.probes.carrier()
     }
 

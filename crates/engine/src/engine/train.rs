@@ -161,7 +161,7 @@ impl Trainer<'_, '_> {
         let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
         // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
         let no_gain = self.cx.state.progress.stale > stale;
-        if step < max_steps && no_gain && self.out_of_patience() {
+        if step < max_steps && no_gain && self.patience_exhausted() {
             self.save_and_stop()?;
             self.discard_undo_state();
             return Ok(Next::Done(Outcome::Completed));
@@ -187,7 +187,7 @@ impl Trainer<'_, '_> {
             return Ok(Next::Part);
         }
         self.tasks.ask(&mut self.cx)?;
-        self.unless_broken_off(self.tasks.are_due(&self.cx))
+        self.retry_if_interrupted(self.tasks.are_due(&self.cx))
     }
 
     fn evaluate_if_due(&mut self) -> Result<Next, EngineError> {
@@ -205,11 +205,11 @@ impl Trainer<'_, '_> {
             self.rescue_or_fail(&broken)?;
             return Ok(Next::Round);
         }
-        self.unless_broken_off(self.cx.state.progress.evaluated_at != Some(step))
+        self.retry_if_interrupted(self.cx.state.progress.evaluated_at != Some(step))
     }
 
     /// What a stop broke off is done again: now, or at a resume.
-    fn unless_broken_off(&mut self, broken_off: bool) -> Result<Next, EngineError> {
+    fn retry_if_interrupted(&mut self, broken_off: bool) -> Result<Next, EngineError> {
         if !(broken_off && self.cx.port.stop_pending()) {
             return Ok(Next::Part);
         }
@@ -223,7 +223,7 @@ impl Trainer<'_, '_> {
         let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
         let every = self.cx.spec.checkpoint.every.steps(max_steps);
         let due = is_due(step, every, max_steps, self.checkpoints.saved_at());
-        if !(due || self.is_chosen() && !self.checkpoints.knows_best(step)) {
+        if !(due || self.is_unsaved_best() && !self.checkpoints.best_is_recorded(step)) {
             return Ok(Next::Part);
         }
         if let Some(broken) = self.cx.broken_weights()? {
@@ -253,21 +253,21 @@ impl Trainer<'_, '_> {
             // Written again at a resume, by the same weights.
             StepOutcome::BrokenOff => {}
             StepOutcome::Broken(broken) => self.rescue_or_fail(&broken)?,
-            StepOutcome::Spike(why) => self.rescue_or_go_on(&why)?,
+            StepOutcome::Spike(why) => self.rescue_or_continue(&why)?,
         }
         Ok(Next::Round)
     }
 
     /// Whether the spec's patience is exhausted: the run is then complete, and `Finished` has the reason.
-    fn out_of_patience(&mut self) -> bool {
-        let why = self.cx.out_of_patience();
+    fn patience_exhausted(&mut self) -> bool {
+        let why = self.cx.patience_exhausted();
         let over = why.is_some();
         self.summary.early = why.unwrap_or_default();
         over
     }
 
     /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
-    fn is_chosen(&self) -> bool {
+    fn is_unsaved_best(&self) -> bool {
         let (progress, spec) = (&self.cx.state.progress, self.cx.spec);
         let best = progress.best.as_ref();
         spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)

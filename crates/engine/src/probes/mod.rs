@@ -12,7 +12,7 @@ pub mod spectra;
 mod tests;
 
 pub use report::Report;
-pub use set::{COST, Carried, Carrier, Probes, StepStats};
+pub use set::{COST, Carried, Probes, SharedProbes, StepStats};
 
 use crate::metrics::Metric;
 use crate::metrics::estimators::collapse::Reference;

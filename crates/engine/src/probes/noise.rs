@@ -3,7 +3,7 @@
 use super::sample::Sample;
 use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::base::stats::Ema;
-use crate::metrics::estimators::noise::{Estimate, Squares};
+use crate::metrics::estimators::noise::{Estimate, SquaredNorms};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -181,7 +181,7 @@ impl Probe for Noise {
         }
         let sums = self.sample.dots(&self.before, &self.before);
         let (k, weights) = (self.seen, self.weights);
-        let squares = |parts, sum| Squares {
+        let squares = |parts, sum| SquaredNorms {
             k,
             parts,
             sum,

@@ -78,9 +78,9 @@ pub type Carried = BTreeMap<String, Value>;
 
 /// The probes of a run as checkpoints know them; empty where there are none.
 #[derive(Clone, Default)]
-pub struct Carrier(Option<Arc<Mutex<Set>>>);
+pub struct SharedProbes(Option<Arc<Mutex<Set>>>);
 
-impl Carrier {
+impl SharedProbes {
     pub fn saved_state(&self) -> Carried {
         let Some(set) = open(self.0.as_ref()) else {
             return Carried::new();
@@ -177,8 +177,8 @@ impl Probes {
     }
 
     /// For checkpoints.
-    pub fn carrier(&self) -> Carrier {
-        Carrier(self.set.clone())
+    pub fn carrier(&self) -> SharedProbes {
+        SharedProbes(self.set.clone())
     }
 
     /// What readings may come.

@@ -6,7 +6,7 @@ use crate::dropout::Kept;
 use crate::fetch;
 use crate::lanes::{InLanes, LINE, Vector, widest};
 use crate::numbers::bf16;
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use crate::threads::Shared;
 
 /// The body for the storage dtype; a closure would not have the instructions.

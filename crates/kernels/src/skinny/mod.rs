@@ -11,14 +11,14 @@ use super::dropout::Kept;
 use super::lanes::{Buffer, LINE};
 use super::matmul::{Accumulation, Destination, Mat};
 use super::numbers::{Number, Values, bf16};
-use super::place::ReadPtr;
+use super::pointers::ReadPtr;
 use super::simd::has_bf16;
 use super::threads::{self, Shared};
 use kernels::{Job, expand_rows, project_rows, sum_columns};
 use std::cell::{Cell, RefCell};
 
 /// Whether these beat packed matmuls at a rank, for A's side of an adapter with dropout before it: break-even at 24 with AMX.
-pub fn pays(rank: usize) -> bool {
+pub fn is_profitable(rank: usize) -> bool {
     rank <= 24
 }
 

@@ -286,7 +286,7 @@ fn rows(
                 break;
             }
             text.same_as = None;
-            reader.take_over(read, i);
+            reader.copy_cache(read, i);
             rows[i] = Some(row);
         }
     }
@@ -404,7 +404,7 @@ impl<'a> Text<'a> {
                 self.window
                     .drain(..self.window.len() - self.limit.div_ceil(2));
                 self.read = 0;
-                reader.forget(at);
+                reader.clear_cache(at);
             }
         }
     }

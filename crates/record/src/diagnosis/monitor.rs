@@ -119,7 +119,7 @@ impl Monitor {
         });
         findings.extend(cleared);
         let rewound = std::mem::take(&mut self.rewound);
-        findings.retain(|f| self.is_news(f, rewound));
+        findings.retain(|f| self.is_status_change(f, rewound));
         // Every time, so that a list of runs finds it near the end of a log.
         self.word = Some(diagnosis.verdict.word());
         findings.push(diagnosis.finding());
@@ -142,7 +142,7 @@ impl Monitor {
     }
 
     /// Whether a rule's status differs from the last reported one for long enough.
-    fn is_news(&mut self, finding: &Finding, rewound: bool) -> bool {
+    fn is_status_change(&mut self, finding: &Finding, rewound: bool) -> bool {
         let (id, now) = (&finding.id, finding.status);
         let before = self.reported.get(id).copied().unwrap_or(Status::Pass);
         // `Status` is ordered, worst first.

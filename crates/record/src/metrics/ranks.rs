@@ -75,7 +75,7 @@ pub fn declarations(ranks: usize) -> impl Iterator<Item = MetricInfo> {
 
 /// The ranks' GPUs: how many, and the fullest.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fullest {
+pub struct FullestGpu {
     pub ranks: usize,
     pub rank: usize,
     pub used: f64,
@@ -83,7 +83,7 @@ pub struct Fullest {
 }
 
 /// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` if ranks have no GPUs.
-pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
+pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<FullestGpu> {
     let of = |rank| {
         Some((
             read(&memory(rank, memory_fields::GPU_USED))?,
@@ -97,7 +97,7 @@ pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
         .copied()
         .enumerate()
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
-    Some(Fullest {
+    Some(FullestGpu {
         ranks: all.len(),
         rank,
         used,

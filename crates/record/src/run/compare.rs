@@ -2,7 +2,7 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
-use super::rewound::Rewound;
+use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
@@ -73,7 +73,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    given_up: Rewound<Vec<Place>>,
+    given_up: RollbackBuffer<Vec<Place>>,
     now: Place,
     /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
     changes: Vec<(u64, String, f64)>,
@@ -366,15 +366,15 @@ pub struct Schema {
 
 /// The same for display: choices first, derived differences left out.
 pub fn visible_differences(tracks: &[Track], schema: Schema) -> Vec<Setting> {
-    for_people(differing(tracks), &specs(tracks), schema)
+    hide_derived(differing(tracks), &specs(tracks), schema)
 }
 
 /// [`visible_differences`] of specs alone, whose runs were not read.
 pub fn visible_spec_differences(specs: &[&Value], schema: Schema) -> Vec<Setting> {
-    for_people(chosen(specs), specs, schema)
+    hide_derived(chosen(specs), specs, schema)
 }
 
-fn for_people(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
+fn hide_derived(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
     let choices = (schema.choices)(specs).into_iter();
     let mut found: Vec<Setting> = choices
         .map(|(path, values)| Setting { path, values })
@@ -413,7 +413,7 @@ impl Figure {
     /// The last step at which all runs that have it have a reading of it, and these: a run that was not evaluated at the end of another
     /// would win or lose by an older model. `None` where their newest readings are of one step, no step is common, or one run alone
     /// has any.
-    pub fn at_common(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
+    pub fn at_last_common_step(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
         let steps = ends(tracks, &self.id);
         let several = steps.iter().flatten().count() > 1;
         if !several || even(&steps) {

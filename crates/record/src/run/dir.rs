@@ -287,7 +287,7 @@ impl RunDir {
     ///
     /// # Errors
     /// The header cannot be read or written.
-    pub fn descends_from(&self, parent: Parent) -> Result<(), RunError> {
+    pub fn record_parent(&self, parent: Parent) -> Result<(), RunError> {
         let header = Header {
             parent: Some(parent),
             ..self.header()?

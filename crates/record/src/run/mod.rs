@@ -14,7 +14,7 @@ pub mod log;
 pub mod ranking;
 mod recovered;
 pub mod revisit;
-pub mod rewound;
+pub mod rollback_buffer;
 pub mod rollouts;
 pub mod series;
 pub mod state;

@@ -85,13 +85,13 @@ pub struct ExternalRun {
     translator: Translator,
     mapping: Mapping,
     /// Missing mapped names were reported.
-    told: bool,
+    names_reported: bool,
     clock: Box<dyn Clock>,
 }
 
 /// What came since the last poll.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct PollResult {
     pub events: Vec<Envelope>,
     /// More can be had at once.
     pub more: bool,
@@ -107,7 +107,7 @@ impl ExternalRun {
             source,
             translator,
             mapping,
-            told: false,
+            names_reported: false,
             clock,
         }
     }
@@ -116,14 +116,14 @@ impl ExternalRun {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn poll(&mut self) -> io::Result<News> {
+    pub fn poll(&mut self) -> io::Result<PollResult> {
         let mut items = Vec::new();
         let more = self.source.poll(&mut items)?;
         let now = self.clock.now();
         let changed = self.source.changed().unwrap_or(now).min(now);
         let mut events = self.translator.translate(items, changed);
-        if !more && !self.told {
-            self.told = true;
+        if !more && !self.names_reported {
+            self.names_reported = true;
             let missing = self.mapping.missing().map(Item::Trouble);
             events.extend(
                 self.translator
@@ -134,7 +134,7 @@ impl ExternalRun {
             let patience = self.source.patience();
             events.extend(self.translator.rest(now, changed, patience));
         }
-        Ok(News { events, more })
+        Ok(PollResult { events, more })
     }
 
     /// Hands on all there is, until nothing more can be had at once.

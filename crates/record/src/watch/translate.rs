@@ -2,7 +2,7 @@
 //! go back are a resume, and a log that stays silent is a run that ended.
 
 use super::names::{self, Mapping, Role};
-use super::passes::Passes;
+use super::passes::EpochJoiner;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
@@ -31,8 +31,8 @@ pub struct Translator {
     foreign: BTreeSet<String>,
     /// Names that were left out.
     left_out: BTreeSet<String>,
-    too_many_told: bool,
-    passes: Passes,
+    limit_reported: bool,
+    passes: EpochJoiner,
     /// `Started` was sent.
     started: bool,
     finished: bool,
@@ -67,8 +67,8 @@ impl Translator {
             newest: BTreeMap::new(),
             foreign: BTreeSet::new(),
             left_out: BTreeSet::new(),
-            too_many_told: false,
-            passes: Passes::default(),
+            limit_reported: false,
+            passes: EpochJoiner::default(),
             started: false,
             finished: false,
             step: 0,
@@ -98,7 +98,7 @@ impl Translator {
                 Item::Restart => {
                     self.close_group();
                     self.newest.clear();
-                    self.passes = Passes::default();
+                    self.passes = EpochJoiner::default();
                     self.record = 0;
                     if self.started {
                         self.tokens = 0;
@@ -149,7 +149,7 @@ impl Translator {
                 self.end(true, "");
             } else if silence > patience {
                 let age = human::age(silence);
-                self.end_as(
+                self.finish_with(
                     Outcome::Stopped,
                     &format!("nothing was logged for {age}: it ended, or it hangs"),
                 );
@@ -197,7 +197,7 @@ impl Translator {
                     if behind && (repeated || !names::is_held_out(&id)) {
                         continue;
                     }
-                    if !self.has_place(&name, &id) {
+                    if !self.is_reported(&name, &id) {
                         continue;
                     }
                     let values = if names::is_held_out(&id) {
@@ -276,14 +276,14 @@ impl Translator {
     }
 
     /// Whether a metric is reported: it was before, is known here or mapped by the user, or is among the first unknown ones.
-    fn has_place(&mut self, name: &str, id: &str) -> bool {
+    fn is_reported(&mut self, name: &str, id: &str) -> bool {
         if self.newest.contains_key(id) || self.foreign.contains(id) {
             return true;
         }
         if self.left_out.contains(id) {
             return false;
         }
-        if self.mapping.is_wanted(name) {
+        if self.mapping.is_always_reported(name) {
             return true;
         }
         if self.foreign.len() < MAX_METRICS {
@@ -300,7 +300,7 @@ impl Translator {
         let Some(first) = self.left_out.first().cloned() else {
             return;
         };
-        if std::mem::replace(&mut self.too_many_told, true) {
+        if std::mem::replace(&mut self.limit_reported, true) {
             return;
         }
         let n = self.left_out.len();
@@ -332,7 +332,7 @@ impl Translator {
         if !group.train.is_empty() {
             self.step = step;
             let values = group.train;
-            self.tell_at(
+            self.emit_at(
                 group.t,
                 Event::Stepped {
                     step,
@@ -350,7 +350,7 @@ impl Translator {
                 whole: true,
                 seconds: 0.0,
             };
-            self.tell_at(group.t, evaluated);
+            self.emit_at(group.t, evaluated);
         }
     }
 
@@ -407,10 +407,10 @@ impl Translator {
         } else {
             Outcome::Failed
         };
-        self.end_as(outcome, message);
+        self.finish_with(outcome, message);
     }
 
-    fn end_as(&mut self, outcome: Outcome, message: &str) {
+    fn finish_with(&mut self, outcome: Outcome, message: &str) {
         self.close_group();
         if !self.started || self.finished {
             return;
@@ -430,10 +430,10 @@ impl Translator {
     }
 
     fn emit(&mut self, event: Event) {
-        self.tell_at(self.last_t, event);
+        self.emit_at(self.last_t, event);
     }
 
-    fn tell_at(&mut self, t: UnixMillis, event: Event) {
+    fn emit_at(&mut self, t: UnixMillis, event: Event) {
         self.seq += 1;
         self.events.push(Envelope {
             v: VERSION,

@@ -12,7 +12,7 @@ use super::template::{self, TemplateTokens};
 use crate::base::child::Child;
 use crate::base::files::open_plain;
 use crate::base::human;
-use crate::base::paths::astray;
+use crate::base::paths::not_found_hint;
 use crate::base::text::one_line;
 use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
@@ -101,7 +101,7 @@ impl DataFacts {
     }
 
     /// What the model to start from makes of these data.
-    pub fn learn_of(&mut self, model: &ModelFacts) {
+    pub fn apply_model(&mut self, model: &ModelFacts) {
         self.template = model.template;
         let reading = model.reading.as_ref().filter(|r| r.sample == self.sample);
         self.chars_per_token = reading.and_then(|reading| reading.chars_per_token);
@@ -145,7 +145,7 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
     }
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
-            format!("{shown} does not exist; {}", astray(path, path))
+            format!("{shown} does not exist; {}", not_found_hint(path, path))
         }
         _ => format!("{shown} cannot be read: {e}"),
     })?;

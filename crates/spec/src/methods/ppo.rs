@@ -7,7 +7,7 @@
 
 mod gae;
 
-pub use gae::{Answered, Judged};
+pub use gae::{Answered, GaeOutput};
 
 use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
 use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, ScoredBatch};

@@ -82,13 +82,13 @@ pub struct StageState {
 impl StageState {
     /// Another run is its own from now on.
     pub fn begin(&mut self, run: &str) {
-        self.leave_run();
+        self.archive_run();
         self.run = Some(run.into());
     }
 
     /// It is to be done again.
     pub fn redo(&mut self) {
-        self.leave_run();
+        self.archive_run();
         (self.status, self.made, self.seconds) = (Status::Waiting, None, 0.0);
     }
 
@@ -103,7 +103,7 @@ impl StageState {
         }
     }
 
-    fn leave_run(&mut self) {
+    fn archive_run(&mut self) {
         self.amended.clear();
         self.earlier_runs.extend(self.run.take());
     }

@@ -153,7 +153,7 @@ impl Machine {
         Machine {
             memory: Some(memory).filter(|bytes| *bytes > 0),
             runs,
-            speed: probe::remembered(env),
+            speed: probe::cached_speed(env),
         }
     }
 

@@ -70,7 +70,7 @@ impl PendingModel<'_> {
         // No file says that a run should drop anything.
         config.dropout = 0.0;
         BaseModel {
-            words: said_in_full(&config),
+            words: config_values(&config),
             has_tokenizer: true,
             has_chat_template: false,
             family: String::new(),
@@ -88,7 +88,7 @@ impl BaseModel {
 
     fn of(source: &ModelSource) -> BaseModel {
         BaseModel {
-            words: said_in_full(source.config()),
+            words: config_values(source.config()),
             has_tokenizer: source.has_tokenizer(),
             has_chat_template: source.has_chat_template(),
             family: source.family().into(),
@@ -258,7 +258,7 @@ fn fill(
 ) {
     let origin = Origin::Model(words.origin.clone());
     let mut base = model.words;
-    give_way(merged, &model.config, model.has_tokenizer);
+    drop_preset_values(merged, &model.config, model.has_tokenizer);
     let tokenizer =
         sources.and_then(|sources| tokenizer_of(merged, place, model.has_tokenizer, sources));
     vocabulary::grow(
@@ -306,10 +306,10 @@ fn fill(
 }
 
 /// A shipped preset describes a new model: with a base model, the base's values replace its own.
-fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
+fn drop_preset_values(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     let Merged { value, origins } = merged;
     if let Some(model) = value.get_mut("model") {
-        retain_said(origins, "model", model, config.seq_len);
+        drop_preset_leaves(origins, "model", model, config.seq_len);
     }
     if has_tokenizer && is_presets(&origins.get("data.tokenizer")) {
         if let Some(data) = value["data"].as_object_mut() {
@@ -320,10 +320,17 @@ fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
 }
 
 /// Drops values from presets, except those a run may choose; returns whether anything is left. `longest` is the base's context.
-fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: usize) -> bool {
+fn drop_preset_leaves(
+    origins: &mut Origins,
+    path: &str,
+    value: &mut Value,
+    longest: usize,
+) -> bool {
     let keep = match value {
         Value::Object(map) if !map.is_empty() => {
-            map.retain(|name, v| retain_said(origins, &format!("{path}.{name}"), v, longest));
+            map.retain(|name, v| {
+                drop_preset_leaves(origins, &format!("{path}.{name}"), v, longest)
+            });
             !map.is_empty()
         }
         value => {
@@ -343,7 +350,7 @@ fn is_presets(origin: &Origin) -> bool {
 }
 
 /// The config as spec values, without derived values and nulls.
-fn said_in_full(config: &ModelConfig) -> Value {
+fn config_values(config: &ModelConfig) -> Value {
     let shape = config.shape(0);
     let mut config = config.clone();
     config.n_kv_head = Some(shape.n_kv_head);
@@ -411,7 +418,7 @@ impl Checking<'_> {
             Value::Null => "has none".to_string(),
             other => format!("has {other}"),
         };
-        self.complain(
+        self.report(
             path,
             format!("{said}, but {} {theirs}", self.words.model),
             format!(
@@ -424,7 +431,7 @@ impl Checking<'_> {
     /// A context may be shorter than the base's, not longer.
     fn length(&mut self, said: &Value, key: &str, most: usize) {
         if let Some(len) = said[key].as_u64().filter(|len| *len > most as u64) {
-            self.complain(
+            self.report(
                 &format!("model.{key}"),
                 format!("{len} tokens, but {} supports {most}", self.words.model),
                 format!("use at most {most}, or remove it"),
@@ -432,7 +439,7 @@ impl Checking<'_> {
         }
     }
 
-    fn complain(&mut self, path: &str, what: String, hint: String) {
+    fn report(&mut self, path: &str, what: String, hint: String) {
         self.issues.push(Issue {
             // A choice is recorded at its registry.
             origin: self.merged.origins.nearest(path),
@@ -451,7 +458,7 @@ fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// What the spec needs downloaded from the hub: values that are ids, not paths.
-pub(super) fn wanted(value: &Value, sources: &SpecSources) -> Vec<String> {
+pub(super) fn required_downloads(value: &Value, sources: &SpecSources) -> Vec<String> {
     let said = ["/train/from", "/data/tokenizer/file/path"];
     let mut ids: Vec<String> = said
         .iter()

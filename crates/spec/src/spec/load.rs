@@ -145,7 +145,7 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
     };
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
     merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
-    base::wanted(&merged.value, sources)
+    base::required_downloads(&merged.value, sources)
 }
 
 /// Merges files, lowest first. `here` is the working directory, where paths start anyway.
@@ -229,7 +229,7 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
 }
 
 /// The settings of a written spec, each in its place, and none that it does not say.
-pub(super) fn as_said(text: &str) -> Result<Value, SpecErrors> {
+pub(super) fn as_written(text: &str) -> Result<Value, SpecErrors> {
     let value = yaml::parse(text).map_err(|e| SpecErrors::one(unexpected(&e.to_string())))?;
     let (mut issues, mut merged) = (Vec::new(), Merged::default());
     let layer = layer::from_file("spec.yaml", text, value, &mut issues);

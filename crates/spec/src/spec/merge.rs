@@ -182,7 +182,7 @@ fn put(root: &mut Value, path: &[String], value: Value) {
 }
 
 /// The word of a list that was probably meant: by its number format's other names, by a slip, by its beginning.
-fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
+fn suggest_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
     const FORMATS: [(&str, &str); 5] = [
         ("float32", "f32"),
         ("fp32", "f32"),
@@ -305,7 +305,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             }
         }
         Kind::Map(_) => MAP.into(),
-        Kind::Choice(words) => meant_choice(word, words).map_or_else(String::new, did_you_mean),
+        Kind::Choice(words) => suggest_choice(word, words).map_or_else(String::new, did_you_mean),
         _ => String::new(),
     }
 }

@@ -18,10 +18,10 @@ impl RunSpec {
         text: &str,
         logged: impl FnOnce() -> Option<Value>,
     ) -> Result<Vec<String>, SpecErrors> {
-        let said = load::as_said(text)?;
+        let said = load::as_written(text)?;
         let filled = RunSpec::from_yaml(text)?.to_value();
         let mut missing = Vec::new();
-        unsaid("", &said, &filled, &mut missing);
+        collect_missing("", &said, &filled, &mut missing);
         if missing.is_empty() {
             return Ok(Vec::new());
         }
@@ -39,7 +39,12 @@ impl RunSpec {
 }
 
 /// The settings of `filled` that `said` lacks, each by its highest missing key.
-fn unsaid<'a>(path: &str, said: &Value, filled: &'a Value, missing: &mut Vec<(String, &'a Value)>) {
+fn collect_missing<'a>(
+    path: &str,
+    said: &Value,
+    filled: &'a Value,
+    missing: &mut Vec<(String, &'a Value)>,
+) {
     let Value::Object(filled) = filled else {
         return;
     };
@@ -50,7 +55,7 @@ fn unsaid<'a>(path: &str, said: &Value, filled: &'a Value, missing: &mut Vec<(St
         };
         match said.get(key) {
             None => missing.push((at, value)),
-            Some(said) => unsaid(&at, said, value, missing),
+            Some(said) => collect_missing(&at, said, value, missing),
         }
     }
 }

@@ -86,7 +86,7 @@ fn anchor_item(item: &mut Value, folder: &Path) {
 fn found(said: &str, folder: &Path) -> Option<String> {
     let path = Path::new(said);
     let relative = path.is_relative() && !said.is_empty() && !said.starts_with('~');
-    if !relative || !leads_somewhere(path, folder) {
+    if !relative || !target_exists(path, folder) {
         return None;
     }
     let full = std::path::absolute(folder.join(path)).ok()?;
@@ -94,7 +94,7 @@ fn found(said: &str, folder: &Path) -> Option<String> {
 }
 
 /// Whether a path, or what a pattern has before its first `*`, is in the folder.
-fn leads_somewhere(path: &Path, folder: &Path) -> bool {
+fn target_exists(path: &Path, folder: &Path) -> bool {
     let pattern = |part: &Component| part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
     let fixed: PathBuf = path
         .components()

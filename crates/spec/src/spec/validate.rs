@@ -10,7 +10,7 @@ use super::issue::{Issue, Origin, Origins};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest, within};
-use crate::base::paths::{astray, is_yaml};
+use crate::base::paths::{is_yaml, not_found_hint};
 use crate::base::text::one_line;
 use crate::base::{human, ssh};
 use crate::data::Unit;
@@ -545,7 +545,7 @@ fn exists(judge: &mut IssueCollector, key: &str, said: &Path, full: &Path, good:
             return "name a regular file".into();
         }
         let near = near_miss(said, full);
-        near.unwrap_or_else(|| astray(said, full))
+        near.unwrap_or_else(|| not_found_hint(said, full))
     };
     let hint = if good { String::new() } else { hint() };
     judge.want(good, &[key], what, hint);
@@ -555,7 +555,7 @@ fn exists(judge: &mut IssueCollector, key: &str, said: &Path, full: &Path, good:
 fn near_miss(said: &Path, full: &Path) -> Option<String> {
     let name = full.file_name().unwrap_or_default().to_string_lossy();
     let Some(files) = neighbours(full) else {
-        return Some(astray(said, full));
+        return Some(not_found_hint(said, full));
     };
     // Any folder holds some name of a few letters that is two slips away.
     let slips = (name.chars().count() / 3).clamp(1, 3);

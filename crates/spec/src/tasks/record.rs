@@ -112,7 +112,7 @@ impl RecordWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep(&mut self, records: &[Record]) -> Result<(), TaskError> {
+    pub fn append(&mut self, records: &[Record]) -> Result<(), TaskError> {
         self.write(records).map_err(TaskError::io(&self.path))
     }
 
@@ -165,10 +165,10 @@ pub(super) fn head(path: &Path) -> Result<Option<Header>, TaskError> {
     Ok(serde_json::from_str(&line).ok())
 }
 
-type Held = (Header, Vec<Record>, u64);
+type LoadedRecords = (Header, Vec<Record>, u64);
 
 /// The whole lines of a file, and how many bytes they take; none where there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
+pub(super) fn read(path: &Path) -> Result<Option<LoadedRecords>, TaskError> {
     let file = match open_plain(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -239,12 +239,12 @@ mod tests {
         let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert!(held.is_empty());
         assert!(!path.exists(), "nothing is written before the first record");
-        keeper.keep(&[record(2), record(0)]).unwrap();
+        keeper.append(&[record(2), record(0)]).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
         let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert_eq!(held, [record(2)]);
-        keeper.keep(&[record(0)]).unwrap();
+        keeper.append(&[record(0)]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), whole);
         let other = Header {
             digest: "e".into(),

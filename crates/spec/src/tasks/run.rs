@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// Items that the tokenizer or the context cannot hold, the disk, the model.
-    pub fn ask(
+    pub fn evaluate(
         &mut self,
         subject: &mut Subject,
         on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
     }
 
     fn keep(&mut self, records: Vec<Record>) -> Result<(), TaskError> {
-        self.keeper.keep(&records)?;
+        self.keeper.append(&records)?;
         self.records.extend(records);
         Ok(())
     }

@@ -36,7 +36,7 @@ impl FailureKind {
     }
 
     /// Whether a retry may succeed.
-    pub fn may_pass(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(
             self,
             FailureKind::Killed | FailureKind::Hang | FailureKind::Peers | FailureKind::Unreachable

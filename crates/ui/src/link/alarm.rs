@@ -38,7 +38,7 @@ pub(super) fn suspended(pid: u32) -> Alarm {
 
 impl Alarm {
     /// True where the engine has nothing left to work for.
-    pub(super) fn is_the_end(&self) -> bool {
+    pub(super) fn is_fatal(&self) -> bool {
         [RUN_GONE, LOCK_LOST].contains(&self.code)
     }
 

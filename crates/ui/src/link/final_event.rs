@@ -169,7 +169,7 @@ mod tests {
         let (sender, _log) =
             LogWriter::open(&events, Arc::new(SystemClock::new()), |_| ()).unwrap();
         let word = FinalEvent {
-            engine: EngineProgress::of(sender.spare()),
+            engine: EngineProgress::of(sender.queue_handle()),
             events: events.clone(),
             started: SystemClock::new(),
         };

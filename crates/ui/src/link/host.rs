@@ -140,7 +140,7 @@ pub struct Host<T> {
     raise: watch::Sender<Option<Alarm>>,
     server: Option<Server>,
     claim: Lock,
-    whereabouts: Arc<EngineProgress>,
+    progress: Arc<EngineProgress>,
     started: SystemClock,
 }
 
@@ -164,7 +164,7 @@ impl Endpoint {
     }
 
     /// No socket yet: a place is sought while the engine runs.
-    pub fn shut(env: &Env) -> Endpoint {
+    pub fn deferred(env: &Env) -> Endpoint {
         Endpoint {
             env: env.clone(),
             socket: None,
@@ -197,10 +197,10 @@ impl<T: Send + 'static> Host<T> {
         let (commands, receiver) = sync_channel(COMMANDS);
         let stop = Arc::new(AtomicBool::new(false));
         let (raise, _) = watch::channel(None);
-        let whereabouts = EngineProgress::of(sender.spare());
+        let progress = EngineProgress::of(sender.queue_handle());
         let started = SystemClock::new();
         let final_event = FinalEvent {
-            engine: Arc::clone(&whereabouts),
+            engine: Arc::clone(&progress),
             events: run.events_path(),
             started,
         };
@@ -210,7 +210,7 @@ impl<T: Send + 'static> Host<T> {
                 log: sender,
                 stop: Arc::clone(&stop),
                 raise: raise.clone(),
-                engine: Arc::clone(&whereabouts),
+                engine: Arc::clone(&progress),
                 lost: 0,
             },
             commands: receiver,
@@ -230,7 +230,7 @@ impl<T: Send + 'static> Host<T> {
             raise,
             server: None,
             claim,
-            whereabouts,
+            progress,
             started,
         };
         if let Some(door) = door {
@@ -282,7 +282,7 @@ impl<T: Send + 'static> Host<T> {
     /// Writes the engine's final event if an allocation fails.
     pub fn final_event(&self) -> FinalEvent {
         FinalEvent {
-            engine: Arc::clone(&self.whereabouts),
+            engine: Arc::clone(&self.progress),
             events: self.run.events_path(),
             started: self.started,
         }
@@ -315,7 +315,7 @@ impl<T: Send + 'static> Host<T> {
     pub fn wait(self) -> Result<T, HostError> {
         let ending = self.engine.join();
         let logged = self.log.finish();
-        let lost = self.raise.borrow().clone().filter(Alarm::is_the_end);
+        let lost = self.raise.borrow().clone().filter(Alarm::is_fatal);
         drop(self.growth);
         if let Some(server) = &self.server {
             server.wait_closed();

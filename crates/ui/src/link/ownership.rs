@@ -49,7 +49,7 @@ impl OwnershipMonitor {
             return true;
         }
         if !self.run.header_path().exists() {
-            return self.give_up(
+            return self.stop_engine(
                 engine,
                 RUN_GONE,
                 format!("{} was deleted: the run ends", self.run.path().display()),
@@ -68,7 +68,7 @@ impl OwnershipMonitor {
                 }));
                 true
             }
-            Ok(None) => self.give_up(
+            Ok(None) => self.stop_engine(
                 engine,
                 LOCK_LOST,
                 format!(
@@ -82,7 +82,7 @@ impl OwnershipMonitor {
         }
     }
 
-    fn give_up(
+    fn stop_engine(
         &mut self,
         engine: &EngineEnd,
         code: &'static str,

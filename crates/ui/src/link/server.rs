@@ -65,10 +65,10 @@ impl Server {
             growth: served.growth,
             engine: served.engine,
         };
-        let watchman = OwnershipMonitor::new(served.run, served.claim, served.raise);
+        let ownership = OwnershipMonitor::new(served.run, served.claim, served.raise);
         let env = served.env;
         let thread = super::on_own_runtime(async move {
-            door.serve(socket, &env, watchman, say_closed).await;
+            door.serve(socket, &env, ownership, say_closed).await;
         });
         Server { thread, closed }
     }
@@ -118,7 +118,7 @@ impl ServerState {
         self,
         socket: Option<Socket>,
         env: &Env,
-        mut watchman: OwnershipMonitor,
+        mut ownership: OwnershipMonitor,
         closed: std::sync::mpsc::Sender<()>,
     ) {
         let mut open = socket.and_then(Open::new);
@@ -139,13 +139,13 @@ impl ServerState {
                 Some(_) = viewers.join_next() => {}
                 changed = growth.changed() => if changed.is_err() { break },
                 _ = look.tick() => {
-                    if watchman.check(&self.engine) && open.as_ref().is_none_or(|open| !open.socket.is_current()) {
-                        open = Socket::bind(env, watchman.run()).ok().and_then(Open::new);
+                    if ownership.check(&self.engine) && open.as_ref().is_none_or(|open| !open.socket.is_current()) {
+                        open = Socket::bind(env, ownership.run()).ok().and_then(Open::new);
                     }
                 }
             }
         }
-        drop((open, watchman));
+        drop((open, ownership));
         drop(closed);
         let drained = async { while viewers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, drained).await;

@@ -23,7 +23,7 @@ pub enum Hangup {
 const SAME: Duration = Duration::from_secs(1);
 
 /// Writes that hit a file-size limit fail from now on; without this the process would be killed. No thread is started.
-pub fn survive_file_limits() {
+pub fn ignore_sigxfsz() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();
@@ -36,7 +36,7 @@ pub fn survive_file_limits() {
 
 /// Signals that are heard, whether or not there is an engine yet that they could stop.
 #[derive(Debug, Clone, Default)]
-pub struct Listening(Arc<SignalState>);
+pub struct SignalHandlers(Arc<SignalState>);
 
 #[derive(Debug, Default)]
 struct SignalState {
@@ -46,7 +46,7 @@ struct SignalState {
     engine: OnceLock<(Arc<AtomicBool>, SyncSender<Request>)>,
 }
 
-impl Listening {
+impl SignalHandlers {
     /// Signals go to this engine from now on; one that came before stops it at once.
     pub fn attach(&self, stop: Arc<AtomicBool>, engine: SyncSender<Request>) {
         let (stop, _) = self.0.engine.get_or_init(|| (stop, engine));
@@ -63,12 +63,12 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
 
 /// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set the
 /// engine's stop flag (save, then stop); a later one sends `Stop now`.
-pub fn listen(hangup: Hangup) -> Listening {
+pub fn listen(hangup: Hangup) -> SignalHandlers {
     let hangup = match ignores_hangup() {
         true => Hangup::Ignore,
         false => hangup,
     };
-    let listening = Listening::default();
+    let listening = SignalHandlers::default();
     let heard_by = listening.clone();
     let (ready, installed) = channel::<()>();
     super::on_own_runtime(async move {

@@ -40,7 +40,7 @@ pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
         // The child's input closes with the end of the pump.
         let mut delivery = DeliveryState::nothing(1, 0);
         let end = pump(framed(output), input, &mut ends, &mut delivery).await;
-        let code = farewell(&mut child).await;
+        let code = wait_or_kill(&mut child).await;
         if end != Disconnect::Left {
             let words = words.await.unwrap_or_default();
             let why = if code == Some(0) {
@@ -83,7 +83,7 @@ fn started_child(
 }
 
 /// Waits for the child to exit, then kills it. Returns the exit code of a child that exited by itself.
-async fn farewell(child: &mut Child) -> Option<i32> {
+async fn wait_or_kill(child: &mut Child) -> Option<i32> {
     match tokio::time::timeout(FAREWELL, child.wait()).await {
         Ok(status) => status.ok()?.code(),
         Err(_) => {

@@ -105,7 +105,7 @@ pub enum Effect {
     /// Read the rollouts of a run that someone wants to see.
     ReadRollouts {
         run_dir: PathBuf,
-        wanted: crate::run::rollouts::Wanted,
+        wanted: crate::run::rollouts::RolloutQuery,
     },
     /// Compute the batch of a step again, with the loss of each token.
     Revisit {

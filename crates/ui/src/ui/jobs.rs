@@ -102,7 +102,7 @@ impl JobContext {
     }
 
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
-        let decided = start::decide_here(&mut loaded, &self.env);
+        let decided = start::resolve_auto_engine(&mut loaded, &self.env);
         let spec = &loaded.spec;
         start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)

@@ -127,7 +127,7 @@ pub enum Msg {
     /// Rollouts of a run, or why they cannot be read.
     Rollouts {
         run_dir: PathBuf,
-        wanted: crate::run::rollouts::Wanted,
+        wanted: crate::run::rollouts::RolloutQuery,
         result: Result<Box<crate::run::rollouts::Found>, String>,
     },
     /// The batch of a step was computed again, or why not.

@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// The exceeded budget, if there is one.
-    pub fn spoiled(&self) -> Option<&BudgetExceeded> {
+    pub fn exceeded_budget(&self) -> Option<&BudgetExceeded> {
         self.spoiled.get()
     }
 

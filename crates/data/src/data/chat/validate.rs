@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Renders a template over the conversations that this program tries.
 pub const PARSER: Parser = Parser {
     id: "chat-template",
-    parse: try_out,
+    parse: validate_in_child,
 };
 
 /// The largest official template, tried over everything below, takes some milliseconds and megabytes.
@@ -49,7 +49,7 @@ pub(super) fn validate(template: &Template, child: &Child) -> Result<(), DataErr
     }
 }
 
-fn try_out(request: &Request, emit: &mut LineSink) -> Result<(), String> {
+fn validate_in_child(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     let source = String::from_utf8_lossy(&request.bytes);
     let mut template = Template::from_jinja("template", &source).map_err(|e| e.to_string())?;
     let variables = request.options.as_object().cloned().unwrap_or_default();
@@ -60,7 +60,7 @@ fn try_out(request: &Request, emit: &mut LineSink) -> Result<(), String> {
         for prompt in [GenerationPrompt::Without, GenerationPrompt::With] {
             // A template may refuse this conversation; that is not checked here.
             let _ = template.render(&messages, tools.as_ref(), prompt);
-            if let Some(why) = template.engine.spoiled() {
+            if let Some(why) = template.engine.exceeded_budget() {
                 return Err(overdrawn(why));
             }
         }

@@ -102,7 +102,7 @@ pub fn reading(env: &Env) -> ReadContext {
     }
 }
 
-type Tell<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl Subject {
     fn new(name: &str, what: What) -> Subject {
@@ -216,7 +216,7 @@ impl Subject {
     pub fn inspect(
         &self,
         context: &ReadContext,
-        on_progress: Tell<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Inspected, DataError> {
         let mut feed = self.feed(context)?;
         let beginning = beginning(&mut feed);
@@ -377,7 +377,7 @@ impl Subject {
     pub fn each(
         &self,
         context: &ReadContext,
-        on_progress: Tell<'_>,
+        on_progress: OnProgress<'_>,
         take: &mut dyn FnMut(Read<'_>) -> ControlFlow<()>,
     ) -> Result<(), DataError> {
         let mut feed = self.feed(context)?;
@@ -403,7 +403,7 @@ impl Subject {
     pub fn clean(
         &self,
         context: &ReadContext,
-        on_progress: Tell<'_>,
+        on_progress: OnProgress<'_>,
         take: &mut dyn FnMut(Cleaned<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<String>, DataError> {
         let mut feed = self.feed(context)?;

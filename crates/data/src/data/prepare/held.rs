@@ -31,7 +31,7 @@ pub(super) fn held_rows(
 }
 
 /// Whether the held-out tokens of concatenated texts are too few for one row of `row` tokens.
-pub(super) fn makes_no_row(held: &[Span], row: Option<u64>) -> bool {
+pub(super) fn fills_no_row(held: &[Span], row: Option<u64>) -> bool {
     let tokens: u64 = held.iter().map(|span| span.1).sum();
     row.is_some_and(|row| !held.is_empty() && tokens < row)
 }

@@ -8,7 +8,7 @@ mod held;
 mod tokenize;
 
 use crate::base::paths::Env;
-use crate::data::chat::{CutMark, Template};
+use crate::data::chat::{SplitMarker, Template};
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
@@ -25,7 +25,7 @@ use crate::data::{
 };
 use crate::hub::HubConfig;
 use emptied::{ExampleCounts, no_validation, nothing_left, one_row};
-use held::{divided, held_rows, makes_no_row, not_held_out};
+use held::{divided, fills_no_row, held_rows, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokenize::{Ready, Tokenizing};
@@ -233,7 +233,7 @@ struct Tokens {
     /// The tokens that the template puts after an answer.
     behind_answers: Option<String>,
     unused_template: bool,
-    cut_marks: Vec<CutMark>,
+    cut_marks: Vec<SplitMarker>,
     train: Vec<Ready>,
     val: Vec<Ready>,
     /// Notices.
@@ -396,7 +396,7 @@ fn build_splits(
             None if divides => hold_out::split(&source.store, config.val_fraction, row),
             None => hold_out::split(&source.store, 0.0, row),
         };
-        if train.len() > 1 && makes_no_row(&held, row) {
+        if train.len() > 1 && fills_no_row(&held, row) {
             notes.push(not_held_out(config, source, &held, how.seq_len));
             tried.push(ExampleCounts {
                 how,
@@ -542,7 +542,7 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
             Some(rows) => hold_out::split_rows(&s.store, rows[at]),
             None => hold_out::split(&s.store, share, row),
         };
-        makes_no_row(&split.val, row)
+        fills_no_row(&split.val, row)
     };
     let back = match val.is_empty() && train.len() > 1 && train.iter().enumerate().any(short) {
         true => " back",

@@ -52,14 +52,14 @@ impl ReadFault {
 /// A bound of our own that travels through `io::Error`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
-pub(super) struct Refusal {
+pub(super) struct LimitExceeded {
     pub what: String,
     pub fix: String,
 }
 
-impl Refusal {
+impl LimitExceeded {
     pub fn error(what: impl Into<String>, fix: impl Into<String>) -> io::Error {
-        io::Error::other(Refusal {
+        io::Error::other(LimitExceeded {
             what: what.into(),
             fix: fix.into(),
         })
@@ -67,6 +67,6 @@ impl Refusal {
 }
 
 /// The refusal inside an error, if it is one of ours.
-fn refusal(error: &io::Error) -> Option<&Refusal> {
+fn refusal(error: &io::Error) -> Option<&LimitExceeded> {
     error.get_ref()?.downcast_ref()
 }

@@ -137,7 +137,7 @@ pub(crate) fn open_or_build(
         let tally = written.tally.clone();
         build(feed, width, tally, &mut written)
     });
-    let noticed = fed.inspect_err(|_| leave_nothing(&part, &place))?;
+    let noticed = fed.inspect_err(|_| remove_if_empty(&part, &place))?;
     let manifest = Manifest {
         key: key.clone(),
         shards: written.shards,
@@ -157,7 +157,7 @@ pub(crate) fn open_or_build(
 }
 
 /// After an error before the first shard there is nothing to go on from. Neither goes while it holds anything.
-fn leave_nothing(part: &Path, place: &Path) {
+fn remove_if_empty(part: &Path, place: &Path) {
     if fs::remove_dir(part).is_ok() {
         let _ = fs::remove_file(place.with_extension("lock"));
     }

@@ -34,11 +34,11 @@ impl Tokenizer {
 
 impl Stops<'_> {
     /// How many of the last tokens have to be looked at after each token.
-    pub fn reach(&self) -> usize {
+    pub fn lookback(&self) -> usize {
         self.reach
     }
 
-    /// Whether an answer ends with its last token; at least the last [`Stops::reach`] are given.
+    /// Whether an answer ends with its last token; at least the last [`Stops::lookback`] are given.
     pub fn check(&self, ids: &[u32]) -> ControlFlow<()> {
         let tail = &ids[ids.len().saturating_sub(self.reach)..];
         match !tail.is_empty() && stop_at(&self.tokenizer.decode(tail), self.stops).is_some() {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Reads a tokenizer.json and uses it once in every way that this program does.
 pub const PARSER: Parser = Parser {
     id: "tokenizer",
-    parse: try_out,
+    parse: validate_in_child,
 };
 
 /// The largest known file of the kind has 33 MB (Gemma 3's 262,145 tokens); the library takes some thirty times as much
@@ -67,7 +67,7 @@ pub fn validate(json: &str, place: &str, child: &Child) -> Result<(), DataError>
     }
 }
 
-fn try_out(request: &Request, emit: &mut LineSink) -> Result<(), String> {
+fn validate_in_child(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     let json = std::str::from_utf8(&request.bytes)
         .map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
     let tokenizer = library::library(json)?;
@@ -97,7 +97,7 @@ mod tests {
     use super::super::{TokenizerKind, bpe};
     use super::*;
 
-    fn vetted(json: &str) -> Result<(), String> {
+    fn validated(json: &str) -> Result<(), String> {
         validate(json, "t.json", &Child::default()).map_err(|e| e.to_string())
     }
 
@@ -109,13 +109,13 @@ mod tests {
         }
         .build("ab ab ab", "")
         .unwrap();
-        assert_eq!(vetted(made.to_json()), Ok(()));
+        assert_eq!(validated(made.to_json()), Ok(()));
     }
 
     #[test]
     fn a_vocabulary_with_a_hole_of_billions_is_refused() {
         let json = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0,"b":4294967295},"unk_token":"a"}}"#;
-        let error = vetted(json).unwrap_err();
+        let error = validated(json).unwrap_err();
         assert!(
             error.starts_with("t.json: ") && error.contains("4,294,967,295"),
             "{error}"
@@ -129,7 +129,7 @@ mod tests {
               "pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],
               "special_tokens":{"x":{"id":"x","ids":[9],"tokens":["x"]}}},
             "model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"a"}}"#;
-        let error = vetted(json).unwrap_err();
+        let error = validated(json).unwrap_err();
         assert!(error.contains("id 9"), "{error}");
     }
 }

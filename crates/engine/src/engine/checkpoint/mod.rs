@@ -229,7 +229,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     if state.models.anchored {
         state
             .models
-            .bring_anchor(|model| flat::read(&path, model, None))?;
+            .restore_anchor(|model| flat::read(&path, model, None))?;
     }
     let path = folder.join(ROLLOUT);
     let in_use = path
@@ -267,7 +267,7 @@ impl Checkpoints {
     }
 
     /// Whether the newest checkpoint is of this step and says that it is the best: an evaluation may have come after the save.
-    pub fn knows_best(&self, step: u64) -> bool {
+    pub fn best_is_recorded(&self, step: u64) -> bool {
         let best = self
             .saved
             .as_ref()

@@ -130,7 +130,7 @@ impl Store {
         let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
         let target = self.folder.join(name_of(step));
         let result = self.write(&temporary, step, parts).and_then(|manifest| {
-            self.swap_in(&temporary, &target)?;
+            self.rename_into_place(&temporary, &target)?;
             Ok(manifest)
         });
         match result {
@@ -160,7 +160,7 @@ impl Store {
                 })?;
             }
             self.disk.sync_dir(&temporary)?;
-            self.swap_in(&temporary, &self.folder.join(name_of(step)))
+            self.rename_into_place(&temporary, &self.folder.join(name_of(step)))
         });
         if copied.is_err() {
             let _ = self.disk.remove_dir(&temporary);
@@ -179,7 +179,7 @@ impl Store {
 
     /// Gives the finished folder its name. An older one of the same name changes places with it, or steps aside first and
     /// returns on an error.
-    fn swap_in(&self, temporary: &Path, target: &Path) -> io::Result<()> {
+    fn rename_into_place(&self, temporary: &Path, target: &Path) -> io::Result<()> {
         if !target.exists() {
             self.disk.rename(temporary, target)?;
             return self.disk.sync_dir(&self.folder);
@@ -192,7 +192,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
             Err(e) => return Err(e),
         }
-        let aside = self.aside(REPLACED, target)?;
+        let aside = self.deletion_path(REPLACED, target)?;
         self.disk.rename(target, &aside)?;
         if let Err(e) = self.disk.rename(temporary, target) {
             let _ = std::fs::rename(&aside, target);
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// The name under which a checkpoint waits for its deletion; free when this returns.
-    fn aside(&self, mark: &str, path: &Path) -> io::Result<PathBuf> {
+    fn deletion_path(&self, mark: &str, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.folder.join(format!("{mark}{name}"));
         if aside.exists() {
@@ -394,7 +394,7 @@ impl Store {
     fn discard(&mut self, step: u64) -> io::Result<()> {
         self.verified.remove(&step);
         let path = self.folder.join(name_of(step));
-        let aside = self.aside(DELETED, &path)?;
+        let aside = self.deletion_path(DELETED, &path)?;
         self.disk.rename(&path, &aside)?;
         self.disk.remove_dir(&aside)
     }

@@ -2,7 +2,7 @@
 
 use super::adapters::Adapters;
 use super::opening::{self, Training};
-use super::stops::StopWatch;
+use super::stops::StopStringFilter;
 use super::{GenerationEnd, Piece, RenderedPrompt, Step, TextModel};
 use crate::base::child::Child;
 use crate::base::human::counted;
@@ -343,7 +343,7 @@ impl TextModel for LoadedModel {
         }
         let tokenizer = &self.tokenizer;
         let mut stream = TextStream::default();
-        let mut watch = StopWatch::new(match sampling.stop.is_empty() {
+        let mut watch = StopStringFilter::new(match sampling.stop.is_empty() {
             true => &self.training.stop,
             false => &sampling.stop,
         });

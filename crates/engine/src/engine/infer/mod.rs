@@ -21,7 +21,7 @@ const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
 /// Bytes of a prompt that are echoed; of a longer one the end.
-const MAX_TOLD: usize = 128 << 10;
+const MAX_PROMPT_ECHO: usize = 128 << 10;
 
 /// A request, or a parse error with its id.
 pub type InboxItem = Result<Request, (CommandId, String)>;
@@ -117,8 +117,8 @@ pub fn serve(
     };
     while let Some(waiting) = server.next() {
         match waiting {
-            Waiting::Prompt(asked) => server.answer(model, asked),
-            Waiting::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
+            Queued::Prompt(asked) => server.answer(model, asked),
+            Queued::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
                 Ok(()) => (server.emit)(Event::AdapterUsed { command: id, name }),
                 Err(why) => server.reject(id, why),
             },
@@ -136,22 +136,22 @@ struct Asked {
 
 /// What waits for the answer before it.
 #[derive(Debug)]
-enum Waiting {
+enum Queued {
     Prompt(Asked),
     Adapter(CommandId, Option<String>),
 }
 
-impl Waiting {
+impl Queued {
     fn id(&self) -> CommandId {
         match self {
-            Waiting::Prompt(asked) => asked.id,
-            Waiting::Adapter(id, _) => *id,
+            Queued::Prompt(asked) => asked.id,
+            Queued::Adapter(id, _) => *id,
         }
     }
 }
 
 /// The report at the end of an answer.
-struct Ending {
+struct AnswerReport {
     prompt_tokens: usize,
     kept_tokens: usize,
     continued: GenerationEnd,
@@ -164,13 +164,13 @@ struct InferenceServer<'a> {
     inbox: &'a Receiver<InboxItem>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     open: bool,
 }
 
 impl InferenceServer<'_> {
     /// The next prompt; blocks until there is one. `None` when the inbox is closed.
-    fn next(&mut self) -> Option<Waiting> {
+    fn next(&mut self) -> Option<Queued> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
                 Ok(heard) => {
@@ -193,7 +193,7 @@ impl InferenceServer<'_> {
         let reading = match model.read(&prompt, &sampling) {
             Ok(reading) => reading,
             Err(message) => {
-                return (self.emit)(generated(id, Ending::without_answer(failed(message))));
+                return (self.emit)(generated(id, AnswerReport::without_answer(failed(message))));
             }
         };
         (self.emit)(Event::Prompted {
@@ -218,9 +218,9 @@ impl InferenceServer<'_> {
                     (self.emit)(token(id, piece));
                 }
             }
-            self.look_up(id)
+            self.poll_inbox(id)
         });
-        let ending = Ending {
+        let ending = AnswerReport {
             prompt_tokens: reading.tokens.len(),
             kept_tokens,
             continued: continued.unwrap_or_else(failed),
@@ -231,7 +231,7 @@ impl InferenceServer<'_> {
     }
 
     /// Between two tokens, and between two pieces of a prompt: what has arrived meanwhile.
-    fn look_up(&mut self, current: CommandId) -> ControlFlow<()> {
+    fn poll_inbox(&mut self, current: CommandId) -> ControlFlow<()> {
         loop {
             match self.inbox.try_recv() {
                 Ok(heard) => self.handle(heard, Some(current))?,
@@ -260,7 +260,7 @@ impl InferenceServer<'_> {
             }
             Command::UseAdapter { name } => {
                 (self.emit)(Event::Accepted { id });
-                self.waiting.push_back(Waiting::Adapter(id, name));
+                self.waiting.push_back(Queued::Adapter(id, name));
             }
             Command::Cancel { target } if Some(target) == current => {
                 (self.emit)(Event::Accepted { id });
@@ -289,7 +289,7 @@ impl InferenceServer<'_> {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Waiting::Prompt(Asked {
+        self.waiting.push_back(Queued::Prompt(Asked {
             id,
             prompt,
             sampling,
@@ -306,7 +306,7 @@ impl InferenceServer<'_> {
             reason: StopReason::Cancelled,
             ..failed(String::new())
         };
-        (self.emit)(generated(target, Ending::without_answer(nothing)));
+        (self.emit)(generated(target, AnswerReport::without_answer(nothing)));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
@@ -314,9 +314,9 @@ impl InferenceServer<'_> {
     }
 }
 
-impl Ending {
-    fn without_answer(continued: GenerationEnd) -> Ending {
-        Ending {
+impl AnswerReport {
+    fn without_answer(continued: GenerationEnd) -> AnswerReport {
+        AnswerReport {
             prompt_tokens: 0,
             kept_tokens: 0,
             continued,
@@ -344,7 +344,7 @@ fn token(command: CommandId, piece: Piece) -> Event {
     }
 }
 
-fn generated(command: CommandId, ending: Ending) -> Event {
+fn generated(command: CommandId, ending: AnswerReport) -> Event {
     Event::Generated {
         command,
         kept_tokens: ending.kept_tokens as u64,
@@ -357,9 +357,9 @@ fn generated(command: CommandId, ending: Ending) -> Event {
     }
 }
 
-/// The last [`MAX_TOLD`] bytes.
+/// The last [`MAX_PROMPT_ECHO`] bytes.
 fn end_of(text: &str) -> &str {
-    let mut from = text.len().saturating_sub(MAX_TOLD);
+    let mut from = text.len().saturating_sub(MAX_PROMPT_ECHO);
     while !text.is_char_boundary(from) {
         from += 1;
     }

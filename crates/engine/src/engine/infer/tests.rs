@@ -306,9 +306,9 @@ fn what_the_model_reads_is_told_before_its_first_token() {
 
 #[test]
 fn long_prompts_are_told_by_their_end() {
-    let long = "ä".repeat(MAX_TOLD);
+    let long = "ä".repeat(MAX_PROMPT_ECHO);
     let told = end_of(&long);
-    assert!(told.len() <= MAX_TOLD && long.ends_with(told));
+    assert!(told.len() <= MAX_PROMPT_ECHO && long.ends_with(told));
     assert_eq!(end_of("short"), "short");
 }
 

@@ -22,7 +22,10 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks are gone.
-    pub fn asked<'a>(&'a mut self, policy: &'a Model) -> candle_core::Result<OnRanks<'a>> {
+    pub fn policy_on_ranks<'a>(
+        &'a mut self,
+        policy: &'a Model,
+    ) -> candle_core::Result<OnRanks<'a>> {
         self.push(policy)?;
         Ok(OnRanks {
             remote: self,

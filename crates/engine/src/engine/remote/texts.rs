@@ -99,11 +99,11 @@ impl BatchDecoder for Texts<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn take_over(&mut self, from: usize, to: usize) {
+    fn copy_cache(&mut self, from: usize, to: usize) {
         self.copies.push((from, to));
     }
 
-    fn forget(&mut self, text: usize) {
+    fn clear_cache(&mut self, text: usize) {
         self.forgotten.push(text);
     }
 

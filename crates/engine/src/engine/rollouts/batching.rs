@@ -153,7 +153,7 @@ pub fn means(batches: &[Batch], name: &str) -> Option<Vec<f64>> {
 
 /// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward. Returns the mean distance of a token, as TRL's RLOO
 /// logs it; `None` without a reference.
-pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) -> Option<f64> {
+pub fn subtract_kl(batches: &[Batch], beta: f64, rewards: &mut [f64]) -> Option<f64> {
     let mut rewards = rewards.iter_mut();
     let mut all = Readings::default();
     for batch in batches {

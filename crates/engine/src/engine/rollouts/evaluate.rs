@@ -12,7 +12,7 @@ use crate::wire::{ExaminedExample, id};
 
 /// The result of an evaluation by completions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Passed {
+pub struct CompletionEval {
     /// Of ids that [`show::declarations`] declares, as means over prompts.
     pub values: Vec<(String, f64)>,
     pub prompts: u64,
@@ -34,7 +34,7 @@ impl Rollouts {
         models: &mut Models,
         extent: EvalScope,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Passed>, EngineError> {
+    ) -> Result<Option<CompletionEval>, EngineError> {
         let size = self.spec.train.micro_batch_size;
         let all = self.data.val_windows();
         // Random prompts that come to all of them would only be asked twice.
@@ -88,7 +88,7 @@ impl Rollouts {
         let passed = passed.map(|(k, share)| (show::pass_at(k), share));
         let values = readings.means().map(|(id, value)| (id.to_string(), value));
         let values = values.chain(passed);
-        Ok(Some(Passed {
+        Ok(Some(CompletionEval {
             values: values.collect(),
             prompts: seen as u64,
             whole: seen == all && !matches!(extent, EvalScope::Batches(_)),

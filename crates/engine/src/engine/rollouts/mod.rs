@@ -9,7 +9,7 @@ mod parts;
 mod show;
 mod write;
 
-pub use evaluate::Passed;
+pub use evaluate::CompletionEval;
 pub use in_use::ActiveRollout;
 pub(super) use parts::Parts;
 pub use show::{OF_ANSWERS, of_reward, pass_at_k};
@@ -272,7 +272,7 @@ impl Rollouts {
     }
 
     /// Before the first rollout: a critic begins, and a reference is the policy as a cold start left it.
-    fn take_stock(&self, state: &mut TrainState) -> Result<(), EngineError> {
+    fn begin_rollouts(&self, state: &mut TrainState) -> Result<(), EngineError> {
         if self.config().cold_start_steps > 0 && !state.models.anchored {
             state.models.anchor()?;
         }
@@ -292,7 +292,7 @@ impl Rollouts {
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Option<ActiveRollout>, EngineError> {
         let group_size = self.config().group_size;
-        self.take_stock(state)?;
+        self.begin_rollouts(state)?;
         let step = state.progress.step + 1;
         let models = &mut state.models;
         let mut parts = Parts::default();
@@ -334,7 +334,7 @@ impl Rollouts {
             // Readings show what the rewards gave, as TRL's do.
             let mut charged = rewards.clone();
             if method.kl_in_reward() > 0.0 {
-                let kl = batching::charge_distance(&batches, method.kl_in_reward(), &mut charged);
+                let kl = batching::subtract_kl(&batches, method.kl_in_reward(), &mut charged);
                 more.extend(kl.map(|kl| (id::KL, kl)));
             }
             advantages = method.advantages(&charged, group_size);

@@ -116,7 +116,7 @@ fn side(
             return ControlFlow::Break(());
         }
         drawn[text].push(token);
-        let tail = drawn[text].iter().rev().take(stops.reach());
+        let tail = drawn[text].iter().rev().take(stops.lookback());
         let mut tail: Vec<u32> = tail.map(|token| token.id).collect();
         tail.reverse();
         stops.check(&tail)

@@ -40,7 +40,7 @@ enum Verdict {
 
 impl Generations {
     fn judge(&mut self, lost: &WorkerFailure, step: u64, now: Duration) -> Verdict {
-        if !lost.kind.may_pass() {
+        if !lost.kind.is_transient() {
             return Verdict::GiveUp(String::new());
         }
         self.lost_at.retain(|then| now - *then < WINDOW);
@@ -110,11 +110,11 @@ impl Trainer<'_, '_> {
         }
         let words = remote.words();
         self.cx.port.note(step, words);
-        self.go_back_to_the_newest()
+        self.restore_newest()
     }
 
     /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks.
-    fn go_back_to_the_newest(&mut self) -> Result<(), EngineError> {
+    fn restore_newest(&mut self) -> Result<(), EngineError> {
         let (spec, data) = (self.cx.spec, self.cx.data.clone());
         let before = self.cx.state.settings(spec);
         let mut fresh = TrainState::fresh(spec, &data)?;

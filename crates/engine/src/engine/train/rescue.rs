@@ -36,9 +36,9 @@ impl Trainer<'_, '_> {
     }
 
     /// After a spike: a rescue, or continue with a new baseline.
-    pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
+    pub(super) fn rescue_or_continue(&mut self, why: &str) -> Result<(), EngineError> {
         if !self.rescue(why, false)? {
-            self.cx.state.progress.guard.forget();
+            self.cx.state.progress.guard.reset();
             let hint =
                 "no checkpoint before it is readable: checkpoint.every sets how often one is saved";
             self.cx
@@ -56,7 +56,7 @@ impl Trainer<'_, '_> {
         if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
             return Ok(false);
         }
-        let undo = self.keep_what_is_given_up();
+        let undo = self.save_undo_state();
         let Some((step, stable)) = self.restore_checkpoint()? else {
             self.discard_undo_state();
             return Ok(false);

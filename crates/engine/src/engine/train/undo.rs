@@ -20,7 +20,7 @@ fn folder(cx: &RunContext<'_, '_>) -> PathBuf {
 impl Trainer<'_, '_> {
     /// Before a rescue: saves the state, or the newest checkpoint if weights or moments are non-finite. If the disk takes neither, the
     /// rescue proceeds.
-    pub(super) fn keep_what_is_given_up(&mut self) -> Option<UndoPoint> {
+    pub(super) fn save_undo_state(&mut self) -> Option<UndoPoint> {
         let kept = self.keep();
         kept.unwrap_or_else(|e| {
             let what = format!("this rescue cannot be undone: {e}");

@@ -3,7 +3,7 @@
 use super::instructions::Instructions;
 use super::pack::Source;
 use crate::matmul::low_rank::LowRank;
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use std::ops::Range;
 
 /// A low-rank term from (row, col) on.

@@ -12,7 +12,7 @@ use super::pack::{Source, distance, panels};
 use super::tile::{Write, finish_row};
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
-use crate::place::WritePtr;
+use crate::pointers::WritePtr;
 use std::arch::asm;
 use std::arch::x86_64::{__m512, _mm512_setzero_si512};
 

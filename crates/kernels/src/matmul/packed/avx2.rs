@@ -12,7 +12,7 @@ use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{Vector, Ymm, flush_subnormal_ymm as flush_subnormal};
 use crate::numbers::{Number, bf16};
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use std::arch::x86_64::*;
 
 /// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.

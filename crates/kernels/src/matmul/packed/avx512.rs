@@ -12,7 +12,7 @@ use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{alternating, flush_subnormal_zmm as flush_subnormal, transpose};
 use crate::numbers::{Number, bf16};
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use std::arch::x86_64::*;
 use std::mem::transmute;
 

@@ -6,7 +6,7 @@ use super::pack::{Source, distance};
 use super::shared::{Claim, Claims, PanelBuffer, Panels};
 use super::tile::Write;
 use crate::lanes::Buffer;
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use crate::simd::is_amd;
 use crate::threads;
 use std::cell::{Cell, RefCell};

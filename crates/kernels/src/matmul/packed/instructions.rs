@@ -6,7 +6,7 @@ use super::ahead::Ahead;
 use super::rows::Part;
 use super::tile::Write;
 use crate::numbers::bf16;
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 
 /// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///

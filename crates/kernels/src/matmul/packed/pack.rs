@@ -2,7 +2,7 @@
 //! memory sequentially whatever the strides of the input.
 
 use super::instructions::{Instructions, Tiles};
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 
 /// A block of an input. Its *width* runs along the rows of the left input or the columns of the right one.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::tile::Write;
 use crate::aligned::Aligned;
-use crate::place::WritePtr;
+use crate::pointers::WritePtr;
 
 /// Words along k of a tile: both panels fit the L1 cache.
 const WORDS: usize = 128;

@@ -5,7 +5,7 @@ use super::blocked::{Job, share};
 use super::instructions::Instructions;
 use super::pack::Source;
 use crate::lanes::Buffer;
-use crate::place::ReadPtr;
+use crate::pointers::ReadPtr;
 use crate::threads;
 use std::cell::RefCell;
 

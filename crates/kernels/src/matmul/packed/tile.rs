@@ -5,7 +5,7 @@ use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
 use crate::fetch;
 use crate::numbers::Number;
-use crate::place::WritePtr;
+use crate::pointers::WritePtr;
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]

@@ -20,10 +20,10 @@ pub trait BatchDecoder {
     ) -> Result<ControlFlow<()>>;
 
     /// Copies the cache of text `from` to the later text `to`.
-    fn take_over(&mut self, from: usize, to: usize);
+    fn copy_cache(&mut self, from: usize, to: usize);
 
     /// Clears the cache of a text.
-    fn forget(&mut self, text: usize);
+    fn clear_cache(&mut self, text: usize);
 
     /// Whether the cache of one text can be copied to the other (both on one rank).
     fn together(&self, _one: usize, _other: usize) -> bool {
@@ -41,11 +41,11 @@ impl BatchDecoder for Decoding<'_> {
         self.read_batch(pieces, logits, pause)
     }
 
-    fn take_over(&mut self, from: usize, to: usize) {
+    fn copy_cache(&mut self, from: usize, to: usize) {
         self.copy(from, to);
     }
 
-    fn forget(&mut self, text: usize) {
+    fn clear_cache(&mut self, text: usize) {
         self.restart(text);
     }
 }

@@ -222,7 +222,7 @@ impl Model {
             return Ok(());
         }
         let room = PrefixCache::room(tokens, self.shape.seq_len);
-        let cache = kept.take_up(text, room, self.shape.heads(), &self.windows());
+        let cache = kept.reuse(text, room, self.shape.heads(), &self.windows());
         self.with_plan(|plan, _, pass| {
             let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
             let text = read(&mut decoding)?;

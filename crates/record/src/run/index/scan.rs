@@ -8,7 +8,7 @@ use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::run::engine_time::EngineTime;
 use crate::run::log::Tail;
-use crate::run::rewound::Rewound;
+use crate::run::rollback_buffer::RollbackBuffer;
 use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -27,7 +27,7 @@ const VERSION: u32 = 5;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ScannedPrefix {
     version: u32,
     /// Bytes that were read: whole lines.
     read: u64,
@@ -48,7 +48,7 @@ pub(super) fn read(run: &RunDir, size: u64) -> io::Result<Scan> {
     let (begin, mut scan) = kept.map_or_else(Default::default, |kept| (kept.read, kept.scan));
     let read = scan.part(&log, begin, size)?;
     if read > begin + AGAIN {
-        let kept = Kept {
+        let kept = ScannedPrefix {
             version: VERSION,
             read,
             mark: before(&log, read)?,
@@ -64,9 +64,9 @@ pub(super) fn read(run: &RunDir, size: u64) -> io::Result<Scan> {
 }
 
 /// What was found earlier, if it is of this log: one that was cut or replaced is read from its beginning.
-fn kept(run: &RunDir, log: &Path, size: u64) -> Option<Kept> {
+fn kept(run: &RunDir, log: &Path, size: u64) -> Option<ScannedPrefix> {
     let bytes = read_small(&run.summary_path(), MAX_KEPT).ok()?;
-    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let kept: ScannedPrefix = serde_json::from_slice(&bytes).ok()?;
     let fits = kept.version == VERSION && kept.read > 0 && kept.read <= size;
     (fits && before(log, kept.read).ok()? == kept.mark).then_some(kept)
 }
@@ -143,7 +143,7 @@ pub(super) struct Scan {
     pub step: u64,
     pub train_loss: Option<f64>,
     pub measured: Measured,
-    given_up: Rewound<Measured>,
+    given_up: RollbackBuffer<Measured>,
     /// Where the newest rescue stands in the log.
     rescued_at: u64,
     /// What lies between a rescue and its undo, in bytes of the log: steps that do not count, in front of none that take their place.
@@ -198,7 +198,7 @@ impl Scan {
                 let kind = kind_of(line);
                 if kind == Some("Hello") {
                     // The last event of an engine that died may be of any kind.
-                    self.last_word(before);
+                    self.take_last_line(before);
                 }
                 before = line;
                 match kind {
@@ -215,11 +215,11 @@ impl Scan {
             }
         }
         self.take(&newest_step, tail.offset());
-        self.last_word(&newest);
+        self.take_last_line(&newest);
         Ok(tail.offset())
     }
 
-    fn last_word(&mut self, line: &str) {
+    fn take_last_line(&mut self, line: &str) {
         if let Ok(envelope) = decode_envelope(line) {
             self.updated = Some(envelope.t);
             self.spent.until(envelope.t);

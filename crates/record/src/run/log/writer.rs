@@ -110,7 +110,7 @@ impl LogSender {
     }
 
     /// The queue itself, for an end that this sender cannot tell any more. The log stays open while it is held.
-    pub fn spare(&self) -> SyncSender<Event> {
+    pub fn queue_handle(&self) -> SyncSender<Event> {
         self.events.clone()
     }
 
@@ -188,7 +188,7 @@ trait Sink: Send + 'static {
     fn cut(&mut self, length: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
     /// Opens the file anew by its name: a handle that a file server has forgotten never works again.
-    fn renew(&mut self, path: &Path) -> io::Result<()>;
+    fn reopen(&mut self, path: &Path) -> io::Result<()>;
 }
 
 impl Sink for File {
@@ -204,7 +204,7 @@ impl Sink for File {
         self.sync_data()
     }
 
-    fn renew(&mut self, path: &Path) -> io::Result<()> {
+    fn reopen(&mut self, path: &Path) -> io::Result<()> {
         // Not created: a log that is gone is not this one.
         *self = open_plain_with(OpenOptions::new().read(true).append(true), path)?;
         Ok(())
@@ -326,8 +326,8 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                         let _ = health_tx.send(Health::Stalled(why(&error)));
                     }
                     if error.kind() == io::ErrorKind::StaleNetworkFileHandle
-                        && self.sink.renew(&self.path).is_ok()
-                        && self.mend().is_ok()
+                        && self.sink.reopen(&self.path).is_ok()
+                        && self.repair_tail().is_ok()
                     {
                         continue;
                     }
@@ -378,20 +378,20 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
 
     /// Appends all of `text` or nothing.
     fn append_whole(&mut self, text: &str) -> io::Result<()> {
-        self.mend()?;
+        self.repair_tail()?;
         let appended = self.sink.append(text.as_bytes());
         match appended {
             Ok(()) => self.length += text.len() as u64,
             Err(_) => {
                 self.torn = true;
-                self.mend()?;
+                self.repair_tail()?;
             }
         }
         appended
     }
 
     /// Cuts off what a failed append left behind; what cannot be cut off now is before the next append.
-    fn mend(&mut self) -> io::Result<()> {
+    fn repair_tail(&mut self) -> io::Result<()> {
         if self.torn {
             self.sink.cut(self.length)?;
             self.torn = false;

@@ -1,12 +1,12 @@
 //! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
+mod log_lines;
 mod mean_speed;
 mod pace;
 mod parts;
 mod rolled_back;
 mod speed;
-mod story;
 mod words;
 
 pub use pace::Pace;
@@ -19,7 +19,7 @@ pub use speed::Speed;
 use super::engine_time::EngineTime;
 use super::index::RunStatus;
 use super::layers::LayerMap;
-use super::rewound::Rewound;
+use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
@@ -99,7 +99,7 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
-    given_up: Rewound<RolledBackState>,
+    given_up: RollbackBuffer<RolledBackState>,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended that took steps, or the only one.
@@ -107,7 +107,7 @@ pub struct RunState {
     /// The engine that was to go on and was refused before a step of its own: the run stands as `finished` says.
     pub refused: Option<Finish>,
     /// How the run stood when the newest engine began, until that engine's first step.
-    stood: Option<Finish>,
+    before_resume: Option<Finish>,
     /// Time of all engine processes: see [`EngineTime`].
     pub seconds: f64,
     spent: EngineTime,
@@ -120,7 +120,7 @@ pub struct RunState {
     /// Events of types unknown to this build.
     pub unknown: u64,
     /// Why nothing goes on, as the link says, and since when: until a newer event comes.
-    pub halted: Option<(Halt, UnixMillis)>,
+    pub halted: Option<(StopCause, UnixMillis)>,
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
     pub last_t: UnixMillis,
@@ -149,7 +149,7 @@ impl RunState {
                     self.fold(envelope.t, &envelope.event);
                 }
                 Event::Warned { code, .. } => {
-                    let halt = Halt::of(code).map(|halt| (halt, envelope.t));
+                    let halt = StopCause::of(code).map(|halt| (halt, envelope.t));
                     self.halted = halt.or(self.halted);
                 }
                 _ => {}
@@ -185,7 +185,7 @@ impl RunState {
                 self.host_name = text::one_line(host);
                 self.engine = text::one_line(engine);
                 self.pid = *pid;
-                self.stood = self.finished.take().filter(|_| self.step > 0);
+                self.before_resume = self.finished.take().filter(|_| self.step > 0);
                 self.refused = None;
                 self.orphaned = false;
                 self.enter(Phase::Preparing, t);
@@ -207,7 +207,7 @@ impl RunState {
                 tokens,
                 values,
             } => {
-                self.stood = None;
+                self.before_resume = None;
                 self.step = *step;
                 self.tokens = *tokens;
                 self.extend_series(*step, values);
@@ -314,8 +314,8 @@ impl RunState {
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
                 let refusal = |end: &Finish| end.outcome.is_refusal();
-                if self.stood.is_some() && self.finished.as_ref().is_some_and(refusal) {
-                    self.refused = std::mem::replace(&mut self.finished, self.stood.take());
+                if self.before_resume.is_some() && self.finished.as_ref().is_some_and(refusal) {
+                    self.refused = std::mem::replace(&mut self.finished, self.before_resume.take());
                 }
             }
             Event::Diagnosed { step, finding } => {
@@ -539,27 +539,27 @@ impl RunState {
 
 /// Why a live engine does not go on, though its log does not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
+pub enum StopCause {
     /// The disk takes no event: training waits for it.
     Disk,
     /// Its process is stopped by a signal.
     Signal,
 }
 
-impl Halt {
+impl StopCause {
     /// By the code of a link's own warning.
-    fn of(code: &str) -> Option<Halt> {
+    fn of(code: &str) -> Option<StopCause> {
         match code {
-            "log_stalled" => Some(Halt::Disk),
-            "suspended" => Some(Halt::Signal),
+            "log_stalled" => Some(StopCause::Disk),
+            "suspended" => Some(StopCause::Signal),
             _ => None,
         }
     }
 
     pub fn word(self) -> &'static str {
         match self {
-            Halt::Disk => "stalled",
-            Halt::Signal => "suspended",
+            StopCause::Disk => "stalled",
+            StopCause::Signal => "suspended",
         }
     }
 }

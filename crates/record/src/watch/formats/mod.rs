@@ -8,7 +8,7 @@ mod tfevents;
 mod trainer_state;
 mod wandb;
 
-pub use text::may_be as may_be_printed;
+pub use text::is_candidate as may_be_printed;
 
 use super::Format;
 

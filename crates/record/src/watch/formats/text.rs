@@ -36,7 +36,7 @@ pub const FORMAT: Format = Format {
 };
 
 /// Whether a file may be a printed log, by its name.
-pub fn may_be(path: &Path) -> bool {
+pub fn is_candidate(path: &Path) -> bool {
     path.extension()
         .is_none_or(|e| e == "log" || e == "txt" || e == "out" || e == "err")
 }
@@ -44,7 +44,7 @@ pub fn may_be(path: &Path) -> bool {
 /// By any part of it: what a program prints before its first step may be long.
 fn is(path: &Path, part: &[u8]) -> bool {
     // Text has neither; a pattern is not tried on weights without an ending.
-    if !may_be(path) || part.contains(&0) {
+    if !is_candidate(path) || part.contains(&0) {
         return false;
     }
     let text = String::from_utf8_lossy(part);

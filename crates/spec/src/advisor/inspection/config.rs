@@ -2,7 +2,7 @@
 
 use super::ModelFacts;
 use crate::base::files::open_plain;
-use crate::base::paths::{astray, expand_home};
+use crate::base::paths::{expand_home, not_found_hint};
 use crate::base::text::one_line;
 use crate::spec::import::{self, DatasetInfo, Dialect, KeyOutcome};
 use crate::spec::{Draft, SpecSources, base_folder};
@@ -102,7 +102,7 @@ pub fn config(
         .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
         .map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("{shown} does not exist; {}", astray(path, path))
+                format!("{shown} does not exist; {}", not_found_hint(path, path))
             }
             _ => format!("{shown} cannot be read as text: {e}"),
         })?;

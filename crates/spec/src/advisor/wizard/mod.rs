@@ -273,7 +273,7 @@ impl Wizard {
     }
 
     /// Goes to a question answered before, or to the next one.
-    pub fn go(&mut self, step: Step) {
+    pub fn go_to(&mut self, step: Step) {
         while self.step > step && self.back() == Outcome::Moved {}
     }
 
@@ -313,9 +313,9 @@ impl Wizard {
                 .iter_mut()
                 .filter_map(|(_, data)| data.as_mut().ok());
             for data in data.chain(&mut self.corpus) {
-                data.learn_of(model);
+                data.apply_model(model);
                 if let Some(labelled) = &mut data.labelled {
-                    labelled.learn_of(model);
+                    labelled.apply_model(model);
                 }
             }
         }

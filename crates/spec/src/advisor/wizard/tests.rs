@@ -241,7 +241,7 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
         "{yaml}"
     );
     assert!(matches!(wizard.enter(), Outcome::Check { .. }));
-    wizard.go(Step::Settings);
+    wizard.go_to(Step::Settings);
     wizard.back();
     assert_eq!(
         (wizard.step(), wizard.selected()),
@@ -261,7 +261,7 @@ fn settings_typed_for_other_data_are_nobodys() {
     let mut again = Wizard::new(context(), wizard.answers().clone());
     until(&mut again, Step::Settings);
     assert_eq!(again.answers().settings["train.max_steps"], "61");
-    again.go(Step::Data);
+    again.go_to(Step::Data);
     again.select(0);
     until(&mut again, Step::Settings);
     assert!(again.answers().settings.is_empty());

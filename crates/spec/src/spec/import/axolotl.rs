@@ -31,7 +31,7 @@ impl Tool for Axolotl {
         MARKS
     }
 
-    fn is_of_the_trainer(&self) -> bool {
+    fn accepts_trainer_keys(&self) -> bool {
         false
     }
 

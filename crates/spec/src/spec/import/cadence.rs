@@ -42,12 +42,12 @@ pub(super) fn without_steps(map: &Map<String, Value>) -> Vec<&'static str> {
 pub(super) fn evaluates_as_it_logs(map: &Map<String, Value>) -> Option<Value> {
     let logged = map
         .get("logging_steps")
-        .filter(|_| says_steps(map, "logging_steps"));
-    logged.filter(|_| !says_steps(map, "eval_steps")).cloned()
+        .filter(|_| has_steps(map, "logging_steps"));
+    logged.filter(|_| !has_steps(map, "eval_steps")).cloned()
 }
 
 /// Whether a key has a number of steps above 0.
-pub(super) fn says_steps(map: &Map<String, Value>, key: &str) -> bool {
+pub(super) fn has_steps(map: &Map<String, Value>, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null) => false,
         Some(value) => value.as_f64() != Some(0.0),

@@ -112,7 +112,7 @@ impl Reader {
     }
 
     /// Settings of the one dataset, once it is known.
-    fn lay_parts(&mut self) {
+    fn write_dataset_settings(&mut self) {
         for (theirs, part, text) in std::mem::take(&mut self.parts) {
             let [only] = self.sources.as_mut_slice() else {
                 let words = "there are several datasets: give each its own below data.sources";
@@ -141,12 +141,12 @@ impl Reader {
     }
 
     /// Writes what was collected. Without data, a run would train on the embedded corpus, which was not requested.
-    pub(super) fn lay_sources(&mut self) {
+    pub(super) fn write_sources(&mut self) {
         if self.sources.is_empty() && !self.parts.is_empty() {
             let nameless = ("name".to_string(), json!(MISSING));
             self.sources.push(Map::from_iter([nameless]));
         }
-        self.lay_parts();
+        self.write_dataset_settings();
         if self.sources.len() > 1 && !self.says_mix {
             let theirs = "(several datasets)".into();
             self.set(theirs, "data.mix", "concatenate", "");

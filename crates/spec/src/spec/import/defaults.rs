@@ -86,7 +86,7 @@ pub(super) fn has_key(map: &Map<String, Value>, key: &str) -> bool {
 }
 
 /// Whether a file says what is held out.
-fn says_held_out(map: &Map<String, Value>) -> bool {
+fn has_held_out(map: &Map<String, Value>) -> bool {
     let mixture = map.get("dataset_mixture").and_then(Value::as_object);
     let keys = ["val_size", "val_set_size", "test_split_size"];
     keys.iter().any(|key| has_key(map, key))
@@ -147,7 +147,7 @@ impl Reader {
                 self.apply_default(map, (keys, path, "padded"));
             }
         }
-        if !says_held_out(map) {
+        if !has_held_out(map) {
             let path = "data.val_fraction";
             self.apply_default_as("no rows held out", path, LEAST_HELD_OUT, NOTHING_HELD_OUT);
         }

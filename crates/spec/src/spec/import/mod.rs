@@ -92,7 +92,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     reader.keys(&map, Phase::Batch..=Phase::Batch);
     reader.judged_batch();
     reader.counted_rollouts();
-    reader.lay_sources();
+    reader.write_sources();
     reader.fold_what_is_off();
     reader.lines.sort_by_key(|line| line.outcome);
     Ok(Imported {
@@ -178,7 +178,7 @@ impl Reader {
             info: known.info.map(|info| (info.folder.clone(), info.entries())),
             block: Vec::new(),
             logging_steps: cadence::evaluates_as_it_logs(map),
-            says_eval_steps: cadence::says_steps(map, "eval_steps"),
+            says_eval_steps: cadence::has_steps(map, "eval_steps"),
         }
     }
 
@@ -211,7 +211,7 @@ impl Reader {
             let words = "llmtui does not know this key: check it by hand";
             return self.line(KeyOutcome::Unknown, theirs, "", words);
         };
-        if let Some(words) = self.needless_here(row, value) {
+        if let Some(words) = self.redundant_reason(row, value) {
             return self.line(KeyOutcome::Needless, theirs, "", words);
         }
         match row.to {
@@ -234,7 +234,7 @@ impl Reader {
             To::Epochs => self.passes(theirs, &plain(value)),
             To::PerEpoch(path) => self.per_epoch(theirs, path, value),
             To::Strategy(path) => self.strategy(theirs, path, value),
-            To::Method(words) => self.method_said(theirs, words, value),
+            To::Method(words) => self.read_method(theirs, words, value),
             To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
@@ -285,12 +285,12 @@ impl Reader {
     }
 
     /// Why a key says nothing where it stands; `None` of one that does.
-    fn needless_here(&self, row: &Row, value: &Value) -> Option<&'static str> {
+    fn redundant_reason(&self, row: &Row, value: &Value) -> Option<&'static str> {
         let answers = "the method generates no completions";
         match row.to {
             To::Data(_) => None,
             _ if value.is_null() => Some("empty: the default"),
-            _ if !self.adapts && row.is_of_adapters() => {
+            _ if !self.adapts && row.is_adapter_setting() => {
                 Some("no adapter is turned on: this tool trains all weights and does not read it")
             }
             To::Key("train.max_steps") if value.as_i64().is_some_and(|n| n <= 0) => {
@@ -476,7 +476,7 @@ impl Reader {
     }
 
     /// The method by the tool's name for it, which may be that of a loss here.
-    fn method_said(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
+    fn read_method(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
         let word = plain(value);
         let ours = words.iter().find(|(theirs, _)| *theirs == word);
         match ours {

@@ -71,7 +71,7 @@ impl Reader {
             return self.line(KeyOutcome::NoEqual, theirs, "", TARGETS);
         }
         if self.all_linear {
-            return self.beside_all_linear(theirs, &names);
+            return self.add_to_all_linear(theirs, &names);
         }
         let known: Option<Vec<&str>> = names.iter().map(|name| of(LAYERS, name)).collect();
         let Some(mut layers) = known else {
@@ -125,7 +125,7 @@ impl Reader {
     }
 
     /// Modules with adapters beside all linear layers, whichever of the two stands first.
-    fn beside_all_linear(&mut self, theirs: String, names: &[String]) {
+    fn add_to_all_linear(&mut self, theirs: String, names: &[String]) {
         let others: Vec<&str> = names
             .iter()
             .map(String::as_str)

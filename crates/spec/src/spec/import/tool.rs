@@ -24,7 +24,7 @@ pub(super) trait Tool: Sync {
     fn marks(&self) -> &'static [&'static str];
 
     /// Whether keys of Hugging Face's trainer are signs of it as well.
-    fn is_of_the_trainer(&self) -> bool {
+    fn accepts_trainer_keys(&self) -> bool {
         true
     }
 
@@ -164,7 +164,7 @@ impl Dialect {
     /// Whether a key says that a file is of this tool.
     pub(super) fn owns(self, key: &str) -> bool {
         let of_trainer = || shared::TRAINER.iter().any(|row| row.key == key);
-        self.0.marks().contains(&key) || (self.0.is_of_the_trainer() && of_trainer())
+        self.0.marks().contains(&key) || (self.0.accepts_trainer_keys() && of_trainer())
     }
 }
 

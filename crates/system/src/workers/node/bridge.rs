@@ -1,7 +1,7 @@
 //! The engine's end of another machine: a child process (ssh, srun) whose stdin and stdout carry the connections of all ranks
 //! there. Each of them is connected to the engine's own socket, like a rank of this machine.
 
-use super::parcel::{self, LAUNCHER, NodeMessage};
+use super::node_message::{self, LAUNCHER, NodeMessage};
 use super::{Answer, Ask, NodeInfo, NodeRequest};
 use crate::base::clock::Clock;
 use crate::base::files::open_plain_with;
@@ -244,7 +244,7 @@ impl Reader {
     fn run(mut self, output: ChildStdout, sender: &SyncSender<Result<NodeInfo, WorkerFailure>>) {
         let mut output = BufReader::with_capacity(1 << 20, output);
         let lost = |kind, what: String| Err(WorkerFailure::new(kind, None, what));
-        if let Err(output) = parcel::skip_to_greeting(&mut output) {
+        if let Err(output) = node_message::skip_to_greeting(&mut output) {
             if !output.is_empty() {
                 let what = format!("{}: it says {output:?} where llmtui was called", self.name);
                 let _ = sender.send(lost(FailureKind::Unreachable, what));
@@ -297,7 +297,7 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            parcel::forward(&mut from, rank, |parcel| {
+            node_message::forward(&mut from, rank, |node_message| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
                 parcel.write(&mut *input)
             });

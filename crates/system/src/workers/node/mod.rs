@@ -2,17 +2,17 @@
 //! finds its own PyTorch, starts its ranks, carries their connections and logs over its stdin and stdout, and stops when the
 //! connection does. Only the ranks listen on a network, at an address that the engine chooses.
 //!
-//! `place` (which machines, by which command) → `bridge` (the engine's end) → `parcel` (the protocol) → `serve` (the remote end).
+//! `place` (which machines, by which command) → `bridge` (the engine's end) → `node_message` (the protocol) → `serve` (the remote end).
 
 mod bridge;
-mod meet;
-mod parcel;
+mod node_message;
 mod place;
+mod rendezvous;
 mod serve;
 
 pub use bridge::Bridge;
-pub use meet::{address, interface};
 pub use place::{Machine, machines};
+pub use rendezvous::{address, interface};
 pub use serve::serve;
 
 use super::launch::Rendezvous;

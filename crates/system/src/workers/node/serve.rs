@@ -1,8 +1,8 @@
 //! The remote end, on a machine with ranks: starts torchrun on request, forwards the ranks' connections, and leaves nothing
 //! running when the connection ends.
 
-use super::parcel::{GREETING, LAUNCHER, NodeMessage, forward};
-use super::{Answer, Ask, NodeInfo, NodeRequest, meet};
+use super::node_message::{GREETING, LAUNCHER, NodeMessage, forward};
+use super::{Answer, Ask, NodeInfo, NodeRequest, rendezvous};
 use crate::base::clock::Clock;
 use crate::base::files::{open_plain, private_dir};
 use crate::base::paths::Env;
@@ -85,7 +85,7 @@ pub fn serve(
         logs: logs.clone(),
         socket: PathBuf::new(),
         meeting: Rendezvous {
-            interface: meet::interface(&meeting.address, env),
+            interface: rendezvous::interface(&meeting.address, env),
             ..meeting
         },
     };

@@ -68,7 +68,7 @@ pub enum NodeLaunch {
 }
 
 /// The ranks of one machine, running.
-struct Member {
+struct NodeWorkers {
     launcher: Box<dyn Launcher>,
     /// Folder of the ranks' output.
     logs: PathBuf,
@@ -76,7 +76,7 @@ struct Member {
 
 /// The running ranks of all machines.
 pub struct WorkerGroup {
-    members: Vec<Member>,
+    members: Vec<NodeWorkers>,
     /// Ranks per machine.
     each: usize,
     ranks: Vec<RankEnd>,
@@ -105,7 +105,7 @@ impl WorkerGroup {
         let (listener, socket) = listen(&place.runtime, id)?;
         let (_, nobody) = sync_channel(1);
         let ranks = each * node_launches.len();
-        let mut gang = WorkerGroup {
+        let mut workers = WorkerGroup {
             members: Vec::new(),
             each,
             ranks: Vec::new(),
@@ -115,14 +115,14 @@ impl WorkerGroup {
             logs: place.logs.clone(),
             over: false,
         };
-        let gathered = gang
+        let gathered = workers
             .begin(node_launches, &socket)
-            .and_then(|()| gang.gather(&listener, ranks, broken_off));
+            .and_then(|()| workers.gather(&listener, ranks, broken_off));
         let _ = std::fs::remove_file(&socket);
         match gathered {
-            Ok(()) => Ok(gang),
+            Ok(()) => Ok(workers),
             Err(lost) => {
-                gang.kill();
+                workers.kill();
                 Err(lost)
             }
         }
@@ -154,7 +154,7 @@ impl WorkerGroup {
                     Box::new(bridge)
                 }
             };
-            self.members.push(Member { launcher, logs });
+            self.members.push(NodeWorkers { launcher, logs });
         }
         Ok(())
     }
@@ -367,7 +367,7 @@ impl WorkerGroup {
         if self.ranks.is_empty() {
             for member in &mut self.members {
                 if let Some(status) = member.launcher.ended() {
-                    return Err(never_came(member, &status));
+                    return Err(launch_failed(member, &status));
                 }
             }
         }
@@ -503,7 +503,7 @@ pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf)
 }
 
 /// torchrun ended before any rank connected.
-fn never_came(member: &Member, status: &str) -> WorkerFailure {
+fn launch_failed(member: &NodeWorkers, status: &str) -> WorkerFailure {
     // A single rank has no torchrun.
     let log = member.logs.join(LAUNCHER_LOG);
     let (who, log) = match log.is_file() {

@@ -166,7 +166,7 @@ impl App {
     /// `q`: what would be lost, and a live run on the screen, ask first.
     fn leave(&mut self) -> Vec<Effect> {
         let mut panes = self.panes.iter_mut();
-        if let Some(question) = panes.find_map(|pane| pane.before_leaving()) {
+        if let Some(question) = panes.find_map(|pane| pane.confirm_quit()) {
             return self.open(question);
         }
         match self.store.held.as_ref().filter(|held| held.live()) {

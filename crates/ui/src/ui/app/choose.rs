@@ -25,24 +25,24 @@ impl App {
             Reply::Open(overlay) => effects.extend(self.open(overlay)),
             Reply::Preview(choice) => effects.extend(self.preview(choice)),
             Reply::Revert(choice) => {
-                self.shut(at);
+                self.close_overlay(at);
                 effects.extend(self.preview(choice));
             }
-            Reply::Close => self.shut(at),
+            Reply::Close => self.close_overlay(at),
             // It is put aside until the run is there.
             Reply::Chosen(choice @ Choice::StartSpec { .. }) => {
                 self.toasts.screen_left();
                 effects.extend(self.choose(choice));
             }
             Reply::Chosen(choice) => {
-                self.shut(at);
+                self.close_overlay(at);
                 effects.extend(self.choose(choice));
             }
         }
         effects
     }
 
-    fn shut(&mut self, at: usize) {
+    fn close_overlay(&mut self, at: usize) {
         self.overlays.remove(at);
         self.toasts.screen_left();
     }
@@ -66,7 +66,7 @@ impl App {
             Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
-                self.wear(&name);
+                self.set_theme(&name);
                 vec![Effect::RememberTheme(name)]
             }
             Choice::Answer(topic, answer) => self.answer_pane(topic, answer),
@@ -77,14 +77,14 @@ impl App {
     /// What choosing this would show.
     fn preview(&mut self, choice: Choice) -> Vec<Effect> {
         match choice {
-            Choice::Theme(name) => self.wear(&name),
+            Choice::Theme(name) => self.set_theme(&name),
             Choice::Answer(topic, answer) => return self.answer_pane(topic, answer),
             _ => {}
         }
         Vec::new()
     }
 
-    fn wear(&mut self, theme: &str) {
+    fn set_theme(&mut self, theme: &str) {
         self.theme = self.themes.get(theme, self.depth, self.theme.ascii);
     }
 

@@ -50,7 +50,7 @@ pub struct AppOptions {
 
 /// What stands open at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum First {
+pub enum StartScreen {
     Home,
     Run(PathBuf),
     /// A run that the runtime starts; its title until it reports its own.
@@ -114,7 +114,7 @@ pub struct App {
 
 impl App {
     /// The app and the effects of its birth.
-    pub fn new(options: AppOptions, first: First, now: UnixMillis) -> (App, Vec<Effect>) {
+    pub fn new(options: AppOptions, first: StartScreen, now: UnixMillis) -> (App, Vec<Effect>) {
         let theme = options
             .themes
             .get(&options.theme, options.depth, options.ascii);
@@ -147,11 +147,11 @@ impl App {
         };
         let mut effects = app.refresh();
         match first {
-            First::Home => {}
-            First::Fleet => app.show(&fleet::ENTRY),
-            First::Run(path) => effects.extend(app.open_run(path)),
-            First::Starting(title) => {
-                app.hold(title);
+            StartScreen::Home => {}
+            StartScreen::Fleet => app.show(&fleet::ENTRY),
+            StartScreen::Run(path) => effects.extend(app.open_run(path)),
+            StartScreen::Starting(title) => {
+                app.open_slot(title);
             }
         }
         for complaint in options.complaints {
@@ -309,7 +309,7 @@ impl App {
     }
 
     /// Makes room for a run on the screen and lets the one before go.
-    fn hold(&mut self, title: String) -> (Slot, Vec<Effect>) {
+    fn open_slot(&mut self, title: String) -> (Slot, Vec<Effect>) {
         let slot = self.slots.take();
         let old = self
             .store
@@ -328,8 +328,8 @@ impl App {
     }
 
     /// The same for a run that is being made.
-    fn hold_new(&mut self, title: String) -> (Slot, Vec<Effect>) {
-        let held = self.hold(title);
+    fn open_new_slot(&mut self, title: String) -> (Slot, Vec<Effect>) {
+        let held = self.open_slot(title);
         if let Some(held) = &mut self.store.held {
             held.new = true;
         }
@@ -338,7 +338,7 @@ impl App {
 
     fn open_run(&mut self, path: PathBuf) -> Vec<Effect> {
         let title = title_of(&path);
-        let (slot, mut effects) = self.hold(title);
+        let (slot, mut effects) = self.open_slot(title);
         effects.push(Effect::Attach {
             slot,
             run_dir: path,
@@ -358,7 +358,7 @@ impl App {
     /// Lets a run that ended early go on.
     fn resume_run(&mut self, path: PathBuf) -> Vec<Effect> {
         let title = title_of(&path);
-        let (slot, mut effects) = self.hold(title);
+        let (slot, mut effects) = self.open_slot(title);
         effects.push(Effect::ResumeRun {
             slot,
             run_dir: path,
@@ -367,7 +367,7 @@ impl App {
     }
 
     fn start_run(&mut self, target: String) -> Vec<Effect> {
-        let (slot, mut effects) = self.hold_new(target.clone());
+        let (slot, mut effects) = self.open_new_slot(target.clone());
         effects.push(Effect::StartRun { slot, target });
         effects
     }

@@ -1,7 +1,7 @@
 //! Asks what to do with a live run when its viewer leaves or stops it.
 
 use super::{Canvas, Choice, LEAVE, Overlay, Reply};
-use crate::run::state::Halt;
+use crate::run::state::StopCause;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
@@ -48,8 +48,8 @@ enum Now {
 impl LeaveQuestion {
     pub fn new(leaving: bool, held: &OpenRun) -> Self {
         let now = match held.state.halted {
-            Some((Halt::Disk, _)) => Now::Stalled,
-            Some((Halt::Signal, _)) => Now::Suspended,
+            Some((StopCause::Disk, _)) => Now::Stalled,
+            Some((StopCause::Signal, _)) => Now::Suspended,
             _ if held.state.phase == Some(Phase::Paused) => Now::Paused,
             _ => Now::Running,
         };

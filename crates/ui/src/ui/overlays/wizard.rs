@@ -102,7 +102,7 @@ impl WizardScreen {
     }
 
     /// Clears a suggested path before the user types their own.
-    fn take_the_offer_away(&mut self) {
+    fn clear_suggestion(&mut self) {
         if std::mem::take(&mut self.offered) {
             self.field.set("");
         }
@@ -454,7 +454,7 @@ impl Overlay for WizardScreen {
     fn key(&mut self, key: KeyEvent) -> Reply {
         if self.typing() {
             if is_text(key) {
-                self.take_the_offer_away();
+                self.clear_suggestion();
             }
             self.field.key(key);
             self.typed();
@@ -464,7 +464,7 @@ impl Overlay for WizardScreen {
 
     fn paste(&mut self, text: &str) -> Reply {
         if self.typing() {
-            self.take_the_offer_away();
+            self.clear_suggestion();
             self.field.paste(text.trim());
             self.typed();
         }

@@ -121,7 +121,7 @@ pub trait Pane: Any + Debug {
     }
 
     /// Called before the workbench exits, if the pane would lose data; the answer must end in [`Request::Leave`].
-    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+    fn confirm_quit(&mut self) -> Option<Box<dyn Overlay>> {
         None
     }
 

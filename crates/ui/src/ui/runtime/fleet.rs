@@ -40,7 +40,7 @@ impl Shell {
     }
 
     /// Lends the terminal to a command and takes it back when that ends.
-    pub(super) fn go_elsewhere(&mut self, line: &[OsString]) -> std::io::Result<()> {
+    pub(super) fn run_in_terminal(&mut self, line: &[OsString]) -> std::io::Result<()> {
         let Some((program, arguments)) = line.split_first() else {
             return Ok(());
         };

@@ -17,7 +17,7 @@ use crate::pipeline::PipelineDir;
 use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::spec::SpecSources;
-use crate::ui::app::{App, ExitReport, First};
+use crate::ui::app::{App, ExitReport, StartScreen};
 use crate::ui::freshness::Freshness;
 use crate::ui::jobs::{JobContext, Linked};
 use crate::ui::msg::{Holder, Msg, Opened, Slot};
@@ -158,15 +158,15 @@ impl Shell {
         let app_options = options::app_options(&options);
         let clock = SystemClock::new();
         let first = match &options.open {
-            StartView::Home => First::Home,
+            StartView::Home => StartScreen::Home,
             StartView::Run(run) | StartView::Pipeline(run, _) => {
-                First::Run(run.path().to_path_buf())
+                StartScreen::Run(run.path().to_path_buf())
             }
             StartView::Start(run, _) | StartView::Here(run, _) => {
-                First::Starting(run.id().to_string())
+                StartScreen::Starting(run.id().to_string())
             }
-            StartView::Foreign(path, _) => First::Starting(path.display().to_string()),
-            StartView::Fleet(_) => First::Fleet,
+            StartView::Foreign(path, _) => StartScreen::Starting(path.display().to_string()),
+            StartView::Fleet(_) => StartScreen::Fleet,
         };
         let (app, effects) = App::new(app_options, first, clock.now());
         let pipeline = match (&options.open, app.run_slot()) {
@@ -260,7 +260,7 @@ impl Shell {
             if let Some(line) = self.elsewhere.take() {
                 // Its reader would take keys that are meant for the other program.
                 drop(terminal);
-                self.go_elsewhere(&line)?;
+                self.run_in_terminal(&line)?;
                 terminal = EventStream::new();
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Container, Stream};
 use crate::base::human;
-use crate::data::source::fault::{ReadFault, Refusal};
+use crate::data::source::fault::{LimitExceeded, ReadFault};
 use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
@@ -271,7 +271,7 @@ struct Bounded {
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read.load(Ordering::Relaxed) > MAX_ROW_BYTES {
-            return Err(Refusal::error(
+            return Err(LimitExceeded::error(
                 format!("a row of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
                 "probably a quote that is opened and never closed: double the quotes inside values",
             ));
@@ -282,7 +282,7 @@ impl Read for Bounded {
         if n == 0 && !buffer.is_empty() && self.quotes.at == At::Quoted {
             self.never_closed
                 .store(self.quotes.opened, Ordering::Relaxed);
-            return Err(Refusal::error(
+            return Err(LimitExceeded::error(
                 "this quote is never closed",
                 "close it, or double the quotes inside the value; or the file was truncated: download or write it again",
             ));

@@ -146,7 +146,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     // The last step may reach into the next pass.
     assert!((3.0..3.5).contains(&passes), "{data:?}");
     // The other form keeps the model and leaves the adapter out.
-    wizard.go(Step::Method);
+    wizard.go_to(Step::Method);
     let full = wizard
         .advice()
         .iter()
@@ -330,7 +330,7 @@ fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
     // Of other data it is asked again.
     let readable = dir.path().join("readable.txt");
     std::fs::write(&readable, known.repeat(99)).unwrap();
-    wizard.go(Step::Data);
+    wizard.go_to(Step::Data);
     wizard.type_in(&readable.display().to_string());
     assert_eq!(look(&mut wizard), Outcome::Moved);
     wizard.select(1);

@@ -79,7 +79,7 @@ fn a_model_that_fits_in_four_bits_alone_is_quantized_first() {
     let why = wizard.error().unwrap();
     assert!(why.contains("llmtui quantize"), "{why}");
     // The start of the model says so before, where nothing else can be trained.
-    wizard.go(Step::Start);
+    wizard.go_to(Step::Start);
     assert_eq!(wizard.enter(), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(why.contains("llmtui quantize"), "{why}");

@@ -81,7 +81,7 @@ fn steps_and_passes_are_those_of_the_run_for_every_kind_of_row_and_method() {
             .filter_map(|(at, row)| row.open.then_some(at))
             .collect();
         for at in open {
-            wizard.go(Step::Method);
+            wizard.go_to(Step::Method);
             wizard.select(at);
             until(&mut wizard, Step::Plan);
             let spec = wizard.draft().unwrap().0.spec().unwrap();

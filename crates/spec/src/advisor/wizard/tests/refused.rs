@@ -99,7 +99,7 @@ fn a_path_that_was_refused_is_not_remembered() {
     let kept = |wizard: &Wizard| Answers::from_json(&wizard.to_remember());
     assert_eq!(kept(&wizard).start_path, "");
     assert_eq!(kept(&wizard).data_path, good);
-    wizard.go(Step::Data);
+    wizard.go_to(Step::Data);
     refuse(&mut wizard, 1, "no/such/text.txt");
     assert_eq!(kept(&wizard).data_path, good);
     // Nor is it one when another row is chosen.

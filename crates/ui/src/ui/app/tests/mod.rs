@@ -69,7 +69,7 @@ impl Bench {
     }
 
     fn with(options: AppOptions) -> Bench {
-        let (app, effects) = App::new(options, First::Home, NOW);
+        let (app, effects) = App::new(options, StartScreen::Home, NOW);
         Bench {
             app,
             now: NOW,

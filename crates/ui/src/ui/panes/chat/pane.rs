@@ -239,7 +239,7 @@ impl ChatPane {
     }
 
     /// The best checkpoints of several runs, side by side in place of all models that are there.
-    pub(super) fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
+    pub(super) fn compare_runs(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
         let best = |run: &PathBuf| best(rows, run).filter(|row| row.generates).cloned();
         let found: Vec<CheckpointRow> = runs.iter().filter_map(best).collect();
@@ -276,7 +276,7 @@ impl ChatPane {
     }
 
     /// Reports a model that failed to load and removes its column.
-    fn keep_out(&mut self) -> Vec<Request> {
+    fn drop_failed_model(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         while self.columns.len() > 1
             && let Some(at) = self.columns.iter().position(Column::not_loaded)
@@ -313,7 +313,7 @@ impl ChatPane {
         }
         requests.extend(send(Asked::Generate, sent));
         requests.extend(self.look_again(slot));
-        requests.extend(self.keep_out());
+        requests.extend(self.drop_failed_model());
         requests.push(Request::Draw(Freshness::DataMoved));
         requests
     }
@@ -502,7 +502,7 @@ impl Pane for ChatPane {
         ]
     }
 
-    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+    fn confirm_quit(&mut self) -> Option<Box<dyn Overlay>> {
         let question = self.question(Loss::Leave).ok()?;
         Some(Box::new(question))
     }
@@ -602,7 +602,7 @@ impl Pane for ChatPane {
             Msg::Opened { slot, result } if self.owns(*slot) => {
                 self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));
                 let again = self.look_again(*slot);
-                return again.into_iter().chain(self.keep_out()).collect();
+                return again.into_iter().chain(self.drop_failed_model()).collect();
             }
             Msg::Sent {
                 slot,
@@ -647,7 +647,7 @@ impl Pane for ChatPane {
             (MODEL | PLACE, Answer::Text(text)) => {
                 self.open(ChatModel::of_path(text.trim().into()), context)
             }
-            (LOSS, Answer::Text(word)) => self.loss_answered(&word, context),
+            (LOSS, Answer::Text(word)) => self.on_discard_answer(&word, context),
             (SETTINGS, Answer::Values(values)) => {
                 let settings = Settings::of(&values, &self.sampling);
                 self.set(settings);

@@ -253,7 +253,7 @@ impl ComparePane {
         }
         let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
         for figure in &self.figures {
-            let Some((step, values)) = figure.at_common(&self.tracks) else {
+            let Some((step, values)) = figure.at_last_common_step(&self.tracks) else {
                 continue;
             };
             let winner = figure.winner(&values).filter(|_| starred(figure));

@@ -323,7 +323,7 @@ impl HomePane {
         }
     }
 
-    fn chat_beside(&self, store: &Store) -> Vec<Request> {
+    fn chat_side_by_side(&self, store: &Store) -> Vec<Request> {
         match self.chosen(store) {
             paths if paths.len() < 2 => {
                 vec![info("select a run that has a parent, to chat with both")]
@@ -352,7 +352,7 @@ impl HomePane {
 }
 
 /// Whether a run ended with steps left.
-fn goes_on(store: &Store, path: &Path) -> bool {
+fn is_resumable(store: &Store, path: &Path) -> bool {
     let run = store.runs().iter().find(|run| run.path == path);
     run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
 }
@@ -404,7 +404,7 @@ impl Pane for HomePane {
             A::Refresh,
         ];
         let of_row: &[A] = match self.current(store) {
-            Some(HomeRow::Run(path)) if goes_on(store, &path) => {
+            Some(HomeRow::Run(path)) if is_resumable(store, &path) => {
                 &[A::ResumeRun, A::ChatWith, A::CompareRuns]
             }
             Some(HomeRow::Run(_)) => &[A::ChatWith, A::CompareRuns],
@@ -447,7 +447,7 @@ impl Pane for HomePane {
             Action::CompareRuns => self.compare(store, context.keymap),
             Action::CompareEvals => self.evals(store, context.keymap),
             Action::ChatWith => self.chat(store),
-            Action::ChatBeside => self.chat_beside(store),
+            Action::ChatBeside => self.chat_side_by_side(store),
             Action::ResumeRun => self.resume(store, context.keymap),
             action => {
                 self.walk(action, store);

@@ -4,14 +4,14 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rewound<T> {
+pub struct RollbackBuffer<T> {
     /// By the newest roll-back.
     newest: T,
     /// By the roll-back of the newest rescue.
     by_rescue: T,
 }
 
-impl<T: Default> Rewound<T> {
+impl<T: Default> RollbackBuffer<T> {
     /// At `RolledBack`, with what it takes.
     pub fn rolled_back(&mut self, taken: T) {
         self.newest = taken;
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn an_undo_brings_back_what_its_rescue_took_and_nothing_else() {
-        let mut rewound = Rewound::default();
+        let mut rewound = RollbackBuffer::default();
         rewound.rolled_back(vec![1]);
         rewound.rolled_back(vec![2]);
         rewound.rescued();

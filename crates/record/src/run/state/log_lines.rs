@@ -95,11 +95,11 @@ impl RunState {
                     format!("{change} from step {} on", human::grouped(*step)),
                 )
             }
-            _ => return self.rare_line(event),
+            _ => return self.other_event_line(event),
         })
     }
 
-    fn rare_line(&self, event: &Event) -> Option<Line> {
+    fn other_event_line(&self, event: &Event) -> Option<Line> {
         Some(match event {
             Event::Stepped { step, values, .. } => return self.diverged(*step, values),
             Event::RolledBack { step } if self.step > *step => {
@@ -138,7 +138,7 @@ impl RunState {
             Event::Rejected { why, .. } => Line::notice(Level::Warn, format!("refused: {why}")),
             Event::Finished {
                 outcome, message, ..
-            } if outcome.is_refusal() && self.stood.is_some() => {
+            } if outcome.is_refusal() && self.before_resume.is_some() => {
                 Line::notice(outcome_level(*outcome), format!("not resumed: {message}"))
             }
             Event::Finished { .. } => {
