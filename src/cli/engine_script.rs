@@ -172,41 +172,19 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     };
     let llmtui = words(&std::env::current_exe()?)?;
     let text = if args.slurm {
-        job::script(
-            &job,
-            &Slurm {
-                time,
-                partition: args.partition.clone(),
-                gpu: kind_of_gpu(args, gpus)?,
-                memory: start::job_memory(&spec, gpus),
-                options: args.sbatch.clone(),
-                llmtui,
-                folder: words(&folder)?,
-                runs_dir: words(&folder.join(&cx.runs_dir))?,
-            },
-        )
+        let slurm = Slurm {
+            time,
+            partition: args.partition.clone(),
+            gpu: kind_of_gpu(args, gpus)?,
+            memory: start::job_memory(&spec, gpus),
+            options: args.sbatch.clone(),
+            llmtui,
+            folder: words(&folder)?,
+            runs_dir: words(&folder.join(&cx.runs_dir))?,
+        };
+        job::script(&job, &slurm)
     } else {
-        for path in outside(&spec, &folder) {
-            errln!(
-                "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
-                shown(&path),
-                shown(&folder)
-            );
-        }
-        let torch = spec.engine.torch();
-        job::task(
-            &job,
-            &Sky {
-                accelerator: accelerator(args, gpus)?,
-                bucket: args.bucket.clone(),
-                llmtui,
-                folder: words(&folder)?,
-                installs_torch: match torch {
-                    Some(torch) => torch.python.is_none(),
-                    None => spec.engine.is_open() && gpus > 0,
-                },
-            },
-        )
+        sky_task(args, &job, &spec, llmtui, &folder)?
     };
     if let Some(bucket) = &args.bucket {
         fit("--bucket", bucket)?;
@@ -214,20 +192,53 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     for option in &args.sbatch {
         fit("--sbatch", option)?;
     }
-    match &args.to {
-        Some(file) => {
-            write_script(file, &text)?;
-            let file = shell_quote(&file.to_string_lossy());
-            let start = if args.slurm {
-                "sbatch"
-            } else {
-                "sky jobs launch"
-            };
-            errln!("start it with: {start} {file}");
-        }
-        None => std::io::stdout().lock().write_all(text.as_bytes())?,
-    }
+    write_out(args, &text)?;
     Ok(Exit::Done)
+}
+
+/// With a note on each file that the machine would not have.
+fn sky_task(
+    args: &ScriptArgs,
+    job: &Job,
+    spec: &RunSpec,
+    llmtui: String,
+    folder: &Path,
+) -> anyhow::Result<String> {
+    for path in outside(spec, folder) {
+        errln!(
+            "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
+            shown(&path),
+            shown(folder)
+        );
+    }
+    let sky = Sky {
+        accelerator: accelerator(args, job.gpus)?,
+        bucket: args.bucket.clone(),
+        llmtui,
+        folder: words(folder)?,
+        installs_torch: match spec.engine.torch() {
+            Some(torch) => torch.python.is_none(),
+            None => spec.engine.is_open() && job.gpus > 0,
+        },
+    };
+    Ok(job::task(job, &sky))
+}
+
+/// Writes the script to its file, with the command that starts it, or to standard output.
+fn write_out(args: &ScriptArgs, text: &str) -> anyhow::Result<()> {
+    let Some(file) = &args.to else {
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(());
+    };
+    write_script(file, text)?;
+    let file = shell_quote(&file.to_string_lossy());
+    let start = if args.slurm {
+        "sbatch"
+    } else {
+        "sky jobs launch"
+    };
+    errln!("start it with: {start} {file}");
+    Ok(())
 }
 
 /// The run that is meant, with steps left; `None` where the word is a spec.

@@ -256,6 +256,20 @@ fn train(run: &RunDir, cx: &Context) -> anyhow::Result<(RunState, Option<String>
 }
 
 fn table(report: &Report, args: &Args) -> String {
+    let mut out = rungs(report) + &prediction(report, args.axis);
+    if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
+        out.push_str(
+            "  runs this short are still in the initial drop: treat the prediction as a hint\n",
+        );
+    }
+    if args.dry_run {
+        out.push_str("  nothing was run: remove --dry-run to start\n");
+    }
+    out
+}
+
+/// The runs, and their time together.
+fn rungs(report: &Report) -> String {
     let words = |seconds: Option<f64>| match seconds {
         Some(s) if s < 60.0 => format!("{s:.1} s"),
         Some(s) => human::seconds(s),
@@ -292,8 +306,14 @@ fn table(report: &Report, args: &Args) -> String {
             if reused == 1 { "is" } else { "are" }
         ));
     }
+    out
+}
+
+/// The fitted curve, what it predicts for the target, and how sure that is.
+fn prediction(report: &Report, axis: Axis) -> String {
+    let mut out = String::new();
     if let (Some(fit), Some(p)) = (&report.fit, &report.prediction) {
-        let x = if args.axis == Axis::Tokens {
+        let x = if axis == Axis::Tokens {
             "tokens"
         } else {
             "parameters"
@@ -323,14 +343,6 @@ fn table(report: &Report, args: &Args) -> String {
         out.push_str(
             "  the curve does not flatten yet, so the range is wide: longer runs would narrow it\n",
         );
-    }
-    if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
-        out.push_str(
-            "  runs this short are still in the initial drop: treat the prediction as a hint\n",
-        );
-    }
-    if args.dry_run {
-        out.push_str("  nothing was run: remove --dry-run to start\n");
     }
     out
 }

@@ -113,19 +113,29 @@ fn reply(
         refusal(&why, out, columns)?;
         return Ok(After::Stay);
     };
-    if wizard.step() != Step::Settings {
-        return choose(wizard, row, text.trim(), out, columns);
+    match wizard.step() {
+        Step::Settings => set_value(wizard, row, text.trim(), out, columns),
+        _ => choose(wizard, row, text.trim(), out, columns),
     }
-    // A form: each line sets one value, an empty line continues.
+}
+
+/// A form: each line sets one value, or shows it where it has no text. A wrong value changes nothing.
+fn set_value(
+    wizard: &mut Wizard,
+    row: usize,
+    text: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
     let before = wizard.clone();
     let value_of = |question: &Question| {
         let input = question.rows.get(row).and_then(|row| row.input.as_ref());
         input.map_or_else(String::new, |input| one_line(&input.text))
     };
-    let old = value_of(&question);
+    let old = value_of(&wizard.question());
     wizard.select(row);
-    if !text.trim().is_empty() {
-        wizard.type_in(text.trim());
+    if !text.is_empty() {
+        wizard.type_in(text);
     }
     // What contradicts another value stays: that one may be the next to change.
     let wrong = wizard.wrong_settings().len();

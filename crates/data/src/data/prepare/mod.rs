@@ -368,72 +368,37 @@ fn build_splits(
     how: Layouting,
     notes: &mut Vec<String>,
 ) -> Result<(Documents, TrainingCounts), DataError> {
-    let divides = val.is_empty() && config.val_share() != Some(0.0);
-    let counted = held_rows(config, train)?;
-    let mut documents = Documents {
-        train: Vec::new(),
-        val: Vec::new(),
-        stages: stages(config, train),
-        passes: None,
+    let mut splits = SplitBuilder {
+        config,
         how,
-        bytes_per_token: None,
-    };
-    let mut learning = TrainingCounts::default();
-    let mut tried: Vec<ExampleCounts> = Vec::new();
-    let of = |source: &Ready| Layouting {
-        too_long: too_long(config, how.unit, source.conversations),
-        ..how
+        divides: val.is_empty() && config.val_share() != Some(0.0),
+        counted: held_rows(config, train)?,
+        is_mix: train.len() > 1,
+        documents: Documents {
+            train: Vec::new(),
+            val: Vec::new(),
+            stages: stages(config, train),
+            passes: None,
+            how,
+            bytes_per_token: None,
+        },
+        learning: TrainingCounts::default(),
+        tried: Vec::new(),
+        notes,
     };
     for (at, source) in train.iter().enumerate() {
-        let how = of(source);
-        let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
-        let Split {
-            train: mut kept,
-            val: mut held,
-            is_cut,
-        } = match &counted {
-            Some(rows) => hold_out::split_rows(&source.store, rows[at]),
-            None if divides => hold_out::split(&source.store, config.val_fraction, row),
-            None => hold_out::split(&source.store, 0.0, row),
-        };
-        if train.len() > 1 && fills_no_row(&held, row) {
-            notes.push(not_held_out(config, source, &held, how.seq_len));
-            tried.push(ExampleCounts {
-                how,
-                spans: std::mem::take(&mut held),
-            });
-            kept = source.store.spans().collect();
-        } else if divides {
-            let size = source.store.documents_of_row();
-            let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
-            notes.push(divided(source, parts, is_cut));
-        }
-        let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
-        count(&mut learning, source, &portion, &account);
-        let longest = kept.iter().map(|(_, len)| *len).max();
-        learning.longest = learning.longest.max(longest.unwrap_or(0));
-        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
-        if portion.rows() == 0 {
-            return Err(nothing_left(source, how, &kept));
-        }
-        documents
-            .train
-            .push(portion.with_template(source.templated));
-        // Of a small source beside large ones no row may be counted.
-        if divides && (counted.is_none() || !held.is_empty()) {
-            let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
-            documents.val.push(portion.with_template(source.templated));
-            tried.push(ExampleCounts { how, spans: held });
-        }
+        splits.add_train(at, source)?;
     }
     for source in val {
-        let spans: Vec<Span> = source.store.spans().collect();
-        let how = of(source);
-        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
-        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
-        documents.val.push(portion.with_template(source.templated));
-        tried.push(ExampleCounts { how, spans });
+        splits.add_val(source);
     }
+    let SplitBuilder {
+        mut documents,
+        learning,
+        tried,
+        notes,
+        ..
+    } = splits;
     if config.mix == Mix::Concatenate {
         documents.concatenate();
     }
@@ -452,6 +417,97 @@ fn build_splits(
         ));
     }
     Ok((documents, learning))
+}
+
+/// The splits, source by source.
+struct SplitBuilder<'a> {
+    config: &'a DataConfig,
+    how: Layouting,
+    /// Part of the training sources is held out.
+    divides: bool,
+    /// Rows to hold out of each source, where the spec counts them.
+    counted: Option<Vec<u64>>,
+    /// There are several training sources.
+    is_mix: bool,
+    documents: Documents,
+    learning: TrainingCounts,
+    /// What was held out, for the error if it fills no row.
+    tried: Vec<ExampleCounts>,
+    notes: &'a mut Vec<String>,
+}
+
+impl SplitBuilder<'_> {
+    fn how_of(&self, source: &Ready) -> Layouting {
+        Layouting {
+            too_long: too_long(self.config, self.how.unit, source.conversations),
+            ..self.how
+        }
+    }
+
+    /// Adds training source `at`, and what is held out of it.
+    fn add_train(&mut self, at: usize, source: &Ready) -> Result<(), DataError> {
+        let how = self.how_of(source);
+        let (kept, held) = self.divide(at, source, how);
+        let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
+        count(&mut self.learning, source, &portion, &account);
+        let longest = kept.iter().map(|(_, len)| *len).max();
+        self.learning.longest = self.learning.longest.max(longest.unwrap_or(0));
+        self.notes
+            .extend(account.notes(&source.name, portion.documents, how.seq_len));
+        if portion.rows() == 0 {
+            return Err(nothing_left(source, how, &kept));
+        }
+        self.documents
+            .train
+            .push(portion.with_template(source.templated));
+        // Of a small source beside large ones no row may be counted.
+        if self.divides && (self.counted.is_none() || !held.is_empty()) {
+            let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
+            let portion = portion.with_template(source.templated);
+            self.documents.val.push(portion);
+            self.tried.push(ExampleCounts { how, spans: held });
+        }
+        Ok(())
+    }
+
+    /// What of a source is trained on and what is held out, with a note on it.
+    fn divide(&mut self, at: usize, source: &Ready, how: Layouting) -> (Vec<Span>, Vec<Span>) {
+        let (config, row) = (self.config, how.seq_len as u64 + 1);
+        let row = (how.packing == Packing::Stream).then_some(row);
+        let Split {
+            train: kept,
+            val: held,
+            is_cut,
+        } = match &self.counted {
+            Some(rows) => hold_out::split_rows(&source.store, rows[at]),
+            None if self.divides => hold_out::split(&source.store, config.val_fraction, row),
+            None => hold_out::split(&source.store, 0.0, row),
+        };
+        if self.is_mix && fills_no_row(&held, row) {
+            let note = not_held_out(config, source, &held, how.seq_len);
+            self.notes.push(note);
+            self.tried.push(ExampleCounts { how, spans: held });
+            return (source.store.spans().collect(), Vec::new());
+        }
+        if self.divides {
+            let size = source.store.documents_of_row();
+            let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
+            self.notes.push(divided(source, parts, is_cut));
+        }
+        (kept, held)
+    }
+
+    /// Adds a source that is validated on as a whole.
+    fn add_val(&mut self, source: &Ready) {
+        let spans: Vec<Span> = source.store.spans().collect();
+        let how = self.how_of(source);
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
+        self.notes
+            .extend(account.notes(&source.name, portion.documents, how.seq_len));
+        let portion = portion.with_template(source.templated);
+        self.documents.val.push(portion);
+        self.tried.push(ExampleCounts { how, spans });
+    }
 }
 
 /// Adds what is learned from a source, and what is lost of it.

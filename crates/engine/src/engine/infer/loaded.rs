@@ -17,7 +17,9 @@ use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
 use crate::models::SourceError;
 use crate::nn::Model;
-use crate::nn::generate::{self, Continuing, Finish, PrefixCache, WhenFull, generate_on};
+use crate::nn::generate::{
+    self, Continuing, Finish, GeneratedToken, PrefixCache, WhenFull, generate_on,
+};
 use crate::wire::{Event, Prompt, StopReason, Turn};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -278,6 +280,15 @@ impl LoadedModel {
         }
     }
 
+    fn when_full(&self, sampling: &Sampling) -> WhenFull {
+        match sampling.context {
+            ContextLimit::Roll => WhenFull::Roll,
+            // A conversation has dropped whole turns before it comes to this; plain text rolls on.
+            ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
+            ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
+        }
+    }
+
     fn full(&self) -> String {
         let context = self.model.shape().seq_len;
         format!("the context of {context} tokens is full")
@@ -328,12 +339,7 @@ impl TextModel for LoadedModel {
         sampling: &Sampling,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<GenerationEnd, String> {
-        let when_full = match sampling.context {
-            ContextLimit::Roll => WhenFull::Roll,
-            // A conversation has dropped whole turns before it comes to this; plain text rolls on.
-            ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
-            ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
-        };
+        let when_full = self.when_full(sampling);
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
         if when_full == WhenFull::Stop && len > context {
             return Err(format!(
@@ -341,64 +347,36 @@ impl TextModel for LoadedModel {
                  or let the context roll"
             ));
         }
-        let tokenizer = &self.tokenizer;
-        let mut stream = TextStream::default();
-        let mut watch = StopStringFilter::new(match sampling.stop.is_empty() {
-            true => &self.training.stop,
-            false => &sampling.stop,
-        });
-        let mut n_tokens = 0;
-        let mut broken = None;
+        let mut answer = AnswerText {
+            tokenizer: &self.tokenizer,
+            stream: TextStream::default(),
+            stops: StopStringFilter::new(match sampling.stop.is_empty() {
+                true => &self.training.stop,
+                false => &sampling.stop,
+            }),
+            n_tokens: 0,
+            broken: None,
+        };
         let how = Continuing {
             sampling,
             ends: &self.ends,
             when_full,
         };
         let (model, kept) = (&mut self.model, &mut self.kept);
-        let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| {
-            let token = match step {
-                generate::Step::Read { tokens, kept } => {
-                    // What has rolled out of the context is not read.
-                    let gone = len.saturating_sub(context);
-                    let (tokens, kept) = (gone + tokens, gone + kept);
-                    return on_step(Step::Read { tokens, kept });
-                }
-                generate::Step::Token(token) => token,
-            };
-            n_tokens += 1;
-            let (text, stopped) = watch.push(&stream.push(tokenizer, token.id));
-            let piece = Piece {
-                text,
-                logprob: token.logprob,
-                entropy: token.entropy,
-                id: Some(token.id),
-            };
-            if on_step(Step::Wrote(piece)).is_break() {
-                broken = Some(StopReason::Cancelled);
-            } else if stopped {
-                broken = Some(StopReason::Stop);
+        let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| match step {
+            generate::Step::Read { tokens, kept } => {
+                // What has rolled out of the context is not read.
+                let gone = len.saturating_sub(context);
+                let (tokens, kept) = (gone + tokens, gone + kept);
+                on_step(Step::Read { tokens, kept })
             }
-            match broken {
-                Some(_) => ControlFlow::Break(()),
-                None => ControlFlow::Continue(()),
-            }
+            generate::Step::Token(token) => answer.push(token, on_step),
         });
         let generated =
             generated.map_err(|e| format!("the model cannot compute: {}", error_text(e)))?;
+        let (n_tokens, broken) = (answer.n_tokens, answer.broken);
         if broken.is_none() && generated.finish != Finish::Stopped {
-            let (mut text, stopped) = watch.push(&stream.finish(tokenizer));
-            if !stopped {
-                text.push_str(&watch.rest());
-            }
-            // Text without a token of its own: what was held back until it was sure.
-            if !text.is_empty() {
-                let _ = on_step(Step::Wrote(Piece {
-                    text,
-                    logprob: f32::NAN,
-                    entropy: f32::NAN,
-                    id: None,
-                }));
-            }
+            answer.finish(on_step);
         }
         Ok(GenerationEnd {
             n_tokens,
@@ -416,6 +394,58 @@ impl TextModel for LoadedModel {
                 _ => String::new(),
             },
         })
+    }
+}
+
+/// Turns the tokens of an answer into text.
+struct AnswerText<'a> {
+    tokenizer: &'a Tokenizer,
+    stream: TextStream,
+    stops: StopStringFilter<'a>,
+    n_tokens: usize,
+    /// Why the answer ended, if not by the model.
+    broken: Option<StopReason>,
+}
+
+impl AnswerText<'_> {
+    fn push(
+        &mut self,
+        token: GeneratedToken,
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.n_tokens += 1;
+        let (text, stopped) = self.stops.push(&self.stream.push(self.tokenizer, token.id));
+        let piece = Piece {
+            text,
+            logprob: token.logprob,
+            entropy: token.entropy,
+            id: Some(token.id),
+        };
+        if on_step(Step::Wrote(piece)).is_break() {
+            self.broken = Some(StopReason::Cancelled);
+        } else if stopped {
+            self.broken = Some(StopReason::Stop);
+        }
+        match self.broken {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Passes on text without a token of its own: what was held back until it was sure.
+    fn finish(mut self, on_step: &mut dyn FnMut(Step) -> ControlFlow<()>) {
+        let (mut text, stopped) = self.stops.push(&self.stream.finish(self.tokenizer));
+        if !stopped {
+            text.push_str(&self.stops.rest());
+        }
+        if !text.is_empty() {
+            let _ = on_step(Step::Wrote(Piece {
+                text,
+                logprob: f32::NAN,
+                entropy: f32::NAN,
+                id: None,
+            }));
+        }
     }
 }
 

@@ -110,6 +110,15 @@ impl Measured {
         }
     }
 
+    fn evaluated(&mut self, step: u64, values: Values, whole: bool) {
+        let of = |id| loss(&values, id).map(|value| (step, value));
+        self.vals.extend(of(id::VAL_LOSS));
+        self.passes.extend(of(id::PASS_AT_1));
+        if whole {
+            self.whole = Some((step, values));
+        }
+    }
+
     /// The checkpoint of an evaluation was saved as the best.
     fn saved(&mut self, by: Best) {
         let here = self.whole.as_ref().filter(|(at, _)| *at == by.step);
@@ -233,13 +242,7 @@ impl Scan {
         };
         self.spent.take(envelope.t, &envelope.event);
         match envelope.event {
-            Event::Hello { .. } => {
-                let stood = (self.outcome.take(), std::mem::take(&mut self.message));
-                self.earlier = (self.step > 0).then_some(stood);
-                self.refused = None;
-                self.phase = Some(Phase::Preparing);
-                self.begin_at(self.step);
-            }
+            Event::Hello { .. } => self.engine_started(),
             Event::Started {
                 method,
                 max_steps,
@@ -250,33 +253,14 @@ impl Scan {
                 self.max_steps = max_steps;
                 self.n_params = n_params;
             }
-            Event::PhaseChanged { phase, .. } => {
-                let before = self.phase.replace(phase);
-                let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
-                if phase == Phase::Training && idle.contains(&before) {
-                    self.begin_at(self.step);
-                }
-            }
-            Event::Stepped { step, values, .. } => {
-                self.earlier = None;
-                self.step = step;
-                self.train_loss = loss(&values, id::TRAIN_LOSS).or(self.train_loss);
-                self.reward = loss(&values, id::REWARD).or(self.reward);
-                self.epochs = loss(&values, id::EPOCHS);
-            }
+            Event::PhaseChanged { phase, .. } => self.enter(phase),
+            Event::Stepped { step, values, .. } => self.stepped(step, &values),
             Event::Evaluated {
                 step,
                 values,
                 whole,
                 ..
-            } => {
-                let of = |id| loss(&values, id).map(|value| (step, value));
-                self.measured.vals.extend(of(id::VAL_LOSS));
-                self.measured.passes.extend(of(id::PASS_AT_1));
-                if whole {
-                    self.measured.whole = Some((step, values));
-                }
-            }
+            } => self.measured.evaluated(step, values, whole),
             Event::Checkpointed {
                 best: true,
                 by: Some(by),
@@ -294,37 +278,66 @@ impl Scan {
                 self.given_up.rescued();
                 self.rescued_at = at;
             }
-            Event::RescueUndone { step, .. } => {
-                let mut counted = self.given_up.undone();
-                counted.split_off(step);
-                self.measured.append(counted);
-                self.undone.push((self.rescued_at, at));
-                self.begin_at(step);
-            }
+            Event::RescueUndone { step, .. } => self.undo_rescue(step, at),
             Event::Finished {
                 outcome,
                 step,
                 best,
                 message,
                 ..
-            } => {
-                // A resume that is refused is the matter of who asked for it: the run stands as it did.
-                if outcome.is_refusal()
-                    && let Some(earlier) = self.earlier.take()
-                {
-                    (self.outcome, self.message) = earlier;
-                    self.refused = Some(message);
-                    return;
-                }
-                self.outcome = Some(outcome);
-                self.step = step;
-                let lowest = best.filter(|best| best.metric == id::VAL_LOSS);
-                let lowest = lowest.map(|best| (best.step, best.value.0));
-                self.best_said = lowest.filter(|(_, x)| x.is_finite());
-                self.message = message;
-            }
+            } => self.finished(outcome, step, best, message),
             _ => {}
         }
+    }
+
+    fn engine_started(&mut self) {
+        let stood = (self.outcome.take(), std::mem::take(&mut self.message));
+        self.earlier = (self.step > 0).then_some(stood);
+        self.refused = None;
+        self.phase = Some(Phase::Preparing);
+        self.begin_at(self.step);
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        let before = self.phase.replace(phase);
+        let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
+        if phase == Phase::Training && idle.contains(&before) {
+            self.begin_at(self.step);
+        }
+    }
+
+    fn stepped(&mut self, step: u64, values: &Values) {
+        self.earlier = None;
+        self.step = step;
+        self.train_loss = loss(values, id::TRAIN_LOSS).or(self.train_loss);
+        self.reward = loss(values, id::REWARD).or(self.reward);
+        self.epochs = loss(values, id::EPOCHS);
+    }
+
+    /// Brings back what the rescue gave up; what it trained since, up to the byte `at` of the log, does not count.
+    fn undo_rescue(&mut self, step: u64, at: u64) {
+        let mut counted = self.given_up.undone();
+        counted.split_off(step);
+        self.measured.append(counted);
+        self.undone.push((self.rescued_at, at));
+        self.begin_at(step);
+    }
+
+    fn finished(&mut self, outcome: Outcome, step: u64, best: Option<Best>, message: String) {
+        // A resume that is refused is the matter of who asked for it: the run stands as it did.
+        if outcome.is_refusal()
+            && let Some(earlier) = self.earlier.take()
+        {
+            (self.outcome, self.message) = earlier;
+            self.refused = Some(message);
+            return;
+        }
+        self.outcome = Some(outcome);
+        self.step = step;
+        let lowest = best.filter(|best| best.metric == id::VAL_LOSS);
+        let lowest = lowest.map(|best| (best.step, best.value.0));
+        self.best_said = lowest.filter(|(_, x)| x.is_finite());
+        self.message = message;
     }
 
     /// The run goes on from this step, from now on.

@@ -185,10 +185,7 @@ impl RunState {
                 self.host_name = text::one_line(host);
                 self.engine = text::one_line(engine);
                 self.pid = *pid;
-                self.before_resume = self.finished.take().filter(|_| self.step > 0);
-                self.refused = None;
-                self.orphaned = false;
-                self.enter(Phase::Preparing, t);
+                self.restart(t);
             }
             Event::Started { .. } => self.start(event),
             Event::MetricsDeclared { metrics } => self.declare(metrics),
@@ -196,12 +193,7 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { finding, .. } => {
-                let check = finding.sanitized();
-                let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
-                self.checks.retain(|old| !same(old));
-                self.checks.push(check);
-            }
+            Event::Checked { finding, .. } => self.fold_check(finding),
             Event::Stepped {
                 step,
                 tokens,
@@ -252,6 +244,21 @@ impl RunState {
             }
             _ => self.fold_rare(t, event),
         }
+    }
+
+    /// Another engine came: how the run stood is kept until that one has taken a step.
+    fn restart(&mut self, t: UnixMillis) {
+        self.before_resume = self.finished.take().filter(|_| self.step > 0);
+        self.refused = None;
+        self.orphaned = false;
+        self.enter(Phase::Preparing, t);
+    }
+
+    fn fold_check(&mut self, finding: &Finding) {
+        let check = finding.sanitized();
+        let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
+        self.checks.retain(|old| !same(old));
+        self.checks.push(check);
     }
 
     fn fold_rare(&mut self, t: UnixMillis, event: &Event) {
