@@ -175,18 +175,7 @@ impl RunState {
 
     fn fold(&mut self, t: UnixMillis, event: &Event) {
         match event {
-            Event::Hello {
-                run,
-                engine,
-                pid,
-                host,
-            } => {
-                self.run = text::one_line(run);
-                self.host_name = text::one_line(host);
-                self.engine = text::one_line(engine);
-                self.pid = *pid;
-                self.restart(t);
-            }
+            Event::Hello { .. } => self.fold_hello(t, event),
             Event::Started { .. } => self.start(event),
             Event::MetricsDeclared { metrics } => self.declare(metrics),
             Event::PhaseChanged { phase, step } => {
@@ -220,8 +209,10 @@ impl RunState {
             Event::Probed { step, layers } => {
                 for (id, values) in layers {
                     let values = values.iter().map(|x| x.0 as f32).collect();
-                    let map = self.layers.entry(id.clone()).or_default();
-                    map.push(*step, values);
+                    self.layers
+                        .entry(id.clone())
+                        .or_default()
+                        .push(*step, values);
                 }
             }
             Event::Sampled {
@@ -246,8 +237,21 @@ impl RunState {
         }
     }
 
-    /// Another engine came: how the run stood is kept until that one has taken a step.
-    fn restart(&mut self, t: UnixMillis) {
+    /// An engine came: how the run stood is kept until that one has taken a step.
+    fn fold_hello(&mut self, t: UnixMillis, event: &Event) {
+        let Event::Hello {
+            run,
+            engine,
+            pid,
+            host,
+        } = event
+        else {
+            return;
+        };
+        self.run = text::one_line(run);
+        self.host_name = text::one_line(host);
+        self.engine = text::one_line(engine);
+        self.pid = *pid;
         self.before_resume = self.finished.take().filter(|_| self.step > 0);
         self.refused = None;
         self.orphaned = false;
@@ -261,16 +265,18 @@ impl RunState {
         self.checks.push(check);
     }
 
+    fn fold_checkpoint(&mut self, t: UnixMillis, event: &Event, step: u64) {
+        self.checkpoints.retain(|c| c.step < step);
+        if let Some(checkpoint) = CheckpointMark::from_event(t, event) {
+            let label = if checkpoint.best { "best so far" } else { "" };
+            self.mark(step, MarkKind::Checkpoint, label.into());
+            self.checkpoints.push(checkpoint);
+        }
+    }
+
     fn fold_rare(&mut self, t: UnixMillis, event: &Event) {
         match event {
-            Event::Checkpointed { step, .. } => {
-                self.checkpoints.retain(|c| c.step < *step);
-                if let Some(checkpoint) = CheckpointMark::from_event(t, event) {
-                    let label = if checkpoint.best { "best so far" } else { "" };
-                    self.mark(*step, MarkKind::Checkpoint, label.into());
-                    self.checkpoints.push(checkpoint);
-                }
-            }
+            Event::Checkpointed { step, .. } => self.fold_checkpoint(t, event, *step),
             Event::Adjusted {
                 step,
                 key,
