@@ -235,7 +235,7 @@ mod tests {
         encode(&Envelope { v, seq, t, event })
     }
 
-    async fn next_line(lines: String) -> (Vec<u64>, Disconnect) {
+    async fn heard(lines: String) -> (Vec<u64>, Disconnect) {
         let (events, mut incoming) = mpsc::channel(8);
         let end = pump_events(
             framed(lines.as_bytes()),
@@ -257,10 +257,10 @@ mod tests {
     async fn a_damaged_line_is_passed_over_and_a_newer_wire_is_refused() {
         let (first, second) = (note(1, VERSION), note(2, VERSION));
         let torn = &second[..second.len() / 2];
-        let (seqs, end) = next_line(format!("{first}{torn}\n{second}")).await;
+        let (seqs, end) = heard(format!("{first}{torn}\n{second}")).await;
         assert_eq!(seqs, [1, 2]);
         assert_eq!(end, Disconnect::Broken(ending(false).unwrap()));
-        let (seqs, end) = next_line(format!("{first}{}", note(2, VERSION + 1))).await;
+        let (seqs, end) = heard(format!("{first}{}", note(2, VERSION + 1))).await;
         assert_eq!(seqs, [1]);
         assert!(matches!(end, Disconnect::Closed(Some(why)) if why.contains("update llmtui")));
     }

@@ -60,15 +60,15 @@ pub(super) struct Rollout {
 }
 
 /// Answers with what each reward gave them.
-struct ScoredBatch {
+struct Scored {
     written: Vec<Written>,
     scores: Vec<Scores>,
     refilled: usize,
 }
 
-impl ScoredBatch {
+impl Scored {
     /// Puts the groups of `fresh` in the places of others.
-    fn replace(&mut self, groups: &[usize], fresh: ScoredBatch, group_size: usize) {
+    fn replace(&mut self, groups: &[usize], fresh: Scored, group_size: usize) {
         let places = groups
             .iter()
             .flat_map(|at| at * group_size..(at + 1) * group_size);
@@ -264,7 +264,7 @@ impl Rollouts {
         let scores = self.judge.score(&answers)?;
         parts.writing += written_at - begun;
         parts.scoring += self.clock.elapsed() - written_at;
-        Ok(Some(ScoredBatch {
+        Ok(Some(Scored {
             written,
             scores,
             refilled: 0,
@@ -297,7 +297,7 @@ impl Rollouts {
         let models = &mut state.models;
         let mut parts = Parts::default();
         let found = self.write_and_score(models, drawn, &mut parts, broken_off)?;
-        let Some(ScoredBatch {
+        let Some(Scored {
             written,
             scores,
             refilled,

@@ -12,14 +12,14 @@ use crate::release;
 use std::path::PathBuf;
 
 /// A base that writes, a checkpoint of a reward model with adapters on it, and these adapters alone.
-struct TrainableSet {
+struct Trained {
     base: Run,
     rewards: Run,
     alone: PathBuf,
     dir: tempfile::TempDir,
 }
 
-fn reward_model() -> TrainableSet {
+fn reward_model() -> Trained {
     let text = format!("method: pretrain\n{}", data("text", false));
     let (base, _) = trained(&text, &["max_steps=10"]);
     let from = format!("train.from={}", last(&base).display());
@@ -33,7 +33,7 @@ fn reward_model() -> TrainableSet {
         max_shard_bytes: 1 << 30,
     };
     export_adapter(&source, &options, &About::default(), &alone).unwrap();
-    TrainableSet {
+    Trained {
         base,
         rewards,
         alone,

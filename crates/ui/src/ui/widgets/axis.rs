@@ -201,7 +201,7 @@ impl Axis {
     }
 
     /// True while data from `low` to `high` fill enough of this axis and lie inside it.
-    pub fn default_template(&self, low: f64, high: f64, scale: Scale) -> bool {
+    pub fn suits(&self, low: f64, high: f64, scale: Scale) -> bool {
         let (from, to) = (self.place(low), self.place(high));
         let slack = 1e-9;
         let finest = self.high - self.low <= 4.0 * FINEST * low.abs().max(high.abs());

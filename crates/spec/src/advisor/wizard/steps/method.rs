@@ -78,8 +78,7 @@ impl Ask for Method {
         let list = wizard.advice();
         let answers = &wizard.answers;
         let same = |a: &Advice| answers.adapter.is_none_or(|form| form == a.adapter);
-        let chosen =
-            |a: &Advice| Some(a.facts.id) == answers.method && same(a) && default_template(a);
+        let chosen = |a: &Advice| Some(a.facts.id) == answers.method && same(a) && suits(a);
         list.iter()
             .position(chosen)
             .or_else(|| list.iter().position(suits))
@@ -137,7 +136,7 @@ impl Ask for Method {
 }
 
 /// This build trains it on these answers.
-fn default_template(advice: &Advice) -> bool {
+fn suits(advice: &Advice) -> bool {
     advice.available && advice.verdict != Verdict::Unfit
 }
 
@@ -162,7 +161,7 @@ fn untrained(wizard: &Wizard, list: &[Advice]) -> String {
         DataKind::Text => "retrieve passages of the text and put them into the prompt",
         _ => "put the best examples into the prompt",
     };
-    let rest = match list.iter().find(|advice| default_template(advice)) {
+    let rest = match list.iter().find(|advice| suits(advice)) {
         Some(best) => format!("to train anyway, choose {}", best.title()),
         None => "no method of this build trains on this data".into(),
     };
