@@ -297,7 +297,7 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            node_message::forward(&mut from, rank, |node_message| {
+            node_message::forward(&mut from, rank, |parcel| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
                 parcel.write(&mut *input)
             });

@@ -80,7 +80,7 @@ pub enum Answer {
 /// A machine's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
-    pub environment: environment::NodeInfo,
+    pub environment: environment::PythonInfo,
     /// The Python that it uses.
     pub python: PathBuf,
     /// Its host name.
