@@ -167,9 +167,9 @@ impl Bridge {
             .map_err(|_| self.unreachable())
     }
 
-    fn send(&self, parcel: &NodeMessage) -> io::Result<()> {
+    fn send(&self, message: &NodeMessage) -> io::Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        parcel.write(&mut *input)
+        message.write(&mut *input)
     }
 
     /// The error of a lost connection, with the last stderr line of its program.
@@ -297,9 +297,9 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            node_message::forward(&mut from, rank, |parcel| {
+            node_message::forward(&mut from, rank, |message| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                parcel.write(&mut *input)
+                message.write(&mut *input)
             });
         };
         let name = format!("to-rank-{rank}");

@@ -1,14 +1,14 @@
 //! The protocol between the engine and a machine of its run, over the stdin and stdout of one process: the bytes of every
-//! rank's connection, the ranks' logs, and messages about them. A parcel: its kind (u8), a rank (u32), a length (u32,
+//! rank's connection, the ranks' logs, and messages about them. A message: its kind (u8), a rank (u32), a length (u32,
 //! little-endian), that many bytes, a line feed. The line feed makes line-buffered carriers, such as SLURM's `srun`, forward it
 //! at once.
 
 use serde_json::Value;
 use std::io::{self, BufRead, Read, Write};
 
-/// The line before the first parcel; output of a login shell before it is skipped.
+/// The line before the first message; output of a login shell before it is skipped.
 pub const GREETING: &str = "llmtui-node 1\n";
-/// Maximum bytes of one parcel, and of the output before the greeting.
+/// Maximum bytes of one message, and of the output before the greeting.
 pub const MOST: usize = 1 << 20;
 const NOISE: u64 = 64 << 10;
 
@@ -53,10 +53,10 @@ impl NodeMessage {
         out.flush()
     }
 
-    /// Reads a parcel; `None` at an orderly end.
+    /// Reads a message; `None` at an orderly end.
     ///
     /// # Errors
-    /// Those of the connection; invalid parcels.
+    /// Those of the connection; invalid messages.
     pub fn read(input: &mut dyn Read) -> io::Result<Option<NodeMessage>> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut head = [0; 9];
@@ -69,12 +69,12 @@ impl NodeMessage {
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (rank, length) = (number(1), number(5) as usize);
         if length > MOST {
-            return Err(wrong(format!("a parcel of {length} bytes")));
+            return Err(wrong(format!("a message of {length} bytes")));
         }
         let mut bytes = vec![0; length + 1];
         input.read_exact(&mut bytes)?;
         if bytes.pop() != Some(b'\n') {
-            return Err(wrong("a parcel without an end".into()));
+            return Err(wrong("a message without an end".into()));
         }
         Ok(Some(match head[0] {
             b'w' => NodeMessage::Message(
@@ -83,7 +83,7 @@ impl NodeMessage {
             b'b' => NodeMessage::Bytes(rank, bytes),
             b'c' => NodeMessage::Closed(rank),
             b'l' => NodeMessage::Log(rank, bytes),
-            kind => return Err(wrong(format!("a parcel of kind {kind}"))),
+            kind => return Err(wrong(format!("a message of kind {kind}"))),
         }))
     }
 }
@@ -96,11 +96,11 @@ pub fn forward(
 ) {
     let mut bytes = vec![0; MOST];
     loop {
-        let parcel = match from.read(&mut bytes) {
+        let message = match from.read(&mut bytes) {
             Ok(0) | Err(_) => NodeMessage::Closed(rank),
             Ok(n) => NodeMessage::Bytes(rank, bytes[..n].to_vec()),
         };
-        if put(&parcel).is_err() || matches!(parcel, NodeMessage::Closed(_)) {
+        if put(&message).is_err() || matches!(message, NodeMessage::Closed(_)) {
             return;
         }
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn parcels_round_trip_after_shell_output() {
-        let parcels = [
+        let messages = [
             NodeMessage::Message(json!({"type": "open", "rank": 3})),
             NodeMessage::Bytes(3, b"a\nb\0".to_vec()),
             NodeMessage::Log(LAUNCHER, vec![b'x'; 1000]),
@@ -144,13 +144,13 @@ mod tests {
         ];
         let mut bytes = b"Welcome to gpu2\n\n".to_vec();
         bytes.extend(GREETING.as_bytes());
-        for parcel in &parcels {
-            parcel.write(&mut bytes).unwrap();
+        for message in &messages {
+            message.write(&mut bytes).unwrap();
         }
         let mut input = bytes.as_slice();
         skip_to_greeting(&mut input).unwrap();
-        for parcel in parcels {
-            assert_eq!(NodeMessage::read(&mut input).unwrap(), Some(parcel));
+        for message in messages {
+            assert_eq!(NodeMessage::read(&mut input).unwrap(), Some(message));
         }
         assert_eq!(NodeMessage::read(&mut input).unwrap(), None);
     }

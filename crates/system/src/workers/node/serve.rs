@@ -46,8 +46,8 @@ pub fn serve(
         out.write_all(GREETING.as_bytes())?;
         out.flush()?;
     }
-    let parcels = read_parcels(input);
-    let Some(ask) = next_message::<Ask>(&parcels) else {
+    let messages = read_messages(input);
+    let Some(ask) = next_message::<Ask>(&messages) else {
         return Err(io::Error::other(
             "standard input is not from an engine: llmtui train --nodes starts this program over ssh",
         ));
@@ -72,7 +72,7 @@ pub fn serve(
         own: calls.nth(1).map(String::from),
     };
     send_message(&output, &Answer::Ready(Box::new(about)))?;
-    let Some(NodeRequest::Launch { ranks, id, meeting }) = next_message::<NodeRequest>(&parcels)
+    let Some(NodeRequest::Launch { ranks, id, meeting }) = next_message::<NodeRequest>(&messages)
     else {
         return Ok(());
     };
@@ -90,7 +90,7 @@ pub fn serve(
         },
     };
     let status = match Ranks::start(launch, env, clock, output.clone()) {
-        Ok(mut own) => own.carry(&parcels),
+        Ok(mut own) => own.carry(&messages),
         Err(what) => what,
     };
     // The engine has a copy.
@@ -137,27 +137,27 @@ fn send_message(output: &Output, message: &Answer) -> io::Result<()> {
     put(output, &NodeMessage::Message(super::value(message)))
 }
 
-fn put(output: &Output, parcel: &NodeMessage) -> io::Result<()> {
+fn put(output: &Output, message: &NodeMessage) -> io::Result<()> {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-    parcel.write(&mut **output)
+    message.write(&mut **output)
 }
 
-/// Reads parcels on a thread; the channel closes at their end.
-fn read_parcels(mut input: impl Read + Send + 'static) -> Receiver<NodeMessage> {
-    let (sender, parcels) = sync_channel(4);
+/// Reads messages on a thread; the channel closes at their end.
+fn read_messages(mut input: impl Read + Send + 'static) -> Receiver<NodeMessage> {
+    let (sender, messages) = sync_channel(4);
     std::thread::spawn(move || {
-        while let Ok(Some(parcel)) = NodeMessage::read(&mut input) {
-            if sender.send(parcel).is_err() {
+        while let Ok(Some(message)) = NodeMessage::read(&mut input) {
+            if sender.send(message).is_err() {
                 return;
             }
         }
     });
-    parcels
+    messages
 }
 
 /// The next message; `None` if the engine is gone or sends anything else.
-fn next_message<T: serde::de::DeserializeOwned>(parcels: &Receiver<NodeMessage>) -> Option<T> {
-    match parcels.recv().ok()? {
+fn next_message<T: serde::de::DeserializeOwned>(messages: &Receiver<NodeMessage>) -> Option<T> {
+    match messages.recv().ok()? {
         NodeMessage::Message(message) => super::read(&message),
         _ => None,
     }
@@ -202,10 +202,10 @@ impl Ranks {
     }
 
     /// Forwards everything until torchrun or the connection ends; returns how torchrun ended.
-    fn carry(&mut self, parcels: &Receiver<NodeMessage>) -> String {
+    fn carry(&mut self, messages: &Receiver<NodeMessage>) -> String {
         let mut polled = self.clock.elapsed();
         let status = loop {
-            match parcels.recv_timeout(TICK) {
+            match messages.recv_timeout(TICK) {
                 Ok(NodeMessage::Bytes(rank, bytes)) => {
                     let gone = |stream: &mut UnixStream| stream.write_all(&bytes).is_err();
                     if self.streams.get_mut(&rank).is_some_and(gone) {
@@ -279,7 +279,7 @@ impl Ranks {
         let output = self.output.clone();
         std::thread::Builder::new()
             .name(format!("rank-{rank}"))
-            .spawn(move || forward(&mut from, rank, |parcel| put(&output, parcel)))?;
+            .spawn(move || forward(&mut from, rank, |message| put(&output, message)))?;
         self.streams.insert(rank, stream);
         Ok(())
     }
