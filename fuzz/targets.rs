@@ -13,12 +13,12 @@ use llmtui::engine::checkpoint::Manifest;
 use llmtui::gguf::Gguf;
 use llmtui::hardware::Recording;
 use llmtui::pipeline::Pipeline;
-use llmtui::release::{Here, Subject};
+use llmtui::release::{LocalEnv, Subject};
 use llmtui::run::index::summarize;
 use llmtui::run::log::read_all;
 use llmtui::run::{RunDir, RunState};
 use llmtui::spec::{SpecSources, import, load_text};
-use llmtui::watch::{Mapping, Watched, find};
+use llmtui::watch::{ExternalRun, Mapping, find};
 use llmtui::wire::{decode_command, decode_envelope};
 use llmtui::workers::Frame;
 use llmtui::{hf, tasks};
@@ -318,7 +318,7 @@ fn release(data: &[u8], folder: &Path) {
     for name in ["README.md", "SHA256SUMS", "adapter_config.json"] {
         written(folder, name, data);
     }
-    match Subject::open(folder, &Here::default()) {
+    match Subject::open(folder, &LocalEnv::default()) {
         Ok(subject) => {
             for finding in llmtui::release::check(&subject, &|_| ()) {
                 told(format!("{} {}", finding.evidence, finding.place));
@@ -400,7 +400,7 @@ fn watched(data: &[u8], folder: &Path, format: &str, name: &str) {
     };
     let mapping = Mapping::parse(&[]).expect("no mapping at all");
     let clock = ManualClock::at(UnixMillis(0).0);
-    let mut watched = Watched::open(found, mapping, Box::new(clock));
+    let mut watched = ExternalRun::open(found, mapping, Box::new(clock));
     let mut events = Vec::new();
     while let Ok(news) = watched.poll() {
         events.extend(news.events);

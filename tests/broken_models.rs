@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
 
 use llmtui::base::clock::{Clock, SystemClock};
-use llmtui::engine::infer::HeldModel;
+use llmtui::engine::infer::LoadedModel;
 use llmtui::gguf::Gguf;
 use llmtui::hf;
 use serde_json::{Value, json};
@@ -490,7 +490,7 @@ fn broken_tokenizers_crash_a_child_and_not_this_process() {
     let path = dir.path().join(hf::TOKENIZER);
     let try_it = |what: &str| {
         reported(what, || {
-            HeldModel::load(dir.path())
+            LoadedModel::load(dir.path())
                 .map(|_| ())
                 .map_err(|e| e.to_string())
         })

@@ -8,7 +8,7 @@
     reason = "a test may fail loudly, and keeps the PATH"
 )]
 
-use llmtui::fleet::News;
+use llmtui::fleet::FleetMessage;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -163,15 +163,19 @@ fn changes_are_printed_line_by_line_until_the_reader_leaves() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || -> News { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
-    assert!(matches!(next(), News::Begin { version: 1, .. }));
-    assert!(matches!(next(), News::Beat { .. }), "no run is there yet");
+    let mut next =
+        || -> FleetMessage { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert!(matches!(next(), FleetMessage::Begin { version: 1, .. }));
+    assert!(
+        matches!(next(), FleetMessage::Beat { .. }),
+        "no run is there yet"
+    );
     let made = go(root.path(), "lab", &["train", "smoke", "--headless"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
     let run = loop {
         match next() {
-            News::Run { run } if run.status == "finished" => break run,
-            News::Run { .. } | News::Beat { .. } => {}
+            FleetMessage::Run { run } if run.status == "finished" => break run,
+            FleetMessage::Run { .. } | FleetMessage::Beat { .. } => {}
             other => panic!("{other:?}"),
         }
     };
@@ -180,11 +184,11 @@ fn changes_are_printed_line_by_line_until_the_reader_leaves() {
     assert!(removed.status.success(), "{}", text(&removed.stderr));
     loop {
         match next() {
-            News::Gone { id } => {
+            FleetMessage::Gone { id } => {
                 assert_eq!(id, run.id);
                 break;
             }
-            News::Run { .. } | News::Beat { .. } => {}
+            FleetMessage::Run { .. } | FleetMessage::Beat { .. } => {}
             other => panic!("{other:?}"),
         }
     }

@@ -324,7 +324,7 @@ fn a_second_engine_can_start_right_after_the_first() {
 fn a_panicking_engine_is_an_error_and_releases_the_run() {
     let place = Place::new();
     let claim = place.run.claim().unwrap();
-    let door = llmtui::link::Door::open(&place.env, &place.run).unwrap();
+    let door = llmtui::link::Endpoint::open(&place.env, &place.run).unwrap();
     let host: Host<Outcome> = Host::start(&place.run, claim, Some(door), |mut io| {
         io.emitter.emit(script::hello());
         panic!("on purpose")

@@ -4,7 +4,7 @@
 
 use llmtui::base::clock::{SystemClock, pause};
 use llmtui::run::{RunDir, RunState, index};
-use llmtui::watch::{Mapping, Watched, find};
+use llmtui::watch::{ExternalRun, Mapping, find};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn the_run(dir: &Path) -> Option<RunDir> {
 
 fn watched(path: &Path) -> RunState {
     let found = find(path, None).unwrap();
-    let mut watched = Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
+    let mut watched = ExternalRun::open(found, Mapping::default(), Box::new(SystemClock::new()));
     let mut state = RunState::new();
     watched.read_all(|envelope| state.apply(envelope)).unwrap();
     state

@@ -7,7 +7,7 @@ use llmtui::{base, wire};
 mod tape;
 
 use llmtui::link::Incoming;
-use llmtui::ui::app::{App, AppOptions, First};
+use llmtui::ui::app::{App, AppOptions, StartScreen};
 use llmtui::ui::keymap::Keymap;
 use llmtui::ui::msg::{Holder, Msg, Opened};
 use llmtui::ui::theme::{ColorDepth, Themes, svg};
@@ -37,7 +37,7 @@ fn frame() -> Buffer {
     };
     let events = tape::until(1, STEP);
     let now = events.last().map_or(base::clock::UnixMillis(0), |e| e.t);
-    let (mut app, _) = App::new(options, First::Run(RUN.into()), now);
+    let (mut app, _) = App::new(options, StartScreen::Run(RUN.into()), now);
     let slot = app.run_slot().expect("a run is open");
     let result = Ok(Opened::new(RUN, Holder::Detached));
     app.update(Msg::Opened { slot, result }, now);

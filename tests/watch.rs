@@ -5,7 +5,7 @@
 
 use llmtui::base::clock::{ManualClock, UnixMillis};
 use llmtui::run::RunState;
-use llmtui::watch::{Mapping, Watched, find};
+use llmtui::watch::{ExternalRun, Mapping, find};
 use llmtui::wire::Envelope;
 use proptest::prelude::*;
 use std::io::{BufRead, Read};
@@ -27,11 +27,11 @@ fn now_at(path: &Path) -> u64 {
         .as_millis() as u64
 }
 
-fn watched(path: &Path, format: Option<&str>, map: &[&str]) -> Watched {
+fn watched(path: &Path, format: Option<&str>, map: &[&str]) -> ExternalRun {
     let found = find(path, format).unwrap();
     let now = now_at(&found.path);
     let map: Vec<String> = map.iter().map(|word| (*word).to_string()).collect();
-    Watched::open(
+    ExternalRun::open(
         found,
         Mapping::parse(&map).unwrap(),
         Box::new(ManualClock::at(now)),
@@ -39,7 +39,7 @@ fn watched(path: &Path, format: Option<&str>, map: &[&str]) -> Watched {
 }
 
 /// All events available now.
-fn drain(watched: &mut Watched) -> Vec<Envelope> {
+fn drain(watched: &mut ExternalRun) -> Vec<Envelope> {
     let mut events = Vec::new();
     loop {
         let news = watched.poll().unwrap();
@@ -139,7 +139,7 @@ fn a_run_is_live_between_its_checkpoints() {
         let found = find(dir.path(), Some("trainer_state")).unwrap();
         let now = UnixMillis((28_000_000 + at) * 60_000);
         let clock = Box::new(ManualClock::at(now.0));
-        let mut watched = Watched::open(found, Mapping::default(), clock);
+        let mut watched = ExternalRun::open(found, Mapping::default(), clock);
         RunState::from_events(&drain(&mut watched)).running()
     };
     save(100, 0);

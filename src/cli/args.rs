@@ -41,7 +41,7 @@ impl SpecArgs {
     /// Loads and validates the spec with every `-s` applied.
     pub fn load(&self, cx: &Context) -> anyhow::Result<Loaded> {
         let target = self.target().ok_or_else(|| {
-            Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+            Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
         })?;
         let set = super::model_ref::with_runs(&self.set, cx)?;
         super::model_ref::pull_for_spec(target, &set, cx)?;
@@ -77,7 +77,7 @@ fn mistyped_pipeline(word: &str, sources: &SpecSources) -> Option<Failure> {
     let is_pipeline = pipelines.contains_key(near) && spec::preset_text(near, sources).is_none();
     is_pipeline.then(|| {
         let what = format!("no preset and no pipeline is called `{}`", one_line(word));
-        Failure::yours(what, did_you_mean(near))
+        Failure::user_error(what, did_you_mean(near))
     })
 }
 

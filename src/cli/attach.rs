@@ -29,7 +29,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::find(args.run.as_deref(), cx)?;
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json {
-        return workbench::open(crate::ui::What::Run(run), cx);
+        return workbench::open(crate::ui::StartView::Run(run), cx);
     }
     follow(&run, args.json, cx)
 }
@@ -44,7 +44,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
                 super::out::warn(&envelope);
-                let lines = progress.tell(&envelope);
+                let lines = progress.lines_for(&envelope);
                 if json {
                     out.write_all(encode(&*envelope).as_bytes())?;
                 } else {

@@ -7,9 +7,9 @@ use super::exit::Failure;
 use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
 use crate::base::human::{counted, grouped};
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
 use crate::engine::{Progress, REFERENCE_CURVE, reference};
@@ -49,7 +49,7 @@ impl Branch {
     pub fn plan(word: &str, args: &SpecArgs, cx: &Context) -> anyhow::Result<Branch> {
         if args.target().is_some() {
             let hint = format!("llmtui train --branch {word} -s KEY=VALUE");
-            return Err(Failure::yours("a branch takes its parent's spec", hint).into());
+            return Err(Failure::user_error("a branch takes its parent's spec", hint).into());
         }
         let (run, step) = match word.rsplit_once('@') {
             Some((run, step)) => (run, Some(whole_number(step)?)),
@@ -63,7 +63,8 @@ impl Branch {
             },
             step => Some(checkpoint_of(&parent, step)?),
         };
-        let broken = |e: checkpoint::Fault| Failure::yours(e.to_string(), checkpoint::Fault::HINT);
+        let broken =
+            |e: checkpoint::Fault| Failure::user_error(e.to_string(), checkpoint::Fault::HINT);
         if let Some(from) = &from {
             Manifest::verify(&from.path).map_err(broken)?;
         }
@@ -118,10 +119,10 @@ impl Branch {
                 format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
             let hint = format!(
                 "start a new run from its weights: llmtui train {} -s {path}={is} -s train.from={}",
-                quoted(&shown(&self.parent.spec_path())),
-                quoted(&shown(&from.path))
+                shell_quote(&shown(&self.parent.spec_path())),
+                shell_quote(&shown(&from.path))
             );
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let train = &self.loaded.spec.train;
         let max_steps = train.max_steps;
@@ -133,7 +134,7 @@ impl Branch {
                 grouped(max_steps)
             );
             let hint = format!("-s max_steps={}", from.step + max_steps.max(100));
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         Ok(())
     }
@@ -163,10 +164,10 @@ impl Branch {
         let hint = format!(
             "keep micro_batch_size · grad_accum_steps at {}, or start a new run from its weights: llmtui train {} -s train.from={}",
             rows(was),
-            quoted(&shown(&self.parent.spec_path())),
-            quoted(&shown(&from.path))
+            shell_quote(&shown(&self.parent.spec_path())),
+            shell_quote(&shown(&from.path))
         );
-        Err(Failure::yours(what, hint).into())
+        Err(Failure::user_error(what, hint).into())
     }
 
     /// Refuses other data than those of the checkpoint, as the engine would behind a run that is made already. They are read
@@ -186,7 +187,7 @@ impl Branch {
             return Ok(());
         }
         let spec = &self.loaded.spec;
-        let surroundings = Surroundings::from_env(&cx.env);
+        let surroundings = DataEnv::from_env(&cx.env);
         let data = spec
             .open_data(&surroundings)
             .map_err(|e| Failure::data(&e))?;
@@ -204,7 +205,7 @@ impl Branch {
             .filter(|(path, ..)| path.starts_with("data."))
             .map(|(path, _, is)| format!(" -s {path}={is}"))
             .collect();
-        Failure::yours(
+        Failure::user_error(
             format!("a branch continues in the data of its checkpoint: {why}"),
             format!(
                 "start a new run from its weights: llmtui train {} -s train.from={}{sets}; or use --force, which keeps the optimizer state and the step count",
@@ -284,10 +285,10 @@ impl Branch {
 
 fn read_state(from: &CheckpointEntry) -> Result<checkpoint::SavedState, Failure> {
     checkpoint::read_state(&from.path)
-        .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))
+        .map_err(|e| Failure::user_error(e.to_string(), checkpoint::Fault::HINT))
 }
 
-/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
+/// StartView was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
 fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
     let kept = &progress.adjustments;
     let all = [

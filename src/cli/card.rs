@@ -84,7 +84,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::named(&args.run, cx)?;
     if args.to.exists() && !args.force {
         let what = format!("{} already exists", shown(&args.to));
-        return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
+        return Err(Failure::user_error(one_line(&what), "another --to, or --force").into());
     }
     let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
     let about = about(&run, &folder, &args.evals, cx)?;
@@ -102,7 +102,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => {
             let source = Source::open(&folder).map_err(|e| export::failed(&e))?;
             if source.from.adapter().is_some() {
-                tell!(
+                errln!(
                     "the card describes base and adapter merged; --format peft describes the adapter only"
                 );
             }
@@ -110,9 +110,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     write_atomic(&args.to, text.as_bytes()).map_err(|e| Failure::not_written(&args.to, &e))?;
-    say!("{}", shown(&args.to))?;
+    outln!("{}", shown(&args.to))?;
     if args.license.is_none() {
-        say!("it names no license: --license apache-2.0, mit, other …")?;
+        outln!("it names no license: --license apache-2.0, mit, other …")?;
     }
     Ok(Exit::Done)
 }
@@ -133,7 +133,7 @@ pub(super) fn about(
         .map(|name| format!("{name} {checkpoint}"))
         .collect();
     let kept = tasks::kept(evals, &names, &cx.env)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     Ok(About {
         base_model: spec.train.from.as_deref().and_then(base_id),
         datasets: datasets(&spec),

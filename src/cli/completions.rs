@@ -80,7 +80,7 @@ pub fn answer(env: &Env) -> Option<Exit> {
         Ok(true) => Some(Exit::Done),
         Err(error) => {
             let _ = error.print();
-            Some(Exit::Yours)
+            Some(Exit::UserError)
         }
     }
 }

@@ -32,18 +32,18 @@ pub fn not_running(run: &RunDir, runs_dir: &Path) -> Failure {
         .ok()
         .filter(|summary| summary.status == RunStatus::Finished);
     match finished.map(|summary| summary.has_steps_left()) {
-        Some(true) => Failure::yours(
+        Some(true) => Failure::user_error(
             format!("{} ended early, by eval.patience", run.folder()),
             format!("go on: {}", command("train --resume")),
         ),
-        Some(false) => Failure::yours(
+        Some(false) => Failure::user_error(
             format!("{} has completed all its steps", run.folder()),
             format!(
                 "train it longer: {} -s max_steps=N",
                 command("train --resume")
             ),
         ),
-        None => Failure::yours(
+        None => Failure::user_error(
             format!("{} is not running", run.folder()),
             command("resume"),
         ),
@@ -60,10 +60,10 @@ impl Controlled {
         let link = open(&run, &cx.env)?;
         if let Some(pid) = run.suspended_by() {
             let what = format!(
-                "the engine of {} is suspended by a signal, and hears no command",
+                "the engine of {} is suspended by a signal and cannot receive commands",
                 one_line(&run.folder())
             );
-            let hint = format!("kill -CONT {pid} lets it go on; then the same command again");
+            let hint = format!("resume it with kill -CONT {pid}, then run the same command again");
             return Err(Failure::machine(what, hint).into());
         }
         if link.is_read_only() {
@@ -103,7 +103,7 @@ impl Controlled {
                 Event::Accepted { id } if Some(*id) == sent => return Ok(()),
                 Event::Rejected { id, why } if Some(*id) == sent => {
                     let what = format!("{} rejected it: {why}", self.run.folder());
-                    return Err(Failure::yours(what, "").into());
+                    return Err(Failure::user_error(what, "").into());
                 }
                 _ => {}
             }

@@ -5,7 +5,7 @@ use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, finding, run_ref};
 use crate::base::finding::Finding;
 use crate::base::text::{one_line, wrap};
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::engine::causes::{BUDGET, Cause, test_all};
 use crate::run::RunDir;
@@ -55,7 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Subject::Run(run) => run_ref::fold(run)?,
         Subject::Log(_) if args.probe => {
             let what = "--probe trains copies of a run's weights on its data; a log has neither";
-            return Err(Failure::yours(what, "leave --probe out").into());
+            return Err(Failure::user_error(what, "leave --probe out").into());
         }
         Subject::Log(found) => fold_log(found, &args.log)?,
     };
@@ -102,10 +102,10 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
     let spec = run_ref::spec_of(run)?;
     super::memory::check(&spec, &cx.env)?;
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let budget = Duration::from_secs(args.probe_seconds);
-    let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title);
+    let mut on_begin = |cause: &Cause| errln!("testing: {}", cause.title);
     Ok(test_all(
         (run, &spec, &data),
         &cx.clock,

@@ -57,7 +57,7 @@ fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
     if let Some(recording) = cx.recording()? {
         if args.measure {
             let what = "--measure writes to this machine's disk, but --hardware selects a recorded machine";
-            return Err(Failure::yours(what, "drop one of them").into());
+            return Err(Failure::user_error(what, "drop one of them").into());
         }
         return Ok(Recorded::new(recording).machine());
     }

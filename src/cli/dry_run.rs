@@ -2,13 +2,13 @@
 
 use super::exit::{Exit, Failure};
 use super::progress::trained_words;
-use super::target::{Target, say_notes};
+use super::target::{Target, print_notes};
 use super::{Context, out};
 use crate::base::finding::Finding;
 use crate::base::human::{counted, epochs, grouped, short};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
-use crate::data::{Dataset, Surroundings};
+use crate::data::{DataEnv, Dataset};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
 use crate::plan::start::known_ranks;
@@ -69,33 +69,33 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
     if !json {
         before(target)?;
     }
-    let surroundings = Surroundings::from_env(&cx.env);
+    let surroundings = DataEnv::from_env(&cx.env);
     let data = spec
         .open_data(&surroundings)
         .map_err(|e| Failure::data(&e))?;
     let extra_tokens = extra_sets(&spec, &data, &surroundings)
-        .map_err(|e| Failure::yours(e.to_string(), "correct it, or leave eval.extra out"))?;
+        .map_err(|e| Failure::user_error(e.to_string(), "correct it, or leave eval.extra out"))?;
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let spec = spec.on_data(pass);
     if let Some(from) = &spec.train.from {
         Manifest::verify_if_any(from).map_err(|fault| {
             let what = format!("train.from: the checkpoint is damaged: {fault}");
-            Failure::yours(what, Fault::HINT)
+            Failure::user_error(what, Fault::HINT)
         })?;
     }
-    check_reference(&spec).map_err(|(what, fix)| Failure::yours(what, fix))?;
+    check_reference(&spec).map_err(|(what, fix)| Failure::user_error(what, fix))?;
     let blank = TrainState::blank(&spec, &data)?;
     let params = blank.models.policy.params();
     let sizes = (params.len() as u64, params.n_trainable() as u64);
     let outline = outline(spec, &data, sizes, extra_tokens, target, &cx.env);
     if json {
-        say!("{}", out::json(&outline)?)?;
+        outln!("{}", out::json(&outline)?)?;
         return Ok(Exit::Done);
     }
     for line in outline.lines() {
-        say!("{}", cx.words(line))?;
+        outln!("{}", cx.words(line))?;
     }
-    say!("dry run: nothing started")?;
+    outln!("dry run: nothing started")?;
     Ok(Exit::Done)
 }
 
@@ -103,17 +103,17 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
 fn before(target: &Target) -> anyhow::Result<()> {
     let lines = match target {
         Target::New(loaded) => {
-            say_notes(loaded);
+            print_notes(loaded);
             Vec::new()
         }
         Target::Branch(branch) => {
-            say_notes(&branch.loaded);
+            print_notes(&branch.loaded);
             branch.lines()
         }
         Target::Resumed(run, extension) => extension.iter().flat_map(|e| e.lines(run)).collect(),
     };
     for line in lines {
-        say!("{line}")?;
+        outln!("{line}")?;
     }
     Ok(())
 }
@@ -252,7 +252,7 @@ impl Outline {
                 self.length(),
                 counted(self.threads as u64, "thread")
             ),
-            format!("cadence {}", self.spec.rhythm()),
+            format!("cadence {}", self.spec.cadence_text()),
         ];
         lines.extend(
             self.ranks

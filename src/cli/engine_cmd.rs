@@ -9,13 +9,13 @@ use super::{
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::shown;
-use crate::engine::infer::{self, HeldModel};
+use crate::engine::infer::{self, LoadedModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
-use crate::link::stdio::{self, Speaker};
-use crate::link::{self, ConnectError, Door, EngineIo, Host, OnPanic};
+use crate::link::stdio::{self, EventWriter};
+use crate::link::{self, ConnectError, Endpoint, EngineIo, Host, OnPanic};
 use crate::models::Parts;
-use crate::plan::learn;
+use crate::plan::calibration;
 use crate::run::RunDir;
 use crate::wire::{Event, Outcome};
 use std::cell::RefCell;
@@ -103,7 +103,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         (None, Some(run_dir)) => train(&args, run_dir, cx),
         (None, None) => {
-            Err(Failure::yours("engine needs a run's directory or a subcommand", "").into())
+            Err(Failure::user_error("engine needs a run's directory or a subcommand", "").into())
         }
     }
 }
@@ -140,14 +140,14 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         env.runtime_dir = dir.clone();
     }
     // Bind the socket first: a run that cannot be watched or stopped must not start.
-    let door = Door::open(&env, &run)?;
+    let door = Endpoint::open(&env, &run)?;
     let signals = signals::listen(Hangup::Ignore);
     let logged = run_ref::logged(&run);
     let host = {
-        let notifier = Notifier::new(&env, run.id(), |why| tell!("warning: {why}"));
+        let notifier = Notifier::new(&env, run.id(), |why| errln!("warning: {why}"));
         Host::start(&run, claim, Some(door), move |io| drive(&job, notifier, io))?
     };
-    let _end = OnPanic::of_main_thread(host.last_word());
+    let _end = OnPanic::of_main_thread(host.final_event());
     signals.attach(host.stop_flag(), host.commands());
     let outcome = host.wait()?;
     learn_from(&run, logged, cx);
@@ -160,13 +160,13 @@ pub fn drive(job: &EngineJob, mut notifier: Notifier, io: EngineIo) -> Outcome {
         mut emitter,
         commands,
         stop,
-        last_word,
+        final_event,
     } = io;
     // Before the first event: a log that began has an end, wherever memory runs out.
-    let _last_words = super::last_words::of_run(last_word);
+    let _last_words = super::allocation_failure::of_run(final_event);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let mut emit = |event: Event| {
-        notifier.hear(&event);
+        notifier.on_event(&event);
         emitter.emit(event)
     };
     engine::run(job, &mut emit, commands, stop, clock)
@@ -177,10 +177,11 @@ pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
     };
-    let outcome = run_ref::fold_from(run, logged).and_then(|state| match learn::observe(&state) {
-        Some(observation) => learn::record(folder, &observation),
-        None => Ok(()),
-    });
+    let outcome =
+        run_ref::fold_from(run, logged).and_then(|state| match calibration::observe(&state) {
+            Some(observation) => calibration::record(folder, &observation),
+            None => Ok(()),
+        });
     if let Err(e) = outcome {
         tracing::warn!("{}: {e}", shown(folder));
     }
@@ -188,12 +189,12 @@ pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
 
 /// Loads a model and answers prompts until standard input closes.
 fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Result<Exit> {
-    let speaker = RefCell::new(Speaker::new(std::io::stdout()));
+    let writer = RefCell::new(EventWriter::new(std::io::stdout()));
     let throttle = model_ref::Throttle::default();
     let tell = |download: &model_ref::Download| {
         if throttle.due(download) {
             // When the viewer is gone, exit.
-            let _ = speaker.borrow_mut().emit(Event::Downloading {
+            let _ = writer.borrow_mut().emit(Event::Downloading {
                 file: download.file.clone(),
                 bytes: download.bytes,
                 total: download.total,
@@ -212,21 +213,21 @@ fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Resul
     // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
-    let mut model = HeldModel::load_with(checkpoint, adapters)
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let mut model = LoadedModel::load_with(checkpoint, adapters)
+        .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
     let seconds = clock.elapsed().as_secs_f64();
-    let mut speaker = speaker.into_inner();
-    speaker.emit(Event::Hello {
+    let mut writer = writer.into_inner();
+    writer.emit(Event::Hello {
         run: checkpoint.display().to_string(),
         engine: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         host: String::new(),
     })?;
-    speaker.emit(model.about(seconds))?;
+    writer.emit(model.about(seconds))?;
     let inbox = stdio::listen(BufReader::new(std::io::stdin()));
     infer::serve(&mut model, &inbox, &clock, &mut |event| {
         // When the viewer exits, our input closes and so do we.
-        let _ = speaker.emit(event);
+        let _ = writer.emit(event);
     });
     Ok(Exit::Done)
 }

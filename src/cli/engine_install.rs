@@ -55,14 +55,14 @@ pub fn install(args: &InstallArgs, cx: &Context) -> anyhow::Result<Exit> {
             environment::installed_at(&cx.env).ok_or_else(|| failed(InstallError::NoFolder))?;
         let list = venv.join("requirements.txt");
         for step in install::steps(&cx.env.path, &venv, &list).map_err(failed)? {
-            say!("{}", step.words())?;
+            outln!("{}", step.words())?;
         }
         return Ok(Exit::Done);
     }
-    let mut tell_step = |step: &install::Step| tell!("{}", step.words());
+    let mut tell_step = |step: &install::Step| errln!("{}", step.words());
     let found = install::install(&cx.env, &mut tell_step).map_err(failed)?;
     print(&Ok(found), false)?;
-    say!("train with it: llmtui train SPEC -s engine=torch")?;
+    outln!("train with it: llmtui train SPEC -s engine=torch")?;
     Ok(Exit::Done)
 }
 

@@ -6,8 +6,8 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::private_dir;
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
-use crate::workers::node::{self, About, Ask, Bridge, Machine};
-use crate::workers::{Environment, Lost, environment, torch};
+use crate::workers::node::{self, Ask, Bridge, Machine, NodeInfo};
+use crate::workers::{Environment, WorkerFailure, environment, torch};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ pub struct NodeArgs {}
 pub fn node(_: &NodeArgs, cx: &Context) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     node::serve(&cx.env, &clock, std::io::stdin(), std::io::stdout())
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui engine check --nodes HOST,HOST"))?;
+        .map_err(|e| Failure::user_error(e.to_string(), "llmtui engine check --nodes HOST,HOST"))?;
     Ok(Exit::Done)
 }
 
 /// Calls every machine and prints what its PyTorch is, or what is wrong.
 pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     let machines = node::machines(config, &cx.env)
-        .map_err(|what| Failure::yours(what, "--nodes HOST,HOST"))?;
+        .map_err(|what| Failure::user_error(what, "--nodes HOST,HOST"))?;
     let errors = cx
         .env
         .runtime_dir
@@ -38,7 +38,7 @@ pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result
     private_dir(&errors)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let own = std::env::current_exe()?;
-    let call = |machine: &Machine| -> Option<Result<Bridge, Lost>> {
+    let call = |machine: &Machine| -> Option<Result<Bridge, WorkerFailure>> {
         let line = machine.line(config, &own, &cx.env)?;
         let name = machine.name();
         let errors = errors.join(name.replace('/', "_"));
@@ -47,7 +47,7 @@ pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result
     };
     // All at once: each reads PyTorch from its disk.
     let called: Vec<_> = machines.iter().map(call).collect();
-    let findings: Vec<(Finding, Option<About>)> = machines
+    let findings: Vec<(Finding, Option<NodeInfo>)> = machines
         .iter()
         .zip(called)
         .map(|(machine, bridge)| match bridge {
@@ -61,7 +61,7 @@ pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result
         .collect();
     // The connections are over.
     let _ = std::fs::remove_dir_all(&errors);
-    let abouts: Vec<Option<About>> = findings.iter().map(|(_, about)| about.clone()).collect();
+    let abouts: Vec<Option<NodeInfo>> = findings.iter().map(|(_, about)| about.clone()).collect();
     let mut findings: Vec<Finding> = findings
         .into_iter()
         .zip(&machines)
@@ -77,7 +77,7 @@ pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result
     })
 }
 
-fn asked(machine: &Machine, bridge: Result<Bridge, Lost>) -> (Finding, Option<About>) {
+fn asked(machine: &Machine, bridge: Result<Bridge, WorkerFailure>) -> (Finding, Option<NodeInfo>) {
     let about = bridge.and_then(|mut bridge| bridge.about(PATIENCE, &mut || false));
     match about {
         Ok(about) => {
@@ -105,7 +105,7 @@ fn passes(finding: &Finding) -> bool {
 }
 
 /// Whether their ranks have a place to meet.
-fn meeting(config: &torch::Config, machines: &[Machine], abouts: &[Option<About>]) -> Finding {
+fn meeting(config: &torch::Config, machines: &[Machine], abouts: &[Option<NodeInfo>]) -> Finding {
     let finding = match node::address(config, machines, abouts) {
         Ok(address) => Finding::pass(format!(
             "ranks connect to {address}, the first machine; firewalls must let the machines reach each other"

@@ -3,7 +3,7 @@
 
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
-use super::target::say_notes;
+use super::target::print_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
@@ -13,7 +13,7 @@ use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
 use crate::spec::RunSpec;
-use crate::workers::job::{self, Goal, Job, Sky, Slurm, quoted, slurm_seconds};
+use crate::workers::job::{self, Goal, Job, Sky, Slurm, shell_quote, slurm_seconds};
 use crate::workers::torch::{Device, Launcher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub struct StateArgs {
 fn time(text: &str) -> Result<String, Failure> {
     match slurm_seconds(text) {
         Some(_) => Ok(text.into()),
-        None => Err(Failure::yours(
+        None => Err(Failure::user_error(
             format!("--time {} is not a SLURM time limit", one_line(text)),
             "HH:MM:SS (08:00:00), D-HH:MM:SS (1-12:00:00), D-HH:MM, D-HH, MM:SS or minutes (90), above 0; \
              minutes and seconds are at most 59",
@@ -143,7 +143,7 @@ fn bucket(text: &str) -> Result<String, String> {
 
 pub fn state(args: &StateArgs, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::named(&args.run, cx)?;
-    say!("{}", index::summarize(&run)?.status.word())?;
+    outln!("{}", index::summarize(&run)?.status.word())?;
     Ok(Exit::Done)
 }
 
@@ -172,41 +172,19 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     };
     let llmtui = words(&std::env::current_exe()?)?;
     let text = if args.slurm {
-        job::script(
-            &job,
-            &Slurm {
-                time,
-                partition: args.partition.clone(),
-                gpu: kind_of_gpu(args, gpus)?,
-                memory: start::job_memory(&spec, gpus),
-                options: args.sbatch.clone(),
-                llmtui,
-                folder: words(&folder)?,
-                runs_dir: words(&folder.join(&cx.runs_dir))?,
-            },
-        )
+        let slurm = Slurm {
+            time,
+            partition: args.partition.clone(),
+            gpu: kind_of_gpu(args, gpus)?,
+            memory: start::job_memory(&spec, gpus),
+            options: args.sbatch.clone(),
+            llmtui,
+            folder: words(&folder)?,
+            runs_dir: words(&folder.join(&cx.runs_dir))?,
+        };
+        job::script(&job, &slurm)
     } else {
-        for path in outside(&spec, &folder) {
-            tell!(
-                "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
-                shown(&path),
-                shown(&folder)
-            );
-        }
-        let torch = spec.engine.torch();
-        job::task(
-            &job,
-            &Sky {
-                accelerator: accelerator(args, gpus)?,
-                bucket: args.bucket.clone(),
-                llmtui,
-                folder: words(&folder)?,
-                installs_torch: match torch {
-                    Some(torch) => torch.python.is_none(),
-                    None => spec.engine.is_open() && gpus > 0,
-                },
-            },
-        )
+        sky_task(args, &job, &spec, llmtui, &folder)?
     };
     if let Some(bucket) = &args.bucket {
         fit("--bucket", bucket)?;
@@ -214,20 +192,53 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     for option in &args.sbatch {
         fit("--sbatch", option)?;
     }
-    match &args.to {
-        Some(file) => {
-            write_script(file, &text)?;
-            let file = quoted(&file.to_string_lossy());
-            let start = if args.slurm {
-                "sbatch"
-            } else {
-                "sky jobs launch"
-            };
-            tell!("start it with: {start} {file}");
-        }
-        None => std::io::stdout().lock().write_all(text.as_bytes())?,
-    }
+    write_out(args, &text)?;
     Ok(Exit::Done)
+}
+
+/// With a note on each file that the machine would not have.
+fn sky_task(
+    args: &ScriptArgs,
+    job: &Job,
+    spec: &RunSpec,
+    llmtui: String,
+    folder: &Path,
+) -> anyhow::Result<String> {
+    for path in outside(spec, folder) {
+        errln!(
+            "note: {} is outside {}, and only that folder is uploaded to the machine: copy it there, or add it to the task's file_mounts",
+            shown(&path),
+            shown(folder)
+        );
+    }
+    let sky = Sky {
+        accelerator: accelerator(args, job.gpus)?,
+        bucket: args.bucket.clone(),
+        llmtui,
+        folder: words(folder)?,
+        installs_torch: match spec.engine.torch() {
+            Some(torch) => torch.python.is_none(),
+            None => spec.engine.is_open() && job.gpus > 0,
+        },
+    };
+    Ok(job::task(job, &sky))
+}
+
+/// Writes the script to its file, with the command that starts it, or to standard output.
+fn write_out(args: &ScriptArgs, text: &str) -> anyhow::Result<()> {
+    let Some(file) = &args.to else {
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(());
+    };
+    write_script(file, text)?;
+    let file = shell_quote(&file.to_string_lossy());
+    let start = if args.slurm {
+        "sbatch"
+    } else {
+        "sky jobs launch"
+    };
+    errln!("start it with: {start} {file}");
+    Ok(())
 }
 
 /// The run that is meant, with steps left; `None` where the word is a spec.
@@ -240,14 +251,14 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             return run_ref::is_a_pipeline(&args.target);
         }
         let hint = "llmtui presets list · llmtui runs";
-        Failure::yours(format!("no preset or file has this name, and {e}"), hint)
+        Failure::user_error(format!("no preset or file has this name, and {e}"), hint)
     })?;
     let id = run.folder();
     let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if args.skypilot {
         let what = format!("{id} is on this machine, but a SkyPilot job starts on another");
         let hint = "use its spec: copy RUN/spec.yaml into the working directory; or use --slurm if the machines share a disk";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     if !args.set.is_empty() {
         let what = format!("{id} keeps its settings: -s applies to a spec");
@@ -255,7 +266,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "{} -s KEY=VALUE --no-start creates a run with other settings",
             command("train --branch")
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let summary = index::summarize(&run)?;
     if summary.status == RunStatus::Finished {
@@ -267,7 +278,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
             "train it longer: {} -s max_steps=N",
             command("train --resume")
         );
-        return Err(Failure::yours(format!("{id} {why}"), hint).into());
+        return Err(Failure::user_error(format!("{id} {why}"), hint).into());
     }
     Ok(Some(run))
 }
@@ -288,7 +299,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
         set: set.clone(),
     }
     .load(cx)?;
-    say_notes(&loaded);
+    print_notes(&loaded);
     let file = folder.join(&args.target);
     let mut spec = args.target.clone();
     if args.skypilot && file.is_file() {
@@ -299,7 +310,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
                 "{} is outside the working directory, and only that is uploaded",
                 args.target
             );
-            Failure::yours(what, "copy it here, with its data")
+            Failure::user_error(what, "copy it here, with its data")
         })?;
         spec = words(inside)?;
     }
@@ -316,7 +327,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
     }
     let Some(torch) = torch else {
         let what = format!("engine: candle runs on one machine: {nodes} nodes cannot share a run");
-        return Err(Failure::yours(what, "-s engine=torch").into());
+        return Err(Failure::user_error(what, "-s engine=torch").into());
     };
     let ranks = match (gpus, torch.ranks) {
         (0, Some(ranks)) => ranks,
@@ -326,7 +337,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
     if ranks % nodes != 0 {
         let what = format!("engine.torch.ranks {ranks} cannot be split over {nodes} nodes");
         let hint = format!("-s engine.torch.ranks={}", ranks.div_ceil(nodes) * nodes);
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     match goal {
         Goal::Spec { spec, mut set } => {
@@ -342,7 +353,7 @@ fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Re
             let hint = format!(
                 "llmtui train --branch {run} -s engine.torch.launcher=srun -s engine.torch.ranks={ranks} --no-start creates a branch that continues there"
             );
-            Err(Failure::yours(what, hint).into())
+            Err(Failure::user_error(what, hint).into())
         }
     }
 }
@@ -369,7 +380,7 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
             None => format!("engine: candle runs on the CPU: {n} GPUs would be idle"),
         };
         let hint = "add -s engine=torch to train on GPUs; otherwise drop --gpus";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     };
     let own = torch.ranks.map(|ranks| ranks.div_ceil(nodes));
     let n = args.gpus.map_or(own.unwrap_or(1), |n| n as usize);
@@ -386,13 +397,13 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
             "--gpus {}, or -s engine.torch.ranks={all}",
             ranks.div_ceil(nodes)
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let rows = spec.train.micro_batch_size;
     if rows < all {
         let what =
             format!("train.micro_batch_size {rows} is shared by {all} GPUs: some would get no row");
-        return Err(Failure::yours(
+        return Err(Failure::user_error(
             what,
             format!("-s train.micro_batch_size={all} or more, or fewer GPUs"),
         )
@@ -426,7 +437,7 @@ fn kind_of_gpu(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
     match (&args.gpu, gpus) {
         (Some(gpu), 0) => {
             let what = format!("--gpu {gpu}, but this spec trains on the CPU");
-            Err(Failure::yours(what, "-s engine=torch").into())
+            Err(Failure::user_error(what, "-s engine=torch").into())
         }
         (gpu, _) => Ok(gpu.clone()),
     }
@@ -437,7 +448,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
     let kind = kind_of_gpu(args, gpus)?;
     if kind.is_none() && gpus > 0 {
         let hint = "--gpu H100; sky show-gpus names them";
-        return Err(Failure::yours("SkyPilot needs a GPU type", hint).into());
+        return Err(Failure::user_error("SkyPilot needs a GPU type", hint).into());
     }
     Ok(kind)
 }
@@ -446,7 +457,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
 fn words(path: &Path) -> anyhow::Result<String> {
     let Some(text) = path.to_str() else {
         let what = format!("{} is not UTF-8, and a job file must be", shown(path));
-        return Err(Failure::yours(what, "rename it").into());
+        return Err(Failure::user_error(what, "rename it").into());
     };
     fit("a path", text)?;
     Ok(text.into())
@@ -458,7 +469,7 @@ fn fit(what: &str, text: &str) -> anyhow::Result<()> {
     };
     // The value itself is not repeated: it may be the secret.
     let hint = "keep secrets in the environment (HF_TOKEN), and names on one line";
-    Err(Failure::yours(
+    Err(Failure::user_error(
         format!("{what} contains {fault}, which is not allowed in a job file"),
         hint,
     )

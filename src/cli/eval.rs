@@ -96,7 +96,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let listed = tasks::list(&cx.env).map_err(|e| failed(&e))?;
         let own = cx.env.config_dir.as_ref().map(|dir| dir.join("tasks"));
         for (what, fix) in own.iter().flat_map(|folder| misnamed(folder)) {
-            tell!("note: {what}; {fix}");
+            errln!("note: {what}; {fix}");
         }
         return write(&match args.json {
             true => format!("{}\n", super::out::json(&show::listed(&listed))?),
@@ -136,7 +136,7 @@ pub(super) fn failed(error: &TaskError) -> Failure {
     let (what, hint) = (one_line(&error.to_string()), one_line(&error.hint()));
     match error.is_outage() {
         true => Failure::machine(what, hint),
-        false => Failure::yours(what, hint),
+        false => Failure::user_error(what, hint),
     }
 }
 
@@ -166,7 +166,7 @@ fn named(args: &Args, cx: &Context) -> anyhow::Result<Vec<Task>> {
             .collect(),
     };
     if words.is_empty() {
-        return Err(Failure::yours("--tasks is empty", "llmtui eval --list").into());
+        return Err(Failure::user_error("--tasks is empty", "llmtui eval --list").into());
     }
     all(words.into_iter().map(|word| {
         let task = tasks::load(word, &cx.env)?;
@@ -184,7 +184,7 @@ fn prepare(args: &Args, tasks: Vec<Task>, cx: &Context) -> anyhow::Result<Vec<Pr
     let prepared = all(tasks.into_iter().map(|task| task.prepare(limit, &read)))?;
     Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {
         let what = format!("{task}: the checkpoint of its reward model is damaged: {fault}");
-        Failure::yours(one_line(&what), Fault::HINT)
+        Failure::user_error(one_line(&what), Fault::HINT)
     })?;
     Ok(prepared)
 }
@@ -216,16 +216,16 @@ fn all<T>(results: impl Iterator<Item = Result<T, TaskError>>) -> anyhow::Result
 
 /// Answers in a file take the place of a model.
 fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
-    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
+    let user_error = |what: String, hint: &str| Failure::user_error(one_line(&what), hint);
     let [task] = prepared else {
         let hint = "name one with --tasks";
-        return Err(yours("--answers is for one task".into(), hint).into());
+        return Err(user_error("--answers is for one task".into(), hint).into());
     };
     if !file.exists() {
         return Err(absent(file).into());
     }
     let text = read_small_text(file, MAX_ANSWERS)
-        .map_err(|e| yours(format!("{}: {e}", shown(file)), "name a file of JSON lines"))?;
+        .map_err(|e| user_error(format!("{}: {e}", shown(file)), "name a file of JSON lines"))?;
     #[derive(serde::Deserialize)]
     struct Line {
         answer: String,
@@ -238,7 +238,7 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         let read: Result<Line, _> = serde_json::from_str(line);
         read.map(|line| line.answer).map_err(|e| {
             let what = format!("{}:{}: {e}", shown(file), at + 1);
-            yours(what, "a line is {\"answer\": \"…\"}")
+            user_error(what, "a line is {\"answer\": \"…\"}")
         })
     });
     let answers = answers.collect::<Result<Vec<String>, Failure>>()?;
@@ -262,7 +262,7 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
 fn find(word: &str, cx: &Context) -> anyhow::Result<Asked> {
     let path = model_ref::find(word, Parts::Everything, cx)?;
     Manifest::verify_if_any(&path)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), "take another checkpoint"))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), "take another checkpoint"))?;
     let fingerprint = tasks::fingerprint(&path).map_err(|e| failed(&e))?;
     Ok(Asked {
         word: word.into(),
@@ -307,7 +307,7 @@ fn leave_out(
         if prepared.is_empty() {
             let what = one_line(&error.to_string());
             let hint = "this model can answer none of the tasks; llmtui score MODEL FILE measures its loss on any text";
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let mut out = std::io::stderr().lock();
         let _ = writeln!(out, "left out: {}", one_line(&error.to_string()));
@@ -315,7 +315,7 @@ fn leave_out(
     Ok(())
 }
 
-/// Tells which tasks, by place, the model cannot be asked.
+/// Runs the tasks on one model; returns those that it cannot answer, by index.
 fn ask(
     args: &Args,
     cx: &Context,
@@ -353,15 +353,15 @@ fn ask(
             let mut subject = loaded.subject();
             model.begins_with = Some(subject.begins_with());
             let name = format!("{} · {}", model.name, task.task.config().name);
-            let mut teller = Teller::new(cx, name);
-            let asked = run.ask(&mut subject, &mut |progress| {
-                teller.tell(progress);
+            let mut display = TaskProgress::new(cx, name);
+            let asked = run.evaluate(&mut subject, &mut |progress| {
+                display.update(progress);
                 match stop.load(Ordering::Relaxed) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
             });
-            teller.end();
+            display.end();
             match asked {
                 Ok(()) => {}
                 Err(error) if error.is_of_the_model() => {
@@ -379,7 +379,7 @@ fn ask(
     Ok(refused)
 }
 
-/// As a shell says of what an interrupt ended: the results of a part are none.
+/// The shell's exit code after an interrupt: partial results are not a result.
 const INTERRUPTED: u8 = 130;
 
 /// An evaluation that was stopped: what is kept of it, and how it goes on.
@@ -405,11 +405,11 @@ fn interrupts() -> Arc<AtomicBool> {
     std::thread::spawn(move || {
         while heard.blocking_recv().is_some() {
             if raised.swap(true, Ordering::Relaxed) {
-                tell!("\nstopped: answers are saved; run the same command to continue");
+                errln!("\nstopped: answers are saved; run the same command to continue");
                 let own = rustix::process::getpid();
                 let _ = rustix::process::kill_process(own, rustix::process::Signal::TERM);
             }
-            tell!("\nstopping after the current items; Ctrl-C again stops at once");
+            errln!("\nstopping after the current items; Ctrl-C again stops at once");
         }
     });
     stop
@@ -424,25 +424,25 @@ struct Parted {
 
 /// The model but for its weights, with its chat template where a task needs one.
 fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
-    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
-    let source = ModelSource::open_whole(path).map_err(|e| yours(e.to_string(), e.hint()))?;
+    let user_error = |what: String, hint: &str| Failure::user_error(one_line(&what), hint);
+    let source = ModelSource::open_whole(path).map_err(|e| user_error(e.to_string(), e.hint()))?;
     if source.config().is_reward_model() {
         let what = format!(
             "{} is a reward model: it has no language-model head and cannot generate",
             shown(path)
         );
-        return Err(yours(what, "llmtui score scores completions with it").into());
+        return Err(user_error(what, "llmtui score scores completions with it").into());
     }
     let tokenizer =
         tokenizer::load(source.tokenizer_path(), &Child::of_this_program()).map_err(|e| {
-            yours(
+            user_error(
                 e.to_string(),
                 "put the model's tokenizer into the same folder",
             )
         })?;
     let template = match chat {
         true => Template::choose(AUTO, &tokenizer, &Child::of_this_program())
-            .map_err(|e| yours(e.to_string(), &e.hint()))?,
+            .map_err(|e| user_error(e.to_string(), &e.hint()))?,
         false => None,
     };
     Ok(Parted {
@@ -454,12 +454,12 @@ fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
 
 fn load(parted: Parted) -> anyhow::Result<Loaded> {
     let loaded = Loaded::load(&parted.source, parted.tokenizer)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     Ok(loaded.with_template(parted.template))
 }
 
 /// Says how far a task is: on one line of a terminal, elsewhere every ten seconds.
-struct Teller<'a> {
+struct TaskProgress<'a> {
     clock: &'a dyn Clock,
     name: String,
     begun: Duration,
@@ -470,9 +470,9 @@ struct Teller<'a> {
 /// Length of the line to overwrite.
 const COLUMNS: usize = 79;
 
-impl<'a> Teller<'a> {
+impl<'a> TaskProgress<'a> {
     fn new(cx: &'a Context, name: String) -> Self {
-        Teller {
+        TaskProgress {
             clock: &cx.clock,
             name,
             begun: cx.clock.elapsed(),
@@ -481,7 +481,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn tell(&mut self, progress: Progress) {
+    fn update(&mut self, progress: Progress) {
         let now = self.clock.elapsed();
         let step = match self.terminal {
             true => Duration::from_millis(200),

@@ -1,9 +1,9 @@
 //! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
 //! seen enough: that is success.
 
-use crate::base::files::is_of_the_name;
+use crate::base::files::is_path_error;
 use crate::base::near::did_you_mean;
-use crate::base::paths::astray;
+use crate::base::paths::not_found_hint;
 use crate::base::text::{sanitize, shown, without_error_numbers};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
@@ -11,7 +11,7 @@ use crate::data::source::neighbour;
 use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
 use crate::link::message::written;
-use crate::run::{Doing, RunError};
+use crate::run::{FileOperation, RunError};
 use crate::spec::SaveError;
 use crate::wire::Outcome;
 use std::fs::File;
@@ -30,7 +30,7 @@ device) · 4 the training failed · 101 a bug in llmtui";
 pub enum Exit {
     Done,
     /// A spec, argument or data error that the user can correct.
-    Yours,
+    UserError,
     /// Disk, files, devices, other processes.
     Machine,
     /// NaN, out of memory, a failed check.
@@ -45,7 +45,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
-            Exit::Yours => 2,
+            Exit::UserError => 2,
             Exit::Machine => 3,
             Exit::Training => 4,
             Exit::Ours => 101,
@@ -61,7 +61,7 @@ impl From<Outcome> for Exit {
             Outcome::Completed | Outcome::Stopped => Exit::Done,
             Outcome::Failed | Outcome::Refused => Exit::Training,
             Outcome::Starved => Exit::Machine,
-            Outcome::Invalid => Exit::Yours,
+            Outcome::Invalid => Exit::UserError,
             Outcome::Crashed => Exit::Ours,
         }
     }
@@ -86,9 +86,9 @@ pub struct Failure {
 
 impl Failure {
     /// A user error.
-    pub fn yours(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+    pub fn user_error(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
-            exit: Exit::Yours,
+            exit: Exit::UserError,
             what: what.into(),
             hint: hint.into(),
         }
@@ -109,8 +109,8 @@ impl Failure {
         error: &io::Error,
         hint: impl Into<String>,
     ) -> Failure {
-        match is_of_the_name(error) {
-            true => Failure::yours(what, hint),
+        match is_path_error(error) {
+            true => Failure::user_error(what, hint),
             false => Failure::machine(what, hint),
         }
     }
@@ -134,7 +134,7 @@ impl Failure {
         }
         let (what, hint) = crate::base::files::not_read(path, error);
         match error.kind() {
-            ErrorKind::InvalidData => Failure::yours(what, hint),
+            ErrorKind::InvalidData => Failure::user_error(what, hint),
             _ => Failure::unwritten(what, error, hint),
         }
     }
@@ -147,9 +147,9 @@ impl Failure {
 
     /// Data that cannot be used, or not be kept.
     pub fn data(error: &DataError) -> Failure {
-        match error.is_of_the_machine() {
+        match error.is_environment_error() {
             true => Failure::machine(error.to_string(), error.hint()),
-            false => Failure::yours(error.to_string(), error.hint()),
+            false => Failure::user_error(error.to_string(), error.hint()),
         }
     }
 
@@ -157,7 +157,7 @@ impl Failure {
     fn engine(error: &EngineError) -> Option<Failure> {
         match error {
             EngineError::Data(error) => Some(Failure::data(error)),
-            EngineError::Setup(what) => Some(Failure::yours(what.clone(), "")),
+            EngineError::Setup(what) => Some(Failure::user_error(what.clone(), "")),
             EngineError::Training(_) | EngineError::Refused(_) => {
                 Some(Failure::training(error.to_string(), ""))
             }
@@ -170,11 +170,11 @@ impl Failure {
         let (what, hint) = (error.to_string(), error.hint());
         match error {
             RunError::Io { doing, error, .. }
-                if *doing == Doing::Delete || !is_of_the_name(error) =>
+                if *doing == FileOperation::Delete || !is_path_error(error) =>
             {
                 Failure::machine(what, hint)
             }
-            _ => Failure::yours(what, hint),
+            _ => Failure::user_error(what, hint),
         }
     }
 
@@ -194,7 +194,7 @@ impl Failure {
     pub fn unsaved(error: &SaveError, hint: &str) -> Failure {
         let what = error.to_string();
         match error {
-            SaveError::Exists(_) => Failure::yours(what, hint),
+            SaveError::Exists(_) => Failure::user_error(what, hint),
             SaveError::Io { source, path } => Failure::not_written(path, source),
         }
     }
@@ -213,14 +213,14 @@ impl Failure {
 pub fn absent(path: &Path) -> Failure {
     let hint = match neighbour(path) {
         Some(near) => did_you_mean(shown(&path.with_file_name(near))),
-        None => astray(path, path),
+        None => not_found_hint(path, path),
     };
-    Failure::yours(format!("{} does not exist", shown(path)), hint)
+    Failure::user_error(format!("{} does not exist", shown(path)), hint)
 }
 
 /// Prints the error to standard error and picks the exit code. Errors without a class count as environment errors: all
 /// user errors have one.
-pub fn settle(result: anyhow::Result<Exit>) -> Exit {
+pub fn report_and_exit_code(result: anyhow::Result<Exit>) -> Exit {
     let error = match result {
         Ok(exit) => return exit,
         Err(error) => error,
@@ -242,7 +242,7 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
         return (failure.exit, written(&failure.what, &failure.hint));
     }
     if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
-        return (Exit::Yours, written(&errors.to_string(), ""));
+        return (Exit::UserError, written(&errors.to_string(), ""));
     }
     (Exit::Machine, written(&chain(error), ""))
 }
@@ -298,7 +298,7 @@ pub fn report_panics(crash_dir: &Path) {
             STARVED.store(true, Ordering::Relaxed);
             // Other threads may abort over the same lack.
             crate::kernels::allocations::failure::note_short();
-            tell!(
+            errln!(
                 "llmtui: {}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)",
                 crate::engine::no_thread_words(&message)
             );
@@ -358,17 +358,17 @@ mod tests {
             error: io::Error::from_raw_os_error(13),
         };
         for (doing, verb) in [
-            (Doing::Read, "read"),
-            (Doing::Write, "written"),
-            (Doing::Make, "written"),
-            (Doing::Delete, "deleted"),
+            (FileOperation::Read, "read"),
+            (FileOperation::Write, "written"),
+            (FileOperation::Make, "written"),
+            (FileOperation::Delete, "deleted"),
         ] {
             let failure = Failure::run(&denied(doing));
             let what = format!("/runs/a/lock cannot be {verb}: permission denied");
             assert_eq!((failure.exit, &failure.what), (Exit::Machine, &what));
             assert!(failure.hint.starts_with("check the permissions of /"));
         }
-        let failure = Failure::not_a_new_run(&denied(Doing::Make));
+        let failure = Failure::not_a_new_run(&denied(FileOperation::Make));
         assert!(failure.hint.ends_with("with --runs-dir DIR"), "{failure:?}");
     }
 
@@ -376,7 +376,7 @@ mod tests {
     fn every_class_has_its_code() {
         let codes = [
             Exit::Done,
-            Exit::Yours,
+            Exit::UserError,
             Exit::Machine,
             Exit::Training,
             Exit::Ours,
@@ -410,14 +410,14 @@ mod tests {
         assert_eq!(
             (exit, text.as_str()),
             (
-                Exit::Yours,
+                Exit::UserError,
                 "llmtui: a.jsonl:2 has no answer\n  try: complete it\n"
             )
         );
         let (exit, text) = explain(&EngineError::Setup("no tokenizer".into()).into());
         assert_eq!(
             (exit, text.as_str()),
-            (Exit::Yours, "llmtui: no tokenizer\n")
+            (Exit::UserError, "llmtui: no tokenizer\n")
         );
         // A cause that stands in what it caused is not repeated.
         let error = anyhow::Error::new(fault()).context("reading: a.jsonl:2 has no answer");
@@ -466,6 +466,6 @@ mod tests {
     fn a_closed_pipe_is_success() {
         let error = anyhow::Error::new(std::io::Error::from(ErrorKind::BrokenPipe))
             .context("printing the list");
-        assert_eq!(settle(Err(error)), Exit::Done);
+        assert_eq!(report_and_exit_code(Err(error)), Exit::Done);
     }
 }

@@ -71,7 +71,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "--base-model names an adapter's base, but --format {} writes a whole model",
             args.format
         );
-        return Err(Failure::yours(what, "drop it, or use --format peft").into());
+        return Err(Failure::user_error(what, "drop it, or use --format peft").into());
     }
     let format = export::format(&args.format).map_err(|e| failed(&e))?;
     let options = options(args, format.dtypes);
@@ -82,7 +82,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             shown(&args.to),
             args.format
         );
-        return Err(Failure::yours(what, "add --format gguf, or name a folder").into());
+        return Err(Failure::user_error(what, "add --format gguf, or name a folder").into());
     }
     match file {
         true => check_new(&args.to)?,
@@ -95,16 +95,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if is_file && args.format != "gguf" && !args.dequantize && quantized() {
         let what = format!("{} has quantized weights", shown(&folder));
         let hint = "add --dequantize to convert them to floats for training";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let source = Source::open(&folder).map_err(|e| failed(&e))?;
     let export = |to: &Path| export::export(&source, format, &options, to).map_err(|e| failed(&e));
     match file {
         true => tell_file(&args.to, &under_a_name(&args.to, export)?)?,
-        false => tell(&args.to, &export(&args.to)?)?,
+        false => print_result(&args.to, &export(&args.to)?)?,
     }
     if source.from.adapter().is_some() {
-        say!("{MERGED}")?;
+        outln!("{MERGED}")?;
     }
     Ok(Exit::Done)
 }
@@ -118,7 +118,7 @@ fn names_a_file(to: &Path) -> bool {
 
 fn check_new(to: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(to) {
-        Ok(_) => Err(Failure::yours(
+        Ok(_) => Err(Failure::user_error(
             format!("{} already exists and is not overwritten", shown(to)),
             "choose another name, or delete it",
         )),
@@ -152,7 +152,7 @@ fn under_a_name(
             let moved = std::fs::rename(folder.join(&file.name), to);
             moved.map_err(|e| Failure::not_written(to, &e))
         }),
-        _ => Err(Failure::yours(
+        _ => Err(Failure::user_error(
             "this model needs several files",
             "name a folder",
         )),
@@ -163,9 +163,9 @@ fn under_a_name(
 
 fn tell_file(to: &Path, written: &[Written]) -> anyhow::Result<()> {
     for file in written {
-        say!("{}, {}", shown(to), human::bytes(file.bytes))?;
+        outln!("{}, {}", shown(to), human::bytes(file.bytes))?;
         for note in &file.notes {
-            say!("  {note}")?;
+            outln!("  {note}")?;
         }
     }
     Ok(())
@@ -184,7 +184,7 @@ fn adapter(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let about = About::default();
     let written = export::export_adapter(&source, &options(args, PEFT.2), &about, &args.to)
         .map_err(|e| failed(&e))?;
-    tell(&args.to, &written)?;
+    print_result(&args.to, &written)?;
     Ok(Exit::Done)
 }
 
@@ -204,12 +204,12 @@ fn options(args: &Args, dtypes: &[&str]) -> Options {
     }
 }
 
-fn tell(to: &Path, written: &[Written]) -> anyhow::Result<()> {
-    say!("{}", shown(to))?;
+fn print_result(to: &Path, written: &[Written]) -> anyhow::Result<()> {
+    outln!("{}", shown(to))?;
     for file in written {
-        say!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
+        outln!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
         for note in &file.notes {
-            say!("              {note}")?;
+            outln!("              {note}")?;
         }
     }
     Ok(())
@@ -221,7 +221,7 @@ pub(super) fn failed(error: &ExportError) -> Failure {
         ExportError::Io { source, .. } | ExportError::Unread { source, .. } => {
             Failure::unwritten(what, source, error.hint())
         }
-        _ => Failure::yours(what, error.hint()),
+        _ => Failure::user_error(what, error.hint()),
     }
 }
 

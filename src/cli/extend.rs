@@ -69,21 +69,21 @@ impl Asked {
                     Ok(n) if n > 0 => asked.threads = Some(n),
                     _ => {
                         let what = format!("`{word}`: not a number of threads");
-                        return Err(Failure::yours(what, ""));
+                        return Err(Failure::user_error(what, ""));
                     }
                 },
                 "max_steps" | "train.max_steps" => match value.parse() {
                     Ok(n) if n > 0 => asked.length = Some(Length::Steps(n)),
                     _ => {
                         let what = format!("`{word}`: not a number of steps");
-                        return Err(Failure::yours(what, "-s max_steps=2000"));
+                        return Err(Failure::user_error(what, "-s max_steps=2000"));
                     }
                 },
                 "epochs" | "train.epochs" => match value.parse::<f64>() {
                     Ok(n) if n > 0.0 && n.is_finite() => asked.length = Some(Length::Epochs(n)),
                     _ => {
                         let what = format!("`{word}`: not a number of epochs");
-                        return Err(Failure::yours(what, "-s epochs=3"));
+                        return Err(Failure::user_error(what, "-s epochs=3"));
                     }
                 },
                 key if key == "engine" || key.starts_with("engine.") => {
@@ -96,7 +96,7 @@ impl Asked {
                     let hint = format!(
                         "continue with it in a new run: llmtui train --branch {run} -s {word}"
                     );
-                    return Err(Failure::yours(what, hint));
+                    return Err(Failure::user_error(what, hint));
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Extension {
                 grouped(max_steps)
             );
             let hint = format!("-s max_steps={}", newest + was.train.max_steps.max(100));
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let own = [Length::of(&was), Length::Steps(was.train.max_steps)];
         let length = length.filter(|length| !own.contains(length));
@@ -268,7 +268,7 @@ impl Before {
     /// Brings them back where the engine refused what was asked for: the run stays as it was.
     pub fn unless_begun(self, run: &RunDir) {
         if index::refusal(run).is_some() && self.restore().is_ok() {
-            tell!("{} and its spec are unchanged", one_line(&run.folder()));
+            errln!("{} and its spec are unchanged", one_line(&run.folder()));
         }
     }
 

@@ -5,8 +5,8 @@ use super::{Context, workbench};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
-use crate::fleet::{EXAMPLE, Fleet, Host, Reach, Row, Sort, Station};
-use crate::ui::What;
+use crate::fleet::{EXAMPLE, Fleet, Host, HostConnection, HostStatus, Row, Sort};
+use crate::ui::StartView;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -50,7 +50,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.once && !args.json {
         let hosts = hosts.iter().map(|host| local(host, cx)).collect();
-        return workbench::open(What::Fleet(hosts), cx);
+        return workbench::open(StartView::Fleet(hosts), cx);
     }
     let fleet = ask(hosts, cx)?;
     let mut out = std::io::stdout().lock();
@@ -67,15 +67,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut gone = false;
     for host in &fleet.hosts {
         match &host.reach {
-            Reach::Gone { why, .. } => {
-                tell!("llmtui: {}: {}", one_line(&host.host.name), one_line(why))
+            HostStatus::Gone { why, .. } => {
+                errln!("llmtui: {}: {}", one_line(&host.host.name), one_line(why))
             }
-            Reach::Asking => tell!(
+            HostStatus::Asking => errln!(
                 "llmtui: {}: no answer within {} s",
                 one_line(&host.host.name),
                 PATIENCE.as_secs()
             ),
-            Reach::Up => continue,
+            HostStatus::Up => continue,
         }
         gone = true;
     }
@@ -86,39 +86,46 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
     let own = cx.env.config_dir.as_ref().map(|dir| dir.join("hosts.yaml"));
     let Some(path) = args.hosts.clone().or(own) else {
-        return Err(
-            Failure::yours("no settings folder is known", "llmtui fleet --hosts FILE").into(),
-        );
+        return Err(Failure::user_error(
+            "no settings folder is known",
+            "llmtui fleet --hosts FILE",
+        )
+        .into());
     };
     if !path.exists() && path.with_extension("yml").is_file() && args.hosts.is_none() {
         let what = format!(
             "{} is not read: its name ends in .yml",
             shown(&path.with_extension("yml"))
         );
-        return Err(Failure::yours(what, "rename it to hosts.yaml").into());
+        return Err(Failure::user_error(what, "rename it to hosts.yaml").into());
     }
     if !path.exists() {
         let what = format!(
             "{} does not exist; such a file lists the machines:\n{EXAMPLE}",
             shown(&path)
         );
-        return Err(Failure::yours(what, "use another file: llmtui fleet --hosts FILE").into());
+        return Err(
+            Failure::user_error(what, "use another file: llmtui fleet --hosts FILE").into(),
+        );
     }
-    Host::read(&path)
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui fleet --help shows an example").into())
+    Host::read(&path).map_err(|e| {
+        Failure::user_error(e.to_string(), "llmtui fleet --help shows an example").into()
+    })
 }
 
 /// What there is now: each machine until it has listed all its runs or cannot be asked.
 fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     let own = std::env::current_exe()?;
     let (sender, heard) = mpsc::channel();
-    let mut stations = Vec::new();
+    let mut connections = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        let station = Station::new(local(host, cx), own.clone(), &cx.env);
-        stations.push(station.clone());
+        let connection = HostConnection::new(local(host, cx), own.clone(), &cx.env);
+        connections.push(connection.clone());
         let sender = sender.clone();
         let clock = crate::base::clock::SystemClock::new();
-        std::thread::spawn(move || station.watch(&clock, |said| sender.send((at, said)).is_ok()));
+        std::thread::spawn(move || {
+            connection.watch(&clock, |said| sender.send((at, said)).is_ok())
+        });
     }
     let mut fleet = Fleet::new(hosts, cx.clock.now());
     let begun = cx.clock.elapsed();
@@ -129,7 +136,7 @@ fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
             Err(_) => break,
         }
     }
-    stations.iter().for_each(Station::hang_up);
+    connections.iter().for_each(HostConnection::disconnect);
     Ok(fleet)
 }
 

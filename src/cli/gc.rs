@@ -4,9 +4,11 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, remove_folder};
+use crate::base::files::{
+    DELETED, is_stale_temporary, is_temporary, read_plain_text, remove_folder,
+};
 use crate::base::human;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
@@ -39,7 +41,7 @@ pub struct Args {
 }
 
 /// Something that can go.
-struct Waste {
+struct Garbage {
     what: String,
     path: PathBuf,
     bytes: u64,
@@ -61,7 +63,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
     };
-    let mut ledger = Ledger::new(args, &cx.runs_dir);
+    let mut ledger = Collector::new(args, &cx.runs_dir);
     for run in &named {
         if run.is_alive() {
             continue;
@@ -69,7 +71,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !stages.contains(run.id())
             && let Some(waste) = refused(run)
         {
-            ledger.tell(&run.folder(), &waste)?;
+            ledger.report(&run.folder(), &waste)?;
             if args.yes {
                 run.remove()?;
             }
@@ -79,14 +81,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         // What is held counts as live: it is judged before.
         let _held = args.yes.then(|| run.lock()).transpose()?;
         for waste in &waste {
-            ledger.settle(&run.folder(), waste)?;
+            ledger.report_and_delete(&run.folder(), waste)?;
         }
     }
     if args.run.is_none() {
         for folder in [cx.runs_dir.clone(), PipelineDir::folder_of(&cx.runs_dir)] {
             let place = shown(&folder).to_string();
             for waste in leftovers(&folder, Held::ByNobody) {
-                ledger.settle(&place, &waste)?;
+                ledger.report_and_delete(&place, &waste)?;
             }
         }
         of_cache(cx, &mut ledger)?;
@@ -96,7 +98,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// What was found, reported as it is found: where deleting fails, what went before is known.
-struct Ledger<'a> {
+struct Collector<'a> {
     args: &'a Args,
     runs_dir: &'a Path,
     out: StdoutLock<'static>,
@@ -106,9 +108,9 @@ struct Ledger<'a> {
     place: String,
 }
 
-impl Ledger<'_> {
-    fn new<'a>(args: &'a Args, runs_dir: &'a Path) -> Ledger<'a> {
-        Ledger {
+impl Collector<'_> {
+    fn new<'a>(args: &'a Args, runs_dir: &'a Path) -> Collector<'a> {
+        Collector {
             args,
             runs_dir,
             out: std::io::stdout().lock(),
@@ -118,7 +120,7 @@ impl Ledger<'_> {
         }
     }
 
-    fn tell(&mut self, place: &str, waste: &Waste) -> std::io::Result<()> {
+    fn report(&mut self, place: &str, waste: &Garbage) -> std::io::Result<()> {
         self.bytes += waste.bytes;
         self.items.push(json!({
             "place": place,
@@ -139,8 +141,8 @@ impl Ledger<'_> {
     }
 
     /// Shows it, and deletes it where that is wanted.
-    fn settle(&mut self, place: &str, waste: &Waste) -> anyhow::Result<()> {
-        self.tell(place, waste)?;
+    fn report_and_delete(&mut self, place: &str, waste: &Garbage) -> anyhow::Result<()> {
+        self.report(place, waste)?;
         if self.args.yes {
             delete(&waste.path).map_err(|e| Failure::not_deleted(&waste.path, &e))?;
         }
@@ -175,7 +177,7 @@ impl Ledger<'_> {
 
 /// The command that deletes what was listed: of the same run, in the same directory.
 fn deleting(run: Option<&str>, runs_dir: &Path) -> String {
-    let run = run.map(|run| format!(" {}", quoted(&one_line(run))));
+    let run = run.map(|run| format!(" {}", shell_quote(&one_line(run))));
     format!(
         "llmtui gc{} --yes{}",
         run.unwrap_or_default(),
@@ -198,7 +200,7 @@ fn delete(path: &Path) -> std::io::Result<()> {
 
 /// A run that its checks, its data or its spec ended before it learned anything: nothing begins from it, and the same
 /// command makes it again.
-fn refused(run: &RunDir) -> Option<Waste> {
+fn refused(run: &RunDir) -> Option<Garbage> {
     let summary = index::summarize(run).ok()?;
     let failed = summary.status == RunStatus::Failed && summary.step == 0;
     if !failed || !run.checkpoints().is_empty() {
@@ -218,7 +220,7 @@ fn refused(run: &RunDir) -> Option<Waste> {
         why if why.is_empty() => why,
         why => format!(": {why}"),
     };
-    matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Waste {
+    matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Garbage {
         what: format!("the whole run, which failed before its first step{why}"),
         path: run.path().to_path_buf(),
         bytes: size(run.path()),
@@ -233,7 +235,7 @@ fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     specs.flat_map(|text| named_by(&text)).collect()
 }
 
-fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {
+fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Garbage>> {
     let mut waste = leftovers(run.path(), Held::ByTheRun);
     waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
     // The run may lie in another folder than the runs that are listed: those beside it count.
@@ -241,7 +243,10 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     let is_needed =
         |entry: &CheckpointEntry| beside.contains(&entry.step) || is_needed(&entry.path, needed);
     // The run itself passes these over, whatever becomes of it.
-    let given_up = run.given_up().into_iter().filter(|it| !is_needed(it));
+    let given_up = run
+        .abandoned_checkpoints()
+        .into_iter()
+        .filter(|it| !is_needed(it));
     waste.extend(given_up.map(|it| of_checkpoint(&it, ", given up and needed by no run")));
     // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
     if index::summarize(run)?.status != RunStatus::Finished {
@@ -257,15 +262,15 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     Ok(waste)
 }
 
-fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Waste {
-    Waste {
+fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Garbage {
+    Garbage {
         what: format!("checkpoint of step {}{why}", human::grouped(entry.step)),
         path: entry.path.clone(),
         bytes: size(&entry.path),
     }
 }
 
-/// Who may still write under a temporary name in a folder.
+/// Who may still write temporary files in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     /// The engine of a run that is not alive: none of its saves goes on. Others, such as lists of runs, hold nothing.
@@ -274,20 +279,20 @@ enum Held {
 }
 
 /// What a killed process left in a folder: files and folders under temporary names.
-fn leftovers(folder: &Path, held: Held) -> Vec<Waste> {
+fn leftovers(folder: &Path, held: Held) -> Vec<Garbage> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<Waste> = entries
+    let mut found: Vec<Garbage> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let of_a_save = held == Held::ByTheRun && !is_temporary(&name);
             let what = match () {
                 () if name.starts_with(DELETED) => "half deleted",
                 () if !name.starts_with(".tmp-") => return None,
-                () if of_a_save || is_left_over(&entry) => "unfinished",
+                () if of_a_save || is_stale_temporary(&entry) => "unfinished",
                 () => return None,
             };
             let path = entry.path();
-            Some(Waste {
+            Some(Garbage {
                 what: format!("{what}: {}", one_line(&name)),
                 bytes: size(&path),
                 path,
@@ -299,7 +304,7 @@ fn leftovers(folder: &Path, held: Held) -> Vec<Waste> {
 }
 
 /// Tokens of data sets; those that a live run reads stay.
-fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
+fn of_cache(cx: &Context, ledger: &mut Collector) -> anyhow::Result<()> {
     let Some(folder) = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens")) else {
         return Ok(());
     };
@@ -317,9 +322,9 @@ fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
         entries.len()
     );
     let place = shown(&folder).to_string();
-    ledger.tell(
+    ledger.report(
         &place,
-        &Waste {
+        &Garbage {
             what,
             path: folder,
             bytes,

@@ -5,7 +5,7 @@ use super::{Context, run_ref};
 use crate::base::text::{one_line, wrap};
 use crate::guide::{self, Asked, Page, Subject, Trainer};
 use crate::hardware::Summary;
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::target;
 use crate::plan::{Device, Plan, gpus, plan, probe};
 use crate::run::{RunState, index};
@@ -66,7 +66,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             Some(verb) => format!("{verb}; {pages}"),
             None => pages,
         };
-        return Err(Failure::yours(format!("no page matches `{said}`"), hint).into());
+        return Err(Failure::user_error(format!("no page matches `{said}`"), hint).into());
     };
     let state = state(args, cx)?;
     let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
@@ -151,7 +151,7 @@ fn asked(question: &str, here: &Summary, cx: &Context) -> Option<Asked> {
     }
     let mut device = Device::limit("This machine", Some(here.ram_bytes));
     if cx.hardware.is_none() {
-        let speed = Machine::look(&cx.env).speed;
+        let speed = Machine::load(&cx.env).speed;
         device.peak_flops = speed.and_then(|speed| speed.of("f32"));
     }
     Asked::of(question, Trainer::Processor, &device, Some(probe::SHARE))
@@ -167,7 +167,7 @@ fn planned(
     let named = |word: &String| -> anyhow::Result<_> {
         let request = target::resolve(word, &[], &cx.spec_sources()).map_err(|e| {
             let hint = e.hint();
-            Failure::yours(e.to_string(), hint)
+            Failure::user_error(e.to_string(), hint)
         })?;
         Ok((one_line(word), request))
     };
@@ -185,9 +185,9 @@ fn planned(
             memory: Some(here.ram_bytes),
             ..Machine::default()
         },
-        None => Machine::look(&cx.env),
+        None => Machine::load(&cx.env),
     };
-    machine.equip(&mut request);
+    machine.calibrate(&mut request);
     request.assume();
     Ok(Some((name, plan(&request))))
 }

@@ -11,8 +11,8 @@ use super::workbench;
 use super::{Context, out as door};
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
-use crate::link::{AddressError, Door, Host, Incoming, Link, OnPanic};
-use crate::ui::What;
+use crate::link::{AddressError, Endpoint, Host, Incoming, Link, OnPanic};
+use crate::ui::StartView;
 use crate::wire::{Outcome, encode};
 use std::io::Write;
 use std::path::Path;
@@ -34,23 +34,23 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let run = job.run_dir.clone();
     let claim = run.claim().map_err(|e| Failure::run(&e))?;
     let advice = job.spec.advice();
-    // The engine's first event may bring somebody to stop it: signals are heard before.
+    // The engine's first event may trigger a stop: install the signal handlers before.
     let signals = signals::listen(Hangup::Stop);
     let logged = run_ref::logged(&run);
     let complain = match viewer {
         // The screen is the workbench's.
         Viewer::Workbench => |_: &str| {},
-        _ => |why: &str| tell!("warning: {why}"),
+        _ => |why: &str| errln!("warning: {why}"),
     };
     let notifier = Notifier::new(&cx.env, run.id(), complain);
     let host = start(job, notifier, claim, cx)?;
-    let _end = OnPanic::of_main_thread(host.last_word());
+    let _end = OnPanic::of_main_thread(host.final_event());
     let stop = host.stop_flag();
     signals.attach(stop.clone(), host.commands());
     let before = host.begin_seq();
     let mut link = host.link();
     if viewer == Viewer::Workbench {
-        let shown = workbench::open(What::Here(run.clone(), link), cx);
+        let shown = workbench::open(StartView::Here(run.clone(), link), cx);
         stop.store(true, Ordering::Relaxed);
         let outcome = host.wait()?;
         learn_from(&run, logged, cx);
@@ -58,7 +58,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         return Ok(outcome.into());
     }
     for advice in &advice {
-        tell!(
+        errln!(
             "advice: {}: {}; {}",
             advice.place,
             advice.evidence,
@@ -88,12 +88,12 @@ fn start(
     cx: &Context,
 ) -> anyhow::Result<Host<Outcome>> {
     let run = job.run_dir.clone();
-    let door = match Door::open(&cx.env, &run) {
+    let door = match Endpoint::open(&cx.env, &run) {
         Ok(door) => door,
         Err(e @ AddressError::Taken { .. }) => return Err(e.into()),
         Err(e) => {
-            tell!("warning: other terminals cannot attach to this run: {e}");
-            Door::shut(&cx.env)
+            errln!("warning: other terminals cannot attach to this run: {e}");
+            Endpoint::deferred(&cx.env)
         }
     };
     Ok(Host::start(&run, claim, Some(door), move |io| {
@@ -134,7 +134,7 @@ fn print_lines(
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
                 door::warn(&envelope);
-                let lines = progress.tell(&envelope);
+                let lines = progress.lines_for(&envelope);
                 for line in lines.into_iter().filter(|_| envelope.seq > before) {
                     writeln!(out, "{}", words(line))?;
                 }

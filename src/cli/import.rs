@@ -6,7 +6,7 @@ use crate::base::files::read_plain_text;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::AUTO;
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
-use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported, Known};
+use crate::spec::import::{self, DatasetInfo, Dialect, Imported, KeyOutcome, Known};
 use crate::spec::{Draft, Loaded, load_text_with, named_marks};
 use std::io::Write;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ const TAKES: &str =
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
     let text = read_plain_text(&args.file)
-        .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), TAKES))?;
+        .map_err(|e| Failure::user_error(format!("{file} cannot be read: {e}"), TAKES))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(&args.file, &text);
     let known = Known {
@@ -52,13 +52,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         model: import::start_model(&text, &cx.spec_sources()),
     };
     let imported = import::import_with(&stem, &text, &known)
-        .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
+        .map_err(|e| Failure::user_error(format!("{file}: {e}"), TAKES))?;
     if args.method.is_some() && !imported.dialect.takes_a_method() {
         let what = format!(
             "{file}: a file of {} already names its method",
             imported.dialect.id()
         );
-        return Err(Failure::yours(what, "drop --method, or change the file").into());
+        return Err(Failure::user_error(what, "drop --method, or change the file").into());
     }
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
@@ -126,11 +126,17 @@ fn of_template(draft: &Draft, cx: &Context) -> Option<String> {
 ///   learning_rate: 1e-4       optimizer.adamw.lr: 1e-4
 /// ```
 fn report(imported: &Imported) -> String {
-    let count = |fate: Fate| imported.lines.iter().filter(|l| l.fate == fate).count();
-    let counts: Vec<String> = Fate::ALL
+    let count = |outcome: KeyOutcome| {
+        imported
+            .lines
+            .iter()
+            .filter(|l| l.outcome == outcome)
+            .count()
+    };
+    let counts: Vec<String> = KeyOutcome::ALL
         .into_iter()
-        .filter(|fate| count(*fate) > 0)
-        .map(|fate| format!("{} {}", count(fate), fate.title()))
+        .filter(|outcome| count(*outcome) > 0)
+        .map(|outcome| format!("{} {}", count(outcome), outcome.title()))
         .collect();
     let mut text = format!("{}: {}\n", imported.dialect.id(), counts.join("; "));
     let width = imported
@@ -139,9 +145,12 @@ fn report(imported: &Imported) -> String {
         .map(|l| l.theirs.chars().count())
         .max();
     let width = width.unwrap_or(0).min(48);
-    for fate in Fate::ALL.into_iter().filter(|fate| count(*fate) > 0) {
-        text.push_str(&format!("\n{}\n", fate.title()));
-        for line in imported.lines.iter().filter(|l| l.fate == fate) {
+    for outcome in KeyOutcome::ALL
+        .into_iter()
+        .filter(|outcome| count(*outcome) > 0)
+    {
+        text.push_str(&format!("\n{}\n", outcome.title()));
+        for line in imported.lines.iter().filter(|l| l.outcome == outcome) {
             let words: Vec<String> = [&line.ours, &line.words]
                 .into_iter()
                 .filter(|w| !w.is_empty())

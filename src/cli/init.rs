@@ -4,9 +4,9 @@ use super::Context;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::export::failed;
-use super::target::say_notes;
+use super::target::print_notes;
 use crate::base::text::shown;
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::TrainState;
 use crate::engine::checkpoint::disk::RealDisk;
 use crate::engine::checkpoint::{self, Fingerprint, Store};
@@ -30,10 +30,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let loaded = args.spec.load(cx)?;
     // A template without a start model gives random weights: that is said here as `train` says it.
-    say_notes(&loaded);
+    print_notes(&loaded);
     let spec = loaded.spec;
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let mut state = TrainState::fresh(&spec, &data)?;
     let written = write(&args.to, &mut state, &data, &Fingerprint::of(&spec, &data));

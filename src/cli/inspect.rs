@@ -62,10 +62,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .map(value)
             .collect();
         let value = json!({ "models": models, "relative_change": changes });
-        say!("{}", super::out::json(&value)?)?;
+        outln!("{}", super::out::json(&value)?)?;
     } else {
         let text = cx.words(table(&one, other.as_ref(), changes.as_deref()));
-        say!("{}", text.trim_end())?;
+        outln!("{}", text.trim_end())?;
     }
     let failed = |inspected: &Inspected| {
         inspected
@@ -86,12 +86,12 @@ fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
         );
         let fix =
             "`llmtui export FILE.gguf --dequantize --to DIR` writes a folder that can be inspected";
-        return Err(Failure::yours(what, fix).into());
+        return Err(Failure::user_error(what, fix).into());
     }
     let unread =
-        |what: String| Failure::yours(one_line(&what), "docs/models.md lists what is read");
+        |what: String| Failure::user_error(one_line(&what), "docs/models.md lists what is read");
     let source = Manifest::open_verified::<ExportError>(&folder)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     // Of an adapter the weights that it makes of its base.
     let model = source.load().map_err(|e| unread(e.to_string()))?;
     let shape = model.shape();
@@ -192,7 +192,7 @@ fn changes(one: &Inspected, other: &Inspected) -> anyhow::Result<Vec<f64>> {
             "{} and {} have different parameters",
             one.place, other.place
         );
-        return Err(Failure::yours(
+        return Err(Failure::user_error(
             what,
             "name two models of the same architecture and size, or inspect each on its own",
         )

@@ -10,7 +10,7 @@ use super::{
 use crate::base::human::{self, counted, grouped, short};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::link::{Incoming, open};
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::start::new_run;
@@ -82,11 +82,11 @@ struct Report {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
-        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+        Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
     })?;
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
-    super::target::say_notes(&loaded);
+    super::target::print_notes(&loaded);
     if loaded.spec.method.on_policy().is_some() {
         let what = format!(
             "method {} trains on its own completions and has no validation loss for a ladder to predict",
@@ -95,13 +95,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = format!(
             "llmtui plan {name} estimates the run; llmtui train {name} -s max_steps=N tries a short one"
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let mut request = target::resolve(name, &set, &cx.spec_sources())
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
+        .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
+    Machine::load_or_measure(&cx.env, super::probe::measure).calibrate(&mut request);
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
-        Failure::yours(
+        Failure::user_error(
             e.to_string(),
             "train the target itself, or the other --axis",
         )
@@ -180,7 +180,7 @@ impl Step {
     ) -> anyhow::Result<Step> {
         let set = [set, &small.settings].concat();
         let mut loaded = spec::load(name, &set, &cx.spec_sources())?;
-        let engine = crate::plan::start::decide_here(&mut loaded, &cx.env);
+        let engine = crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
         Ok(Step { loaded, engine })
     }
 }
@@ -191,18 +191,18 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         let place = format!("run {} of {}", i + 1, steps.len());
         let rung = &mut report.runs[i];
         if let (Some(id), Some(loss), true) = (&rung.run, rung.loss, rung.reused) {
-            tell!(
+            errln!(
                 "{place}: reused {id}, validation loss {}; --fresh trains it again",
                 human::number(loss)
             );
             continue;
         }
         if let Some(why) = &step.engine {
-            tell!("note: {why}");
+            errln!("note: {why}");
         }
         let dir = new_run(&cx.runs_dir, &step.loaded, None, &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
-        tell!("{place}: {} ({})", dir.id(), counted(rung.steps, "step"));
+        errln!("{place}: {} ({})", dir.id(), counted(rung.steps, "step"));
         let (state, closed) = train(&dir, cx)?;
         let finish = state.finished.as_ref();
         if finish.is_none_or(|f| f.outcome != Outcome::Completed) {
@@ -219,7 +219,7 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         rung.seconds = Some(state.seconds);
         rung.loss = finish.and_then(|f| f.val_loss);
         if let Some(loss) = rung.loss {
-            tell!("  validation loss {}", human::number(loss));
+            errln!("  validation loss {}", human::number(loss));
         }
     }
     let points: Vec<(f64, f64)> = report
@@ -256,6 +256,20 @@ fn train(run: &RunDir, cx: &Context) -> anyhow::Result<(RunState, Option<String>
 }
 
 fn table(report: &Report, args: &Args) -> String {
+    let mut out = rungs(report) + &prediction(report, args.axis);
+    if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
+        out.push_str(
+            "  runs this short are still in the initial drop: treat the prediction as a hint\n",
+        );
+    }
+    if args.dry_run {
+        out.push_str("  nothing was run: remove --dry-run to start\n");
+    }
+    out
+}
+
+/// The runs, and their time together.
+fn rungs(report: &Report) -> String {
     let words = |seconds: Option<f64>| match seconds {
         Some(s) if s < 60.0 => format!("{s:.1} s"),
         Some(s) => human::seconds(s),
@@ -292,8 +306,14 @@ fn table(report: &Report, args: &Args) -> String {
             if reused == 1 { "is" } else { "are" }
         ));
     }
+    out
+}
+
+/// The fitted curve, what it predicts for the target, and how sure that is.
+fn prediction(report: &Report, axis: Axis) -> String {
+    let mut out = String::new();
     if let (Some(fit), Some(p)) = (&report.fit, &report.prediction) {
-        let x = if args.axis == Axis::Tokens {
+        let x = if axis == Axis::Tokens {
             "tokens"
         } else {
             "parameters"
@@ -324,14 +344,6 @@ fn table(report: &Report, args: &Args) -> String {
             "  the curve does not flatten yet, so the range is wide: longer runs would narrow it\n",
         );
     }
-    if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
-        out.push_str(
-            "  runs this short are still in the initial drop: treat the prediction as a hint\n",
-        );
-    }
-    if args.dry_run {
-        out.push_str("  nothing was run: remove --dry-run to start\n");
-    }
     out
 }
 
@@ -351,7 +363,7 @@ mod tests {
         for (outcome, exit) in [
             (Some(Outcome::Stopped), Exit::Machine),
             (Some(Outcome::Failed), Exit::Training),
-            (Some(Outcome::Invalid), Exit::Yours),
+            (Some(Outcome::Invalid), Exit::UserError),
             (Some(Outcome::Starved), Exit::Machine),
             (None, Exit::Machine),
         ] {

@@ -61,7 +61,7 @@ fn print(
                 return Err(Failure::machine(what, "check that it is a file and readable").into());
             }
         };
-        let lines = progress.tell(&envelope);
+        let lines = progress.lines_for(&envelope);
         match json {
             true => out.write_all(encode(&*envelope).as_bytes())?,
             false => lines

@@ -56,8 +56,9 @@ struct Set {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut source = Source::open_as_it_answers(&path)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
+    let mut source = Source::open_for_inference(&path).map_err(|e| {
+        Failure::user_error(one_line(&e.to_string()), "llmtui runs lists what is here")
+    })?;
     let mut measure = |file: &Path| -> anyhow::Result<Set> {
         // Long enough for zlib, whatever the tokens are.
         let most = (source.model.shape().seq_len / 2).max(1024);
@@ -67,7 +68,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         );
         if texts.len() < 2 {
             let what = format!("{}: at least two texts are needed", shown(file));
-            return Err(Failure::yours(
+            return Err(Failure::user_error(
                 what,
                 "a .txt file is split into pieces of 1,024 tokens or half the model's context; each row counts as one",
             )

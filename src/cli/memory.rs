@@ -8,7 +8,7 @@ use crate::spec::{Loaded, RunSpec};
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
-        Failure::yours(refusal.what, refusal.hint)
+        Failure::user_error(refusal.what, refusal.hint)
     }
 }
 
@@ -31,8 +31,8 @@ pub fn torch(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
 
 /// The spec with an engine for `engine: auto`, which is reported.
 pub fn decided(mut loaded: Loaded, cx: &Context) -> Loaded {
-    if let Some(why) = start::decide_here(&mut loaded, &cx.env) {
-        tell!("note: {why}");
+    if let Some(why) = start::resolve_auto_engine(&mut loaded, &cx.env) {
+        errln!("note: {why}");
     }
     loaded
 }

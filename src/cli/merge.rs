@@ -63,18 +63,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         prompts: args.prompts.clone(),
     };
     let merged = merge::merge(&order).map_err(|e| failed(&e))?;
-    say!("{}", shown(&args.to))?;
+    outln!("{}", shown(&args.to))?;
     for file in &merged.written {
-        say!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
+        outln!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
         for note in &file.notes {
-            say!("              {note}")?;
+            outln!("              {note}")?;
         }
     }
     // What was merged besides what was named.
     if merged.base != order.base || merged.adapters.len() > order.adapters.len().max(1) {
         let adapters = merged.adapters.iter().map(|path| shown(path));
         let adapters: Vec<String> = adapters.collect();
-        say!("{} + {}", shown(&merged.base), adapters.join(" + "))?;
+        outln!("{} + {}", shown(&merged.base), adapters.join(" + "))?;
     }
     // Of one score nothing is the most probable.
     let agree = |found: &Compared| match merged.scores {
@@ -86,7 +86,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let values = if merged.scores { "scores" } else { "logits" };
     match &merged.check {
-        Ok(found) => say!(
+        Ok(found) => outln!(
             "checked on {} tokens: merged {values} differ by at most {:.1e} from base + adapter, which moves them by up to {}{}",
             found.tokens,
             found.off,
@@ -94,11 +94,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             agree(found)
         )?,
         Err(why) => {
-            say!("not checked: the adapter cannot be applied to these weights unmerged: {why}")?
+            outln!("not checked: the adapter cannot be applied to these weights unmerged: {why}")?
         }
     }
     if let Some(found) = &merged.rounded {
-        say!(
+        outln!(
             "rounded to {}: {values} of the written weights differ by at most {:.1e} from those of the sum in f32{}",
             order.dtype,
             found.off,
@@ -119,10 +119,10 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
                     one_line(word),
                     one_line(weight)
                 );
-                Failure::yours(what, "DIR:0.5 scales an adapter by a half")
+                Failure::user_error(what, "DIR:0.5 scales an adapter by a half")
             })?;
             if number == 0.0 {
-                tell!(
+                errln!(
                     "note: --adapter {}: a weight of 0 leaves it out",
                     one_line(word)
                 );
@@ -144,7 +144,7 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
             "name a folder with {}, or a run; llmtui runs lists runs",
             hf::ADAPTER_CONFIG
         );
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     Ok((model_ref::find(name, Parts::Everything, cx)?, weight))
 }
@@ -155,6 +155,6 @@ fn failed(error: &MergeError) -> Failure {
         MergeError::Export(ExportError::Io { source, .. } | ExportError::Unread { source, .. }) => {
             Failure::unwritten(what, source, error.hint())
         }
-        _ => Failure::yours(what, error.hint()),
+        _ => Failure::user_error(what, error.hint()),
     }
 }

@@ -14,7 +14,7 @@ use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::text::shown;
 use crate::history::{Curves, Pattern};
 use crate::run::{RunDir, Tail};
-use crate::watch::{Mapping, Watched};
+use crate::watch::{ExternalRun, Mapping};
 use sink::Sink;
 use std::io;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         pause(EVERY.max(took.saturating_mul(SHARE)));
     }
     if let Some(path) = sink.path() {
-        say!("{}", shown(path))?;
+        outln!("{}", shown(path))?;
     }
     Ok(Exit::Done)
 }
@@ -74,12 +74,12 @@ fn check(curves: &Curves, subject: &Subject, args: &Args) -> Result<(), Failure>
             args.metric.join(" ")
         );
         let hint = format!("the run has {}", ids.join(", "));
-        return Err(Failure::yours(what, hint));
+        return Err(Failure::user_error(what, hint));
     }
     Err(match subject {
         Subject::Run(run) => {
             let what = format!("{} has no readings yet", shown(run.path()));
-            Failure::yours(what, "wait for its first step, or follow it with -f")
+            Failure::user_error(what, "wait for its first step, or follow it with -f")
         }
         Subject::Log(found) => no_readings(found),
     })
@@ -92,7 +92,7 @@ enum Source<'a> {
         /// `None` until the engine has written its first line.
         tail: Option<Tail>,
     },
-    Log(Box<Watched>),
+    Log(Box<ExternalRun>),
 }
 
 impl<'a> Source<'a> {
@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
             }
             Subject::Log(found) => {
                 let clock = Box::new(SystemClock::new());
-                let watched = Watched::open(found.clone(), Mapping::default(), clock);
+                let watched = ExternalRun::open(found.clone(), Mapping::default(), clock);
                 Ok(Source::Log(Box::new(watched)))
             }
         }

@@ -4,6 +4,7 @@
 #[macro_use]
 mod out;
 
+mod allocation_failure;
 mod args;
 mod attach;
 mod bench;
@@ -34,7 +35,6 @@ mod import;
 mod init;
 mod inspect;
 mod ladder;
-mod last_words;
 mod logs;
 mod memorization;
 mod memory;
@@ -108,7 +108,7 @@ impl Context {
     pub fn recording(&self) -> anyhow::Result<Option<Recording>> {
         let read = |file: &PathBuf| {
             Recording::read(file).map_err(|e| {
-                exit::Failure::yours(e.to_string(), "llmtui doctor --record FILE writes one")
+                exit::Failure::user_error(e.to_string(), "llmtui doctor --record FILE writes one")
             })
         };
         Ok(self.hardware.as_ref().map(read).transpose()?)
@@ -226,7 +226,7 @@ enum Verb {
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
 pub fn main(env: Env) -> ExitCode {
-    crate::kernels::allocations::keep_few();
+    crate::kernels::allocations::limit_arenas();
     if let Some(exit) = completions::answer(&env) {
         return exit.into();
     }
@@ -235,7 +235,7 @@ pub fn main(env: Env) -> ExitCode {
         crate::base::child::this_program_is(launcher.program);
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
-        Ok(cli) => exit::settle(run(cli, env).map_err(last_words::named)),
+        Ok(cli) => exit::report_and_exit_code(run(cli, env).map_err(allocation_failure::named)),
         Err(mut usage) => {
             let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
             let typed: Vec<String> = typed.collect();
@@ -263,67 +263,71 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Some(Verb::ParseChild(_) | Verb::SandboxChild(_) | Verb::Completions(_))
     ) {
         open_files::check()?;
-        crate::link::signals::survive_file_limits();
+        crate::link::signals::ignore_sigxfsz();
     }
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
     if let Some(theme) = &cx.theme {
         crate::ui::check_theme(theme, &cx.env, &cx.spec_sources())
-            .map_err(|what| exit::Failure::yours(what, ""))?;
+            .map_err(|what| exit::Failure::user_error(what, ""))?;
     }
     let Some(verb) = cli.verb else {
-        last_words::arm(true);
+        allocation_failure::install(true);
         return home::run(&cx);
     };
     // The parent of a child knows the words of a plain abort; the guard of a sandbox must not have a second thread.
     if !matches!(verb, Verb::ParseChild(_) | Verb::SandboxChild(_)) {
-        last_words::arm(trains(&verb));
+        allocation_failure::install(trains(&verb));
     }
+    dispatch(verb, &cx)
+}
+
+fn dispatch(verb: Verb, cx: &Context) -> anyhow::Result<Exit> {
     match verb {
-        Verb::Train(args) => train::run(args, &cx),
-        Verb::Attach(args) => attach::run(args, &cx),
-        Verb::Watch(args) => watch::run(args, &cx),
-        Verb::Runs(args) => runs::run(args, &cx),
-        Verb::Fleet(args) => fleet::run(&args, &cx),
-        Verb::Logs(args) => logs::run(&args, &cx),
-        Verb::Metrics(args) => metrics::run(&args, &cx),
-        Verb::Pause(args) => pause::run(&args, &cx),
-        Verb::Resume(args) => resume::run(&args, &cx),
-        Verb::Stop(args) => stop::run(&args, &cx),
-        Verb::Undo(args) => undo::run(&args, &cx),
-        Verb::Rm(args) => rm::run(&args, &cx),
-        Verb::Gc(args) => gc::run(&args, &cx),
-        Verb::Diagnose(args) => diagnose::run(&args, &cx),
-        Verb::Guide(args) => guide::run(&args, &cx),
-        Verb::Report(args) => report::run(&args, &cx),
-        Verb::Chat(args) => chat::run(args, &cx),
-        Verb::Model(args) => model::run(&args, &cx),
-        Verb::Inspect(args) => inspect::run(&args, &cx),
-        Verb::Export(args) => export::run(&args, &cx),
-        Verb::Quantize(args) => quantize::run(&args, &cx),
-        Verb::Merge(args) => merge::run(&args, &cx),
-        Verb::Score(args) => score::run(&args, &cx),
-        Verb::Memorization(args) => memorization::run(&args, &cx),
-        Verb::Eval(args) => eval::run(&args, &cx),
-        Verb::Card(args) => card::run(&args, &cx),
-        Verb::Release(args) => release::run(&args, &cx),
-        Verb::New(args) => new::run(args, &cx),
-        Verb::Import(args) => import::run(args, &cx),
-        Verb::Init(args) => init::run(&args, &cx),
-        Verb::Presets(args) => presets::run(args, &cx),
-        Verb::Sweep(args) => sweep::run(&args, &cx),
-        Verb::Ladder(args) => ladder::run(&args, &cx),
-        Verb::Plan(args) => plan::run(&args, &cx),
-        Verb::Preflight(args) => preflight::run(args, &cx),
-        Verb::Reward(args) => reward::run(&args, &cx),
-        Verb::Data(args) => data::run(&args, &cx),
-        Verb::Tokenizer(args) => tokenizer::run(&args, &cx),
-        Verb::Doctor(args) => doctor::run(args, &cx),
-        Verb::Bench(args) => bench::run(args, &cx),
+        Verb::Train(args) => train::run(args, cx),
+        Verb::Attach(args) => attach::run(args, cx),
+        Verb::Watch(args) => watch::run(args, cx),
+        Verb::Runs(args) => runs::run(args, cx),
+        Verb::Fleet(args) => fleet::run(&args, cx),
+        Verb::Logs(args) => logs::run(&args, cx),
+        Verb::Metrics(args) => metrics::run(&args, cx),
+        Verb::Pause(args) => pause::run(&args, cx),
+        Verb::Resume(args) => resume::run(&args, cx),
+        Verb::Stop(args) => stop::run(&args, cx),
+        Verb::Undo(args) => undo::run(&args, cx),
+        Verb::Rm(args) => rm::run(&args, cx),
+        Verb::Gc(args) => gc::run(&args, cx),
+        Verb::Diagnose(args) => diagnose::run(&args, cx),
+        Verb::Guide(args) => guide::run(&args, cx),
+        Verb::Report(args) => report::run(&args, cx),
+        Verb::Chat(args) => chat::run(args, cx),
+        Verb::Model(args) => model::run(&args, cx),
+        Verb::Inspect(args) => inspect::run(&args, cx),
+        Verb::Export(args) => export::run(&args, cx),
+        Verb::Quantize(args) => quantize::run(&args, cx),
+        Verb::Merge(args) => merge::run(&args, cx),
+        Verb::Score(args) => score::run(&args, cx),
+        Verb::Memorization(args) => memorization::run(&args, cx),
+        Verb::Eval(args) => eval::run(&args, cx),
+        Verb::Card(args) => card::run(&args, cx),
+        Verb::Release(args) => release::run(&args, cx),
+        Verb::New(args) => new::run(args, cx),
+        Verb::Import(args) => import::run(args, cx),
+        Verb::Init(args) => init::run(&args, cx),
+        Verb::Presets(args) => presets::run(args, cx),
+        Verb::Sweep(args) => sweep::run(&args, cx),
+        Verb::Ladder(args) => ladder::run(&args, cx),
+        Verb::Plan(args) => plan::run(&args, cx),
+        Verb::Preflight(args) => preflight::run(args, cx),
+        Verb::Reward(args) => reward::run(&args, cx),
+        Verb::Data(args) => data::run(&args, cx),
+        Verb::Tokenizer(args) => tokenizer::run(&args, cx),
+        Verb::Doctor(args) => doctor::run(args, cx),
+        Verb::Bench(args) => bench::run(args, cx),
         Verb::Completions(args) => completions::run(args),
-        Verb::Engine(args) => engine_cmd::run(args, &cx),
-        Verb::ParseChild(args) => parse_child::run(&args, &cx),
-        Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),
+        Verb::Engine(args) => engine_cmd::run(args, cx),
+        Verb::ParseChild(args) => parse_child::run(&args, cx),
+        Verb::SandboxChild(args) => sandbox_child::run(&args, cx),
     }
 }
 

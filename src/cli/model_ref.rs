@@ -24,9 +24,9 @@ use std::time::Duration;
 /// # Errors
 /// Nothing matches; the message lists what was tried.
 pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
-    let teller = Teller::default();
-    let found = find_with(word, parts, cx, &|download| teller.tell(download));
-    teller.end();
+    let display = DownloadProgress::default();
+    let found = find_with(word, parts, cx, &|download| display.update(download));
+    display.end();
     found
 }
 
@@ -57,7 +57,7 @@ pub fn find_with(
         Err(_) if path.join("run.json").is_file() => return best_of(word, cx),
         Err(SourceError::Absent(_)) => {}
         Err(error) => {
-            return Err(Failure::yours(error.to_string(), error.hint()).into());
+            return Err(Failure::user_error(error.to_string(), error.hint()).into());
         }
     }
     if let Some(found) = run_ref::at_step(word, cx) {
@@ -76,7 +76,7 @@ pub fn find_with(
         }
         (Err(error), None) => {
             let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
-            Err(Failure::yours(error.to_string(), hint).into())
+            Err(Failure::user_error(error.to_string(), hint).into())
         }
     }
 }
@@ -175,9 +175,9 @@ fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// As [`models::fetch`].
 pub fn pull(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
-    let teller = Teller::default();
-    let found = pull_with(word, parts, cx, &|download| teller.tell(download));
-    teller.end();
+    let display = DownloadProgress::default();
+    let found = pull_with(word, parts, cx, &|download| display.update(download));
+    display.end();
     found
 }
 
@@ -189,7 +189,7 @@ fn pull_with(
 ) -> anyhow::Result<PathBuf> {
     let Some(repo) = models::repo(word) else {
         let what = format!("`{}` is not a hub id", one_line(word));
-        return Err(Failure::yours(what, "use org/name, org/name@revision or hf:name").into());
+        return Err(Failure::user_error(what, "use org/name, org/name@revision or hf:name").into());
     };
     let hub = Hub::new(&HubConfig::from_env(&cx.env));
     let (clock, pace) = (SystemClock::new(), RefCell::new(Pace::default()));
@@ -224,9 +224,9 @@ fn is_model_file(path: &Path) -> bool {
 }
 
 fn failed(word: &str, error: &HubError) -> Failure {
-    let exit = match error.is_of_the_machine() {
+    let exit = match error.is_environment_error() {
         true => Exit::Machine,
-        false => Exit::Yours,
+        false => Exit::UserError,
     };
     Failure {
         exit,
@@ -318,22 +318,22 @@ const COLUMNS: usize = 79;
 
 /// Shows download progress on standard error: one updating line at a terminal, one line per file elsewhere.
 #[derive(Default)]
-pub struct Teller {
+pub struct DownloadProgress {
     throttle: Throttle,
     begun: Cell<bool>,
     open: Cell<bool>,
 }
 
-impl Teller {
+impl DownloadProgress {
     /// For what goes the other way.
-    pub fn of_upload() -> Teller {
-        Teller {
+    pub fn of_upload() -> DownloadProgress {
+        DownloadProgress {
             begun: Cell::new(true),
-            ..Teller::default()
+            ..DownloadProgress::default()
         }
     }
 
-    pub fn tell(&self, download: &Download) {
+    pub fn update(&self, download: &Download) {
         let terminal = std::io::stderr().is_terminal();
         let whole = download.is_whole();
         if !self.throttle.due(download) || !(whole || terminal) {

@@ -6,13 +6,13 @@ mod ask;
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use crate::advisor::look::Machine;
-use crate::advisor::remember;
+use crate::advisor::inspection::Machine;
+use crate::advisor::saved_answers;
 use crate::advisor::wizard::{self, Answers, Outcome, Step, Wizard};
 use crate::base::paths::expand_home;
 use crate::base::text::shown;
 use crate::hardware::{Live, Provider, Recorded};
-use crate::plan::learn;
+use crate::plan::calibration;
 use answer::{converse, typed};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             .unwrap_or_else(|_| file.clone());
         if path.symlink_metadata().is_ok() {
             let what = format!("{} already exists: choose another name", shown(&path));
-            return Err(Failure::yours(what, "llmtui new FILE").into());
+            return Err(Failure::user_error(what, "llmtui new FILE").into());
         }
     }
     let best = crate::run::index::best_checkpoints(&cx.runs_dir);
@@ -58,12 +58,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         straight(&mut wizard)?;
         return write_out(&wizard, args.file, &mut out, cx);
     }
-    let mut wizard = Wizard::new(context, remember::answers(&cx.env));
+    let mut wizard = Wizard::new(context, saved_answers::answers(&cx.env));
     let mut input = std::io::stdin().lock();
     let columns = cx.columns().unwrap_or(usize::MAX);
     let done = converse(&mut wizard, &mut input, &mut out, columns)?;
     // Answers are remembered even if the user quits midway; without a state folder none are.
-    if let Err(error) = remember::keep(&cx.env, &wizard.to_remember()) {
+    if let Err(error) = saved_answers::keep(&cx.env, &wizard.to_remember()) {
         writeln!(out, "the answers could not be saved for next time: {error}")?;
     }
     match done {
@@ -77,10 +77,10 @@ fn machine(cx: &Context) -> anyhow::Result<Machine> {
     Ok(match cx.recording()? {
         Some(recording) => {
             let summary = Recorded::new(recording).machine().summary();
-            Machine::of(summary, learn::Machine::default())
+            Machine::of(summary, calibration::Machine::default())
         }
         None => {
-            let known = learn::Machine::look_and_measure(&cx.env, super::probe::measure);
+            let known = calibration::Machine::load_or_measure(&cx.env, super::probe::measure);
             Machine::of(Live::new(&cx.env).machine().summary(), known)
         }
     })
@@ -93,7 +93,7 @@ fn straight(wizard: &mut Wizard) -> anyhow::Result<()> {
         if wizard.enter() != Outcome::Moved || wizard.step() == before {
             let why = wizard.error().unwrap_or("it has no default");
             let what = format!("the question `{}` cannot be answered: {why}", before.word());
-            return Err(Failure::yours(what, "llmtui new, without --defaults").into());
+            return Err(Failure::user_error(what, "llmtui new, without --defaults").into());
         }
     }
     Ok(())
@@ -134,7 +134,7 @@ fn write_out(
                 .error()
                 .unwrap_or("these answers do not give a valid spec");
             let hint = "run llmtui new again: your answers were saved";
-            Err(Failure::yours(why, hint).into())
+            Err(Failure::user_error(why, hint).into())
         }
     }
 }

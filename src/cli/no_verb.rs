@@ -1,7 +1,7 @@
 //! A preset, a file, a run or another tool's word that stands where a subcommand belongs: which one was probably meant.
 
 use super::exit::Exit;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::data::source::is_data_file;
 use crate::spec::{SpecSources, setting_named};
@@ -24,12 +24,12 @@ pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -
         return Exit::Done;
     }
     if let Some(meant) = verb(error).and_then(|word| meant(word, sources)) {
-        tell!("\n  try: {}", one_line(&meant));
+        errln!("\n  try: {}", one_line(&meant));
     }
     if let Some(meant) = set {
-        tell!("\n  try: {}", one_line(&meant));
+        errln!("\n  try: {}", one_line(&meant));
     }
-    Exit::Yours
+    Exit::UserError
 }
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
@@ -49,19 +49,19 @@ fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
         }
         match setting(word, rest.peek().copied(), verb) {
             Some((setting, used_next)) => {
-                words.extend(["-s".to_string(), quoted(&setting)]);
+                words.extend(["-s".to_string(), shell_quote(&setting)]);
                 if used_next {
                     rest.next();
                 }
                 changed = true;
             }
             None => {
-                words.push(quoted(word));
+                words.push(shell_quote(word));
                 // The next word is the option's value.
                 if takes_value(word, verb)
                     && let Some(value) = rest.next()
                 {
-                    words.push(quoted(value));
+                    words.push(shell_quote(value));
                 }
             }
         }
@@ -124,7 +124,7 @@ fn verb(error: &clap::Error) -> Option<&str> {
 }
 
 fn meant(word: &str, sources: &SpecSources) -> Option<String> {
-    let (path, said) = (Path::new(word), quoted(word));
+    let (path, said) = (Path::new(word), shell_quote(word));
     let is_run = || {
         let runs = Path::new(super::RUNS_DIR);
         path.join("run.json").is_file() || run::index::resolve(runs, word).is_ok()

@@ -53,7 +53,7 @@ impl Notifier {
     }
 
     /// Runs the command if the event is news, and does not wait for it.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn on_event(&mut self, event: &Event) {
         let news = self.news(event);
         let (Some(command), Some(news)) = (&self.command, news) else {
             return;
@@ -226,11 +226,11 @@ mod tests {
             }
         };
         let diverged = || verdict("DIVERGED", Finding::fail("loss 9.1", "", "-s lr=1e-4"));
-        notifier.hear(&verdict("LEARNING", Finding::pass("loss falls")));
-        notifier.hear(&diverged());
+        notifier.on_event(&verdict("LEARNING", Finding::pass("loss falls")));
+        notifier.on_event(&diverged());
         wait(1);
-        notifier.hear(&diverged());
-        notifier.hear(&finished(Outcome::Completed, ""));
+        notifier.on_event(&diverged());
+        notifier.on_event(&finished(Outcome::Completed, ""));
         drop(notifier);
         let id = ID;
         assert_eq!(
@@ -249,7 +249,7 @@ mod tests {
         let command = format!(r#"printf %s "$LLMTUI_MESSAGE" > '{}'"#, out.display());
         let mut notifier = notifier(&command);
         let trap = "$(touch gone) `touch gone`; 'x' \"y\"";
-        notifier.hear(&finished(Outcome::Failed, trap));
+        notifier.on_event(&finished(Outcome::Failed, trap));
         drop(notifier);
         assert!(std::fs::read_to_string(out).unwrap().ends_with(trap));
     }

@@ -1,5 +1,5 @@
-//! The one door for what the program says to a terminal besides tables and streams: control sequences lose their power, and
-//! a standard error that is closed or full takes nothing with it.
+//! The only output path of the command line besides tables and streams: control sequences are neutralized, and a closed or full
+//! standard error is ignored.
 
 use crate::base::text::{quiet_json, sanitize, without_error_numbers, wrap};
 use crate::wire::{Envelope, Event};
@@ -7,8 +7,8 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Writes a line to standard error. Nobody may be there to read it: that is no fault of the work that goes on.
-pub fn tell(words: Arguments<'_>) {
+/// Writes a line to standard error. Failures are ignored: nobody may be reading it.
+pub fn errln(words: Arguments<'_>) {
     let words = without_error_numbers(&words.to_string());
     let words = wrapped(&sanitize(&words), error_columns());
     hint(format_args!("{words}\n"));
@@ -64,7 +64,7 @@ pub fn hint(words: Arguments<'_>) {
 ///
 /// # Errors
 /// It is closed or full.
-pub fn say(words: Arguments<'_>) -> io::Result<()> {
+pub fn outln(words: Arguments<'_>) -> io::Result<()> {
     let line = sanitize(&format!("{words}\n"));
     io::stdout().write_all(line.as_bytes())
 }
@@ -104,7 +104,7 @@ pub fn ascii(text: &str) -> String {
 /// What a link itself has to say: the log stalls, or the run's folder is gone.
 pub fn warn(envelope: &Envelope) {
     if let (0, Event::Warned { message, hint, .. }) = (envelope.seq, &envelope.event) {
-        tell(format_args!("warning: {message}\n  try: {hint}"));
+        errln(format_args!("warning: {message}\n  try: {hint}"));
     }
 }
 
@@ -125,15 +125,15 @@ pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
 }
 
 /// A line on standard error, as `eprintln!` and without its panic.
-macro_rules! tell {
-    () => { $crate::cli::out::tell(format_args!("")) };
-    ($($words:tt)*) => { $crate::cli::out::tell(format_args!($($words)*)) };
+macro_rules! errln {
+    () => { $crate::cli::out::errln(format_args!("")) };
+    ($($words:tt)*) => { $crate::cli::out::errln(format_args!($($words)*)) };
 }
 
 /// A line on standard output, as `println!` and without its panic: an `io::Result`.
-macro_rules! say {
-    () => { $crate::cli::out::say(format_args!("")) };
-    ($($words:tt)*) => { $crate::cli::out::say(format_args!($($words)*)) };
+macro_rules! outln {
+    () => { $crate::cli::out::outln(format_args!("")) };
+    ($($words:tt)*) => { $crate::cli::out::outln(format_args!($($words)*)) };
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use crate::base::child::{self, Confinement, Parser, Request, Say};
+use crate::base::child::{self, Confinement, LineSink, Parser, Request};
 use std::io::{BufReader, Write};
 
 /// Parse untrusted bytes under limits, for the parent process (internal)
@@ -52,30 +52,30 @@ const PROBE: Parser = Parser {
     parse: probe,
 };
 
-fn probe(request: &Request, say: &mut Say) -> Result<(), String> {
+fn probe(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     match request.options.as_str().unwrap_or_default() {
-        "echo" => say(&String::from_utf8_lossy(&request.bytes)),
+        "echo" => emit(&String::from_utf8_lossy(&request.bytes)),
         "memory" => {
             let hoard: Vec<Vec<u8>> = (1..).map(|_| vec![0; 64 << 20]).take(1 << 10).collect();
-            say(&hoard.len().to_string())
+            emit(&hoard.len().to_string())
         }
         "processor" => {
             let mut x = 1u64;
             while std::hint::black_box(x) != 0 {
                 x = x.wrapping_mul(3) | 1;
             }
-            say(&x.to_string())
+            emit(&x.to_string())
         }
-        "stack" => say(&deep(1).to_string()),
+        "stack" => emit(&deep(1).to_string()),
         "write" => std::fs::write(request.path.as_deref().unwrap_or("probe".as_ref()), "x")
             .map_err(|e| e.to_string()),
         "wait" => loop {
             std::thread::park();
         },
         "flood" => loop {
-            say("a line of the flood")?;
+            emit("a line of the flood")?;
         },
-        "secret" => say(&format!("{:?}", std::env::vars_os().collect::<Vec<_>>())),
+        "secret" => emit(&format!("{:?}", std::env::vars_os().collect::<Vec<_>>())),
         other => Err(format!("no probe is called `{other}`")),
     }
 }

@@ -1,8 +1,8 @@
 //! `llmtui preflight`: the checks alone.
 
-use super::{Context, args::SpecArgs, exit::Exit, finding, target::say_notes};
+use super::{Context, args::SpecArgs, exit::Exit, finding, target::print_notes};
 use crate::base::finding::Status;
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::preflight::{Checked, check_spec};
 use crate::spec::RunSpec;
 use crate::wire::{Event, encode};
@@ -30,14 +30,14 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some("-") => from_input(cx)?,
         _ => {
             let loaded = args.spec.load(cx)?;
-            say_notes(&loaded);
+            print_notes(&loaded);
             loaded.spec
         }
     };
     super::memory::check(&spec, &cx.env)?;
     let existed = cx.runs_dir.exists();
     std::fs::create_dir_all(&cx.runs_dir)?;
-    let surroundings = Surroundings::from_env(&cx.env);
+    let surroundings = DataEnv::from_env(&cx.env);
     let mut out = std::io::stdout().lock();
     let mut printed = Ok(());
     let (mut failed, mut of_the_machine) = (0, false);

@@ -111,7 +111,7 @@ fn unread(sources: &SpecSources) {
     for folder in folders.into_iter().flatten() {
         for of in ["presets", "pipelines"] {
             for (what, fix) in misnamed(&folder.join(of)) {
-                tell!("note: {what}; {fix}");
+                errln!("note: {what}; {fix}");
             }
         }
     }
@@ -201,7 +201,7 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
     let Some(text) = spec::preset_text(name, sources).or_else(of_pipeline) else {
         // The error lists the presets.
         spec::load(name, &[], sources)?;
-        return Err(Failure::yours(
+        return Err(Failure::user_error(
             format!("`{name}` is already a file, not a preset"),
             "edit that file",
         )
@@ -209,7 +209,7 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
     };
     write_new(path, text.as_bytes(), 0o666).map_err(|e| {
         let exit = match e.kind() {
-            ErrorKind::AlreadyExists => Exit::Yours,
+            ErrorKind::AlreadyExists => Exit::UserError,
             _ => Exit::Machine,
         };
         let failure = Failure::not_written(path, &e);

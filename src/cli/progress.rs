@@ -12,7 +12,7 @@ use crate::diagnosis::{VERDICT, diagnose};
 use crate::plan::request::Request;
 use crate::plan::target::of_run;
 use crate::run::RunState;
-use crate::run::spent;
+use crate::run::engine_time;
 use crate::run::state::outcome_word;
 use crate::wire::{Envelope, Event, Outcome, Values, id};
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ impl Progress {
     }
 
     /// Consumes an event; returns the lines to print, usually none.
-    pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
+    pub fn lines_for(&mut self, envelope: &Envelope) -> Vec<String> {
         // In the words of the log view.
         let line = self.state.line_of(&envelope.event);
         self.state.apply(envelope);
@@ -217,7 +217,7 @@ impl Progress {
         if let Some(loss) = finish.val_loss {
             line.push_str(&format!(", val loss {}", human::loss(loss)));
         }
-        let took = spent::words(finish.seconds, self.state.seconds);
+        let took = engine_time::words(finish.seconds, self.state.seconds);
         line.push_str(&format!(", after {took}"));
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));

@@ -70,16 +70,16 @@ fn mix(word: &str) -> Option<String> {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.to.exists() {
         let what = format!("{} already exists", shown(&args.to));
-        return Err(Failure::yours(what, "choose another name, or remove it first").into());
+        return Err(Failure::user_error(what, "choose another name, or remove it first").into());
     }
     try_write(&args.to).map_err(|e| Failure::not_written(&args.to, &e))?;
-    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
+    let user_error = |what: String, hint: &str| Failure::user_error(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
+    let mut source = Source::open(&path).map_err(|e| user_error(e.to_string(), &e.hint()))?;
     if source.model.config().is_reward_model() {
         let what = "it is a reward model: a GGUF file has no place for its score (score.weight)";
         let hint = "llmtui export --format hf --dtype bf16 halves its size";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let held = match own_rows(&path, cx).filter(|_| args.text.is_none()) {
         Some((rows, run)) => Ok(HeldOut::Rows(rows, run)),
@@ -94,21 +94,21 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         })
     };
     let before = measure(&mut source.model)?;
-    let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
+    let tokenizer = tokenizer_keys(&source).map_err(|e| user_error(e.to_string(), &e.hint()))?;
     let name = source.from.name();
     let mut bytes = Vec::new();
     let keys = &tokenizer.keys;
     let mut written = llama_cpp::write(&source.model, args.dtype, &name, keys, &mut bytes)
-        .map_err(|e| yours(e.to_string(), "llmtui export --help lists other formats"))?;
+        .map_err(|e| user_error(e.to_string(), "llmtui export --help lists other formats"))?;
     written.notes.extend(tokenizer.notes);
     drop(source);
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     drop(bytes);
     let mut after = GgufModel::open(&args.to)?.quantized()?;
     let after = measure(&mut after)?;
-    tell(args, &written, held.as_ref().ok(), before.zip(after))?;
+    print_result(args, &written, held.as_ref().ok(), before.zip(after))?;
     if let Err(why) = &held {
-        say!(
+        outln!(
             "perplexity         not measured: {why}; --text FILE measures it on a text of your own"
         )?;
     }
@@ -155,7 +155,7 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Result<Vec<u32>, String>> 
         }
     };
     let tokenizer = tokenizer::load(path, &Child::of_this_program()).map_err(|e| {
-        Failure::yours(
+        Failure::user_error(
             one_line(&e.to_string()),
             "put the model's tokenizer into the same folder",
         )
@@ -170,19 +170,23 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Result<Vec<u32>, String>> 
             )));
         }
         (Err(e), Some(_)) => {
-            return Err(Failure::yours(one_line(&e.to_string()), "choose another --text").into());
+            return Err(
+                Failure::user_error(one_line(&e.to_string()), "choose another --text").into(),
+            );
         }
     };
     if tokens.len() < 2 {
         let named = args.text.as_ref().map(|file| file.display().to_string());
         let what = format!("{}: fewer than two tokens", named.unwrap_or_default());
-        return Err(Failure::yours(one_line(&what), "--text takes a file with some text").into());
+        return Err(
+            Failure::user_error(one_line(&what), "--text takes a file with some text").into(),
+        );
     }
     tokens.truncate(MAX_TOKENS);
     Ok(Ok(tokens))
 }
 
-fn tell(
+fn print_result(
     args: &Args,
     written: &llama_cpp::Written,
     held: Option<&HeldOut>,
@@ -191,24 +195,24 @@ fn tell(
     let bytes = std::fs::metadata(&args.to)?.len();
     let formats = written.formats.iter();
     let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
-    say!("{}  {}", shown(&args.to), human::bytes(bytes))?;
-    say!("matrices           {}", formats.join(", "))?;
+    outln!("{}  {}", shown(&args.to), human::bytes(bytes))?;
+    outln!("matrices           {}", formats.join(", "))?;
     for line in &written.notes {
-        say!("                   {line}")?;
+        outln!("                   {line}")?;
     }
     let Some((before, after)) = measured else {
         return Ok(());
     };
     match held {
-        Some(HeldOut::Rows(_, run)) => say!(
+        Some(HeldOut::Rows(_, run)) => outln!(
             "held-out rows      {} tokens, of {}",
             before.tokens,
             one_line(run)
         )?,
-        _ => say!("text               {} tokens", before.tokens)?,
+        _ => outln!("text               {} tokens", before.tokens)?,
     }
-    say!("perplexity before  {}", human::loss(before.value()))?;
-    say!(
+    outln!("perplexity before  {}", human::loss(before.value()))?;
+    outln!(
         "perplexity after   {}  ({} %)",
         human::loss(after.value()),
         change(before.value(), after.value())

@@ -12,8 +12,8 @@ use crate::plan::request::Request;
 use crate::plan::target::of_run;
 use crate::plan::{gpus, plan};
 use crate::report::{
-    Album, HEAD, Price, Sheet, html, is_report_of, markdown, picture, picture_png, pipeline_html,
-    pipeline_markdown, pipeline_picture, pipeline_png,
+    HEAD, PipelineReport, Price, RunReport, html, is_report_of, markdown, picture, picture_png,
+    pipeline_html, pipeline_markdown, pipeline_picture, pipeline_png,
 };
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
@@ -76,15 +76,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             );
             let hint =
                 "--to report.html; an .svg becomes a PDF by rsvg-convert, Inkscape or a browser";
-            return Err(Failure::yours(one_line(&what), hint).into());
+            return Err(Failure::user_error(one_line(&what), hint).into());
         }
     };
     let bytes = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
         Ok(dir) => of_pipeline(&dir, args, form, cx)?,
         Err(PipelineError::Unknown { .. }) => {
             let told = match Subject::named(&args.run, &args.log, cx)? {
-                Subject::Run(run) => Told::of(&run, args, &args.evals, cx)?,
-                Subject::Log(found) => Told::of_log(fold_log(&found, &args.log)?, args),
+                Subject::Run(run) => RunData::of(&run, args, &args.evals, cx)?,
+                Subject::Log(found) => RunData::of_log(fold_log(&found, &args.log)?, args),
             };
             replaces_nothing_else(args, &told.state.run)?;
             match form {
@@ -97,11 +97,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Err(error) => return Err(super::pipeline::failed(&error).into()),
     };
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
-    say!("{}", shown(&args.to))?;
+    outln!("{}", shown(&args.to))?;
     Ok(Exit::Done)
 }
 
-/// A file that is there is another run's report, or none: somebody may need it.
+/// Refuses to overwrite a file that is not a report of this run.
 fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
     let to = &args.to;
     // A folder is refused where it is written.
@@ -115,11 +115,11 @@ fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
     }
     let what = format!("{} already exists and is not a report of {id}", shown(to));
     let hint = "name another file with --to, or replace it with --force";
-    Err(Failure::yours(one_line(&what), hint))
+    Err(Failure::user_error(one_line(&what), hint))
 }
 
 fn too_large(error: std::io::Error) -> Failure {
-    Failure::yours(error.to_string(), "--to report.svg has no such limit")
+    Failure::user_error(error.to_string(), "--to report.svg has no such limit")
 }
 
 /// All runs of a pipeline in one document.
@@ -131,7 +131,7 @@ fn of_pipeline(
 ) -> anyhow::Result<Vec<u8>> {
     let mut state = dir
         .state()
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     replaces_nothing_else(args, &state.id)?;
     // Evaluations of the pipeline lie in its folder.
     let own = dir.path().join("evals");
@@ -142,18 +142,18 @@ fn of_pipeline(
             continue;
         };
         match index::resolve(&cx.runs_dir, id) {
-            Ok(run) => told.push(Told::of(&run, args, evals, cx)?),
+            Ok(run) => told.push(RunData::of(&run, args, evals, cx)?),
             Err(ResolveError::Unknown { .. }) => {
                 let (name, id) = (&stage.name, one_line(id));
-                tell!("note: the run of stage {name} is gone: {id}");
+                errln!("note: the run of stage {name} is gone: {id}");
                 stage.message = "(its run is gone)".into();
             }
             Err(error) => return Err(run_ref::not_found(id, &error, cx).into()),
         }
     }
-    let album = Album {
+    let album = PipelineReport {
         state: &state,
-        sheets: told.iter().map(Told::sheet).collect(),
+        sheets: told.iter().map(RunData::sheet).collect(),
     };
     Ok(match form {
         Form::Html => pipeline_html(&album).into_bytes(),
@@ -164,7 +164,7 @@ fn of_pipeline(
 }
 
 /// All that is known of a run.
-struct Told {
+struct RunData {
     state: RunState,
     diagnosis: Diagnosis,
     spec: String,
@@ -175,8 +175,8 @@ struct Told {
     price: Option<Price>,
 }
 
-impl Told {
-    fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
+impl RunData {
+    fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<RunData> {
         let mut state = run_ref::fold(run)?;
         if state.run.is_empty() {
             state.run = run.id().into();
@@ -184,7 +184,7 @@ impl Told {
         let request = state.head.as_ref().and_then(of_run);
         let predicted_bytes = request.as_ref().map(|request| plan(request).p50_bytes());
         let results = tasks::kept(evals, &run.names(), &cx.env);
-        Ok(Told {
+        Ok(RunData {
             diagnosis: diagnose(&state),
             spec: spec_text(run),
             asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
@@ -193,15 +193,16 @@ impl Told {
                 .zip(state.head.as_ref())
                 .and_then(|(request, head)| trained(request, head.n_params)),
             predicted_bytes,
-            results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
+            results: results
+                .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?,
             price: price(&state, args.price),
             state,
         })
     }
 
     /// Of a log: there is no spec, and evaluations here are of other runs.
-    fn of_log(state: RunState, args: &Args) -> Told {
-        Told {
+    fn of_log(state: RunState, args: &Args) -> RunData {
+        RunData {
             diagnosis: diagnose(&state),
             spec: String::new(),
             asked: String::new(),
@@ -213,8 +214,8 @@ impl Told {
         }
     }
 
-    fn sheet(&self) -> Sheet<'_> {
-        Sheet {
+    fn sheet(&self) -> RunReport<'_> {
+        RunReport {
             state: &self.state,
             diagnosis: &self.diagnosis,
             spec: self.spec.clone(),

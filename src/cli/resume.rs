@@ -56,7 +56,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     writeln!(std::io::stdout(), "{id} is training; {}", command("attach"))?;
     if let Some(note) = run_ref::of_a_pipeline(&run, &cx.runs_dir) {
-        tell!("note: {note}, once it has ended");
+        errln!("note: {note}, once it has ended");
     }
     Ok(Exit::Done)
 }
@@ -108,9 +108,9 @@ fn stopped(cx: &Context) -> anyhow::Result<Failure> {
                 "{what}; the newest unfinished run is {}, {status}",
                 run.folder()
             );
-            Failure::yours(what, run_ref::command("resume", run.path(), &cx.runs_dir))
+            Failure::user_error(what, run_ref::command("resume", run.path(), &cx.runs_dir))
         }
-        None => Failure::yours(what, "llmtui runs"),
+        None => Failure::user_error(what, "llmtui runs"),
     })
 }
 

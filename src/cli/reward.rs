@@ -8,7 +8,7 @@ use crate::base::human::percent;
 use crate::base::stats;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, Judge, NO_REFERENCE, Reference, Scores, WeightedReward};
+use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, WeightedReward};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -54,7 +54,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if spec.rewards.is_empty() {
         let what = format!("{} has no rewards", args.spec);
         return Err(
-            Failure::yours(what, "-s rewards=[exact], or a preset such as grpo-sort").into(),
+            Failure::user_error(what, "-s rewards=[exact], or a preset such as grpo-sort").into(),
         );
     }
     let (answers, lines_of) = read(&args.file)?;
@@ -76,20 +76,20 @@ fn score(
 ) -> anyhow::Result<Vec<Scores>> {
     Manifest::verify_judges(rewards).map_err(|e| {
         let what = format!("rewards: the reward model's checkpoint is damaged: {e}");
-        Failure::yours(one_line(&what), Fault::HINT)
+        Failure::user_error(one_line(&what), Fault::HINT)
     })?;
-    let scores = Judge::new(rewards).score(answers);
+    let scores = Scorer::new(rewards).score(answers);
     Ok(scores.map_err(|e| {
         let place = place(e.number);
         match e.what == NO_REFERENCE {
-            true => Failure::yours(
+            true => Failure::user_error(
                 format!(
                     "{place}: it has no `reference`, the correct answer that reward `{}` compares with",
                     e.name
                 ),
                 format!("write {EXAMPLE}, or use another reward"),
             ),
-            false => Failure::yours(format!("{place}: {e}"), "fix the reward or the row"),
+            false => Failure::user_error(format!("{place}: {e}"), "fix the reward or the row"),
         }
     })?)
 }
@@ -100,14 +100,14 @@ const EXAMPLE: &str = r#"{"prompt": "1+1=", "answer": "2", "reference": "2"}"#;
 fn read(path: &Path) -> anyhow::Result<(Vec<Answer>, Vec<usize>)> {
     let shown = shown(path);
     let text = read_plain_text(path)
-        .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
+        .map_err(|e| Failure::user_error(format!("{shown}: {e}"), "name a file of JSON lines"))?;
     let lines = text
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty());
     let read = lines.map(|(at, line)| {
         let found = answer(line).map_err(|what| {
-            Failure::yours(
+            Failure::user_error(
                 format!("{shown}:{}: {what}", at + 1),
                 format!("write {EXAMPLE}"),
             )
@@ -117,7 +117,7 @@ fn read(path: &Path) -> anyhow::Result<(Vec<Answer>, Vec<usize>)> {
     let (answers, places): (Vec<Answer>, Vec<usize>) =
         read.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     if answers.is_empty() {
-        return Err(Failure::yours(
+        return Err(Failure::user_error(
             format!("{shown} holds no answers"),
             "write one JSON object per line",
         )
@@ -313,7 +313,7 @@ mod tests {
             json!(["exact", {"length": {"limit": 2}, "weight": 0.5}]),
         )
         .unwrap();
-        let scores = Judge::new(&rewards).score(&answers).unwrap();
+        let scores = Scorer::new(&rewards).score(&answers).unwrap();
         let text = table(&answers, &scores);
         assert!(text.contains("   0.750    1.000   -0.500  2\n"), "{text}");
         assert!(

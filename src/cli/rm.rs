@@ -4,13 +4,13 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::read_plain_text;
 use crate::base::human;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::engine::checkpoint::{by_other_runs, named_by};
 use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
-use crate::run::{RunDir, index, is_given_up};
+use crate::run::{RunDir, index, is_abandoned};
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -41,24 +41,24 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| super::pipeline::failed(&e))?;
     for note in doomed.notes(&cx.runs_dir) {
-        tell!("note: {note}");
+        errln!("note: {note}");
     }
     for run in &doomed.runs {
         let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()
-            .map_err(|e| Failure::yours(e.to_string(), hint))?;
+            .map_err(|e| Failure::user_error(e.to_string(), hint))?;
     }
     if args.yes {
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
         for note in doomed.left_behind(&all) {
-            tell!("note: {note}");
+            errln!("note: {note}");
         }
     }
     if args.yes || confirmed(&doomed, cx)? {
         let kept_for_them = given_up_checkpoints(&doomed.runs);
         delete(&doomed)?;
         for note in now_free(&kept_for_them, &cx.runs_dir) {
-            tell!("note: {note}");
+            errln!("note: {note}");
         }
     }
     Ok(Exit::Done)
@@ -66,13 +66,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// What is to be deleted.
 #[derive(Default)]
-struct Doomed {
+struct Deletion {
     /// Those of the pipelines among them.
     runs: Vec<RunDir>,
     pipelines: Vec<Gone>,
 }
 
-impl Doomed {
+impl Deletion {
     /// Runs of pipelines that stay without them.
     fn notes(&self, runs_dir: &Path) -> Vec<String> {
         let goes = |dir: &PipelineDir| self.pipelines.iter().any(|gone| gone.dir == *dir);
@@ -127,18 +127,18 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
             );
             let hint = format!(
                 "llmtui rm --yes {}{}",
-                quoted(&whole),
+                shell_quote(&whole),
                 run_ref::options(&cx.runs_dir)
             );
-            return Err(Failure::yours(what, hint));
+            return Err(Failure::user_error(what, hint));
         }
     }
     Ok(())
 }
 
 /// All words are looked up before anything is deleted: a typo deletes nothing.
-fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
-    let mut doomed = Doomed::default();
+fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Deletion> {
+    let mut doomed = Deletion::default();
     for word in words {
         match index::resolve_one(&cx.runs_dir, word) {
             Ok(run) => doomed.runs.push(run),
@@ -156,7 +156,7 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
             }
         }
     }
-    let Doomed { runs, pipelines } = &mut doomed;
+    let Deletion { runs, pipelines } = &mut doomed;
     pipelines.sort_by(|a, b| a.dir.path().cmp(b.dir.path()));
     pipelines.dedup_by(|a, b| a.dir == b.dir);
     runs.sort_by(|a, b| a.path().cmp(b.path()));
@@ -165,10 +165,10 @@ fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
 }
 
 /// Shows what goes, and asks.
-fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
+fn confirmed(doomed: &Deletion, cx: &Context) -> anyhow::Result<bool> {
     if !cx.stdin_is_terminal {
         let what = "rm asks before it deletes, but there is no terminal to answer at";
-        return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
+        return Err(Failure::user_error(what, "llmtui rm --yes RUN").into());
     }
     let mut out = std::io::stdout().lock();
     let (all, _unreadable) = index::list(&cx.runs_dir)?;
@@ -194,7 +194,7 @@ fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn delete(doomed: &Doomed) -> anyhow::Result<()> {
+fn delete(doomed: &Deletion) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     for run in &doomed.runs {
         run.remove().map_err(|e| Failure::run(&e))?;
@@ -216,7 +216,7 @@ fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     named
         .filter_map(|path| {
             path.ancestors()
-                .find(|at| is_given_up(at))
+                .find(|at| is_abandoned(at))
                 .map(Path::to_path_buf)
         })
         .collect()
@@ -226,7 +226,7 @@ fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
 fn now_free(checkpoints: &BTreeSet<PathBuf>, runs_dir: &Path) -> Vec<String> {
     let note = |path: &PathBuf| {
         let run = RunDir::open(path.parent()?.parent()?).ok()?;
-        let mut given_up = run.given_up().into_iter();
+        let mut given_up = run.abandoned_checkpoints().into_iter();
         let entry = given_up.find(|entry| entry.path.canonicalize().ok().as_ref() == Some(path))?;
         let step = human::grouped(entry.step);
         let command = run_ref::command("gc", run.path(), runs_dir);
@@ -328,7 +328,7 @@ mod tests {
         let told = children(&sft, &[sft.clone(), other], &all);
         assert_eq!(told, [dpo.folder()]);
         assert!(children(&dpo, std::slice::from_ref(&dpo), &all).is_empty());
-        let doomed = Doomed {
+        let doomed = Deletion {
             runs: vec![sft.clone()],
             pipelines: Vec::new(),
         };

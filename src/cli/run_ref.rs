@@ -1,8 +1,8 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
-use crate::base::files::is_of_the_name;
-use crate::base::ssh::quoted;
+use crate::base::files::is_path_error;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
@@ -20,7 +20,7 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
     match word {
         Some(word) => named(word, cx),
         None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
-            Failure::yours(
+            Failure::user_error(
                 format!("no live run in {}", shown(&cx.runs_dir)),
                 "llmtui runs",
             )
@@ -49,13 +49,13 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
             false => match error {
                 ResolveError::Run(error) => Failure::run(error),
                 ResolveError::Io { error: cause, path } => {
-                    let hint = match is_of_the_name(cause) {
+                    let hint = match is_path_error(cause) {
                         true => RUNS_DIR.to_string(),
                         false => format!("check the disk and the permissions of {}", shown(path)),
                     };
                     Failure::unwritten(error.to_string(), cause, hint)
                 }
-                _ => Failure::yours(error.to_string(), "llmtui runs"),
+                _ => Failure::user_error(error.to_string(), "llmtui runs"),
             },
         };
     };
@@ -66,8 +66,8 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
     let runs: Vec<String> = runs.collect();
     let what = format!("{word:?} is a pipeline, but one run is needed");
     match runs.is_empty() {
-        true => Failure::yours(what, "none of its stages has a run yet: llmtui runs"),
-        false => Failure::yours(
+        true => Failure::user_error(what, "none of its stages has a run yet: llmtui runs"),
+        false => Failure::user_error(
             what,
             format!("name the run of a stage: {}", runs.join(", ")),
         ),
@@ -101,7 +101,7 @@ fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
         true => format!("it is the latest of {id}: name the run"),
         false => format!("the run is {id}; to continue from this step: {branch}"),
     };
-    Some(Failure::yours(what, hint))
+    Some(Failure::user_error(what, hint))
 }
 
 /// Whether a word that means no run means a pipeline: one that was started, a file or a name.
@@ -121,8 +121,8 @@ pub fn names_a_pipeline(word: &str, cx: &Context) -> bool {
 fn never_started(word: &str, cx: &Context) -> Failure {
     let folder = shown(&cx.runs_dir);
     let what = format!("{word:?} is a pipeline, but none of that name was started in {folder}");
-    let word = quoted(&one_line(word));
-    Failure::yours(
+    let word = shell_quote(&one_line(word));
+    Failure::user_error(
         what,
         format!("llmtui train {word}{}", options(&cx.runs_dir)),
     )
@@ -142,11 +142,11 @@ pub fn of_a_pipeline(run: &RunDir, runs_dir: &Path) -> Option<String> {
 /// A pipeline's name or file where a spec is asked for.
 pub fn is_a_pipeline(word: &str) -> Failure {
     let what = format!("{word:?} is a pipeline, but one run is needed");
-    let word = quoted(&one_line(word));
+    let word = shell_quote(&one_line(word));
     let hint = format!(
         "llmtui train {word} --dry-run plans its stages; llmtui presets show {word} shows them"
     );
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 /// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is
@@ -162,11 +162,11 @@ pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {
         absolute(found.path()).ok() == absolute(run).ok()
     });
     match named && own {
-        true => format!("llmtui {verb} {}{}", quoted(&id), options(runs_dir)),
+        true => format!("llmtui {verb} {}{}", shell_quote(&id), options(runs_dir)),
         false => {
             let here = std::env::current_dir().unwrap_or_default();
             let path = run.strip_prefix(here).unwrap_or(run);
-            format!("llmtui {verb} {}", quoted(&path.to_string_lossy()))
+            format!("llmtui {verb} {}", shell_quote(&path.to_string_lossy()))
         }
     }
 }
@@ -201,7 +201,7 @@ pub fn newest_unfinished(
             Ok(run) if summary.status == RunStatus::Failed && fails_again(&run) => {
                 passed_over.get_or_insert_with(|| (run, one_line(&summary.message)));
             }
-            Ok(run) if never_began(&run) => {
+            Ok(run) if failed_before_first_step(&run) => {
                 not_begun.get_or_insert_with(|| (run, one_line(&summary.message)));
             }
             Ok(run) if not_begun.is_some() && run.checkpoints().is_empty() => {}
@@ -234,7 +234,7 @@ impl Unfinished {
 }
 
 /// It failed before its first step, and nothing of it is saved.
-pub fn never_began(run: &RunDir) -> bool {
+pub fn failed_before_first_step(run: &RunDir) -> bool {
     let failed = |run: RunSummary| run.status == RunStatus::Failed && run.step == 0;
     index::summarize(run).is_ok_and(failed) && run.checkpoints().is_empty()
 }
@@ -272,14 +272,14 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
     });
     let (id, folder) = (run.folder(), run.checkpoints_path());
     match last {
-        Some(step) => Failure::yours(
+        Some(step) => Failure::user_error(
             format!(
                 "the checkpoints of {id} are gone: its log lists one at step {step}, but {} has none",
                 shown(&folder)
             ),
             "restore the folder from a copy, or train again",
         ),
-        None if run.is_alive() => Failure::yours(
+        None if run.is_alive() => Failure::user_error(
             format!("the run {id} has no checkpoint yet"),
             "wait for the first one, or lower checkpoint.every",
         ),
@@ -293,7 +293,7 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
                 None => format!("llmtui train --resume {} continues it", shown(run.path())),
             };
             let what = format!("the run {id} ended before its first checkpoint{why}");
-            Failure::yours(what, hint)
+            Failure::user_error(what, hint)
         }
     }
 }
@@ -312,7 +312,7 @@ pub fn at_step(word: &str, cx: &Context) -> Option<anyhow::Result<CheckpointEntr
 /// It is no number.
 pub fn whole_number(text: &str) -> Result<u64, Failure> {
     let what = || {
-        Failure::yours(
+        Failure::user_error(
             format!("`{text}` is not a step number"),
             "RUN@500 names the checkpoint at step 500",
         )
@@ -334,7 +334,7 @@ pub fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry,
         let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
         match (step, steps.is_empty()) {
             (_, true) => no_checkpoint(run),
-            (step, false) => Failure::yours(
+            (step, false) => Failure::user_error(
                 format!(
                     "{} has no checkpoint at step {}",
                     run.folder(),

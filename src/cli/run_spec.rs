@@ -1,8 +1,8 @@
 //! The spec of a run as its folder holds it: read whole or not at all, and restored from the log where it is gone.
 
 use super::exit::Failure;
-use crate::base::files::{is_of_the_name, not_read, read_plain_text, write_atomic};
-use crate::base::ssh::quoted;
+use crate::base::files::{is_path_error, not_read, read_plain_text, write_atomic};
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::run::{RunDir, index};
 use crate::spec::RunSpec;
@@ -15,15 +15,15 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     let copy = "restore the file from a copy of the run";
     let text = read_plain_text(&path).map_err(|e| {
         let (what, fix) = not_read(&path, &e);
-        let of_the_file = is_of_the_name(&e) || e.kind() == ErrorKind::InvalidData;
+        let of_the_file = is_path_error(&e) || e.kind() == ErrorKind::InvalidData;
         Failure::machine(what, if of_the_file { copy.into() } else { fix })
     })?;
     let spec = RunSpec::from_yaml(&text).map_err(|e| {
         let what = format!("{}: {e}", shown(&path));
-        Failure::yours(what, format!("correct it, or {copy}"))
+        Failure::user_error(what, format!("correct it, or {copy}"))
     })?;
     let mut logged = None;
-    let lost = RunSpec::lost_settings(&text, || {
+    let lost = RunSpec::missing_settings(&text, || {
         logged = logged_spec(run);
         logged.clone()
     })?;
@@ -57,11 +57,11 @@ fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failur
         true => format!(
             "move it away (mv {file} {file}.damaged); then llmtui train --resume {} takes the spec that its log holds",
             run.word(),
-            file = quoted(&one_line(&path.to_string_lossy()))
+            file = shell_quote(&one_line(&path.to_string_lossy()))
         ),
         false => "restore the file from a copy of the run".into(),
     };
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 /// The spec that the newest engine of a run began with, as recorded in its log.
@@ -86,7 +86,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
         return Ok(());
     }
     if run.lost_its_header() {
-        tell!(
+        errln!(
             "note: run.json of {} was missing or damaged; restored from the log",
             one_line(&run.folder())
         );
@@ -99,7 +99,7 @@ pub fn restore(run: &RunDir) -> anyhow::Result<()> {
     // By the rules of a spec: what the log holds may be of another program.
     let spec = RunSpec::from_yaml(&spec.to_string())?;
     write_atomic(&path, spec.to_yaml().as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
-    tell!(
+    errln!(
         "note: {} was missing; restored from the last spec in the run's log",
         shown(&path)
     );

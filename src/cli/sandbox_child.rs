@@ -1,5 +1,4 @@
-//! `llmtui sandbox-child`: the guard around a program that nobody has read, and what becomes that program. Internal: the
-//! program starts itself this way.
+//! `llmtui sandbox-child`: isolates an untrusted program and then becomes it. Internal: the program starts itself this way.
 
 use super::Context;
 use super::exit::Exit;

@@ -106,8 +106,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let mut source = Source::open_as_it_answers(&path)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
+    let mut source = Source::open_for_inference(&path).map_err(|e| {
+        Failure::user_error(one_line(&e.to_string()), "llmtui runs lists what is here")
+    })?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);
     let added = renderer.tokenizer().added_tokens();
@@ -142,14 +143,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if scored.iter().all(|text| text.logps.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
         let hint = "a text needs two tokens; an answer needs one that the chat template marks as the assistant's";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let first = first_token(&renderer);
     let text = match args.json {
         true => as_json(args, window, &first, &scored)?,
         false => {
             if let Some(formats) = source.from.formats() {
-                tell!(
+                errln!(
                     "weights in {}, computed as in training, llmtui eval and llmtui chat",
                     formats.join(", ")
                 );
@@ -187,20 +188,20 @@ fn text_bytes(tokenizer: &Tokenizer, special: &[u32], document: &Document) -> us
 
 /// The texts and answers of a file, as the model at `path` reads them.
 fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, Vec<Labelled>)> {
-    let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
+    let user_error = |what: String, hint: String| Failure::user_error(one_line(&what), hint);
     if is_text(file) && !file.exists() {
         return Err(absent(file).into());
     }
     let child = Child::of_this_program();
-    // What an adapter alone stands on may not be here: that is said before its tokenizer is missed.
-    let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint().into()))?;
+    // The base of an adapter may be missing: report that before its missing tokenizer.
+    let source = ModelSource::open(path).map_err(|e| user_error(e.to_string(), e.hint().into()))?;
     let tokenizer = tokenizer::load(source.tokenizer_path(), &child).map_err(|e| {
-        yours(
+        user_error(
             e.to_string(),
             "put the model's tokenizer into the same folder".into(),
         )
     })?;
-    let data = |e: DataError| yours(e.to_string(), advice(&e.hint()));
+    let data = |e: DataError| user_error(e.to_string(), advice(&e.hint()));
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
     let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto).with_template_fix(
         "name one with --template: chatml, or plain if the vocabulary has no turn markers",

@@ -60,12 +60,12 @@ pub fn stopped(
         return vec![format!("{id} completed all its steps at step {step}")];
     }
     let at = format!("{id} stopped at step {step}");
-    let on = goes_on(kept, run, runs_dir);
+    let on = resume_hint(kept, run, runs_dir);
     [at].into_iter().chain(on).collect()
 }
 
 /// `llmtui resume … continues from step 500`
-pub fn goes_on(kept: Option<u64>, run: &Path, runs_dir: &Path) -> Option<String> {
+pub fn resume_hint(kept: Option<u64>, run: &Path, runs_dir: &Path) -> Option<String> {
     let step = human::grouped(kept?);
     let resume = run_ref::command("resume", run, runs_dir);
     Some(format!("{resume} continues from step {step}"))

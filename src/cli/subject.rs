@@ -7,7 +7,7 @@ use crate::base::files::open_plain;
 use crate::base::text::{one_line, shown};
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
-use crate::watch::{Found, Mapping, Watched, find};
+use crate::watch::{ExternalRun, Found, Mapping, find};
 use crate::wire::{Envelope, Event, decode_envelope};
 use std::io::Read;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl LogArgs {
     /// # Errors
     /// A word of `--map` has another form.
     pub fn mapping(&self) -> Result<Mapping, Failure> {
-        Mapping::parse(&self.map).map_err(|e| Failure::yours(e.to_string(), ""))
+        Mapping::parse(&self.map).map_err(|e| Failure::user_error(e.to_string(), ""))
     }
 
     /// The log at `path`, or the newest below it.
@@ -40,7 +40,7 @@ impl LogArgs {
         }
         let hint = "llmtui watch --list lists the formats; llmtui watch --callback prints a callback that writes a live log";
         find(path, self.format.as_deref())
-            .map_err(|e| Failure::yours(one_line(&e.to_string()), hint))
+            .map_err(|e| Failure::user_error(one_line(&e.to_string()), hint))
     }
 }
 
@@ -109,7 +109,7 @@ fn own_log(path: &Path, cx: &Context) -> Result<Option<RunDir>, Failure> {
                 one_line(&run),
                 shown(&cx.runs_dir)
             );
-            Err(Failure::yours(
+            Err(Failure::user_error(
                 what,
                 "--runs-dir DIR says where that run is; llmtui watch --list names logs of other programs that are read",
             ))
@@ -128,12 +128,12 @@ pub fn read_log(
 ) -> anyhow::Result<()> {
     let mapping = args.mapping()?;
     let clock = Box::new(SystemClock::new());
-    let mut watched = Watched::open(found.clone(), mapping.clone(), clock);
+    let mut watched = ExternalRun::open(found.clone(), mapping.clone(), clock);
     watched.read_all(&mut take)?;
     match mapping.missing() {
         Some(what) => {
             let hint = "--map OURS=THEIRS names a column of the log";
-            Err(Failure::yours(what, hint).into())
+            Err(Failure::user_error(what, hint).into())
         }
         None => Ok(()),
     }
@@ -159,7 +159,7 @@ pub fn not_yet(found: &Found) -> Failure {
         shown(&found.path)
     );
     let hint = "before its first step, llmtui watch --follow waits for it; llmtui watch --list lists the formats, --callback prints a callback that writes a live log";
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 /// A log of a known format that says nothing of a training.
@@ -173,12 +173,12 @@ pub fn no_readings(found: &Found) -> Failure {
             "{} is not a complete JSON object: it was truncated, or is still being written",
             shown(&found.path)
         );
-        return Failure::yours(
+        return Failure::user_error(
             what,
             "copy it again; llmtui watch --follow waits for the rest",
         );
     }
     let what = format!("{} has no readings yet", shown(&found.path));
     let hint = "map its columns with --map (step=it, train/loss=nll), or wait for them with llmtui watch --follow";
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }

@@ -25,8 +25,8 @@ impl Target {
 }
 
 /// What a changed value changed besides itself.
-pub fn say_notes(loaded: &Loaded) {
+pub fn print_notes(loaded: &Loaded) {
     for note in loaded.notes() {
-        tell!("note: {note}");
+        errln!("note: {note}");
     }
 }

@@ -6,7 +6,7 @@ use super::control::not_running;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
 use super::run_ref::{self, named, newest_unfinished, spec_of};
-use super::target::{Target, say_notes};
+use super::target::{Target, print_notes};
 use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
@@ -15,7 +15,7 @@ use crate::plan::start::{check_small_data, new_run};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::RunSpec;
-use crate::ui::What;
+use crate::ui::StartView;
 
 /// Train a model from a preset or a spec file, or several stages from a pipeline
 ///
@@ -118,9 +118,11 @@ impl Args {
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
-        return Err(
-            Failure::yours("--stop-after 0 does nothing: steps are counted from 1", "").into(),
-        );
+        return Err(Failure::user_error(
+            "--stop-after 0 does nothing: steps are counted from 1",
+            "",
+        )
+        .into());
     }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
@@ -165,24 +167,24 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 extension
                     .lines(&run)
                     .iter()
-                    .for_each(|line| tell!("{line}"));
+                    .for_each(|line| errln!("{line}"));
             }
             run
         }
         Target::New(loaded) => {
             check_small_data(&loaded.spec, &cx.env).map_err(|e| Failure::data(&e))?;
-            say_notes(&loaded);
+            print_notes(&loaded);
             new_run(&cx.runs_dir, &loaded, None, &cx.clock)
                 .map_err(|e| Failure::not_a_new_run(&e))?
         }
         Target::Branch(branch) => {
-            say_notes(&branch.loaded);
-            branch.lines().iter().for_each(|line| tell!("{line}"));
+            print_notes(&branch.loaded);
+            branch.lines().iter().for_each(|line| errln!("{line}"));
             branch.make(cx)?
         }
     };
     if args.no_start {
-        say!("{}", shown(run.path()))?;
+        outln!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
     let exit = start(run.clone(), resume, threads, &args, cx);
@@ -209,7 +211,7 @@ fn start(
             threads,
             fresh_optimizer: args.fresh_optimizer,
         };
-        return workbench::open(What::Start(run, options), cx);
+        return workbench::open(StartView::Start(run, options), cx);
     }
     let spec = spec_of(&run)?;
     let threads = threads.or(spec.train.threads);
@@ -241,7 +243,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
                 Ok(same_training(&spec_of(run)?, &args.spec.load(cx)?.spec))
             };
             if args.spec.target().is_some() && !same(&run)? {
-                return Err(Failure::yours(
+                return Err(Failure::user_error(
                     format!("this is not the spec of run {}", run.folder()),
                     format!(
                         "drop the spec to resume with the original one: {}",
@@ -260,12 +262,12 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
 fn newest_begun(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
     let run = named(word, cx)?;
     let is_called = |run: &RunDir| run.header().is_ok_and(|header| header.name == word);
-    if run.folder() == word || !is_called(&run) || !run_ref::never_began(&run) {
+    if run.folder() == word || !is_called(&run) || !run_ref::failed_before_first_step(&run) {
         return Ok(run);
     }
     let found = newest_unfinished(&cx.runs_dir, &is_called)?;
     if let (Some(_), Some(words)) = (&found.run, found.passed_over_words()) {
-        tell!("passed over: {words}");
+        errln!("passed over: {words}");
     }
     Ok(found.run.unwrap_or(run))
 }
@@ -301,7 +303,7 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
     run_ref::restore(&run)?;
     let extension = Extension::plan(&run, &asked, cx)?;
-    // One that ended early by its patience goes on where somebody asks for it by name.
+    // A run that early stopping ended has steps left, so it can be resumed by name.
     let finished = || {
         let over = |run: RunSummary| run.status == RunStatus::Finished && !run.has_steps_left();
         index::summarize(&run).is_ok_and(over)
@@ -325,7 +327,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     let passed_over = found.passed_over_words();
     let note = || {
         if let Some(words) = &passed_over {
-            tell!("passed over: {words}");
+            errln!("passed over: {words}");
         }
     };
     match (found.run, loaded) {
@@ -335,7 +337,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         }
         (None, Some(loaded)) => {
             note();
-            tell!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
+            errln!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
             Ok(Target::New(Box::new(memory::decided(loaded, cx))))
         }
         (None, None) => {
@@ -347,7 +349,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
                     "fix that and train again; --resume RUN retries the same run",
                 ),
             };
-            Err(Failure::yours(what, hint).into())
+            Err(Failure::user_error(what, hint).into())
         }
     }
 }

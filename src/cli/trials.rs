@@ -82,7 +82,7 @@ fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
         modified.is_ok_and(|at| at > then)
     };
     let any_newer = |path: &PathBuf| {
-        // Of a pattern all that lies beside it.
+        // For a glob, everything in its folder counts.
         let folder = match path.exists() {
             true => path,
             false => path.parent().unwrap_or(path),

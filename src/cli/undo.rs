@@ -24,9 +24,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let rescue = run.state.rescued.as_ref();
     let Some(words) = rescue.and_then(|rescue| rescue.undo_words(run.state.step)) else {
         let what = format!("{} has no rescue to undo", run.run.folder());
-        return Err(
-            Failure::yours(what, run_ref::command("logs", run.run.path(), &cx.runs_dir)).into(),
-        );
+        return Err(Failure::user_error(
+            what,
+            run_ref::command("logs", run.run.path(), &cx.runs_dir),
+        )
+        .into());
     };
     let mut out = std::io::stdout().lock();
     for line in words {

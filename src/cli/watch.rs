@@ -12,8 +12,8 @@ use crate::diagnosis::diagnose;
 use crate::link::{Incoming, Link, foreign};
 use crate::run::state::MarkKind;
 use crate::run::{RunDir, RunState, Series};
-use crate::ui::What;
-use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched, expected};
+use crate::ui::StartView;
+use crate::watch::{CALLBACK, ExternalRun, FORMATS, Found, Mapping, expected};
 use crate::wire::encode;
 use std::io::Write;
 use std::path::PathBuf;
@@ -57,13 +57,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let Some(path) = args.path.as_ref().filter(|_| !args.list) else {
         for format in FORMATS {
-            say!("{:14} {}", format.entry.id, format.entry.summary)?;
+            outln!("{:14} {}", format.entry.id, format.entry.summary)?;
         }
         return Ok(Exit::Done);
     };
     if let Ok(run) = RunDir::open(path) {
         let what = format!("{} is a run of llmtui", shown(path));
-        return Err(Failure::yours(what, format!("llmtui attach {}", shown(run.path()))).into());
+        return Err(
+            Failure::user_error(what, format!("llmtui attach {}", shown(run.path()))).into(),
+        );
     }
     let mapping = args.log.mapping()?;
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
@@ -77,10 +79,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             _ => return Err(failure.into()),
         },
     };
-    let mut watched = Watched::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
+    let mut watched =
+        ExternalRun::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
     let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
     if opens {
-        return workbench::open(What::Foreign(found.path, link), cx);
+        return workbench::open(StartView::Foreign(found.path, link), cx);
     }
     print(link, &found, &mapping, &args, cx)
 }
@@ -99,7 +102,7 @@ fn print(
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
-                let lines = progress.tell(&envelope);
+                let lines = progress.lines_for(&envelope);
                 if args.json {
                     out.write_all(encode(&*envelope).as_bytes())?;
                 } else if live {
@@ -115,7 +118,7 @@ fn print(
                 live = true;
                 // What is followed may have it later.
                 if let Some(what) = mapping.missing().filter(|_| !args.follow) {
-                    return Err(Failure::yours(
+                    return Err(Failure::user_error(
                         what,
                         "--map OURS=THEIRS names a column of the log",
                     )

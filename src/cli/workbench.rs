@@ -4,12 +4,12 @@ use super::{Context, exit::Exit, probe, run_ref, stop};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::RunDir;
-use crate::ui::{self, Left, UiOptions, What};
+use crate::ui::{self, ExitReport, StartView, UiOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Leaving it does not stop a run.
-pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
+pub fn open(what: StartView, cx: &Context) -> anyhow::Result<Exit> {
     let runs_dir = runs_dir_of(&what, &cx.runs_dir);
     let left = ui::run(UiOptions {
         runs_dir: runs_dir.clone(),
@@ -23,15 +23,19 @@ pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if let Some(left) = left {
         // The terminal may be gone: then nobody reads it.
-        let _ = writeln!(std::io::stdout(), "{}", told(&left, &runs_dir, cx.env.utf8));
+        let _ = writeln!(
+            std::io::stdout(),
+            "{}",
+            exit_message(&left, &runs_dir, cx.env.utf8)
+        );
     }
     Ok(Exit::Done)
 }
 
 /// Where the run that is opened lies: its checkpoints are listed and talked to, and what comes of it is put beside it, whatever folder
 /// the workbench is opened from.
-fn runs_dir_of(what: &What, given: &Path) -> PathBuf {
-    let (What::Run(run) | What::Start(run, _) | What::Here(run, _)) = what else {
+fn runs_dir_of(what: &StartView, given: &Path) -> PathBuf {
+    let (StartView::Run(run) | StartView::Start(run, _) | StartView::Here(run, _)) = what else {
         return given.into();
     };
     let real = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
@@ -48,15 +52,15 @@ fn runs_dir_of(what: &What, given: &Path) -> PathBuf {
     }
 }
 
-/// What became of the run, and the command that comes back to it.
-fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
+/// How the run ended, and the command that returns to it.
+fn exit_message(left: &ExitReport, runs_dir: &Path, utf8: bool) -> String {
     let (run_dir, step, kept, finish) = match left {
-        Left::Running(run) => {
+        ExitReport::Running(run) => {
             let dot = if utf8 { "·" } else { "-" };
             let attach = format!("llmtui attach {run}{}", run_ref::options(runs_dir));
             return format!("{run} keeps training {dot} {attach}");
         }
-        Left::Stopped {
+        ExitReport::Stopped {
             run_dir,
             step,
             kept,
@@ -65,7 +69,7 @@ fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
     };
     let id = one_line(&run_dir.file_name().unwrap_or_default().to_string_lossy());
     let faulty = |what: String| {
-        let on = stop::goes_on(kept, run_dir, runs_dir);
+        let on = stop::resume_hint(kept, run_dir, runs_dir);
         [what].into_iter().chain(on).collect()
     };
     let mut lines: Vec<String> = match finish {
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn leaving_tells_what_became_of_the_run() {
         let dir = tempfile::tempdir().unwrap();
-        let running = told(&Left::Running("a".into()), dir.path(), true);
+        let running = exit_message(&ExitReport::Running("a".into()), dir.path(), true);
         assert!(
             running.starts_with("a keeps training · llmtui attach a"),
             "{running}"
@@ -106,13 +110,13 @@ mod tests {
                 seconds: 1.0,
                 message: "the disk is full".into(),
             });
-            let left = Left::Stopped {
+            let left = ExitReport::Stopped {
                 run_dir: dir.path().join("a"),
                 step: 40,
                 kept,
                 finish,
             };
-            told(&left, dir.path(), true)
+            exit_message(&left, dir.path(), true)
         };
         let said = stopped(Some(Outcome::Stopped), Some(20));
         let lines: Vec<&str> = said.lines().collect();
@@ -143,12 +147,12 @@ mod tests {
         let runs = dir.path().join("there/runs");
         let run = RunDir::create(&runs, "x", "", "", &ManualClock::at(0)).unwrap();
         let elsewhere = dir.path().join("runs");
-        let what = What::Run(run);
+        let what = StartView::Run(run);
         assert_eq!(runs_dir_of(&what, &elsewhere), runs);
         // As it was typed, where it is the same.
         let typed = dir.path().join("there/../there/runs");
         assert_eq!(runs_dir_of(&what, &typed), typed);
-        assert_eq!(runs_dir_of(&What::Home, &elsewhere), elsewhere);
+        assert_eq!(runs_dir_of(&StartView::Home, &elsewhere), elsewhere);
     }
 
     #[test]
@@ -164,13 +168,13 @@ mod tests {
         let mut state = dir.state().unwrap();
         state.stages[0].run = Some(run.id().into());
         dir.save(&state).unwrap();
-        let left = Left::Stopped {
+        let left = ExitReport::Stopped {
             run_dir: run.path().into(),
             step: 40,
             kept: Some(20),
             finish: None,
         };
-        let said = told(&left, runs.path(), true);
+        let said = exit_message(&left, runs.path(), true);
         let last = said.lines().last().unwrap();
         let resume = format!("llmtui train --resume {}", state.id);
         assert!(last.contains("it is stage base of pipeline mine"), "{said}");

@@ -157,7 +157,7 @@ fn merged_adapters_with_patterns_have_pefts_merged_logits() {
         let mut attached = attached(&folder(case), base);
         // As in chat, which can detach it again.
         let mut beside = hf::load(&folder(base)).unwrap();
-        peft.stand(&mut beside).unwrap();
+        peft.attach_for_inference(&mut beside).unwrap();
         for (what, model) in [
             ("merged", &mut merged),
             ("attached to the base", &mut attached),

@@ -4,7 +4,7 @@
 use super::TOLERANCE;
 use candle_core::{Device, Tensor, Var};
 use llmtui::data::{Batch, Column, LABEL, Origin};
-use llmtui::methods::{BASELINE, MethodConfig, REFERENCE_LOGP, Scored};
+use llmtui::methods::{BASELINE, MethodConfig, REFERENCE_LOGP, ScoredBatch};
 use llmtui::metrics::Readings;
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn distance(case: &Case, method: &MethodConfig, width: usize) -> f64 {
     let batch = batch(case, width);
     let shape = (batch.batch_size, width);
     let logp = Var::from_vec(case.logp.concat(), shape, &Device::Cpu).unwrap();
-    let scored = Scored {
+    let scored = ScoredBatch {
         batch: &batch,
         logp: logp.as_tensor().clone(),
         entropy: Tensor::zeros(shape, candle_core::DType::F32, &Device::Cpu).unwrap(),

@@ -2,7 +2,7 @@
 
 mod temporary;
 
-pub use temporary::{DELETED, is_left_over, is_temporary, remove_folder, temporary_beside};
+pub use temporary::{DELETED, is_stale_temporary, is_temporary, remove_folder, temporary_sibling};
 
 use crate::text::shown;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The folder does not exist or is not writable; the disk is full or fails. The previous file at `path` is kept.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = temporary_beside(path)?;
+    let temporary = temporary_sibling(path)?;
     let result = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -34,7 +34,7 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Err(rustix::io::Errno::EXIST.into());
     }
-    let temporary = temporary_beside(path)?;
+    let temporary = temporary_sibling(path)?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(mode);
     let result = open_plain_with(&mut options, &temporary)
@@ -122,7 +122,7 @@ fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Whether a file error is caused by the name; otherwise by the machine: disk, permissions, limits.
-pub fn is_of_the_name(error: &io::Error) -> bool {
+pub fn is_path_error(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
         error.kind(),
@@ -434,7 +434,7 @@ mod tests {
             write_new(&fresh, b"two", 0o600).unwrap();
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
-        let temporary = names.map(|name| temporary_beside(&dir.path().join(name)).unwrap());
+        let temporary = names.map(|name| temporary_sibling(&dir.path().join(name)).unwrap());
         assert_ne!(temporary[0], temporary[1]);
     }
 
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         let again = write_new(&path, b"two", 0o700).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
-        assert!(is_of_the_name(&again));
+        assert!(is_path_error(&again));
         // Created by another process in the meantime.
         let (from, to) = (dir.path().join("from"), path.clone());
         fs::write(&from, b"two").unwrap();
@@ -458,8 +458,8 @@ mod tests {
         fs::remove_file(&from).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let absent = write_new(&dir.path().join("no/where"), b"", 0o666).unwrap_err();
-        assert!(is_of_the_name(&absent));
-        assert!(!is_of_the_name(&io::ErrorKind::StorageFull.into()));
+        assert!(is_path_error(&absent));
+        assert!(!is_path_error(&io::ErrorKind::StorageFull.into()));
     }
 
     #[test]

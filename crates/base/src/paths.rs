@@ -167,7 +167,7 @@ impl Env {
 }
 
 /// A hint for a path that does not exist and resembles no other: where it was looked for. `full` is the resolved path of `said`.
-pub fn astray(said: &Path, full: &Path) -> String {
+pub fn not_found_hint(said: &Path, full: &Path) -> String {
     let folder = full.parent().unwrap_or(full);
     let there = folder.as_os_str().is_empty() || folder.is_dir();
     let relative = "relative paths start from the working directory";
@@ -281,12 +281,12 @@ mod tests {
             ("/no/such/folder/a.txt", false, false),
         ] {
             let said = Path::new(said);
-            let words = astray(said, &dir.path().join(said));
+            let words = not_found_hint(said, &dir.path().join(said));
             assert_eq!(words.contains("relative"), relative, "{words}");
             let folder_said = words.contains("its folder does not exist");
             assert_eq!(folder_said, !folder, "{words}");
         }
-        assert!(!astray(Path::new("a.txt"), Path::new("a.txt")).contains("folder"));
+        assert!(!not_found_hint(Path::new("a.txt"), Path::new("a.txt")).contains("folder"));
     }
 
     #[test]

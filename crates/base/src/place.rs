@@ -1,6 +1,6 @@
 //! Whether a path is writable: tested before long work. Writing itself is in [`super::files`].
 
-use super::files::temporary_beside;
+use super::files::temporary_sibling;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub fn try_write(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(rustix::io::Errno::ISDIR.into());
     }
-    let temporary = temporary_beside(path)?;
+    let temporary = temporary_sibling(path)?;
     File::create(&temporary)?;
     fs::remove_file(&temporary)
 }

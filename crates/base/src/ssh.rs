@@ -40,10 +40,10 @@ pub fn is_destination(word: &str) -> Result<(), String> {
 /// A program and its arguments for the remote shell, which expands a leading `~` of the program.
 pub fn in_shell(program: &str, words: &[&str]) -> String {
     let program = match program.strip_prefix("~/") {
-        Some(rest) => format!("~/{}", quoted(rest)),
-        None => quoted(program),
+        Some(rest) => format!("~/{}", shell_quote(rest)),
+        None => shell_quote(program),
     };
-    let words = words.iter().map(|word| quoted(word));
+    let words = words.iter().map(|word| shell_quote(word));
     std::iter::once(program)
         .chain(words)
         .collect::<Vec<_>>()
@@ -51,7 +51,7 @@ pub fn in_shell(program: &str, words: &[&str]) -> String {
 }
 
 /// A word for a POSIX shell, quoted if necessary.
-pub fn quoted(word: &str) -> String {
+pub fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
     match !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
         true => word.into(),
@@ -70,7 +70,7 @@ mod tests {
             in_shell("~/bin/my llmtui", &words),
             "~/'bin/my llmtui' attach 'a; rm -rf ~'"
         );
-        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(shell_quote("it's"), r"'it'\''s'");
         assert!(is_destination("me@gpu-1").is_ok());
         for word in ["", "-oProxyCommand=x", "a b", "a\n"] {
             assert!(is_destination(word).is_err(), "{word:?}");

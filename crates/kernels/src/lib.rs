@@ -34,7 +34,7 @@ pub mod muon;
 pub mod norm;
 pub mod numbers;
 pub mod pages;
-mod place;
+mod pointers;
 pub mod positions;
 pub mod qk_norm;
 pub mod quant;

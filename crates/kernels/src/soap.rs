@@ -167,7 +167,7 @@ impl Matrix {
             basis,
         } = state;
         if rule.step <= 1 {
-            self.follow(rule, gram, &scratch.grad);
+            self.accumulate_gram(rule, gram, &scratch.grad);
             self.first_bases(&scratch.grad, gram, basis);
             return;
         }
@@ -192,7 +192,7 @@ impl Matrix {
         for (w, direction) in weights.iter_mut().zip(&*to) {
             *w = (*w - lr * direction) * keep;
         }
-        self.follow(rule, gram, &scratch.grad);
+        self.accumulate_gram(rule, gram, &scratch.grad);
         if (rule.step - 1).is_multiple_of(rule.every.max(1)) && self.lengths != [0, 0] {
             scratch.b.clear();
             scratch.b.extend_from_slice(mean);
@@ -249,7 +249,7 @@ impl Matrix {
     }
 
     /// Accumulates a gradient into the running Gram matrices.
-    fn follow(self, rule: &Rule, gram: &mut [f32], grad: &[f32]) {
+    fn accumulate_gram(self, rule: &Rule, gram: &mut [f32], grad: &[f32]) {
         let [m, n] = self.lengths;
         let (keep, gain) = (rule.shampoo_beta as f32, (1.0 - rule.shampoo_beta) as f32);
         gram.iter_mut().for_each(|x| *x *= keep);

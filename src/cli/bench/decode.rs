@@ -77,7 +77,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
-        say!("{}", crate::cli::out::json_line(&report)?)?;
+        outln!("{}", crate::cli::out::json_line(&report)?)?;
     } else {
         print_table(&report)?;
     }
@@ -86,11 +86,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// The model, and the number formats of its weights.
 fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
-    let yours = |e: SourceError| Failure::yours(e.to_string(), e.hint());
+    let user_error = |e: SourceError| Failure::user_error(e.to_string(), e.hint());
     let (mut model, formats) = match &args.model {
         Some(path) => {
-            let source = ModelSource::open(path).map_err(yours)?;
-            let model = source.load_for_inference().map_err(yours)?;
+            let source = ModelSource::open(path).map_err(user_error)?;
+            let model = source.load_for_inference().map_err(user_error)?;
             (model, source.formats().unwrap_or(vec!["F32"]))
         }
         None => (random_model()?, vec!["F32"]),
@@ -108,7 +108,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
             ),
             room => format!("--prompt {room}"),
         };
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     Ok((model, formats))
 }
@@ -192,7 +192,7 @@ fn round(
 }
 
 fn print_table(report: &Report) -> std::io::Result<()> {
-    say!(
+    outln!(
         "{} parameters, weights in {}, the rest in {}, {} threads, {}",
         human::short(report.n_params as f64),
         report.weights.join(" and "),
@@ -200,12 +200,12 @@ fn print_table(report: &Report) -> std::io::Result<()> {
         report.threads,
         report.instructions
     )?;
-    say!(
+    outln!(
         "prefill            {:.0} tokens per second, a prompt of {}",
         report.prefill_tok_per_sec,
         report.prompt_tokens
     )?;
-    say!(
+    outln!(
         "decode             {:.1} tokens per second, {} of the {:.0} that memory allows at {:.1} GB/s",
         report.decode_tok_per_sec,
         human::percent(
@@ -215,12 +215,12 @@ fn print_table(report: &Report) -> std::io::Result<()> {
         report.decode_limit_tok_per_sec,
         report.read_bandwidth_gb_per_sec
     )?;
-    say!(
+    outln!(
         "per decoded token  {} of weights read",
         human::bytes(report.bytes_per_token as u64)
     )?;
     if let Some(bytes) = report.peak_rss_bytes {
-        say!("peak memory        {}", human::bytes(bytes))?;
+        outln!("peak memory        {}", human::bytes(bytes))?;
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, &cx.clock));
     if args.json {
-        say!("{}", crate::cli::out::json_line(&report)?)?;
+        outln!("{}", crate::cli::out::json_line(&report)?)?;
     } else {
         print_table(&report)?;
     }
@@ -250,19 +250,19 @@ fn values(n: usize) -> Vec<f32> {
 
 fn print_table(report: &Report) -> std::io::Result<()> {
     let Peaks { f32, bf16 } = report.peak_gflops;
-    say!("threads            {}", report.threads)?;
-    say!("instructions       {}", report.instructions)?;
-    say!("peak, f32          {f32:.0} GFLOP/s")?;
+    outln!("threads            {}", report.threads)?;
+    outln!("instructions       {}", report.instructions)?;
+    outln!("peak, f32          {f32:.0} GFLOP/s")?;
     match bf16 {
-        Some(bf16) => say!("peak, bf16         {bf16:.0} GFLOP/s")?,
-        None => say!("peak, bf16         not supported by this processor")?,
+        Some(bf16) => outln!("peak, bf16         {bf16:.0} GFLOP/s")?,
+        None => outln!("peak, bf16         not supported by this processor")?,
     }
-    say!("memory             {:.1} GB/s read", report.read_gb_per_sec)?;
-    say!(
+    outln!("memory             {:.1} GB/s read", report.read_gb_per_sec)?;
+    outln!(
         "one row            {:.1} GB/s of 64 MiB of weights",
         report.one_row_gb_per_sec
     )?;
-    say!("\nGFLOP/s                                            forward         dx         dW")?;
+    outln!("\nGFLOP/s                                            forward         dx         dW")?;
     for layer in &report.layers {
         let name = format!(
             "{:?}  {}, {} × {} → {}",
@@ -277,7 +277,7 @@ fn print_table(report: &Report) -> std::io::Result<()> {
 }
 
 fn print_passes(name: &str, arithmetic: &str, passes: &Passes) -> std::io::Result<()> {
-    say!(
+    outln!(
         "{name:<44} {arithmetic:>4} {:>9.0} {:>10.0} {:>10.0}",
         passes.forward,
         passes.backward_input,

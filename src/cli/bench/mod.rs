@@ -37,7 +37,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 /// Rejects values that allow no measurement.
 fn check(seconds: f64, threads: Option<usize>) -> anyhow::Result<()> {
     if !(seconds.is_finite() && seconds >= 0.0) || threads == Some(0) {
-        return Err(Failure::yours("--seconds and --threads must be positive", "").into());
+        return Err(Failure::user_error("--seconds and --threads must be positive", "").into());
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ fn precision(word: &str) -> Result<Precision, String> {
 
 /// Resolves a precision on this machine.
 fn arithmetic(precision: Precision) -> anyhow::Result<ComputeDtype> {
-    let refused = |e: PrecisionError| Failure::yours(e.to_string(), PrecisionError::HINT);
+    let refused = |e: PrecisionError| Failure::user_error(e.to_string(), PrecisionError::HINT);
     Ok(precision.resolve().map_err(refused)?)
 }
 

@@ -105,7 +105,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
-        say!("{}", crate::cli::out::json_line(&report)?)?;
+        outln!("{}", crate::cli::out::json_line(&report)?)?;
     } else {
         print_table(&report)?;
     }
@@ -184,7 +184,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
 }
 
 fn print_table(report: &Report) -> std::io::Result<()> {
-    say!(
+    outln!(
         "size {:?}, {}: {} parameters, {} × {} tokens per step, {} threads, {}",
         report.size,
         report.precision,
@@ -194,8 +194,8 @@ fn print_table(report: &Report) -> std::io::Result<()> {
         report.threads,
         report.instructions
     )?;
-    say!("tokens per second  {}", human::short(report.tok_per_sec))?;
-    say!(
+    outln!("tokens per second  {}", human::short(report.tok_per_sec))?;
+    outln!(
         "step               {:.1} ms median of {}, {:.1} to {:.1} ms",
         report.step_ms_median,
         report.steps,
@@ -205,27 +205,27 @@ fn print_table(report: &Report) -> std::io::Result<()> {
     print_arithmetic(report)?;
     let activations = human::bytes(report.pass_bytes);
     match report.peak_rss_bytes {
-        Some(bytes) => say!(
+        Some(bytes) => outln!(
             "peak memory        {}, of which activations {activations}",
             human::bytes(bytes)
         )?,
-        None => say!("activations        {activations}")?,
+        None => outln!("activations        {activations}")?,
     }
     let faults = report.page_faults_per_step;
     let faults = faults.map_or(String::new(), |n| format!(", {n:.1} page faults"));
-    say!(
+    outln!(
         "each step          {:.1} allocations{faults}",
         report.allocations_per_step
     )?;
-    say!(
+    outln!(
         "first step         starts after {:.2} s, ends after {:.2} s",
         report.ready_s,
         report.first_step_s
     )?;
-    say!()?;
-    say!("{:<20} {:>9}  {:>6}", "kernel", "ms/step", "share")?;
+    outln!()?;
+    outln!("{:<20} {:>9}  {:>6}", "kernel", "ms/step", "share")?;
     for Share { name, ms, share } in &report.kernels {
-        say!("{name:<20} {ms:>9.2}  {:>4.1} %", 100.0 * share)?;
+        outln!("{name:<20} {ms:>9.2}  {:>4.1} %", 100.0 * share)?;
     }
     Ok(())
 }
@@ -238,11 +238,11 @@ fn print_arithmetic(report: &Report) -> std::io::Result<()> {
         peaks.f32
     );
     match peaks.bf16.filter(|_| report.precision == "bf16") {
-        Some(bf16) => say!(
+        Some(bf16) => outln!(
             "MFU                {} of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
             human::percent(report.mfu, 0)
         )?,
-        None => say!("arithmetic         {in_f32}")?,
+        None => outln!("arithmetic         {in_f32}")?,
     }
     Ok(())
 }

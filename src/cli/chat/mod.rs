@@ -17,7 +17,7 @@ use crate::models::Parts;
 use keyboard::Keyboard;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use talk::{Heard, Manner, Talk};
+use talk::{ChatOptions, ChatSession, LineResult};
 
 /// Chat with a model through its chat template, or complete raw text
 ///
@@ -71,7 +71,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     });
     let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
     let mut link = Launcher::this_program(&cx.env)?.infer_with(&model, &adapters)?;
-    let manner = Manner {
+    let manner = ChatOptions {
         sampling: args.sampling.sampling(),
         limited: args.sampling.max_new_tokens.is_some(),
         system: args.system.clone(),
@@ -82,15 +82,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         terminal: cx.stdout_is_terminal,
         columns: cx.columns(),
     };
-    let mut talk = Talk::begin(&mut link, std::io::stdout().lock(), manner)?;
+    let mut talk = ChatSession::begin(&mut link, std::io::stdout().lock(), manner)?;
     for note in talk.notes() {
-        tell!("{note}");
+        errln!("{note}");
     }
     match &args.prompt {
-        Some(prompt) => talk.say(prompt)?,
+        Some(prompt) => talk.send_turn(prompt)?,
         None => {
             if let Some(hint) = talk.adapter_hint() {
-                tell!("{hint}");
+                errln!("{hint}");
             }
             return converse(&mut talk, &args.model, cx);
         }
@@ -100,7 +100,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.
 fn converse<W: std::io::Write>(
-    talk: &mut Talk<W>,
+    talk: &mut ChatSession<W>,
     name: &str,
     cx: &Context,
 ) -> anyhow::Result<Exit> {
@@ -112,37 +112,37 @@ fn converse<W: std::io::Write>(
     let mut exit = Exit::Done;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(unreadable)?;
-        match talk.hear(&line)? {
-            Heard::Text(text) => talk.say(text)?,
-            Heard::Obeyed => {}
-            Heard::Refused => exit = Exit::Yours,
-            Heard::Quit => break,
+        match talk.handle_line(&line)? {
+            LineResult::Text(text) => talk.send_turn(text)?,
+            LineResult::Obeyed => {}
+            LineResult::Refused => exit = Exit::UserError,
+            LineResult::Quit => break,
         }
     }
     Ok(exit)
 }
 
 /// Ctrl-C stops the current answer; if there is none, it quits.
-fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::Result<()> {
+fn at_a_terminal<W: std::io::Write>(talk: &mut ChatSession<W>, name: &str) -> anyhow::Result<()> {
     let what = match talk.converses() {
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
     };
-    tell!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits, /help lists commands");
+    errln!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits, /help lists commands");
     let mut keyboard = Keyboard::listen()?;
     loop {
         super::out::hint(format_args!("> "));
         match keyboard.line() {
             Some(line) => {
                 let line = line.map_err(unreadable)?;
-                match talk.hear(&line)? {
-                    Heard::Text(text) => talk.say_until(text, &mut keyboard)?,
-                    Heard::Obeyed | Heard::Refused => {}
-                    Heard::Quit => return Ok(()),
+                match talk.handle_line(&line)? {
+                    LineResult::Text(text) => talk.send_turn_interruptible(text, &mut keyboard)?,
+                    LineResult::Obeyed | LineResult::Refused => {}
+                    LineResult::Quit => return Ok(()),
                 }
             }
             None => {
-                tell!();
+                errln!();
                 return Ok(());
             }
         }
@@ -150,7 +150,7 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
 }
 
 fn unreadable(error: std::io::Error) -> Failure {
-    Failure::yours(
+    Failure::user_error(
         format!("standard input cannot be read: {error}"),
         "input must be UTF-8 text",
     )

@@ -16,7 +16,7 @@ const ANSWER: usize = 1024;
 
 /// Conversation options.
 #[derive(Debug, Clone, Default)]
-pub struct Manner {
+pub struct ChatOptions {
     /// Its `max_new_tokens` is [`ANSWER`] in conversations, unless `limited`.
     pub sampling: Sampling,
     /// The length of answers was asked for.
@@ -34,11 +34,11 @@ pub struct Manner {
 }
 
 /// A conversation with one model.
-pub struct Talk<'a, W> {
+pub struct ChatSession<'a, W> {
     link: &'a mut Link,
     out: W,
     flow: Flow,
-    manner: Manner,
+    manner: ChatOptions,
     /// The model has a template, and raw text was not requested.
     converses: bool,
     turns: Vec<Turn>,
@@ -49,9 +49,9 @@ pub struct Talk<'a, W> {
     in_use: Option<String>,
 }
 
-/// What became of a line.
+/// The result of an input line.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'l> {
+pub enum LineResult<'l> {
     /// A text for the model.
     Text(&'l str),
     Obeyed,
@@ -59,9 +59,9 @@ pub enum Heard<'l> {
     Quit,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Debug)]
-pub enum Said {
+pub enum TurnResult {
     Answered,
     /// The model goes on, and the conversation stands as before the turn.
     Refused(Failure),
@@ -69,7 +69,7 @@ pub enum Said {
 
 /// What a line means, whatever the model.
 #[derive(Debug, PartialEq, Eq)]
-enum Meaning<'l> {
+enum ParsedLine<'l> {
     Text(&'l str),
     Help,
     New,
@@ -104,9 +104,9 @@ fn completes(trained_by: Option<&str>, stop: &[String]) -> String {
 }
 
 /// A slash and a word begin a command; paths, fractions and a doubled slash do not.
-fn meaning(line: &str) -> Meaning<'_> {
+fn meaning(line: &str) -> ParsedLine<'_> {
     if line.starts_with("//") {
-        return Meaning::Text(&line[1..]);
+        return ParsedLine::Text(&line[1..]);
     }
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -116,13 +116,13 @@ fn meaning(line: &str) -> Meaning<'_> {
     };
     match line.strip_prefix('/') {
         Some(_) if first.strip_prefix('/').is_some_and(is_word) => match first {
-            "/help" | "/?" => Meaning::Help,
-            "/new" => Meaning::New,
-            "/quit" | "/exit" | "/bye" => Meaning::Quit,
-            "/adapter" => Meaning::Adapter(words.next()),
-            _ => Meaning::Unknown(first),
+            "/help" | "/?" => ParsedLine::Help,
+            "/new" => ParsedLine::New,
+            "/quit" | "/exit" | "/bye" => ParsedLine::Quit,
+            "/adapter" => ParsedLine::Adapter(words.next()),
+            _ => ParsedLine::Unknown(first),
         },
-        _ => Meaning::Text(line),
+        _ => ParsedLine::Text(line),
     }
 }
 
@@ -172,12 +172,12 @@ struct Answer {
     message: String,
 }
 
-impl<'a, W: Write> Talk<'a, W> {
+impl<'a, W: Write> ChatSession<'a, W> {
     /// Waits until the model is loaded.
     ///
     /// # Errors
     /// It fails to load, with the reason.
-    pub fn begin(link: &'a mut Link, out: W, mut manner: Manner) -> anyhow::Result<Self> {
+    pub fn begin(link: &'a mut Link, out: W, mut manner: ChatOptions) -> anyhow::Result<Self> {
         let (template, mut notes, adapters, completes) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
@@ -205,7 +205,9 @@ impl<'a, W: Write> Talk<'a, W> {
             ];
             if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
                 let what = format!("this model has no chat template, so {option} cannot be used");
-                return Err(Failure::yours(what, "put it into the prompt and use --raw").into());
+                return Err(
+                    Failure::user_error(what, "put it into the prompt and use --raw").into(),
+                );
             }
             notes.push(completes);
         }
@@ -217,7 +219,7 @@ impl<'a, W: Write> Talk<'a, W> {
         if converses && !manner.limited {
             manner.sampling.max_new_tokens = ANSWER;
         }
-        Ok(Talk {
+        Ok(ChatSession {
             converses,
             turns: system.into_iter().collect(),
             notes: notes.iter().map(|note| one_line(note)).collect(),
@@ -249,54 +251,54 @@ impl<'a, W: Write> Talk<'a, W> {
         ))
     }
 
-    /// Takes a line that was typed: obeys a command, refuses one that there is not, or says what to send.
+    /// Handles an input line: executes a command, rejects an unknown one, or returns the text to send.
     ///
     /// # Errors
     /// The model's process is gone.
-    pub fn hear<'l>(&mut self, line: &'l str) -> anyhow::Result<Heard<'l>> {
+    pub fn handle_line<'l>(&mut self, line: &'l str) -> anyhow::Result<LineResult<'l>> {
         Ok(match meaning(line) {
             // A blank line says nothing: a chat model would make up both sides of an empty turn, and a base model has no token
             // to begin from.
-            Meaning::Text(text) if text.trim().is_empty() => Heard::Obeyed,
-            Meaning::Text(text) => Heard::Text(text),
-            Meaning::Quit => Heard::Quit,
-            Meaning::Help => {
-                tell!("{HELP}");
-                Heard::Obeyed
+            ParsedLine::Text(text) if text.trim().is_empty() => LineResult::Obeyed,
+            ParsedLine::Text(text) => LineResult::Text(text),
+            ParsedLine::Quit => LineResult::Quit,
+            ParsedLine::Help => {
+                errln!("{HELP}");
+                LineResult::Obeyed
             }
-            Meaning::New => {
+            ParsedLine::New => {
                 self.turns.retain(|turn| turn.role == "system");
                 match self.converses {
-                    true => tell!("a new conversation"),
-                    false => tell!("each line is already a separate prompt"),
+                    true => errln!("a new conversation"),
+                    false => errln!("each line is already a separate prompt"),
                 }
-                Heard::Obeyed
+                LineResult::Obeyed
             }
-            Meaning::Adapter(name) => self.adapter(name)?,
-            Meaning::Unknown(word) => {
-                tell!("unknown command {}\n{HELP}", one_line(word));
-                Heard::Refused
+            ParsedLine::Adapter(name) => self.adapter(name)?,
+            ParsedLine::Unknown(word) => {
+                errln!("unknown command {}\n{HELP}", one_line(word));
+                LineResult::Refused
             }
         })
     }
 
     /// `/adapter NAME`, `/adapter off`, `/adapter`. One that there is not is refused: the one before goes on answering.
-    fn adapter(&mut self, name: Option<&str>) -> anyhow::Result<Heard<'static>> {
+    fn adapter(&mut self, name: Option<&str>) -> anyhow::Result<LineResult<'static>> {
         if self.adapters.is_empty() {
-            tell!(
+            errln!(
                 "this model was opened without adapters; llmtui chat MODEL --adapter DIR opens it with one"
             );
             return Ok(match name {
-                None | Some("off" | "none") => Heard::Obeyed,
-                Some(_) => Heard::Refused,
+                None | Some("off" | "none") => LineResult::Obeyed,
+                Some(_) => LineResult::Refused,
             });
         }
         let name = match name {
             None => {
                 for line in listed(&self.adapters, self.in_use.as_deref()) {
-                    tell!("{line}");
+                    errln!("{line}");
                 }
-                return Ok(Heard::Obeyed);
+                return Ok(LineResult::Obeyed);
             }
             Some("off" | "none") => None,
             Some(name) => Some(meant(&self.adapters, name).unwrap_or(name).to_string()),
@@ -307,15 +309,15 @@ impl<'a, W: Write> Talk<'a, W> {
                 Incoming::Event(envelope) => match envelope.event {
                     Event::AdapterUsed { command, name } if command == asked => {
                         match &name {
-                            Some(name) => tell!("adapter {}", one_line(name)),
-                            None => tell!("the base alone"),
+                            Some(name) => errln!("adapter {}", one_line(name)),
+                            None => errln!("the base alone"),
                         }
                         self.in_use = name;
-                        return Ok(Heard::Obeyed);
+                        return Ok(LineResult::Obeyed);
                     }
                     Event::Rejected { id, why } if id == asked => {
-                        tell!("{}", sanitize(&why));
-                        return Ok(Heard::Refused);
+                        errln!("{}", sanitize(&why));
+                        return Ok(LineResult::Refused);
                     }
                     _ => {}
                 },
@@ -329,26 +331,30 @@ impl<'a, W: Write> Talk<'a, W> {
     ///
     /// # Errors
     /// The model rejects it, or its process is gone.
-    pub fn say(&mut self, text: &str) -> anyhow::Result<()> {
+    pub fn send_turn(&mut self, text: &str) -> anyhow::Result<()> {
         match self.said(text, None)? {
-            Said::Answered => Ok(()),
-            Said::Refused(why) => Err(why.into()),
+            TurnResult::Answered => Ok(()),
+            TurnResult::Refused(why) => Err(why.into()),
         }
     }
 
-    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept. A turn that the model rejects is reported and taken
+    /// [`ChatSession::send_turn`], interruptible by Ctrl-C; the partial answer is kept. A turn that the model rejects is reported and taken
     /// back: who types can say something else.
     ///
     /// # Errors
     /// The model's process is gone.
-    pub fn say_until(&mut self, text: &str, keyboard: &mut Keyboard) -> anyhow::Result<()> {
-        if let Said::Refused(why) = self.said(text, Some(keyboard))? {
-            tell!("{}", self.refused(&why));
+    pub fn send_turn_interruptible(
+        &mut self,
+        text: &str,
+        keyboard: &mut Keyboard,
+    ) -> anyhow::Result<()> {
+        if let TurnResult::Refused(why) = self.said(text, Some(keyboard))? {
+            errln!("{}", self.refused(&why));
         }
         Ok(())
     }
 
-    /// Why a turn was not answered, and what became of the conversation.
+    /// Why a turn was not answered, and the state of the conversation.
     fn refused(&self, why: &Failure) -> String {
         let conversation = self.turns.iter().any(|turn| turn.role != "system");
         let rest = match (self.converses, conversation) {
@@ -359,7 +365,7 @@ impl<'a, W: Write> Talk<'a, W> {
         format!("{why}{rest}")
     }
 
-    fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<Said> {
+    fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<TurnResult> {
         let prompt = match self.converses {
             true => {
                 self.turns.push(Turn::new("user", text));
@@ -387,7 +393,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 if self.converses {
                     self.turns.pop();
                 }
-                return Ok(Said::Refused(why));
+                return Ok(TurnResult::Refused(why));
             }
         };
         self.end(text, &answer)?;
@@ -400,7 +406,7 @@ impl<'a, W: Write> Talk<'a, W> {
             (true, true) => self.turns.push(Turn::new("assistant", "")),
             (false, _) => {}
         }
-        Ok(Said::Answered)
+        Ok(TurnResult::Answered)
     }
 
     /// The answer, or why the model gives none.
@@ -442,7 +448,7 @@ impl<'a, W: Write> Talk<'a, W> {
         match event {
             Event::Prompted { command, text, .. } if command == asked => {
                 if self.manner.show_prompt && !self.manner.json {
-                    tell!("{}", sanitize(&text));
+                    errln!("{}", sanitize(&text));
                 }
                 answer.prompt = text;
             }
@@ -476,7 +482,7 @@ impl<'a, W: Write> Talk<'a, W> {
                     if !answer.text.is_empty() {
                         self.end_line()?;
                     }
-                    return Ok(Some(Failure::yours(sanitize(&message), "")));
+                    return Ok(Some(Failure::user_error(sanitize(&message), "")));
                 }
                 answer.n_tokens = n_tokens;
                 answer.prompt_tokens = prompt_tokens;
@@ -487,7 +493,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 answer.message = message;
             }
             Event::Rejected { id, why } if id == asked => {
-                return Ok(Some(Failure::yours(sanitize(&why), "")));
+                return Ok(Some(Failure::user_error(sanitize(&why), "")));
             }
             _ => {}
         }
@@ -504,25 +510,25 @@ impl<'a, W: Write> Talk<'a, W> {
         let message = one_line(&answer.message);
         match answer.reason {
             Some(StopReason::Context) => {
-                tell!("{message}; --context roll continues without the oldest tokens");
+                errln!("{message}; --context roll continues without the oldest tokens");
             }
             Some(StopReason::Length | StopReason::Stop) if !message.is_empty() => {
-                tell!("{message}");
+                errln!("{message}");
             }
             Some(StopReason::Length) if self.converses => {
                 let most = human::grouped(self.manner.sampling.max_new_tokens as u64);
-                tell!("truncated at {most} tokens; --max-new-tokens N generates more");
+                errln!("truncated at {most} tokens; --max-new-tokens N generates more");
             }
             _ => {}
         }
         if answer.reason == Some(StopReason::Cancelled) {
             match self.converses && answer.text.is_empty() {
-                true => tell!("stopped before the first word: the turn is removed"),
-                false => tell!("cut short"),
+                true => errln!("stopped before the first word: the turn is removed"),
+                false => errln!("cut short"),
             }
         }
         if self.manner.terminal {
-            tell!("{}", figures(answer));
+            errln!("{}", figures(answer));
         }
         Ok(())
     }
@@ -608,13 +614,13 @@ fn figures(answer: &Answer) -> String {
 /// The error output of the dead process; its prefix is stripped, ours is added.
 fn gone(why: Option<&str>) -> Failure {
     let why = why.unwrap_or("the model's process ended");
-    if let Some(failure) = crate::cli::last_words::of_child(why) {
+    if let Some(failure) = crate::cli::allocation_failure::of_child(why) {
         return failure;
     }
     let said = message::parts(why);
     let (what, hint) =
         said.unwrap_or_else(|| (why.lines().next().unwrap_or_default().into(), String::new()));
-    Failure::yours(what, hint)
+    Failure::user_error(what, hint)
 }
 
 #[cfg(test)]

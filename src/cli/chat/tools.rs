@@ -17,7 +17,7 @@ const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": 
 pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     let fault = |what: String| {
         let place = shown(path);
-        Failure::yours(one_line(&format!("{place}: {what}")), HINT)
+        Failure::user_error(one_line(&format!("{place}: {what}")), HINT)
     };
     let length = std::fs::metadata(path)
         .map_err(|e| fault(e.to_string()))?

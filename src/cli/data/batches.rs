@@ -3,13 +3,13 @@
 
 use super::batch_rows::{LEGEND, Sheet};
 use crate::base::human::grouped;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::target::say_notes;
+use crate::cli::target::print_notes;
 use crate::cli::{Context, run_ref};
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use crate::engine::EngineError;
 use crate::engine::checkpoint::{CheckpointError, Fault};
 use crate::engine::revisit::{Revisit, Weights, before};
@@ -66,7 +66,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         None => {
             not_a_run(args, cx)?;
             let loaded = args.spec.load(cx)?;
-            say_notes(&loaded);
+            print_notes(&loaded);
             loaded.spec
         }
     };
@@ -74,7 +74,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         drawn_from_data(args, &spec)?;
     }
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
     let revisit = match &run {
         Some(run) => Revisit::of_run(run, &spec, &data)?,
@@ -130,7 +130,7 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
             _ => format!("no step {}", grouped(last)),
         };
         let fix = format!("choose a step from 1 to {} (max_steps)", grouped(steps));
-        return Err(Failure::yours(what, fix));
+        return Err(Failure::user_error(what, fix));
     }
     let cold = spec.rollout.cold_start_steps;
     if spec.method.on_policy().is_some() && last > cold {
@@ -146,7 +146,7 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
                 grouped(cold)
             ),
         };
-        return Err(Failure::yours(what, fix));
+        return Err(Failure::user_error(what, fix));
     }
     Ok(())
 }
@@ -159,11 +159,11 @@ fn not_a_run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let is_run = Path::new(word).join("run.json").is_file()
         || !is_spec(word, &cx.spec_sources()) && index::resolve(&cx.runs_dir, word).is_ok();
     match is_run {
-        true => Err(Failure::yours(
+        true => Err(Failure::user_error(
             format!("{} is a run, not a spec", one_line(word)),
             format!(
                 "llmtui data batches --run {} --step {}",
-                quoted(word),
+                shell_quote(word),
                 args.step
             ),
         )),
@@ -178,7 +178,7 @@ fn weights(
     revisit: &Revisit,
 ) -> anyhow::Result<Option<Weights>> {
     if let Some(why) = revisit.without_losses() {
-        tell!("note: no per-token loss: {why}");
+        errln!("note: no per-token loss: {why}");
         return Ok(None);
     }
     let kept = run.map(RunDir::checkpoints).unwrap_or_default();
@@ -186,7 +186,7 @@ fn weights(
         Some(0) => None,
         Some(step) if run.is_none() => {
             let what = format!("a spec has no checkpoint at step {step}");
-            return Err(Failure::yours(what, "--run RUN names a run").into());
+            return Err(Failure::user_error(what, "--run RUN names a run").into());
         }
         Some(step) => {
             let found = kept.iter().find(|entry| entry.step == step).cloned();
@@ -194,7 +194,7 @@ fn weights(
                 let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
                 let id = run.map_or("the run", RunDir::id);
                 let what = format!("{id} has no checkpoint at step {step}");
-                Failure::yours(what, format!("it keeps {}", steps.join(", ")))
+                Failure::user_error(what, format!("it keeps {}", steps.join(", ")))
             })?;
             Some(found)
         }
@@ -204,7 +204,7 @@ fn weights(
     };
     let weights = revisit.weights(from.as_ref()).map_err(|e| match e {
         EngineError::Checkpoint(CheckpointError::Broken(fault)) => {
-            Failure::yours(one_line(&fault.to_string()), Fault::HINT).into()
+            Failure::user_error(one_line(&fault.to_string()), Fault::HINT).into()
         }
         e => anyhow::Error::from(e),
     })?;

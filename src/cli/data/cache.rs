@@ -35,7 +35,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let own = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens"));
     let Some(folder) = said.folder.clone().or(own) else {
         let what = "no home folder, so no default cache";
-        return Err(Failure::yours(what, "set one with --folder").into());
+        return Err(Failure::user_error(what, "set one with --folder").into());
     };
     let place = shown(&folder);
     let text = match args.verb {

@@ -1,6 +1,8 @@
 //! `llmtui data clean`: a copy without the rows that have a finding, and a list of what was dropped and why.
 
-use super::{Source, beside, not_itself, overwrite, progress, reading, unwritten, yours};
+use super::{
+    Source, not_itself, overwrite, progress, reading, sibling_path, unwritten, user_error,
+};
 use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
 use crate::cli::Context;
@@ -58,7 +60,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     subject.against = args.against.clone();
     subject.only = kinds(args)?;
     not_itself(&args.source.path, &args.out)?;
-    let list = beside(&args.out, ".dropped.jsonl");
+    let list = sibling_path(&args.out, ".dropped.jsonl");
     let mut out = Sink::create(&args.out, overwrite(args.force)).map_err(unwritten)?;
     let mut dropped = Sink::create(&list, overwrite(args.force)).map_err(unwritten)?;
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -81,10 +83,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 }
             }
         };
-        let mut tell = |p| line.tell(p);
+        let mut tell = |p| line.update(p);
         subject
             .clean(&reading(cx), &mut tell, &mut take)
-            .map_err(|e| yours(&e))?
+            .map_err(|e| user_error(&e))?
     };
     if let Some(error) = failure {
         return Err(unwritten(error));
@@ -134,7 +136,7 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             .filter(|kind| kind.cleans)
             .ok_or_else(|| {
                 let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
-                Failure::yours(format!("unknown finding `{word}`"), words.join(", "))
+                Failure::user_error(format!("unknown finding `{word}`"), words.join(", "))
             })?;
         let missing = match kind.id {
             "overlap" if args.val.is_none() => "--val FILE",
@@ -142,9 +144,11 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             _ => "",
         };
         if !missing.is_empty() {
-            return Err(
-                Failure::yours(format!("`{word}` needs a file to compare with"), missing).into(),
-            );
+            return Err(Failure::user_error(
+                format!("`{word}` needs a file to compare with"),
+                missing,
+            )
+            .into());
         }
         if !only.contains(&kind.id) {
             only.push(kind.id);

@@ -61,7 +61,7 @@ fn to(word: &str) -> anyhow::Result<To> {
     container.map(To::Container).ok_or_else(|| {
         let mut words: Vec<&str> = WRITERS.iter().map(|w| w.id).collect();
         words.extend(Container::ALL.map(Container::ending));
-        Failure::yours(
+        Failure::user_error(
             format!("cannot write `{}`", one_line(word)),
             words.join(", "),
         )

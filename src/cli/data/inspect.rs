@@ -1,6 +1,6 @@
 //! `llmtui data inspect`: contents and problems of a dataset.
 
-use super::{Source, progress, reading, report, sample, yours};
+use super::{Source, progress, reading, report, sample, user_error};
 use crate::cli::Context;
 use crate::cli::exit::Exit;
 use crate::data::inspect::Severity;
@@ -61,8 +61,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let inspected = {
         let mut line = progress::Line::new();
         subject
-            .inspect(&reading(cx), &mut |p| line.tell(p))
-            .map_err(|e| yours(&e))?
+            .inspect(&reading(cx), &mut |p| line.update(p))
+            .map_err(|e| user_error(&e))?
     };
     let mut out = std::io::stdout().lock();
     let rows = inspected.kept.rows.iter();
@@ -87,7 +87,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let problem = inspected.report.worst() == Some(Severity::Problem);
     Ok(if args.strict && problem {
-        Exit::Yours
+        Exit::UserError
     } else {
         Exit::Done
     })

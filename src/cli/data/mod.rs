@@ -77,17 +77,17 @@ impl Source {
             let hint = format!(
                 "pass the data file that it names; llmtui data batches {path} shows what a spec trains on"
             );
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let mut subject = Subject::of_path(&self.path);
         if let Some(format) = &self.format {
-            subject.set_format(format).map_err(|e| yours(&e))?;
+            subject.set_format(format).map_err(|e| user_error(&e))?;
         }
         let mut pairs = Vec::new();
         for pair in &self.columns {
             let Some((ours, theirs)) = pair.split_once('=') else {
                 let what = format!("--column {pair} does not name two columns");
-                return Err(Failure::yours(what, "--column output=answer").into());
+                return Err(Failure::user_error(what, "--column output=answer").into());
             };
             pairs.push((ours.to_string(), theirs.to_string()));
         }
@@ -107,7 +107,7 @@ fn each(
     subject
         .each(
             &reading(cx),
-            &mut |progress| line.tell(progress),
+            &mut |progress| line.update(progress),
             &mut |row| match take(row) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(e) => {
@@ -116,7 +116,7 @@ fn each(
                 }
             },
         )
-        .map_err(|e| yours(&e))?;
+        .map_err(|e| user_error(&e))?;
     failure.map_or(Ok(()), Err)
 }
 
@@ -125,20 +125,20 @@ fn reading(cx: &Context) -> ReadContext {
     crate::data::inspect::reading(&cx.env)
 }
 
-fn yours(error: &DataError) -> anyhow::Error {
+fn user_error(error: &DataError) -> anyhow::Error {
     let failure = Failure::data(error);
     let hint = in_options(&failure.hint);
     Failure { hint, ..failure }.into()
 }
 
 fn bad_row(fault: &RowFault) -> anyhow::Error {
-    Failure::yours(fault.to_string(), in_options(&fault.fix)).into()
+    Failure::user_error(fault.to_string(), in_options(&fault.fix)).into()
 }
 
 fn unwritten(error: SinkError) -> anyhow::Error {
     match error.machine {
         true => Failure::machine(error.to_string(), error.fix).into(),
-        false => Failure::yours(error.to_string(), error.fix).into(),
+        false => Failure::user_error(error.to_string(), error.fix).into(),
     }
 }
 
@@ -186,13 +186,13 @@ fn not_itself(input: &str, output: &Path) -> anyhow::Result<()> {
     };
     if same(Path::new(input), output) {
         let what = format!("{} is the input file", shown(output));
-        return Err(Failure::yours(what, "write to another file").into());
+        return Err(Failure::user_error(what, "write to another file").into());
     }
     Ok(())
 }
 
 /// A name for a file written next to another one.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn sibling_path(path: &Path, ending: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{name}{ending}"))
 }
@@ -215,7 +215,7 @@ mod tests {
         );
         assert_eq!(stem_and_ending("chats/*.jsonl"), ("data".into(), "jsonl"));
         assert_eq!(
-            beside(Path::new("out/a.jsonl"), ".dropped.jsonl"),
+            sibling_path(Path::new("out/a.jsonl"), ".dropped.jsonl"),
             Path::new("out/a.jsonl.dropped.jsonl")
         );
     }

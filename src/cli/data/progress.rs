@@ -30,7 +30,7 @@ impl Line {
         }
     }
 
-    pub fn tell(&mut self, progress: Progress) -> ControlFlow<()> {
+    pub fn update(&mut self, progress: Progress) -> ControlFlow<()> {
         let now = self.clock.now();
         if self.shown && now >= self.next {
             self.next = UnixMillis(now.0 + EVERY.as_millis() as u64);

@@ -355,7 +355,7 @@ mod tests {
             };
             let example = Example::new(Content::Text((*text).into()));
             let row = inspector.measure().row(place, file.into(), example);
-            inspector.see(Ok(row));
+            inspector.observe(Ok(row));
         }
         inspector.finish().0
     }

@@ -27,7 +27,7 @@ pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
     let Some(example) = &row.example else {
         return out;
     };
-    match view.map(|view| (view, view.see(example, &row.place))) {
+    match view.map(|view| (view, view.render(example, &row.place))) {
         Some((view, Ok(seen))) => {
             for seen in seen {
                 if !seen.label.is_empty() {
@@ -56,7 +56,8 @@ pub fn json(row: &KeptRow, view: Option<&dyn View>) -> Value {
         "faults": row.faults.iter().map(|(id, what)| json!({"id": id, "what": what})).collect::<Vec<_>>(),
     });
     let seen = view.zip(row.example.as_ref());
-    let seen = seen.and_then(|(view, example)| Some((view, view.see(example, &row.place).ok()?)));
+    let seen =
+        seen.and_then(|(view, example)| Some((view, view.render(example, &row.place).ok()?)));
     let Some((view, seen)) = seen else {
         return told;
     };

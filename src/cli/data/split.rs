@@ -75,7 +75,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             Some((seed, held)) => format!("--seed {seed} holds out {held} of {rows}"),
             None => "another --val, or more rows".into(),
         };
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     let note = off(args, &keys, val.rows(), train.rows() + val.rows());
     let mut text = String::new();
@@ -85,7 +85,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(note) = note {
-        tell!("note: {note}");
+        errln!("note: {note}");
     }
     Ok(Exit::Done)
 }

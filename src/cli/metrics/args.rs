@@ -67,7 +67,7 @@ impl Args {
             (None, None) => None,
         };
         match &target {
-            None if self.follow => Err(Failure::yours(
+            None if self.follow => Err(Failure::user_error(
                 "--follow writes, and nothing says where to",
                 "--to curves.jsonl or --tensorboard DIR",
             )),
@@ -75,9 +75,9 @@ impl Args {
                 let what = format!("{} cannot be followed on standard output", format.entry.id);
                 let hint =
                     "its columns or its head are known at the end: --format jsonl, or --to a file";
-                Err(Failure::yours(what, hint))
+                Err(Failure::user_error(what, hint))
             }
-            Some((format, Place::Stdout)) if format.is_folder() => Err(Failure::yours(
+            Some((format, Place::Stdout)) if format.is_folder() => Err(Failure::user_error(
                 "an event file is binary: it is not written to standard output",
                 "--tensorboard DIR, or --format csv or jsonl",
             )),
@@ -89,7 +89,7 @@ impl Args {
         let named = self.format.as_deref().map(format_named).transpose()?;
         if to == Path::new("-") {
             let format = named.ok_or_else(|| {
-                Failure::yours("--to - does not name a format", "--format csv or jsonl")
+                Failure::user_error("--to - does not name a format", "--format csv or jsonl")
             })?;
             return Ok((format, Place::Stdout));
         }
@@ -98,12 +98,12 @@ impl Args {
         match (named.or_else(|| Format::of(to)), is_folder) {
             (None, true) => Ok((events()?, Place::Folder(to.into()))),
             (Some(format), _) if format.is_folder() => Ok((format, Place::Folder(to.into()))),
-            (_, true) => Err(Failure::yours(
+            (_, true) => Err(Failure::user_error(
                 format!("{} is a folder", shown(to)),
                 "name a file in it; a folder without --format is TensorBoard's",
             )),
             (Some(format), false) => Ok((format, Place::File(to.into()))),
-            (None, false) => Err(Failure::yours(
+            (None, false) => Err(Failure::user_error(
                 format!("the name of {} does not say its format", shown(to)),
                 "end it in .csv, .jsonl or .json, name a folder with DIR/, or add --format",
             )),
@@ -119,6 +119,6 @@ fn format_named(id: &str) -> Result<&'static Format, Failure> {
     Format::named(id).ok_or_else(|| {
         let all: Vec<&str> = FORMATS.iter().map(|format| format.entry.id).collect();
         let what = format!("--format {} is not known", one_line(id));
-        Failure::yours(what, format!("one of {}", all.join(", ")))
+        Failure::user_error(what, format!("one of {}", all.join(", ")))
     })
 }

@@ -104,7 +104,7 @@ impl Sink {
         let own = self.force || self.written.is_some();
         match own || path.symlink_metadata().is_err() {
             true => Ok(()),
-            false => Err(Failure::yours(
+            false => Err(Failure::user_error(
                 format!("{} already exists", shown(path)),
                 "--force replaces it; or choose another name",
             )),

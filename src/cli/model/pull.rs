@@ -23,6 +23,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => Parts::Everything,
     };
     let folder = model_ref::pull(&args.id, parts, cx)?;
-    say!("{}", shown(&folder))?;
+    outln!("{}", shown(&folder))?;
     Ok(Exit::Done)
 }

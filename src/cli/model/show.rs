@@ -58,7 +58,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "vocab_size": shape.vocab_size,
             "anatomy": anatomy,
         });
-        say!("{}", crate::cli::out::json(&value)?)?;
+        outln!("{}", crate::cli::out::json(&value)?)?;
         return Ok(Exit::Done);
     }
     let class = shown
@@ -78,7 +78,7 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
         model_ref::pull_for_spec(&args.target, &set, cx)?;
         let spec = crate::spec::load(&args.target, &set, &sources)?.spec;
         let data = target::measure(&spec)
-            .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+            .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
         return Ok(Shown {
             vocab_size: data.vocab_size,
             step: Step {
@@ -92,11 +92,11 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
     }
     if !args.set.is_empty() {
         let what = "-s overrides values of a spec, but this is a model";
-        return Err(Failure::yours(what, "write a spec with train.from, or drop -s").into());
+        return Err(Failure::user_error(what, "write a spec with train.from, or drop -s").into());
     }
     let place = model_ref::find(&args.target, Parts::Description, cx)?;
     let source = ModelSource::open(&place)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     Ok(of_model(source.config().clone(), source.class(), &place))
 }
 

@@ -1,7 +1,7 @@
 //! The conversation: a line is an answer, a question about a row, or a step back. What is refused changes nothing.
 
-use super::ask::{ask, notes, refusal, said};
-use crate::advisor::wizard::{Look, Outcome, Question, Seen, Step, Wizard};
+use super::ask::{ask, notes, print_wrapped, refusal};
+use crate::advisor::wizard::{InspectRequest, Inspection, Outcome, Question, Step, Wizard};
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
@@ -45,7 +45,7 @@ pub fn converse(
                 wizard.step().word()
             );
             let hint = "an empty line accepts the default; --defaults accepts all of them";
-            return Err(Failure::yours(what, hint).into());
+            return Err(Failure::user_error(what, hint).into());
         }
         let line = line.trim_end_matches(['\n', '\r']);
         match reply(wizard, line, wanted, out, columns)? {
@@ -113,19 +113,29 @@ fn reply(
         refusal(&why, out, columns)?;
         return Ok(After::Stay);
     };
-    if wizard.step() != Step::Settings {
-        return choose(wizard, row, text.trim(), out, columns);
+    match wizard.step() {
+        Step::Settings => set_value(wizard, row, text.trim(), out, columns),
+        _ => choose(wizard, row, text.trim(), out, columns),
     }
-    // A form: each line sets one value, an empty line continues.
+}
+
+/// A form: each line sets one value, or shows it where it has no text. A wrong value changes nothing.
+fn set_value(
+    wizard: &mut Wizard,
+    row: usize,
+    text: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
     let before = wizard.clone();
     let value_of = |question: &Question| {
         let input = question.rows.get(row).and_then(|row| row.input.as_ref());
         input.map_or_else(String::new, |input| one_line(&input.text))
     };
-    let old = value_of(&question);
+    let old = value_of(&wizard.question());
     wizard.select(row);
-    if !text.trim().is_empty() {
-        wizard.type_in(text.trim());
+    if !text.is_empty() {
+        wizard.type_in(text);
     }
     // What contradicts another value stays: that one may be the next to change.
     let wrong = wizard.wrong_settings().len();
@@ -197,15 +207,15 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
     // A run in a model's place is looked at twice: for its checkpoint, and for what that is.
     while let Outcome::Look(look) = outcome {
         let run = match (&look, wizard.runs_dir()) {
-            (Look::Model { path, .. }, Some(runs)) => {
+            (InspectRequest::Model { path, .. }, Some(runs)) => {
                 let found = model_of_run(runs, &path.to_string_lossy(), wizard.home());
-                found.map(|found| Seen::Run(path.clone(), found))
+                found.map(|found| Inspection::Run(path.clone(), found))
             }
             _ => None,
         };
         let seen = run.unwrap_or_else(|| look.now(wizard.home()));
         found = seen.summary();
-        outcome = wizard.seen(seen);
+        outcome = wizard.on_inspected(seen);
     }
     if let Some(error) = wizard.error() {
         refusal(error, out, columns)?;
@@ -214,7 +224,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
     Ok(match outcome {
         Outcome::Moved => {
             if let Some(found) = found {
-                said(&format!("found: {}", one_line(&found)), out, columns)?;
+                print_wrapped(&format!("found: {}", one_line(&found)), out, columns)?;
             }
             After::Again
         }

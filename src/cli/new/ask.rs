@@ -67,7 +67,7 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
     Ok(())
 }
 
-/// Rows that are no answer here, where so many have their reasons below them that the question would leave the screen.
+/// Indices of unavailable rows to hide where listing their reasons would make the question taller than the screen.
 fn aside(question: &Question, columns: usize) -> Vec<usize> {
     /// Rows of a question that a small screen shows with a reason each.
     const SHOWN: usize = 8;
@@ -114,11 +114,11 @@ pub fn notes(question: &Question, out: &mut impl Write, columns: usize) -> std::
 
 /// Why an answer was refused, broken between words.
 pub fn refusal(why: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
-    said(&format!("! {}", one_line(why)), out, columns)
+    print_wrapped(&format!("! {}", one_line(why)), out, columns)
 }
 
 /// A sentence below a question, in whole words.
-pub fn said(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+pub fn print_wrapped(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     wrap(words, columns, "  ", "    ")
         .iter()
         .try_for_each(|line| writeln!(out, "{line}"))

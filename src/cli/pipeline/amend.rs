@@ -64,7 +64,7 @@ impl Amended {
             };
             if stage.status == Status::Done {
                 let what = format!("-s {word}: stage {name} is done, its values are fixed");
-                return Err(Failure::yours(what, format!("--redo {name}")).into());
+                return Err(Failure::user_error(what, format!("--redo {name}")).into());
             }
             let Some(run) = stages::begun(stage, cx) else {
                 continue;
@@ -86,7 +86,7 @@ impl Amended {
                 .check_judges(&places, &cx.spec_sources())
                 .map_err(|e| failed(&e))?;
         }
-        let standing = Standing::of(&state, args);
+        let standing = FinishedStages::of(&state, args);
         if args.resume.is_some() {
             needs::values(&args.spec.set, args.skip, &standing.left_out)?;
         }
@@ -146,23 +146,23 @@ impl Amended {
         let mut state = dir.state().map_err(|e| failed(&e))?;
         Amended::mark(&mut state, args);
         if args.options.json {
-            say!("{}", out::json(&state)?)?;
+            outln!("{}", out::json(&state)?)?;
             return Ok(());
         }
         for Begun { run, extension, .. } in &self.begun {
             for line in extension.iter().flat_map(|extension| extension.lines(run)) {
-                say!("{line}")?;
+                outln!("{line}")?;
             }
         }
         let stages = table::stages(&state, dir.is_live(), &cx.runs_dir);
-        say!("{}\n{}", one_line(&state.id), stages.trim_end())?;
+        outln!("{}\n{}", one_line(&state.id), stages.trim_end())?;
         let left = state.stages.iter().filter(|stage| !stage.status.is_over());
         let left: Vec<&str> = left.map(|stage| stage.name.as_str()).collect();
         match left.is_empty() {
-            true => say!("all stages are done: nothing would start")?,
-            false => say!("would do: {}", left.join(", "))?,
+            true => outln!("all stages are done: nothing would start")?,
+            false => outln!("would do: {}", left.join(", "))?,
         }
-        say!("dry run: nothing started")?;
+        outln!("dry run: nothing started")?;
         Ok(())
     }
 
@@ -205,21 +205,21 @@ impl Begun {
 }
 
 /// The stages that change no more.
-struct Standing {
+struct FinishedStages {
     /// Left out, now or before: they have no model.
     left_out: Vec<String>,
     done: Vec<String>,
 }
 
-impl Standing {
-    fn of(state: &State, args: &Request) -> Standing {
+impl FinishedStages {
+    fn of(state: &State, args: &Request) -> FinishedStages {
         let mut state = state.clone();
         Amended::mark(&mut state, args);
         let of = |status: Status| {
             let stages = state.stages.iter().filter(|stage| stage.status == status);
             stages.map(|stage| stage.name.clone()).collect()
         };
-        Standing {
+        FinishedStages {
             left_out: of(Status::Skipped),
             done: of(Status::Done),
         }

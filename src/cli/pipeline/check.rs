@@ -125,7 +125,7 @@ fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
         Some(near) => format!("{} There are {}", did_you_mean(near), KINDS.join(", ")),
         None => format!("there are {}", KINDS.join(", ")),
     };
-    Err(("kind", Failure::yours(what, hint)))
+    Err(("kind", Failure::user_error(what, hint)))
 }
 
 /// Whether the model of an export stage has adapters, where it writes those alone; `adapts` says it of each stage that trains.
@@ -156,7 +156,7 @@ pub fn adapter(
         return Ok(());
     };
     match adapts.get(&model) {
-        Some(false) => Err(Failure::yours(
+        Some(false) => Err(Failure::user_error(
             format!(
                 "stage {}: export.format: {} writes adapters, and stage {model} trains all weights",
                 stage.name, PEFT.0
@@ -183,7 +183,7 @@ pub fn keys(pipeline: &Pipeline, words: &[String]) -> Result<(), Failure> {
         }
         if let Err(hint) = spec::key_is_known(key.trim()) {
             let what = format!("-s {}: unknown setting {}", one_line(word), one_line(key));
-            return Err(Failure::yours(what, hint));
+            return Err(Failure::user_error(what, hint));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Stages as processes of this program, and the signals that reach them.
 
-use crate::base::last_words::LastWords;
+use crate::base::stderr_tail::StderrTail;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::link::launch::Launcher;
@@ -48,7 +48,7 @@ impl Stop {
         Stop(Arc::default())
     }
 
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -59,14 +59,14 @@ impl Stop {
 /// # Errors
 /// It cannot be started or waited for.
 pub fn run(command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Option<String>)> {
-    run_heard(command, stop, std::io::stderr())
+    run_with_stderr(command, stop, std::io::stderr())
 }
 
 /// [`run`] with the lines of its standard error written elsewhere.
 ///
 /// # Errors
 /// As there.
-pub fn run_heard(
+pub fn run_with_stderr(
     mut command: Command,
     stop: &Stop,
     heard_by: impl std::io::Write + Send + 'static,
@@ -75,13 +75,13 @@ pub fn run_heard(
     let mut child = command
         .spawn()
         .map_err(|e| Failure::machine(format!("the stage cannot be started: {e}"), ""))?;
-    let words = LastWords::hear(child.stderr.take(), heard_by, message::KEPT);
+    let words = StderrTail::capture(child.stderr.take(), heard_by, message::KEPT);
     let mut told = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, message::found(&words.end())));
         }
-        if stop.is_asked() && !std::mem::replace(&mut told, true) {
+        if stop.is_requested() && !std::mem::replace(&mut told, true) {
             terminate(&child);
         }
         crate::base::clock::pause(PAUSE);

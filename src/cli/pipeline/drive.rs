@@ -2,7 +2,7 @@
 //! begins.
 
 use super::child::Stop;
-use super::stages::{Ended, perform};
+use super::stages::{Ended, run_stage};
 use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
 use crate::base::human;
@@ -15,11 +15,11 @@ use crate::pipeline::{PipelineDir, State, Status};
 ///
 /// # Errors
 /// A stage fails; those before it are kept.
-pub fn go_on(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
+pub fn resume(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
     drive(dir, options, false, cx)
 }
 
-/// [`go_on`] without a terminal.
+/// [`resume`] without a terminal.
 ///
 /// # Errors
 /// As there.
@@ -46,8 +46,8 @@ fn drive(
         if state.stages[at].status.is_over() {
             continue;
         }
-        if stop.is_asked() {
-            tell!("stopped before stage {}; {resume} continues", stage.name);
+        if stop.is_requested() {
+            errln!("stopped before stage {}; {resume} continues", stage.name);
             return Ok(Exit::Done);
         }
         say_stage(options, &state, at)?;
@@ -55,17 +55,17 @@ fn drive(
         state.stages[at].message.clear();
         save(dir, &state)?;
         let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
-        let ended = perform(dir, stage, &mut state, at, options, &stop, cx);
+        let ended = run_stage(dir, stage, &mut state, at, options, &stop, cx);
         let spent = cx.clock.elapsed().saturating_sub(begun);
         let driven = before + spent.as_secs_f64();
-        let run = state.stages[at].run_now(&cx.runs_dir);
+        let run = state.stages[at].current_run(&cx.runs_dir);
         // A run may have trained without the pipeline, too.
         state.stages[at].seconds =
             run.map_or(driven, |run| state.stages[at].earlier_seconds + run.seconds);
         let ended = ended.unwrap_or_else(|error| {
             let (exit, why) = match error.downcast::<Failure>() {
                 Ok(failure) => (failure.exit, failure.what),
-                Err(error) => (Exit::Yours, chain(&error)),
+                Err(error) => (Exit::UserError, chain(&error)),
             };
             let said = false;
             Ended::Failed { exit, why, said }
@@ -82,11 +82,11 @@ fn drive(
         match ended {
             Ended::Done(_) => {}
             Ended::Stopped => {
-                tell!("stage {} was stopped; {resume} continues", stage.name);
+                errln!("stage {} was stopped; {resume} continues", stage.name);
                 return Ok(Exit::Done);
             }
             Ended::Failed { exit, why, said } => {
-                // What a stage has said stands right above.
+                // The stage's own message is printed directly above.
                 let why = if said {
                     String::new()
                 } else {
@@ -120,11 +120,11 @@ fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
 fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
     let stage = &state.stages[at];
     match options.json {
-        true => say!(
+        true => outln!(
             "{}",
             serde_json::json!({"stage": stage.name, "kind": stage.kind, "of": state.id})
         )?,
-        false => say!(
+        false => outln!(
             "\nstage {} of {}: {} ({})",
             at + 1,
             state.stages.len(),
@@ -142,13 +142,13 @@ fn finish(
     cx: &Context,
 ) -> anyhow::Result<Exit> {
     if options.json {
-        say!("{}", out::json_line(state)?)?;
+        outln!("{}", out::json_line(state)?)?;
         return Ok(Exit::Done);
     }
     let whole: f64 = state.stages.iter().map(|stage| stage.seconds).sum();
     let took = human::seconds(whole);
-    say!("\n{}: all stages done in {took}", state.id)?;
-    say!("{}", table::stages(state, true, &cx.runs_dir).trim_end())?;
+    outln!("\n{}: all stages done in {took}", state.id)?;
+    outln!("{}", table::stages(state, true, &cx.runs_dir).trim_end())?;
     let chat = state
         .stages
         .iter()
@@ -156,10 +156,10 @@ fn finish(
         .find_map(|stage| stage.run.as_deref());
     if let Some(run) = chat {
         let options = run_ref::options(&cx.runs_dir);
-        say!("\nnext:  llmtui chat {run}{options}")?;
+        outln!("\nnext:  llmtui chat {run}{options}")?;
     }
     if !state.stages.iter().any(|stage| stage.kind == "report") {
-        say!(
+        outln!(
             "       llmtui report {} --to report.html",
             shown(dir.path())
         )?;

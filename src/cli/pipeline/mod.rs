@@ -18,7 +18,7 @@ use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Places, Stage, StageState};
-use crate::ui::What;
+use crate::ui::StartView;
 use std::path::Path;
 
 /// What `llmtui train` was asked for.
@@ -78,7 +78,7 @@ pub(super) fn failed(error: &PipelineError) -> Failure {
     let hint = one_line(error.hint());
     match error.is_outage() {
         true => Failure::machine(what, hint),
-        false => Failure::yours(what, hint),
+        false => Failure::user_error(what, hint),
     }
 }
 
@@ -102,7 +102,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
             None if args.skip.is_empty() && args.redo.is_empty() => return Ok(None),
             None => {
                 let what = "--skip and --redo belong to pipelines";
-                return Err(Failure::yours(what, "llmtui presets list names them").into());
+                return Err(Failure::user_error(what, "llmtui presets list names them").into());
             }
         },
     };
@@ -110,7 +110,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
     if cx.stdin_is_terminal && cx.stdout_is_terminal && !args.headless {
         return watch(&dir, args.options, cx).map(Some);
     }
-    drive::go_on(&dir, args.options, cx).map(Some)
+    drive::resume(&dir, args.options, cx).map(Some)
 }
 
 /// The pipeline that `--resume` names.
@@ -180,14 +180,14 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     faults.check()?;
     if !args.options.json {
         let text = cx.words(table::planned(&pipeline, &planned));
-        say!("{}", text.trim_end())?;
+        outln!("{}", text.trim_end())?;
     }
     if args.dry_run {
         if args.options.json {
             let outline = serde_json::json!({"pipeline": pipeline.name, "stages": planned});
-            say!("{}", out::json(&outline)?)?;
+            outln!("{}", out::json(&outline)?)?;
         } else {
-            say!("dry run: nothing started")?;
+            outln!("dry run: nothing started")?;
         }
         return Ok(Some(Fresh::Over(Exit::Done)));
     }
@@ -203,7 +203,7 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
     }
     let names: Vec<&str> = pipeline.stages.iter().map(|s| s.name.as_str()).collect();
     let what = format!("{} has no stage {name:?}", pipeline.name);
-    Err(Failure::yours(what, names.join(", ")).into())
+    Err(Failure::user_error(what, names.join(", ")).into())
 }
 
 /// Options of `train` that mean one run.
@@ -211,7 +211,7 @@ fn refuse_foreign(args: &Request) -> anyhow::Result<()> {
     match args.foreign {
         Some(word) => {
             let what = format!("{word} applies to one run, but this is a pipeline");
-            Err(Failure::yours(what, "use it with the run of a stage").into())
+            Err(Failure::user_error(what, "use it with the run of a stage").into())
         }
         None => Ok(()),
     }
@@ -231,11 +231,11 @@ pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit
 fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
     if dir.is_live() {
         // It may be at a stage that trains nothing: then this takes a while.
-        tell!("{} is being driven: this shows its run", shown(dir.path()));
+        errln!("{} is being driven: this shows its run", shown(dir.path()));
     }
     let run = crate::ui::begin_pipeline(dir, options.force, &cx.runs_dir, &cx.env)
         .map_err(|what| Failure::machine(what, ""))?;
-    workbench::open(What::Pipeline(run, dir.clone()), cx)
+    workbench::open(StartView::Pipeline(run, dir.clone()), cx)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::Request;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
-use crate::pipeline::{From, Pipeline, Stage, Work};
+use crate::pipeline::{Pipeline, Stage, StageModel, Work};
 
 /// A stage that would have to do without a model.
 struct Lack<'a> {
@@ -23,7 +23,7 @@ pub fn check(
     cx: &Context,
 ) -> Result<(), Failure> {
     match lack(pipeline, left_out, over, cx) {
-        Some(lack) => Err(Failure::yours(lack.what, lack.hint)),
+        Some(lack) => Err(Failure::user_error(lack.what, lack.hint)),
         None => Ok(()),
     }
 }
@@ -78,8 +78,8 @@ fn lack<'a>(
         };
         let named: &[String] = match &stage.work {
             Work::Train(train) => match &train.from {
-                From::Stage(name) => std::slice::from_ref(name),
-                From::Spec => return None,
+                StageModel::Stage(name) => std::slice::from_ref(name),
+                StageModel::Spec => return None,
             },
             Work::Eval(config) => &config.models,
             Work::Export(config) => config.model.as_slice(),
@@ -121,7 +121,7 @@ pub fn agree(args: &Request) -> Result<(), Failure> {
     match args.skip.iter().find(|name| args.redo.contains(name)) {
         Some(name) => {
             let what = format!("--skip {name} and --redo {name} contradict each other");
-            Err(Failure::yours(what, "remove one of them"))
+            Err(Failure::user_error(what, "remove one of them"))
         }
         None => Ok(()),
     }
@@ -141,7 +141,7 @@ pub fn values(set: &[String], skip: &[String], skipped: &[String]) -> Result<(),
             (false, false) => continue,
         };
         let what = format!("-s {word}: stage {stage} is skipped, so its values have no effect");
-        return Err(Failure::yours(what, hint));
+        return Err(Failure::user_error(what, hint));
     }
     Ok(())
 }

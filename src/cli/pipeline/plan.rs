@@ -1,21 +1,21 @@
-//! A pipeline planned as a whole: every spec is loaded and held against this machine before the first stage begins.
+//! A pipeline planned as a whole: every spec is loaded and checked against this machine before the first stage starts.
 
 use super::{Request, check};
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
 use crate::data::source;
-use crate::data::{DataError, Surroundings, Tokenizer};
+use crate::data::{DataEnv, DataError, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
-use crate::pipeline::{From, Pipeline, Places, Stage, Train, Work};
-use crate::plan::learn::Machine;
+use crate::pipeline::{Pipeline, Places, Stage, StageModel, Train, Work};
+use crate::plan::calibration::Machine;
 use crate::plan::ranks::on_ranks;
 use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{self, Estimator, plan as plan_of};
-use crate::spec::{self, Issue, Origin, RunSpec, ToCome};
+use crate::spec::{self, Issue, Origin, PendingModel, RunSpec};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -75,7 +75,7 @@ pub fn plan(
         force: args.options.force,
         dry_run: args.dry_run,
         cx,
-        machine: Machine::look(&cx.env),
+        machine: Machine::load(&cx.env),
         gpus: None,
         models: HashMap::new(),
         tokenizers: HashMap::new(),
@@ -167,11 +167,11 @@ impl<'a> Planner<'a> {
         let named = pipeline.training(at, &self.cx.spec_sources());
         let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
         let base = match &train.from {
-            From::Stage(name) => self.models.get(name),
-            From::Spec => None,
+            StageModel::Stage(name) => self.models.get(name),
+            StageModel::Spec => None,
         };
         let start = match (&train.from, base) {
-            (From::Stage(stage), Some((config, vocab_size))) => Some(ToCome {
+            (StageModel::Stage(stage), Some((config, vocab_size))) => Some(PendingModel {
                 stage,
                 config,
                 vocab_size: *vocab_size,
@@ -179,8 +179,8 @@ impl<'a> Planner<'a> {
             _ => None,
         };
         let own = match &train.from {
-            From::Spec => vocabulary_before(pipeline, at, self.skip)?,
-            From::Stage(_) => None,
+            StageModel::Spec => vocabulary_before(pipeline, at, self.skip)?,
+            StageModel::Stage(_) => None,
         };
         let mut loaded = load(train, (at, stage), start, own, self.places, self.cx)?;
         if loaded.spec.engine.is_open() {
@@ -190,8 +190,8 @@ impl<'a> Planner<'a> {
         let spec = loaded.spec;
         let unread = is_remote(&spec);
         let read_by = match &train.from {
-            From::Stage(name) => self.tokenizers.get(name),
-            From::Spec => None,
+            StageModel::Stage(name) => self.tokenizers.get(name),
+            StageModel::Spec => None,
         };
         let read_by = read_by.filter(|_| !unread && !self.skip.contains(stage));
         let (size, tokenizer) = match base {
@@ -201,7 +201,7 @@ impl<'a> Planner<'a> {
         if let Some(tokenizer) = tokenizer {
             self.tokenizers.insert(stage.clone(), tokenizer);
         }
-        if let (From::Stage(name), Some((config, _))) = (&train.from, base) {
+        if let (StageModel::Stage(name), Some((config, _))) = (&train.from, base) {
             generates_on(stage, &spec, name, config)?;
         }
         Ok(Training {
@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
                 judge.name
             );
             let hint = "name a stage that trains a reward model (train: reward)";
-            return Err(Failure::yours(what, hint));
+            return Err(Failure::user_error(what, hint));
         }
         Ok(judges)
     }
@@ -240,7 +240,7 @@ impl<'a> Planner<'a> {
         self.models.insert(stage(), model);
     }
 
-    /// What a stage takes of this machine or its GPUs, and whether that is there.
+    /// The resources a stage needs on this machine or its GPUs, and whether they are available.
     fn weigh(&mut self, training: &Training) -> anyhow::Result<Planned> {
         let Training { stage, size, .. } = *training;
         let spec = size.in_steps(&training.spec);
@@ -259,7 +259,7 @@ impl<'a> Planner<'a> {
         if !self.dry_run {
             memory::torch(&spec, &self.cx.env).map_err(|e| of_stage(e, stage))?;
         }
-        self.machine.equip(&mut request);
+        self.machine.calibrate(&mut request);
         let plan = plan_of(&request);
         Ok(Planned {
             stage: stage.into(),
@@ -288,7 +288,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let there = self.gpus.as_ref().map_or(0, Vec::len);
-        start::enough(request, there).map_err(|e| of_stage(e.into(), stage))
+        start::check_gpu_count(request, there).map_err(|e| of_stage(e.into(), stage))
     }
 }
 
@@ -305,7 +305,7 @@ fn generates_on(
     let what =
         format!("stage {stage}: it starts from {from}, a reward model, which cannot generate");
     let hint = "set `from` to a stage that trains a language model, or to scratch; without `from` it is the latest one";
-    Err(Failure::yours(what, hint))
+    Err(Failure::user_error(what, hint))
 }
 
 /// What a plan knows of a stage whose data were not read.
@@ -326,10 +326,10 @@ fn size_of(
     cx: &Context,
 ) -> Result<(DataSize, Option<Tokenizer>), Failure> {
     if unread {
-        let vocab_size = own.map_or_else(|| said_vocabulary(spec, stage), Ok)?;
+        let vocab_size = own.map_or_else(|| vocabulary_of_spec(spec, stage), Ok)?;
         return Ok((of_vocabulary(vocab_size), None));
     }
-    let data = spec.open_data(&Surroundings::from_env(&cx.env));
+    let data = spec.open_data(&DataEnv::from_env(&cx.env));
     let data = data.map_err(|e| of_stage_data(&e, stage))?;
     Ok(match own {
         // That tokenizer comes to other passes, which are known once it is there.
@@ -349,7 +349,7 @@ fn size_by(
     let Some(tokenizer) = tokenizer else {
         return Ok((of_vocabulary(vocab_size), None));
     };
-    let data = spec.open_data_by(tokenizer, &Surroundings::from_env(&cx.env));
+    let data = spec.open_data_by(tokenizer, &DataEnv::from_env(&cx.env));
     let data = data.map_err(|e| of_stage_data(&e, stage))?;
     let size = DataSize {
         vocab_size,
@@ -399,13 +399,13 @@ fn is_remote(spec: &RunSpec) -> bool {
 }
 
 /// The vocabulary of a spec whose data are not read.
-fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
+fn vocabulary_of_spec(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     said.ok_or_else(|| {
         let what = format!(
             "stage {stage}: its vocabulary depends on data at the hub, which a plan does not download"
         );
-        Failure::yours(what, format!("-s {stage}.model.vocab_size=65536"))
+        Failure::user_error(what, format!("-s {stage}.model.vocab_size=65536"))
     })
 }
 
@@ -443,7 +443,7 @@ fn vocabulary_before(
 fn load(
     train: &Train,
     (at, name): (usize, &str),
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     vocab_size: Option<usize>,
     places: &Places,
     cx: &Context,

@@ -9,7 +9,7 @@ use crate::cli::{Context, memory, model_ref, run_ref};
 use crate::diagnosis::Verdict;
 use crate::models::ModelSource;
 use crate::pipeline::{
-    Evaluate, Export, From, PipelineDir, Report, Stage, StageState, State, Status, Train,
+    Evaluate, Export, PipelineDir, Report, Stage, StageModel, StageState, State, Status, Train,
     TrainTokenizer, Work,
 };
 use crate::plan::start::new_run;
@@ -29,13 +29,13 @@ pub enum Ended {
     Failed {
         exit: Exit,
         why: String,
-        /// Its process has said so itself.
+        /// Its process has printed the reason itself.
         said: bool,
     },
 }
 
 impl Ended {
-    /// A stage whose process has said why, or nothing.
+    /// A failed stage, with the message of its process if it printed one.
     fn failed(status: ExitStatus, said: Option<String>, silent: impl FnOnce() -> String) -> Ended {
         Ended::Failed {
             exit: exit_of(status),
@@ -49,7 +49,7 @@ impl Ended {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn perform(
+pub fn run_stage(
     dir: &PipelineDir,
     stage: &Stage,
     state: &mut State,
@@ -70,7 +70,7 @@ pub fn perform(
     let (status, said) = child::run(command, stop)?;
     Ok(match status.success() {
         true => Ended::Done(made),
-        false if stop.is_asked() => Ended::Stopped,
+        false if stop.is_requested() => Ended::Stopped,
         false => Ended::failed(status, said, || {
             format!("it ended without a message ({status})")
         }),
@@ -151,7 +151,7 @@ fn train_stage(
                 let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
                 let why = format!("its run is training elsewhere: {attach}");
                 return Ok(Ended::Failed {
-                    exit: Exit::Yours,
+                    exit: Exit::UserError,
                     why,
                     said: false,
                 });
@@ -191,13 +191,13 @@ fn followed(
     cx: &Context,
 ) -> anyhow::Result<Option<Ended>> {
     let name = one_line(&run.folder());
-    tell!("note: {name} still trains; it is watched to its end");
+    errln!("note: {name} still trains; it is watched to its end");
     let mut command = child::this_program(cx)?;
     command.arg("attach").arg(run.path());
     command.arg(if options.json { "--json" } else { "--headless" });
     // A stop ends the viewer alone.
     let (status, said) = child::run(command, stop)?;
-    if stop.is_asked() && run.is_alive() {
+    if stop.is_requested() && run.is_alive() {
         let mut command = child::this_program(cx)?;
         command.arg("stop").arg(run.path());
         child::run(command, &Stop::never())?;
@@ -221,7 +221,7 @@ fn followed(
 }
 
 /// The verdict on a run whose model is nothing to build on.
-pub fn of_no_use(run: &RunSummary) -> Option<String> {
+pub fn unusable_reason(run: &RunSummary) -> Option<String> {
     let bad = [Verdict::Diverged, Verdict::NotLearning].map(Verdict::word);
     run.verdict
         .clone()
@@ -230,11 +230,13 @@ pub fn of_no_use(run: &RunSummary) -> Option<String> {
 
 /// Says that a stage has trained to its end and is of no use: what follows builds on it.
 fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
-    let verdict = index::summarize(run).ok().and_then(|run| of_no_use(&run));
+    let verdict = index::summarize(run)
+        .ok()
+        .and_then(|run| unusable_reason(&run));
     let name = dir.path().file_name().unwrap_or_default();
     let name = one_line(&name.to_string_lossy());
     if let Some(verdict) = verdict {
-        tell!(
+        errln!(
             "note: stage {stage} ended {verdict}, and later stages build on it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it again"
         );
     }
@@ -257,11 +259,11 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
     })?;
     let mut set = train.words();
     match &train.from {
-        From::Stage(stage) => {
+        StageModel::Stage(stage) => {
             let from = trained(state, stage, cx)?.display().to_string();
             set.push(format!("train.from={from}"));
         }
-        From::Spec => {
+        StageModel::Spec => {
             let made = state.stages[..at]
                 .iter()
                 .rev()
@@ -307,7 +309,7 @@ fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<PathBuf> {
 
 fn no_model(stage: &str) -> anyhow::Error {
     let what = format!("stage {stage} has no model: it was skipped, or its run is gone");
-    Failure::yours(what, format!("--redo {stage}")).into()
+    Failure::user_error(what, format!("--redo {stage}")).into()
 }
 
 fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsString>, PathBuf) {
@@ -354,7 +356,7 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
         found.retain(writes);
     }
     match found.is_empty() {
-        true => Err(Failure::yours("no earlier stage has a model", "--redo STAGE").into()),
+        true => Err(Failure::user_error("no earlier stage has a model", "--redo STAGE").into()),
         false => Ok(found),
     }
 }
@@ -426,7 +428,7 @@ fn report(dir: &PipelineDir, name: &str, config: &Report) -> (Vec<OsString>, Pat
 /// A stage's own exit class; a signal counts as the machine's.
 fn exit_of(status: ExitStatus) -> Exit {
     match status.code() {
-        Some(2) => Exit::Yours,
+        Some(2) => Exit::UserError,
         Some(4) => Exit::Training,
         Some(101) => Exit::Ours,
         _ => Exit::Machine,

@@ -1,7 +1,7 @@
 //! Pipelines as tables.
 
 use super::plan::Planned;
-use super::stages::of_no_use;
+use super::stages::unusable_reason;
 use crate::base::human;
 use crate::base::text::{self, one_line};
 use crate::cli::out::columns;
@@ -81,7 +81,7 @@ fn dollars(amount: f64) -> String {
     }
 }
 
-/// Tokens of data that a stage trains on; completions are none.
+/// Tokens of data that a stage trains on; completions do not count.
 fn tokens(planned: &Planned) -> String {
     let generates = Method::by_word(&planned.method).is_some_and(Method::rolls_out);
     match planned.length {
@@ -179,13 +179,13 @@ pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
     columns(&rows)
 }
 
-/// Whatever became of the process that drove it, the run of a stage trains on to its end. With the verdict of one that is done and
-/// of no use: `done, DIVERGED`.
+/// The status of a stage. A run continues to its end even if the process that drives the pipeline died, so the run's own status
+/// counts then. A completed run with an unusable model shows its verdict: `done, DIVERGED`.
 fn stands(stage: &StageState, live: bool, runs_dir: &Path) -> String {
-    let run = || stage.run_now(runs_dir);
+    let run = || stage.current_run(runs_dir);
     match stage.status {
         Status::Running if !live => run().map_or("crashed", |run| run.status.word()).into(),
-        Status::Done => match run().and_then(|run| of_no_use(&run)) {
+        Status::Done => match run().and_then(|run| unusable_reason(&run)) {
             Some(verdict) => format!("{}, {verdict}", Status::Done.word()),
             None => Status::Done.word().into(),
         },

@@ -2,9 +2,9 @@
 
 use super::Context;
 use crate::base::clock::Clock;
+use crate::plan::calibration::Machine;
 use crate::plan::changes::ladder;
-use crate::plan::learn::Machine;
-use crate::plan::request::{RowLengths, Said};
+use crate::plan::request::{RowLengths, ValueSource};
 use crate::plan::solve::what_fits;
 use crate::plan::{Ledger, Plan};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ pub fn to_json(plan: &Plan) -> Value {
 /// The measurement that the time stands on, and how old it is; null where it stands on earlier runs or an assumption.
 pub fn speed_json(plan: &Plan, machine: Option<&Machine>, cx: &Context) -> Value {
     let speed = machine.and_then(|machine| machine.speed.as_ref());
-    let probed = plan.request.mfu_said == Said::Probed;
+    let probed = plan.request.mfu_source == ValueSource::Probed;
     let Some(speed) = speed.filter(|_| probed) else {
         return Value::Null;
     };

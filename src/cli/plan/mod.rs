@@ -15,11 +15,11 @@ use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::models::{self, Parts};
+use crate::plan::calibration::Machine;
 use crate::plan::engines::{self, EngineChoice, Gpus};
-use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_here, on_gpus_named, on_ranks};
-use crate::plan::request::{Method, Said};
+use crate::plan::request::{Method, ValueSource};
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Request, gpus, plan};
 use crate::run::{RunDir, index};
@@ -173,13 +173,13 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
         request = on_ranks(request, &gpus_here(cx)?);
     }
     if args.gpu.is_none() && !wants_gpu(args) && request.estimator == Estimator::Engine {
-        let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
-        machine.equip(&mut request);
-        if request.mfu_said == Said::Probed
+        let machine = Machine::load_or_measure(&cx.env, super::probe::measure);
+        machine.calibrate(&mut request);
+        if request.mfu_source == ValueSource::Probed
             && !args.json
             && let Some(words) = machine.speed_words(cx.clock.now())
         {
-            tell!("note: this machine's speed is {words}");
+            errln!("note: this machine's speed is {words}");
         }
         here = Some(machine);
     }
@@ -191,7 +191,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
                 "similar: {near}; known: {}; or --memory 24GB",
                 all.join(", ")
             );
-            Failure::yours(format!("unknown GPU `{name}`"), hint)
+            Failure::user_error(format!("unknown GPU `{name}`"), hint)
         })?;
         request = match wants_trainer(args) {
             true => target::on_gpu(request, Device::of(gpu)),
@@ -210,12 +210,15 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     trained(args, &mut request)?;
     portions(args, &mut request)?;
     if let Some(fault) = request.fault() {
-        return Err(Failure::yours(fault.what, fault.fix).into());
+        return Err(Failure::user_error(fault.what, fault.fix).into());
     }
     if let Some(tflops) = args.tflops {
         request.device.set_peak(1e12 * tflops);
-        if matches!(request.mfu_said, Said::Learned | Said::Probed) {
-            (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
+        if matches!(
+            request.mfu_source,
+            ValueSource::Learned | ValueSource::Probed
+        ) {
+            (request.mfu, request.mfu_source) = (ENGINE_SHARE, ValueSource::Assumed);
         }
     }
     if let Some(price) = args.price {
@@ -272,7 +275,7 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
                 ),
                 other => other.hint(),
             };
-            Err(Failure::yours(error.to_string(), hint).into())
+            Err(Failure::user_error(error.to_string(), hint).into())
         }
     }
 }
@@ -333,7 +336,7 @@ fn of_run(
             let there = there.map_or(String::new(), |there| {
                 format!(", and the run trained on {}", one_line(&there))
             });
-            tell!(
+            errln!(
                 "note: planned for this machine ({}){there}",
                 one_line(&here)
             );

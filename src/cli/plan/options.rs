@@ -6,7 +6,7 @@ use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
 use crate::plan::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, Said,
+    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, ValueSource,
 };
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference};
@@ -23,7 +23,7 @@ fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failur
     let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
     found.map(|(_, x)| *x).ok_or_else(|| {
         let words: Vec<&str> = list.iter().map(|(w, _)| *w).collect();
-        Failure::yours(format!("--{what} `{word}` is not known"), words.join(", "))
+        Failure::user_error(format!("--{what} `{word}` is not known"), words.join(", "))
     })
 }
 
@@ -46,7 +46,7 @@ fn no_optimizer(word: &str) -> Failure {
     let near = nearest(word, all.iter().copied());
     let near = near.map_or(String::new(), |near| did_you_mean(near) + " ");
     let what = format!("--optimizer `{}` is not known", one_line(word));
-    Failure::yours(what, format!("{near}there are {}", all.join(", ")))
+    Failure::user_error(what, format!("{near}there are {}", all.join(", ")))
 }
 
 /// Method, number formats, adapters, sharding.
@@ -86,7 +86,7 @@ pub fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
             "--zero {} shards over several GPUs, but there is one",
             request.zero
         );
-        return Err(Failure::yours(what, "set the number: --gpus 8").into());
+        return Err(Failure::user_error(what, "set the number: --gpus 8").into());
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
                 request.name,
                 request.arch.max_len()
             );
-            return Err(Failure::yours(what, "use a smaller --seq-len").into());
+            return Err(Failure::user_error(what, "use a smaller --seq-len").into());
         }
     }
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
@@ -112,7 +112,7 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.checkpointing {
         request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
             let what = format!("--checkpointing `{word}` is not known");
-            Failure::yours(what, "off, full, every-2, every-4 …")
+            Failure::user_error(what, "off, full, every-2, every-4 …")
         })?;
     }
     if let Some(word) = &args.logits {
@@ -138,7 +138,7 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         request.set_tokens(tokens);
     }
     if let Some(mfu) = args.mfu {
-        (request.mfu, request.mfu_said) = (mfu, Said::Stated);
+        (request.mfu, request.mfu_source) = (mfu, ValueSource::Stated);
     }
     Ok(())
 }

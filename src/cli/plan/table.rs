@@ -7,7 +7,7 @@ use crate::cli::progress::adapter_words;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::capacity;
-use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
+use crate::plan::request::{Checkpointing, Request, RowLengths, ValueSource};
 use crate::plan::scheme::Precision;
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Ledger, Plan, Verdict, scaling};
@@ -227,7 +227,7 @@ fn ramp(request: &Request) -> Option<String> {
 fn work(plan: &Plan, style: &Style) -> String {
     let (r, work) = (&plan.request, &plan.work);
     let mut rows: Vec<(&str, String)> = Vec::new();
-    let assumed = if r.tokens_said == Said::Assumed {
+    let assumed = if r.tokens_source == ValueSource::Assumed {
         " (assumed)"
     } else {
         ""
@@ -307,23 +307,23 @@ fn time(plan: &Plan) -> String {
     };
     // Answers that end sooner take less.
     let at_most = if r.is_timed_at_most() { "at most " } else { "" };
-    let basis = match r.mfu_said {
-        Said::Learned => {
+    let basis = match r.mfu_source {
+        ValueSource::Learned => {
             return format!(
                 "{at_most}{}, at the speed of earlier runs here ({}FLOP/s)",
                 hours_words(hours),
                 scaled_flops(peak)
             );
         }
-        Said::Probed => {
+        ValueSource::Probed => {
             return format!(
                 "{at_most}{}, at the {}FLOP/s of a matmul benchmark here; real runs will refine it",
                 hours_words(hours),
                 scaled_flops(peak * r.mfu)
             );
         }
-        Said::Assumed => " (assumed)",
-        Said::Stated => "",
+        ValueSource::Assumed => " (assumed)",
+        ValueSource::Stated => "",
     };
     let format = match (r.estimator, r.precision) {
         (Estimator::General, Precision::Fp32) => " in f32",

@@ -33,7 +33,7 @@ fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {
     let mut progress = Progress::new();
     let mut lines = Vec::new();
     for (i, (t, event)) in events.into_iter().enumerate() {
-        lines.extend(progress.tell(&Envelope {
+        lines.extend(progress.lines_for(&Envelope {
             v: VERSION,
             seq: i as u64 + 1,
             t: UnixMillis(t),

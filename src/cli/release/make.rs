@@ -39,7 +39,7 @@ pub fn export(
             "{} is a run or a checkpoint, which must be exported first",
             one_line(&args.target)
         );
-        return Err(Failure::yours(what, "name an output folder: --to DIR").into());
+        return Err(Failure::user_error(what, "name an output folder: --to DIR").into());
     };
     export::check_free(to).map_err(|e| failed(&e))?;
     let about = match run {
@@ -67,7 +67,7 @@ pub fn export(
         }
         false => whole(checkpoint, &options, &about, to)?,
     }
-    release::seal(to).map_err(|e| layout_failed(&e))?;
+    release::write_checksums(to).map_err(|e| layout_failed(&e))?;
     Ok(to.clone())
 }
 
@@ -75,7 +75,7 @@ pub fn export(
 fn whole(checkpoint: &Path, options: &Options, about: &About, to: &Path) -> anyhow::Result<()> {
     let source = Source::open(checkpoint).map_err(|e| failed(&e))?;
     if source.from.adapter().is_some() {
-        tell!("{MERGED}");
+        errln!("{MERGED}");
     }
     // What no class of transformers computes travels in llmtui's own format.
     let word = match hf::family_of(source.model.config()) {
@@ -97,6 +97,6 @@ pub fn layout_failed(error: &LayoutError) -> Failure {
     let what = one_line(&error.to_string());
     match error {
         LayoutError::Io { .. } => Failure::machine(what, error.hint()),
-        _ => Failure::yours(what, error.hint()),
+        _ => Failure::user_error(what, error.hint()),
     }
 }

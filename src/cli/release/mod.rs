@@ -8,7 +8,7 @@ use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::{one_line, shown};
 use crate::models::{self, Parts};
-use crate::release::{self, Here, Subject};
+use crate::release::{self, LocalEnv, Subject};
 use crate::run::{RunDir, index};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -88,9 +88,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.upload {
-        tell!("nothing was uploaded: fix what is marked FAIL first");
+        errln!("nothing was uploaded: fix what is marked FAIL first");
     }
-    Ok(Exit::Yours)
+    Ok(Exit::UserError)
 }
 
 /// A folder is taken as it is: what only an export knows cannot be asked for.
@@ -118,7 +118,7 @@ fn refuse_options_of_runs(args: &Args, folder: &Path) -> Result<(), Failure> {
             "drop it, or name a run or a checkpoint; llmtui export FOLDER rewrites a model or an adapter (--format peft)"
         }
     };
-    Err(Failure::yours(what, hint))
+    Err(Failure::user_error(what, hint))
 }
 
 /// A model folder that was checked.
@@ -129,7 +129,7 @@ struct Release<'a> {
     /// Where its files were laid out.
     made: Option<PathBuf>,
     /// What goes up; nothing of one that failed a check.
-    parcel: Option<push::Parcel>,
+    parcel: Option<push::Package>,
 }
 
 impl<'a> Release<'a> {
@@ -139,7 +139,7 @@ impl<'a> Release<'a> {
         if let Target::Folder(folder) = &target {
             refuse_options_of_runs(args, folder)?;
         }
-        let here = Here {
+        let here = LocalEnv {
             room: crate::hardware::memory().left().0,
             cache: crate::hub::HubConfig::from_env(&cx.env).cache,
         };
@@ -165,7 +165,7 @@ impl<'a> Release<'a> {
         }
         if let (None, Some(to)) = (&release.made, &args.to) {
             let subject = open(&release.folder, &here)?;
-            release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
+            release::copy_to(&subject, to).map_err(|e| make::layout_failed(&e))?;
             release.made = Some(to.clone());
         }
         let (made, folder) = (&release.made, &release.folder);
@@ -193,20 +193,20 @@ impl<'a> Release<'a> {
             sent = Some(push::send(parcel, args, cx)?);
         }
         if args.json {
-            say!("{}", out::json(&self.value(sent))?)?;
+            outln!("{}", out::json(&self.value(sent))?)?;
         }
         Ok(())
     }
 
     /// What was found, and what goes up.
     fn report(&self) -> anyhow::Result<()> {
-        say!("{}", shown(&self.folder))?;
+        outln!("{}", shown(&self.folder))?;
         let findings = self.findings.iter();
         let rows: String = findings.map(|f| finding::rows(f, TITLE, "")).collect();
         let tally = finding::tally(&self.findings);
-        say!("{}\n{tally}", rows.trim_end())?;
+        outln!("{}\n{tally}", rows.trim_end())?;
         if let Some(made) = &self.made {
-            say!("\nstaged in {}", shown(made))?;
+            outln!("\nstaged in {}", shown(made))?;
         }
         match &self.parcel {
             Some(parcel) => push::tell(parcel, self.args),
@@ -220,7 +220,7 @@ impl<'a> Release<'a> {
             "findings": self.findings,
             "laid_out": self.made,
             "repo": self.args.repo,
-            "files": self.parcel.as_ref().map(push::Parcel::to_json),
+            "files": self.parcel.as_ref().map(push::Package::to_json),
             "uploaded": sent,
         })
     }
@@ -237,7 +237,7 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     if path.is_file() {
         let what = format!("{} is a file", one_line(&args.target));
         let hint = "name its folder: a release is a folder with a card next to the model";
-        return Err(Failure::yours(what, hint).into());
+        return Err(Failure::user_error(what, hint).into());
     }
     // A run first, then the hub; an error names both.
     let found = model_ref::find(&args.target, Parts::Everything, cx)?;
@@ -247,14 +247,14 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     }
 }
 
-fn open(folder: &Path, here: &Here) -> anyhow::Result<Subject> {
+fn open(folder: &Path, here: &LocalEnv) -> anyhow::Result<Subject> {
     let opened = Subject::open(folder, here);
-    Ok(opened.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?)
+    Ok(opened.map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?)
 }
 
-fn check(folder: &Path, here: &Here) -> anyhow::Result<Vec<Finding>> {
+fn check(folder: &Path, here: &LocalEnv) -> anyhow::Result<Vec<Finding>> {
     let subject = open(folder, here)?;
-    tell!(
+    errln!(
         "{} called {}: checking",
         subject.form.words(),
         one_line(&models::name_of(folder))

@@ -9,18 +9,18 @@ use crate::base::text::{one_line, shown};
 use crate::hub::upload::{ATTRIBUTES, Outgoing, Progress, Upload, upload};
 use crate::hub::{HubConfig, HubError, Pace, Repo, RepoKind};
 use crate::models;
-use crate::release::{Entry, Here, SUMS, Subject, belonging, sha256_of};
+use crate::release::{Entry, LocalEnv, SUMS, Subject, belonging, sha256_of};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// What goes up.
-pub struct Parcel {
+pub struct Package {
     folder: PathBuf,
     files: Vec<Outgoing>,
 }
 
-impl Parcel {
+impl Package {
     pub fn to_json(&self) -> Value {
         let file = |file: &Outgoing| json!({"name": file.name, "bytes": file.bytes, "sha256": file.sha256, "lfs": file.is_large()});
         self.files.iter().map(file).collect()
@@ -33,7 +33,7 @@ impl Parcel {
 }
 
 /// The files of a folder with their checksums: all of one that was laid out, and of another those that belong to a model.
-pub fn parcel(folder: &Path, laid_out: bool, here: &Here) -> anyhow::Result<Parcel> {
+pub fn parcel(folder: &Path, laid_out: bool, here: &LocalEnv) -> anyhow::Result<Package> {
     let subject = super::open(folder, here)?;
     let mut files = Vec::new();
     for entry in chosen(&subject, laid_out) {
@@ -49,7 +49,7 @@ pub fn parcel(folder: &Path, laid_out: bool, here: &Here) -> anyhow::Result<Parc
             sha256,
         });
     }
-    Ok(Parcel {
+    Ok(Package {
         folder: folder.into(),
         files,
     })
@@ -68,7 +68,7 @@ fn chosen(subject: &Subject, laid_out: bool) -> Vec<&Entry> {
     files
 }
 
-pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
+pub fn tell(parcel: &Package, args: &Args) -> anyhow::Result<()> {
     let place = match &args.repo {
         Some(repo) => format!("to {repo}"),
         None => "to the hub".into(),
@@ -78,17 +78,17 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
     } else {
         "an upload would send"
     };
-    say!("\n{verb} {place}:")?;
+    outln!("\n{verb} {place}:")?;
     for file in &parcel.files {
         let kind = if file.is_large() { "LFS" } else { "" };
-        say!(
+        outln!(
             "  {:>10}  {kind:<3}  {}  {}",
             human::bytes(file.bytes),
             &file.sha256[..12],
             one_line(&file.name)
         )?;
     }
-    say!(
+    outln!(
         "  {:>10}  in LFS, {} in the commit",
         human::bytes(parcel.bytes(true)),
         human::bytes(parcel.bytes(false))
@@ -96,7 +96,7 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
     if !args.upload {
         let target = shown(&parcel.folder);
         let repo = args.repo.as_deref().unwrap_or("OWNER/NAME");
-        say!(
+        outln!(
             "nothing was uploaded; HF_TOKEN=… llmtui release {target} --repo {repo} --upload uploads it"
         )?;
     }
@@ -112,33 +112,33 @@ pub fn authorized(cx: &Context) -> Result<(), Failure> {
         Some(_) => Ok(()),
         None => {
             let error = HubError::NoToken;
-            Err(Failure::yours(error.to_string(), error.hint()))
+            Err(Failure::user_error(error.to_string(), error.hint()))
         }
     }
 }
 
 /// Sends it, with words on standard error.
-pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value> {
+pub fn send(parcel: &Package, args: &Args, cx: &Context) -> anyhow::Result<Value> {
     let config = HubConfig::from_env(&cx.env);
     let id = args.repo.as_deref().unwrap_or_default();
     let repo = Repo::new(RepoKind::Model, id, None)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
     let order = Upload {
         repo,
         files: parcel.files.clone(),
         message: format!("Upload {}", one_line(&models::name_of(&parcel.folder))),
         private: args.private,
     };
-    let teller = model_ref::Teller::of_upload();
+    let display = model_ref::DownloadProgress::of_upload();
     let (clock, pace) = (SystemClock::new(), RefCell::new(Pace::default()));
     let hear = |progress: Progress<'_>| match progress {
         Progress::There(name) => {
-            teller.end();
-            tell!("{}  is unchanged", one_line(name));
+            display.end();
+            errln!("{}  is unchanged", one_line(name));
         }
         Progress::Sent(name, bytes, total) => {
             let rate = pace.borrow_mut().note(name, bytes, clock.elapsed());
-            teller.tell(&model_ref::Download {
+            display.update(&model_ref::Download {
                 file: one_line(name),
                 bytes,
                 total,
@@ -148,11 +148,11 @@ pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value>
         }
     };
     let done = upload(&config, &order, &hear);
-    teller.end();
+    display.end();
     let done = done.map_err(|error| Failure {
-        exit: match error.is_of_the_machine() {
+        exit: match error.is_environment_error() {
             true => Exit::Machine,
-            false => Exit::Yours,
+            false => Exit::UserError,
         },
         what: one_line(&error.to_string()),
         hint: error.hint(),
@@ -162,7 +162,7 @@ pub fn send(parcel: &Parcel, args: &Args, cx: &Context) -> anyhow::Result<Value>
             true => format!("{}/{id}", config.endpoint),
             false => done.url.clone(),
         };
-        say!(
+        outln!(
             "{}  {} large files uploaded, {} already there",
             one_line(&url),
             done.sent,

@@ -6,7 +6,8 @@ use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
 use crate::run::compare::{
-    By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, ends, even, figures, told,
+    Alignment, Figure, MAX_TRACKS, Schema, Setting, Track, differing, ends, even, figures,
+    visible_differences,
 };
 use crate::run::index::short_run;
 use crate::spec::{choices, follows, shown};
@@ -31,7 +32,7 @@ pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
     if !(2..=MAX_TRACKS).contains(&words.len()) {
         let runs = human::counted(words.len() as u64, "run");
         let what = format!("{runs} to compare: name 2 to {MAX_TRACKS}");
-        return Err(Failure::yours(what, "llmtui runs --compare A B").into());
+        return Err(Failure::user_error(what, "llmtui runs --compare A B").into());
     }
     words.iter().map(|word| one(word, cx)).collect()
 }
@@ -63,7 +64,7 @@ pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a F
         figures.iter().find(|f| f.id == *id).ok_or_else(|| {
             let ids: Vec<&str> = figures.iter().map(|f| f.id.as_str()).collect();
             let what = format!("no run has logged {}", one_line(id));
-            Failure::yours(what, format!("there are {}", ids.join(", ")))
+            Failure::user_error(what, format!("there are {}", ids.join(", ")))
         })
     };
     wanted.iter().map(named).collect()
@@ -89,11 +90,11 @@ fn known(count: u64) -> String {
     }
 }
 
-fn x_word(x: u64, by: By) -> String {
+fn x_word(x: u64, by: Alignment) -> String {
     match by {
-        By::Step => grouped(x),
-        By::Tokens => human::short(x as f64),
-        By::Time => human::duration(Duration::from_millis(x)),
+        Alignment::Step => grouped(x),
+        Alignment::Tokens => human::short(x as f64),
+        Alignment::Time => human::duration(Duration::from_millis(x)),
     }
 }
 
@@ -118,7 +119,7 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
 
 /// A table with one column for each run: what they are, where their settings differ, their figures with a star at the best
 /// one, and their curves at shared places.
-pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
+pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
     let mut out = String::new();
     let names = tracks
         .iter()
@@ -132,7 +133,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
             facts.iter().map(|facts| facts[at].1.clone()),
         );
     }
-    let settings = told(tracks, SCHEMA);
+    let settings = visible_differences(tracks, SCHEMA);
     out.push_str("\nsettings that differ\n");
     if settings.is_empty() {
         out.push_str("none\n");
@@ -197,7 +198,7 @@ fn readings(out: &mut String, tracks: &[Track]) {
     }
     let mut rows = String::new();
     for figure in &figures {
-        let Some((common, values)) = figure.at_common(tracks) else {
+        let Some((common, values)) = figure.at_last_common_step(tracks) else {
             continue;
         };
         let winner = figure.winner(&values);
@@ -226,7 +227,7 @@ fn block(out: &mut String, heading: &str, rows: &str) {
 
 /// The curves at [`ROWS`] places that all axes share, and where each run ends: the newest mean at or before each. A run that is far
 /// shorter than the others would stand in none of the places.
-fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
+fn shared(tracks: &[Track], id: &str, by: Alignment) -> Vec<(u64, Vec<Option<f64>>)> {
     let curves: Vec<_> = tracks
         .iter()
         .map(|track| (track.points(id, by, POINTS), track.end(by)))
@@ -251,7 +252,7 @@ fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
 }
 
 /// Everything as one object; curves as lists of [x, value], x in steps, tokens or seconds.
-pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
+pub fn object(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> Value {
     let runs: Vec<Value> = tracks
         .iter()
         .map(|track| {
@@ -264,7 +265,7 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
         })
         .collect();
     // Every difference, and what was chosen first.
-    let mut settings = told(tracks, SCHEMA);
+    let mut settings = visible_differences(tracks, SCHEMA);
     let known: Vec<String> = settings.iter().map(|s| s.path.clone()).collect();
     let rest = differing(tracks);
     let rest = rest
@@ -285,8 +286,8 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
         })
         .collect();
     let x = |x: u64| match by {
-        By::Time => json!(x as f64 / 1e3),
-        By::Step | By::Tokens => json!(x),
+        Alignment::Time => json!(x as f64 / 1e3),
+        Alignment::Step | Alignment::Tokens => json!(x),
     };
     let curve = |figure: &&Figure| {
         let of = |track: &Track| -> Vec<Value> {
@@ -342,7 +343,7 @@ mod tests {
     fn runs_of_unequal_length_are_compared_where_both_have_been() {
         // The longer one is behind at step 10, and lower at its own end.
         let tracks = [track("long", 20, 5.0), track("short", 10, 4.5)];
-        let text = text(&tracks, &[], By::Step);
+        let text = text(&tracks, &[], Alignment::Step);
         let line = |start: &str| {
             let found = text.lines().find(|line| line.starts_with(start));
             let found = found.unwrap_or_else(|| panic!("{start}: {text}"));
@@ -359,10 +360,10 @@ mod tests {
         let best = common.split(' ').next_back().unwrap_or_default();
         assert!(best.starts_with("*3.5"), "{text}");
         let winner =
-            |tracks: &[Track]| object(tracks, &[], By::Step)["figures"][0]["winner"].clone();
+            |tracks: &[Track]| object(tracks, &[], Alignment::Step)["figures"][0]["winner"].clone();
         assert!(winner(&tracks).is_null());
         let alike = [track("a", 10, 5.0), track("b", 10, 4.5)];
-        let text = super::text(&alike, &[], By::Step);
+        let text = super::text(&alike, &[], Alignment::Step);
         assert!(!text.contains('@') && !text.contains("common"), "{text}");
         assert!(text.contains("*3.5"), "{text}");
         assert_eq!(winner(&alike), json!(1));
@@ -384,10 +385,10 @@ mod tests {
             logged("a", vec![4, 8, 12, 16], 5.0),
             logged("b", vec![6, 12, 18], 4.5),
         ];
-        let text = text(&both, &[], By::Step);
+        let text = text(&both, &[], Alignment::Step);
         assert!(text.contains("train/loss @12"), "{text}");
         let never = [logged("a", vec![4, 8], 5.0), logged("b", vec![5, 9], 4.5)];
-        let text = super::text(&never, &[], By::Step);
+        let text = super::text(&never, &[], Alignment::Step);
         assert!(!text.contains("common step"), "{text}");
     }
 
@@ -395,13 +396,13 @@ mod tests {
     #[test]
     fn a_far_shorter_run_stands_in_the_row_of_its_end() {
         let tracks = [track("long", 32, 5.0), track("short", 3, 4.5)];
-        let rows = shared(&tracks, "train/loss", By::Step);
+        let rows = shared(&tracks, "train/loss", Alignment::Step);
         let (_, values) = rows.iter().find(|(step, _)| *step == 3).unwrap();
         assert!(values.iter().all(Option::is_some), "{rows:?}");
         assert_eq!(rows.len(), ROWS + 1);
         // Of equal ends there is one row.
         let alike = [track("a", 32, 5.0), track("b", 32, 4.5)];
-        assert_eq!(shared(&alike, "train/loss", By::Step).len(), ROWS);
+        assert_eq!(shared(&alike, "train/loss", Alignment::Step).len(), ROWS);
     }
 
     #[test]
@@ -444,7 +445,7 @@ mod tests {
         let tracks = [simpo, cpo];
         let figures = figures(&tracks);
         let wanted: Vec<&Figure> = figures.iter().collect();
-        let text = text(&tracks, &wanted, By::Step);
+        let text = text(&tracks, &wanted, Alignment::Step);
         let rows: Vec<String> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -465,7 +466,7 @@ mod tests {
             text.contains("by step (the runs minimize different losses"),
             "{text}"
         );
-        let object = object(&tracks, &wanted, By::Step);
+        let object = object(&tracks, &wanted, Alignment::Step);
         assert_eq!(
             object["settings"][0],
             json!({"path": "method", "values": ["simpo", "cpo"]})

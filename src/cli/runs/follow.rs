@@ -4,7 +4,7 @@ use crate::base::clock::pause;
 use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::Exit;
-use crate::fleet::{Machine, News, Run, VERSION, encode};
+use crate::fleet::{FleetMessage, Machine, Run, VERSION, encode};
 use crate::hardware::{Live, Provider};
 use crate::run::index;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(2);
-/// Looks after which a beat is sent although nothing changed: it also finds out whether somebody still reads.
+/// Polls without changes after which a heartbeat is sent; it also detects whether the reader is gone.
 const QUIET: u32 = 3;
 
-/// Tells until nobody reads.
+/// Runs until the reader is gone.
 pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
     let mut provider = Live::new(&cx.env).with_runs_in(&cx.runs_dir);
     let mut told: BTreeMap<String, Run> = BTreeMap::new();
     let mut out = std::io::stdout().lock();
-    let begin = News::Begin {
+    let begin = FleetMessage::Begin {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
     };
@@ -40,7 +40,7 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
         for (id, run) in &now {
             if told.get(id) != Some(run) {
                 out.write_all(
-                    encode(&News::Run {
+                    encode(&FleetMessage::Run {
                         run: Box::new(run.clone()),
                     })
                     .as_bytes(),
@@ -49,7 +49,7 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
             }
         }
         for id in told.keys().filter(|id| !now.contains_key(*id)) {
-            out.write_all(encode(&News::Gone { id: id.clone() }).as_bytes())?;
+            out.write_all(encode(&FleetMessage::Gone { id: id.clone() }).as_bytes())?;
             changed = true;
         }
         told = now;
@@ -57,7 +57,7 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
         if changed || quiet > QUIET {
             quiet = 0;
             let machine = readings(&mut provider);
-            out.write_all(encode(&News::Beat { machine }).as_bytes())?;
+            out.write_all(encode(&FleetMessage::Beat { machine }).as_bytes())?;
         }
         out.flush()?;
         pause(EVERY);

@@ -14,7 +14,7 @@ use crate::base::clock::{Clock, UnixMillis};
 use crate::base::text::{cut_middle, shown};
 use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
-use crate::run::compare::By;
+use crate::run::compare::Alignment;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::wire::{Best, Num, id};
 use std::io::Write;
@@ -48,7 +48,7 @@ pub struct Args {
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.compare.is_empty() {
-        return beside(&args, cx);
+        return compare_side_by_side(&args, cx);
     }
     if args.follow {
         return follow::follow(cx);
@@ -57,11 +57,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::unwritten(format!("{}: {e}", shown(&cx.runs_dir)), &e, RUNS_DIR))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
     for error in &unreadable {
-        tell!("llmtui: {error}");
+        errln!("llmtui: {error}");
     }
     let pipelines = super::pipeline::list(&cx.runs_dir);
     for (_, error) in PipelineDir::damaged(&cx.runs_dir) {
-        tell!("llmtui: {error}");
+        errln!("llmtui: {error}");
     }
     let mut out = std::io::stdout().lock();
     if args.tree && !runs.is_empty() {
@@ -102,18 +102,18 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let by = By::ALL.into_iter().find(|by| by.word() == args.by);
+fn compare_side_by_side(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let by = Alignment::ALL.into_iter().find(|by| by.word() == args.by);
     let by = by.unwrap_or_default();
     let tracks = compare::read(&args.compare, cx)?;
     let figures = crate::run::compare::figures(&tracks);
     let wanted = compare::metrics(&figures, &args.metric)?;
     if args.json {
         let object = compare::object(&tracks, &wanted, by);
-        say!("{}", out::json_line(&object)?)?;
+        outln!("{}", out::json_line(&object)?)?;
     } else {
         let text = cx.words(compare::text(&tracks, &wanted, by));
-        say!("{}", text.trim_end())?;
+        outln!("{}", text.trim_end())?;
     }
     Ok(Exit::Done)
 }

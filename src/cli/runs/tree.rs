@@ -81,8 +81,8 @@ fn lies_in(value: Option<&Value>, folder: &Path) -> bool {
         .is_some_and(|(said, folder)| said.starts_with(folder))
 }
 
-/// Where another method, optimizer or adapter was chosen, that comes first; the settings that went with the parent's are not
-/// reported one by one, nor those of its own that are as they always are, nor what follows from others.
+/// A changed method, optimizer or adapter comes first. Settings of the parent's choice, defaults of the new one, and derived settings
+/// are not listed one by one.
 fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
     let specs = [was, is];
     let pair = |values: Vec<Option<Value>>| <[Option<Value>; 2]>::try_from(values).ok();

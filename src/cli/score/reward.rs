@@ -25,17 +25,18 @@ struct Judged {
 /// # Errors
 /// A model or a text that cannot be read.
 pub(super) fn score(args: &Args, path: &Path, documents: Vec<Labelled>) -> anyhow::Result<String> {
-    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint.to_string());
-    Manifest::verify_if_any(path).map_err(|e| yours(e.to_string(), Fault::HINT))?;
-    let mut model = RewardModel::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
+    let user_error =
+        |what: String, hint: &str| Failure::user_error(one_line(&what), hint.to_string());
+    Manifest::verify_if_any(path).map_err(|e| user_error(e.to_string(), Fault::HINT))?;
+    let mut model = RewardModel::open(path).map_err(|e| user_error(e.to_string(), e.hint()))?;
     if documents.iter().all(|text| text.document.ids.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
-        return Err(yours(what, "a text needs one token").into());
+        return Err(user_error(what, "a text needs one token").into());
     }
     let texts: Vec<Vec<u32>> = documents.iter().map(|d| d.document.ids.clone()).collect();
     let scores = model
         .scores(&texts, AT_ONCE)
-        .map_err(|e| yours(e.to_string(), e.hint()))?;
+        .map_err(|e| user_error(e.to_string(), e.hint()))?;
     let judged: Vec<Judged> = documents
         .into_iter()
         .zip(scores)

@@ -8,15 +8,15 @@ pub const MOST: usize = 64;
 
 /// One `--over`: a setting and the values that are tried of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Over {
+pub struct GridAxis {
     pub key: String,
     pub values: Vec<String>,
 }
 
-impl FromStr for Over {
+impl FromStr for GridAxis {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Over, String> {
+    fn from_str(word: &str) -> Result<GridAxis, String> {
         let (key, list) = word
             .split_once('=')
             .ok_or("a setting and its values: lr=1e-4,3e-4")?;
@@ -36,7 +36,7 @@ impl FromStr for Over {
             return Err(format!("{key}={value} is there twice"));
         }
         let key = key.to_string();
-        Ok(Over { key, values })
+        Ok(GridAxis { key, values })
     }
 }
 
@@ -69,7 +69,7 @@ fn split(list: &str) -> Vec<String> {
 ///
 /// # Errors
 /// There are none or too many, or a setting is named twice or also by `-s`, in words for the user.
-pub fn combinations(overs: &[Over], set: &[String]) -> Result<Vec<Vec<String>>, String> {
+pub fn combinations(overs: &[GridAxis], set: &[String]) -> Result<Vec<Vec<String>>, String> {
     for (i, over) in overs.iter().enumerate() {
         let key = one_line(&over.key);
         if overs[..i].iter().any(|before| before.key == over.key) {
@@ -111,7 +111,7 @@ pub fn combinations(overs: &[Over], set: &[String]) -> Result<Vec<Vec<String>>, 
 mod tests {
     use super::*;
 
-    fn over(word: &str) -> Over {
+    fn over(word: &str) -> GridAxis {
         word.parse().unwrap()
     }
 
@@ -131,7 +131,7 @@ mod tests {
             ("lr=1e-4,,3e-4", "is empty"),
             ("lr=1e-4,1e-4", "lr=1e-4 is there twice"),
         ] {
-            let error = word.parse::<Over>().unwrap_err();
+            let error = word.parse::<GridAxis>().unwrap_err();
             assert!(error.contains(said), "{word}: {error}");
         }
     }

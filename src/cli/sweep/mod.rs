@@ -8,7 +8,7 @@ use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
 use super::{Context, memory, model_ref, run_ref, target, trials};
 use crate::base::human::counted;
-use crate::plan::learn::Machine;
+use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
@@ -16,7 +16,7 @@ use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::ranking::Trial;
 use crate::spec::{Loaded, RunSpec};
 use crate::wire::Outcome;
-use grid::Over;
+use grid::GridAxis;
 use serde::Serialize;
 use std::process::Stdio;
 
@@ -36,7 +36,7 @@ pub struct Args {
     pub spec: SpecArgs,
     /// A setting, as for -s, and the values to try; may be repeated: every combination is trained
     #[arg(long, value_name = "KEY=V,V,…", required = true)]
-    pub over: Vec<Over>,
+    pub over: Vec<GridAxis>,
     /// Train every run, even if one with the same settings and data has finished
     #[arg(long)]
     pub fresh: bool,
@@ -71,26 +71,26 @@ struct Planned {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
-        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+        Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
     })?;
     let set = model_ref::with_runs(&args.spec.set, cx)?;
     let combinations = grid::combinations(&args.over, &set)
-        .map_err(|what| Failure::yours(what, "llmtui sweep --help"))?;
+        .map_err(|what| Failure::user_error(what, "llmtui sweep --help"))?;
     let mut planned = Vec::new();
-    let mut machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+    let mut machine = Machine::load_or_measure(&cx.env, super::probe::measure);
     for chosen in combinations {
         planned.push(one(name, &set, chosen, args, &mut machine, cx)?);
     }
     all_differ(&planned)?;
     check(&planned, args, cx)?;
     if !args.dry_run {
-        target::say_notes(&planned[0].loaded);
+        target::print_notes(&planned[0].loaded);
         train_all(&mut planned, args, cx)?;
     }
     let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
-        true => say!("{}", super::out::json(&table::object(name, &rows))?)?,
-        false => say!(
+        true => outln!("{}", super::out::json(&table::object(name, &rows))?)?,
+        false => outln!(
             "{}",
             cx.words(table::text(name, &rows, args, cx)).trim_end()
         )?,
@@ -127,10 +127,10 @@ fn one(
         set: [set, &chosen].concat(),
     };
     let mut loaded = spec.load(cx)?;
-    crate::plan::start::decide_here(&mut loaded, &cx.env);
+    crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
     let request = plan_target::resolve(name, &spec.set, &cx.spec_sources());
     let planned_seconds = request.ok().and_then(|mut request| {
-        machine.equip(&mut request);
+        machine.calibrate(&mut request);
         plan(&request).work.hours.map(|hours| 3600.0 * hours)
     });
     let mut row = Row {
@@ -143,7 +143,7 @@ fn one(
         let same = trials::same_runs(&loaded.spec, cx);
         for (run, summary) in same {
             match state(&run, &summary) {
-                State::Over => {
+                State::GridAxis => {
                     row.trial.take(&summary);
                     row.reused = true;
                     begun = None;
@@ -161,7 +161,7 @@ fn one(
 /// What an earlier run of the same spec is to a sweep.
 enum State {
     /// It ended by itself: with all its steps, or with a failure that would be the same again.
-    Over,
+    GridAxis,
     /// It can go on from a checkpoint.
     Unfinished,
     Live,
@@ -170,9 +170,9 @@ enum State {
 
 fn state(run: &RunDir, summary: &RunSummary) -> State {
     match summary.status {
-        RunStatus::Finished => State::Over,
+        RunStatus::Finished => State::GridAxis,
         RunStatus::Live => State::Live,
-        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Over,
+        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::GridAxis,
         RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
             match run.checkpoints().is_empty() {
                 true => State::Nothing,
@@ -193,7 +193,7 @@ fn is_live(run: &RunDir, cx: &Context) -> Failure {
     let what = format!("{} trains with the same settings now", run.folder());
     let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
     let stop = run_ref::command("stop", run.path(), &cx.runs_dir);
-    Failure::yours(
+    Failure::user_error(
         what,
         format!("{attach} shows it; {stop} ends it; --fresh trains another"),
     )
@@ -212,7 +212,10 @@ fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
         if let Some(twin) = before.find(|other| other.loaded.spec.to_yaml() == yaml) {
             let (a, b) = (twin.row.trial.set.join(" "), one.row.trial.set.join(" "));
             let what = format!("{a} and {b} are the same run");
-            return Err(Failure::yours(what, "drop one of the values from --over"));
+            return Err(Failure::user_error(
+                what,
+                "drop one of the values from --over",
+            ));
         }
     }
     Ok(())
@@ -231,29 +234,29 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         );
         if planned.row.reused {
             let run = planned.row.trial.run.clone().unwrap_or_default();
-            tell!("{place} · {run}, trained earlier; --fresh trains it again");
+            errln!("{place} · {run}, trained earlier; --fresh trains it again");
             continue;
         }
-        if stop.is_asked() {
+        if stop.is_requested() {
             break;
         }
         let run = begin(planned, args, &place, cx)?;
         let command = command(&run, &planned.loaded.spec, args, cx)?;
-        // Advice on the spec is the same for every run: it is told once.
+        // Advice on the spec is the same for every run: print it once.
         let (status, said) = match std::mem::replace(&mut is_first, false) {
             true => child::run(command, &stop)?,
-            false => child::run_heard(command, &stop, std::io::sink())?,
+            false => child::run_with_stderr(command, &stop, std::io::sink())?,
         };
         let summary = index::summarize(&run)?;
         // A later command begins anew: an empty folder would stay behind for each stop.
-        if stop.is_asked() && has_nothing(&run, &summary) && run.remove().is_ok() {
+        if stop.is_requested() && has_nothing(&run, &summary) && run.remove().is_ok() {
             planned.row.trial.run = None;
-            tell!("  stopped before its first step; its folder is removed");
+            errln!("  stopped before its first step; its folder is removed");
             break;
         }
         planned.row.trial.take(&summary);
-        let ended_by_itself = matches!(state(&run, &summary), State::Over);
-        if !ended_by_itself && !stop.is_asked() && summary.status != RunStatus::Stopped {
+        let ended_by_itself = matches!(state(&run, &summary), State::GridAxis);
+        if !ended_by_itself && !stop.is_requested() && summary.status != RunStatus::Stopped {
             let why = index::refusal(&run).or(said).unwrap_or(summary.message);
             let why = match why.is_empty() {
                 true => format!("its process ended without a message ({status})"),
@@ -268,7 +271,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             }
             .into());
         }
-        tell!(
+        errln!(
             "  {}",
             table::result(&planned.row.trial, planned.loaded.spec.train.max_steps)
         );
@@ -277,7 +280,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         }
     }
     if planned.iter().any(|planned| planned.row.trial.is_open()) {
-        tell!("stopped: the same command continues the sweep");
+        errln!("stopped: the same command continues the sweep");
     }
     Ok(())
 }
@@ -296,7 +299,7 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
     if !args.json {
         let steps = counted(planned.row.trial.steps, "step");
         let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-        tell!("{place} · {} {how}, {steps} · {attach}", run.folder());
+        errln!("{place} · {} {how}, {steps} · {attach}", run.folder());
     }
     Ok(run)
 }

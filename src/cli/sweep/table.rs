@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const COMPARED: usize = 6;
 
 /// `val/loss 1.904 at step 1,900, 0:38 · LEARNING`, or why there is nothing to say.
-/// One that a stop has ended says how far it came.
+/// A stopped run is reported with the steps it completed.
 pub fn result(trial: &Trial, max_steps: u64) -> String {
     let stopped = trial.is_open().then(|| {
         let (step, all) = (human::grouped(trial.steps), human::grouped(max_steps));
@@ -76,7 +76,7 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
     out
 }
 
-/// The best settings, what is to be said against them, and the commands that go on from here.
+/// The best settings, their caveats, and the commands to continue with.
 fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Context) -> String {
     let Some(best) = groups.first() else {
         return "\n  every run diverged or failed: nothing can be ranked\n".into();
@@ -104,11 +104,11 @@ fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Cont
     }
     let set = args.spec.set.iter().chain(&best.set);
     let set: String = set
-        .map(|word| format!(" -s {}", crate::base::ssh::quoted(word)))
+        .map(|word| format!(" -s {}", crate::base::ssh::shell_quote(word)))
         .collect();
     out.push_str(&format!(
         "llmtui train {}{set}{options}\n",
-        crate::base::ssh::quoted(name)
+        crate::base::ssh::shell_quote(name)
     ));
     out
 }

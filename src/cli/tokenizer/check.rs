@@ -3,7 +3,7 @@
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
 use super::super::{finding, model_ref};
-use super::{texts, yours};
+use super::{texts, user_error};
 use crate::base::child::Child;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::finding::Status;
@@ -75,8 +75,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             true => path.into(),
             false => of_a_run().transpose()?.unwrap_or_else(|| path.into()),
         };
-        let tokenizer =
-            load(&tokenizer_place(&place), &Child::of_this_program()).map_err(|e| yours(&e))?;
+        let tokenizer = load(&tokenizer_place(&place), &Child::of_this_program())
+            .map_err(|e| user_error(&e))?;
         let speed = timed
             .as_deref()
             .map(|text| speed(&tokenizer, text))
@@ -102,7 +102,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         table(&own, other.as_ref(), &mut out)?;
     }
     let bad = own.report.findings.iter().any(|f| f.status == Status::Fail);
-    Ok(if bad { Exit::Yours } else { Exit::Done })
+    Ok(if bad { Exit::UserError } else { Exit::Done })
 }
 
 fn speed(tokenizer: &Tokenizer, text: &str) -> Result<Speed, Failure> {
@@ -110,7 +110,7 @@ fn speed(tokenizer: &Tokenizer, text: &str) -> Result<Speed, Failure> {
     let mut tokens = 0;
     for _ in 0..PASSES {
         let clock = SystemClock::new();
-        tokens = tokenizer.encode(text).map_err(|e| yours(&e))?.len();
+        tokens = tokenizer.encode(text).map_err(|e| user_error(&e))?.len();
         seconds.push(clock.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);

@@ -30,6 +30,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-fn yours(error: &DataError) -> Failure {
+fn user_error(error: &DataError) -> Failure {
     Failure::data(error)
 }

@@ -24,7 +24,7 @@ const NOT_TEXT: [&str; 9] = [
 /// # Errors
 /// A path does not exist, a file is not text, or nothing is left.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    listed(paths, &|note| tell!("note: {note}"))
+    listed(paths, &|note| errln!("note: {note}"))
 }
 
 /// The same; what a folder holds besides is said to `note`.
@@ -42,7 +42,7 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
                 .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
                 .collect();
             if texts.is_empty() {
-                return Err(Failure::yours(
+                return Err(Failure::user_error(
                     format!("no .txt file in {}", shown(path)),
                     "pass text files, or a folder of .txt files",
                 ));
@@ -57,7 +57,7 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
         std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
-            return Err(Failure::yours(
+            return Err(Failure::user_error(
                 format!("{}: .{ending} is not plain text", shown(path)),
                 format!(
                     "only plain text is accepted; llmtui data convert {} --to text --out {} extracts it from rows",
@@ -165,7 +165,7 @@ impl Open {
         }
         if let Some(bad) = bad_text(&bytes) {
             let line = 1 + self.lines + lines(&bytes[..bad.at]);
-            return Err(Failure::yours(
+            return Err(Failure::user_error(
                 format!("{} {}: line {line}", shown(&self.path), bad.is),
                 bad.fix,
             ));

@@ -2,7 +2,7 @@
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
-use super::{texts, yours};
+use super::{texts, user_error};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
@@ -65,9 +65,11 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     for path in [&json_path, &args.out.join(CONFIG)] {
         if path.exists() && !args.force {
             let what = format!("{} already exists", shown(path));
-            return Err(
-                Failure::yours(what, "choose another folder (--out DIR), or use --force").into(),
-            );
+            return Err(Failure::user_error(
+                what,
+                "choose another folder (--out DIR), or use --force",
+            )
+            .into());
         }
     }
     let files = texts::files(&args.files)?;
@@ -116,7 +118,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
 fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     if args.kind == "char" && args.vocab_size.is_some() {
         let what = "--kind char takes no --vocab-size: every character of the text is a token";
-        return Err(Failure::yours(what, "leave it out, or --kind bpe"));
+        return Err(Failure::user_error(what, "leave it out, or --kind bpe"));
     }
     let mut settings = serde_json::Map::new();
     let mut set = |key: &str, value: serde_json::Value| settings.insert(key.into(), value);
@@ -134,7 +136,7 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     }
     let whole = serde_json::json!({ args.kind.clone(): settings });
     crate::base::json::read(&whole).map_err(|e| {
-        Failure::yours(
+        Failure::user_error(
             format!("--kind {}: {e}", args.kind),
             "llmtui tokenizer train --help lists the options of each kind",
         )
@@ -154,7 +156,7 @@ fn text_bytes(files: &[PathBuf]) -> Result<u64, Failure> {
     if total == 0 {
         let names: Vec<String> = files.iter().map(|file| shown(file)).collect();
         let what = format!("{}: no text to train on", names.join(", "));
-        return Err(Failure::yours(what, "name files with text"));
+        return Err(Failure::user_error(what, "name files with text"));
     }
     Ok(total)
 }
@@ -170,7 +172,7 @@ fn learn(
     if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(fault);
     }
-    outcome.map_err(|e| yours(&e))
+    outcome.map_err(|e| user_error(&e))
 }
 
 /// A tokenizer that a stage of a pipeline is to learn, held against its files; nothing is written.
@@ -189,7 +191,7 @@ impl Planned {
             && !sizes.contains(&i64::from(size))
         {
             let what = format!("{size} is not from {} to {}", sizes.start(), sizes.end());
-            return Err(("vocab_size", Failure::yours(what, "vocab_size: 8192")));
+            return Err(("vocab_size", Failure::user_error(what, "vocab_size: 8192")));
         }
         if let Some(markers) = &asked.chat_markers
             && ChatMarkers::WORDS.iter().all(|(word, _)| word != markers)
@@ -199,7 +201,7 @@ impl Planned {
                 "there are {}",
                 ChatMarkers::WORDS.map(|(word, _)| word).join(", ")
             );
-            return Err(("chat_markers", Failure::yours(what, hint)));
+            return Err(("chat_markers", Failure::user_error(what, hint)));
         }
         let args = Args {
             files: asked.files.clone(),
@@ -213,7 +215,7 @@ impl Planned {
         };
         let config = config(&args).map_err(|failure| ("vocab_size", failure))?;
         if args.files.is_empty() {
-            let failure = Failure::yours("it names none", "files: [corpus.txt]");
+            let failure = Failure::user_error("it names none", "files: [corpus.txt]");
             return Err(("files", failure));
         }
         // What a folder holds besides is reported when the stage begins.
@@ -282,7 +284,7 @@ fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyh
         }
     }
     let clock = SystemClock::new();
-    let tokens = tokenizer.encode(&text).map_err(|e| yours(&e))?.len();
+    let tokens = tokenizer.encode(&text).map_err(|e| user_error(&e))?.len();
     let seconds = clock.elapsed().as_secs_f64().max(1e-6);
     writeln!(
         out,

@@ -244,7 +244,7 @@ fn parse_here(
 ) {
     let gone = || "nobody listens".to_string();
     let mut too_long = false;
-    let mut say = |line: &str| {
+    let mut emit = |line: &str| {
         if line.len() > line_bytes {
             too_long = true;
             return Err("the line is too long".to_string());
@@ -252,7 +252,7 @@ fn parse_here(
         let line = format!("{}{line}", LINE as char);
         sender.send(Ok(line)).map_err(|_| gone())
     };
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| (parser.parse)(request, &mut say)));
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| (parser.parse)(request, &mut emit)));
     let last = match result {
         _ if too_long => Err(ChildError::Output(line_bytes as u64)),
         Ok(Ok(())) => Ok((END as char).to_string()),

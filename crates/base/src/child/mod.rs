@@ -27,11 +27,11 @@ pub struct Parser {
     pub id: &'static str,
     /// Parses the request and passes on each result as one line. An error is one sentence on what is wrong with the
     /// file.
-    pub parse: fn(&Request, &mut Say) -> Result<(), String>,
+    pub parse: fn(&Request, &mut LineSink) -> Result<(), String>,
 }
 
 /// Receives one line (without a newline). An error means that the receiver is gone: stop.
-pub type Say<'a> = dyn FnMut(&str) -> Result<(), String> + 'a;
+pub type LineSink<'a> = dyn FnMut(&str) -> Result<(), String> + 'a;
 
 /// The input of a parser.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -194,14 +194,16 @@ impl ChildError {
 mod tests {
     use super::*;
 
-    fn parser(parse: fn(&Request, &mut Say) -> Result<(), String>) -> Parser {
+    fn parser(parse: fn(&Request, &mut LineSink) -> Result<(), String>) -> Parser {
         Parser { id: "test", parse }
     }
 
     /// Long enough for a loaded machine to print a backtrace; only the silence test waits for it.
     const SHORT: Duration = Duration::from_secs(3);
 
-    fn run(parse: fn(&Request, &mut Say) -> Result<(), String>) -> Result<Vec<String>, ChildError> {
+    fn run(
+        parse: fn(&Request, &mut LineSink) -> Result<(), String>,
+    ) -> Result<Vec<String>, ChildError> {
         let limits = Limits {
             line_bytes: 1000,
             total_bytes: 10_000,
@@ -213,17 +215,17 @@ mod tests {
 
     #[test]
     fn lines_come_in_order_and_end() {
-        let lines = run(|request, say| {
-            say(&request.bytes.len().to_string())?;
-            say("two")
+        let lines = run(|request, emit| {
+            emit(&request.bytes.len().to_string())?;
+            emit("two")
         });
         assert_eq!(lines.unwrap(), ["3", "two"]);
     }
 
     #[test]
     fn a_parsers_rejection_is_the_error() {
-        let error = run(|_, say| {
-            say("one")?;
+        let error = run(|_, emit| {
+            emit("one")?;
             Err("row 2 is half a row".into())
         });
         assert_eq!(
@@ -241,11 +243,11 @@ mod tests {
 
     #[test]
     fn excessive_output_is_stopped_per_line_and_in_total() {
-        let long = run(|_, say| say(&"x".repeat(1001)));
+        let long = run(|_, emit| emit(&"x".repeat(1001)));
         assert_eq!(long, Err(ChildError::Output(1000)));
-        let endless = run(|_, say| {
+        let endless = run(|_, emit| {
             loop {
-                say(&"x".repeat(999))?;
+                emit(&"x".repeat(999))?;
             }
         });
         assert_eq!(endless, Err(ChildError::Output(10_000)));
@@ -255,9 +257,9 @@ mod tests {
     fn a_parser_whose_receiver_is_gone_ends() {
         use std::sync::atomic::{AtomicBool, Ordering};
         static ENDED: AtomicBool = AtomicBool::new(false);
-        let endless = parser(|_, say| {
+        let endless = parser(|_, emit| {
             let end = loop {
-                if let Err(e) = say("x") {
+                if let Err(e) = emit("x") {
                     break Err(e);
                 }
             };
@@ -276,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_silent_parser_times_out() {
-        let error = run(|_, say| {
+        let error = run(|_, emit| {
             crate::clock::pause(Duration::from_secs(30));
-            say("late")
+            emit("late")
         });
         assert_eq!(error, Err(ChildError::Silent(SHORT)));
     }

@@ -73,10 +73,10 @@ pub fn serve(
     end_with_the_parent(input);
     let mut output = BufWriter::with_capacity(1 << 16, output);
     let result = {
-        let mut say = |line: &str| {
+        let mut emit = |line: &str| {
             mark(&mut output, LINE, line).map_err(|e| format!("the output is closed: {e}"))
         };
-        (parser.parse)(&request, &mut say)
+        (parser.parse)(&request, &mut emit)
     };
     match result {
         Ok(()) => mark(&mut output, END, "")?,

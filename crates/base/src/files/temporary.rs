@@ -14,7 +14,7 @@ const SURELY_IDLE: Duration = Duration::from_mins(10);
 ///
 /// # Errors
 /// `path` has no file name.
-pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+pub fn temporary_sibling(path: &Path) -> io::Result<PathBuf> {
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
@@ -23,7 +23,7 @@ pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let file = entry.file_name();
         let same = file.to_str().and_then(temporary).map(|(_, of)| of == name);
-        if same == Some(true) && is_left_over(&entry) {
+        if same == Some(true) && is_stale_temporary(&entry) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -52,7 +52,7 @@ fn short(name: &std::ffi::OsStr) -> String {
     )
 }
 
-/// The process that writes under a name of [`temporary_beside`], and the final name: `.tmp-PID.NUMBER-NAME`.
+/// The process that writes under a name of [`temporary_sibling`], and the final name: `.tmp-PID.NUMBER-NAME`.
 fn temporary(name: &str) -> Option<(rustix::process::Pid, &str)> {
     let (id, of) = name.strip_prefix(".tmp-")?.split_once('-')?;
     let pid = id.split_once('.').map_or(id, |(pid, _)| pid);
@@ -60,14 +60,14 @@ fn temporary(name: &str) -> Option<(rustix::process::Pid, &str)> {
     Some((pid, of))
 }
 
-/// Whether a name is one of [`temporary_beside`]. Such files may appear even in a locked folder.
+/// Whether a name is one of [`temporary_sibling`]. Such files may appear even in a locked folder.
 pub fn is_temporary(name: &str) -> bool {
     temporary(name).is_some()
 }
 
 /// Whether `entry` has such a name and its process is gone. A recently written file may belong to a process of
 /// another machine that shares the folder.
-pub fn is_left_over(entry: &fs::DirEntry) -> bool {
+pub fn is_stale_temporary(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some((pid, _)) = name.to_str().and_then(temporary) else {
         return false;
@@ -137,7 +137,7 @@ mod tests {
     fn threads_that_write_one_file_do_not_collide() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
-        let names = [(); 2].map(|()| temporary_beside(&path).unwrap());
+        let names = [(); 2].map(|()| temporary_sibling(&path).unwrap());
         assert_ne!(names[0], names[1]);
         std::thread::scope(|scope| {
             for byte in [b'a', b'b', b'c', b'd'] {

@@ -3,7 +3,7 @@
 //! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
-use super::chat::CutMark;
+use super::chat::SplitMarker;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
 use super::pack::{Packing, padded};
@@ -31,16 +31,16 @@ pub struct Dataset {
     /// There is a chat template, but no training row uses it: they are texts.
     pub unused_template: bool,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
-    pub cut_marks: Vec<CutMark>,
+    pub cut_marks: Vec<SplitMarker>,
     /// What became of the training documents; none where there is one text.
-    pub learning: Option<Learning>,
+    pub learning: Option<TrainingCounts>,
     pub(super) seq_len: usize,
     pub(super) splits: Splits,
 }
 
 /// The training documents of all sources, counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Learning {
+pub struct TrainingCounts {
     pub documents: u64,
     /// Documents of which nothing is supervised: no answer, or it was cut off.
     pub nothing_supervised: u64,
@@ -96,7 +96,7 @@ impl Dataset {
     }
 
     /// What the chat template writes after an answer to a prompt of these data; none where the prompt is plain text.
-    pub fn behind_answer(&self, origin: Option<Origin>) -> Option<&str> {
+    pub fn answer_suffix(&self, origin: Option<Origin>) -> Option<&str> {
         let portion = self.portion(origin?)?;
         self.behind_answers.as_deref().filter(|_| portion.templated)
     }

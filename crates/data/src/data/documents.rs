@@ -213,7 +213,7 @@ impl Documents {
         let width = padded::width(longest, self.how.seq_len, padded::STEP);
         let from = (false, source, portion);
         for piece in drawn {
-            lay(batch, from, std::iter::once(piece), width);
+            pack_row(batch, from, std::iter::once(piece), width);
         }
     }
 
@@ -233,7 +233,7 @@ impl Documents {
                 };
                 let row = packed.row((index % rows) as usize, draw);
                 let from = (false, source, portion);
-                lay(batch, from, row.map(|i| pieces[i]), self.how.seq_len);
+                pack_row(batch, from, row.map(|i| pieces[i]), self.how.seq_len);
             }
             Layout::Padded(..) => {}
         }
@@ -273,13 +273,13 @@ impl Documents {
                         source: source as u32,
                     };
                     let row = packed.row(row, draw).map(|i| pieces[i]);
-                    lay(batch, from, row, width);
+                    pack_row(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
                     self.refer(batch, portion, pieces, padded.sorted(row));
                     self.label(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
-                        lay(batch, from, std::iter::once(piece), width);
+                        pack_row(batch, from, std::iter::once(piece), width);
                     }
                 }
             }
@@ -440,9 +440,9 @@ fn row_of(split: &[Portion], mut row: u64) -> Option<(usize, u64)> {
     None
 }
 
-/// Pieces side by side as one row of `width` places; the rest is padding that is neither supervised nor attended to.
-/// `held_out` says which split they are of.
-fn lay(
+/// Packs pieces into one row of `width` positions; the rest is padding, neither supervised nor attended to. `held_out` names the
+/// split.
+fn pack_row(
     batch: &mut Batch,
     (held_out, source, portion): (bool, usize, &Portion),
     pieces: impl Iterator<Item = Piece>,

@@ -1,7 +1,7 @@
 //! Errors of text, rows and tokenizers: location, cause, fix.
 
 use super::Place;
-use crate::base::files::is_of_the_name;
+use crate::base::files::is_path_error;
 use crate::base::text::one_line;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -125,10 +125,10 @@ impl DataError {
     }
 
     /// Whether the machine is to blame, and neither the data nor a setting: a full disk, or no network.
-    pub fn is_of_the_machine(&self) -> bool {
+    pub fn is_environment_error(&self) -> bool {
         match self {
-            DataError::Unwritable { source, .. } => !is_of_the_name(source),
-            DataError::Hub(error) => error.is_of_the_machine(),
+            DataError::Unwritable { source, .. } => !is_path_error(source),
+            DataError::Hub(error) => error.is_environment_error(),
             _ => false,
         }
     }
@@ -193,7 +193,7 @@ mod tests {
             source: kind.into(),
         };
         let unknown = HubError::BadId("x".into());
-        let is = |error: HubError| DataError::Hub(error).is_of_the_machine();
+        let is = |error: HubError| DataError::Hub(error).is_environment_error();
         assert!(is(away) && is(disk(std::io::ErrorKind::StorageFull)));
         assert!(!is(unknown) && !is(disk(std::io::ErrorKind::InvalidFilename)));
     }

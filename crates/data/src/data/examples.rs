@@ -1,6 +1,6 @@
 //! The examples of one source: its rows, read in the format that the spec names or that is detected.
 
-use super::formats::{self, Columns, Detection, FormatChoice, FormatId, Grounds};
+use super::formats::{self, Columns, Detection, DetectionBasis, FormatChoice, FormatId};
 use super::source::{self, ReadContext, Rows, SourceConfig};
 use super::{DataError, Example, Place, Record, RowFault};
 use crate::base::human::grouped;
@@ -67,9 +67,9 @@ pub fn examples(
     let mut rows = source::rows(source, context)?;
     let said = source.format.or(format.id());
     let grounds = if said.is_some() {
-        Grounds::Spec
+        DetectionBasis::Spec
     } else {
-        Grounds::PlainText
+        DetectionBasis::PlainText
     };
     // A plain text has no columns that could show anything else.
     let format = said.or((rows.kind() == "text").then_some(FormatId::Text));

@@ -32,7 +32,7 @@ mod vocabulary;
 
 pub use batch::{ANSWER_PLACES, Batch, Column, LABEL, MARGIN, Origin};
 pub use config::{DataConfig, Mix, Order, Stage};
-pub use dataset::{Dataset, Learning, Loss, Source};
+pub use dataset::{Dataset, Loss, Source, TrainingCounts};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};
@@ -40,7 +40,7 @@ pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches, StepStart};
 pub use pack::padded::width;
 pub use pack::{Packing, PackingChoice, TooLong, TooLongChoice};
 pub use parsers::PARSERS;
-pub use prepare::{Request, Surroundings};
+pub use prepare::{DataEnv, Request};
 pub use render::TrainOn;
 pub use store::Progress;
 pub use tokenizer::{TextStream, Tokenizer};

@@ -12,7 +12,7 @@ use super::update::{At, Gradients, Rates, apply, gradients};
 use crate::data::Batch;
 use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::{
-    self, Answered, CRITIC_NORM, Judged, OLD_VALUES, RETURNS, TOKEN_ADVANTAGE,
+    self, Answered, CRITIC_NORM, GaeOutput, OLD_VALUES, RETURNS, TOKEN_ADVANTAGE,
 };
 use crate::methods::tokens;
 use crate::nn::{HeadKind, Model, Params};
@@ -188,7 +188,7 @@ pub fn judge(
     beta: f64,
     batches: &mut [Batch],
     scores: &[(f64, bool)],
-) -> Judged {
+) -> GaeOutput {
     let mut answers = Vec::with_capacity(scores.len());
     let mut given = scores.iter();
     for batch in &*batches {
@@ -206,7 +206,7 @@ pub fn judge(
             });
         }
     }
-    let judged = method.judge(beta, &answers);
+    let judged = method.compute_gae(beta, &answers);
     let mut rows = judged.advantages.iter().zip(&judged.returns);
     for batch in batches {
         let (mut advantages, mut returns) =

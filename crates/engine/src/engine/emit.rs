@@ -73,7 +73,7 @@ impl<'a> Port<'a> {
         if let Event::Finished { message, .. } | Event::Warned { message, .. } = &mut event {
             *message = without_error_numbers(message);
         }
-        self.rules.hear(&event);
+        self.rules.on_event(&event);
         // `Finished` is always the last word.
         if let Event::Finished { .. } = event {
             let values = std::mem::take(&mut self.beside);
@@ -102,7 +102,7 @@ impl<'a> Port<'a> {
     }
 
     /// Reads the earlier log of a resumed run in the background: it is judged by its whole history.
-    pub fn recall(&mut self, log: &Path) {
+    pub fn load_history(&mut self, log: &Path) {
         if let Ok(log_so_far) = std::fs::metadata(log) {
             self.rules = Rules::of_log(log.into(), log_so_far.len());
         }
@@ -194,7 +194,7 @@ impl<'a> Port<'a> {
 
     /// True when long work such as an evaluation should be broken off: a stop is waiting. Other commands keep
     /// waiting for their turn.
-    pub fn stop_is_waiting(&mut self) -> bool {
+    pub fn stop_pending(&mut self) -> bool {
         self.emit_telemetry();
         self.fetch();
         let now = |r: &Request| {
@@ -209,7 +209,7 @@ impl<'a> Port<'a> {
     }
 
     /// True once the process or the run was asked to end while nothing is there to save. Stop commands are accepted.
-    pub fn stop_is_asked(&mut self) -> bool {
+    pub fn stop_requested(&mut self) -> bool {
         self.fetch();
         let (stops, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queue)
             .into_iter()

@@ -7,43 +7,43 @@ use super::EngineError;
 use super::broken::NonFinite;
 use super::context::RunContext;
 use super::experience::Experience;
-use super::rollouts::Passed;
+use super::rollouts::CompletionEval;
 use crate::data::Unit;
 use crate::metrics::{id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
-use measure::{Evaluation, Extent, evaluate};
+use measure::{EvalScope, Evaluation, evaluate};
 use std::time::Duration;
 
 impl RunContext<'_, '_> {
     /// How much the next evaluation reads: the whole split after the last step, else the usual amount.
-    fn extent(&self) -> Extent {
+    fn extent(&self) -> EvalScope {
         let last = self.step() >= self.spec.train.max_steps;
         match (self.spec.eval.rows, last) {
-            (None, true) => Extent::Whole,
-            (Some(rows), true) => Extent::Rows(rows),
+            (None, true) => EvalScope::Whole,
+            (Some(rows), true) => EvalScope::Rows(rows),
             (_, false) => self.usual_extent(),
         }
     }
 
     /// What evaluations before the last step read: the whole split where the spec names no number of batches, or where so many
     /// batches hold more rows than there are, which would only be drawn again and again.
-    fn usual_extent(&self) -> Extent {
+    fn usual_extent(&self) -> EvalScope {
         let eval = &self.spec.eval;
         let less = |batches: &usize| {
             let rows = batches.saturating_mul(self.spec.train.micro_batch_size);
             rows < self.data.val_windows()
         };
         match (eval.batches.filter(less), eval.rows) {
-            (Some(batches), None) => Extent::Batches(batches),
+            (Some(batches), None) => EvalScope::Batches(batches),
             (Some(batches), Some(rows)) => {
                 let of_batches = batches.saturating_mul(self.spec.train.micro_batch_size);
                 match of_batches <= rows {
-                    true => Extent::Batches(batches),
-                    false => Extent::Rows(rows),
+                    true => EvalScope::Batches(batches),
+                    false => EvalScope::Rows(rows),
                 }
             }
-            (None, Some(rows)) => Extent::Rows(rows),
-            (None, None) => Extent::Whole,
+            (None, Some(rows)) => EvalScope::Rows(rows),
+            (None, None) => EvalScope::Whole,
         }
     }
 
@@ -59,7 +59,7 @@ impl RunContext<'_, '_> {
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         if let Some(rollouts) = experience.rollouts() {
-            let broken_off = &mut || port.stop_is_waiting();
+            let broken_off = &mut || port.stop_pending();
             let mut pass = |extent| rollouts.evaluate(&mut self.state.models, extent, broken_off);
             let Some(found) = pass(extent)? else {
                 return Ok(None);
@@ -87,7 +87,7 @@ impl RunContext<'_, '_> {
             },
         };
         self.state.progress.val_loss = Some(Num(found.loss));
-        self.remember(&values, &compared);
+        self.record_evaluation(&values, &compared);
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -113,7 +113,7 @@ impl RunContext<'_, '_> {
     }
 
     /// The losses and readings of the validation split, and of the sets beside it; `None` where a stop broke it off.
-    fn measured(&mut self, extent: Extent) -> Result<Option<(Evaluation, Values)>, EngineError> {
+    fn measured(&mut self, extent: EvalScope) -> Result<Option<(Evaluation, Values)>, EngineError> {
         let port = &mut *self.port;
         let found = evaluate(
             &*self.spec.method,
@@ -121,13 +121,13 @@ impl RunContext<'_, '_> {
             &self.data,
             (self.spec.seed, self.spec.train.micro_batch_size),
             extent,
-            &mut || port.stop_is_waiting(),
+            &mut || port.stop_pending(),
         )?;
         let Some(found) = found else { return Ok(None) };
         let extras = self
             .extras
             .measure(self.spec, &mut self.state.models, extent, &mut || {
-                port.stop_is_waiting()
+                port.stop_pending()
             })?;
         Ok(extras.map(|extras| {
             let mut values = self.validation_values(&found);
@@ -139,7 +139,7 @@ impl RunContext<'_, '_> {
     /// Reports how held-out prompts were answered, with answers to look at.
     fn answered(
         &mut self,
-        found: Passed,
+        found: CompletionEval,
         compared: &[(String, f64)],
         mut examples: Vec<ExaminedExample>,
         begun: Duration,
@@ -152,7 +152,7 @@ impl RunContext<'_, '_> {
                 .collect()
         };
         let values = nums(&found.values);
-        self.remember(&values, &nums(compared));
+        self.record_evaluation(&values, &nums(compared));
         self.port.emit(Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -165,9 +165,9 @@ impl RunContext<'_, '_> {
         self.port.emit(Event::Examined { step, examples });
     }
 
-    /// Notes that this step is evaluated, and whether it is the best by what is `compared`: the same readings on the rows that all
-    /// evaluations read.
-    fn remember(&mut self, values: &Values, compared: &Values) {
+    /// Records that this step was evaluated, and whether it is the best by `compared`: the same readings on the rows that every evaluation
+    /// uses.
+    fn record_evaluation(&mut self, values: &Values, compared: &Values) {
         let step = self.step();
         self.state.progress.evaluated_at = Some(step);
         let decides = values.get(&self.best_by.metric);
@@ -230,7 +230,7 @@ impl RunContext<'_, '_> {
     }
 
     /// Says that evaluations got no better for as long as the spec has patience for; asked after each.
-    pub(super) fn out_of_patience(&self) -> Option<String> {
+    pub(super) fn patience_exhausted(&self) -> Option<String> {
         let stale = self.state.progress.stale;
         self.spec.eval.patience.filter(|most| stale >= *most)?;
         let best = self.state.progress.best.as_ref();

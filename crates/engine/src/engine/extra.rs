@@ -1,12 +1,12 @@
 //! Validation sets beside the run's own (`eval.extra`): their curves show forgetting.
 
 use super::emit::Port;
-use super::eval::measure::{Evaluation, Extent, evaluate};
+use super::eval::measure::{EvalScope, Evaluation, evaluate};
 use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::text::one_line;
 use crate::data::formats::FormatChoice;
-use crate::data::{DataConfig, DataError, Dataset, Request, Surroundings, Unit};
+use crate::data::{DataConfig, DataEnv, DataError, Dataset, Request, Unit};
 use crate::methods::{Method, MethodConfig, ReferenceChoice};
 use crate::metrics::id;
 use crate::spec::{ExtraSet, RunSpec};
@@ -19,7 +19,7 @@ use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 pub fn extra_sets(
     spec: &RunSpec,
     data: &Dataset,
-    surroundings: &Surroundings,
+    surroundings: &DataEnv,
 ) -> Result<Vec<(String, u64)>, EngineError> {
     let sets = spec.eval.extra.iter();
     sets.map(|set| {
@@ -41,7 +41,7 @@ fn one(
     spec: &RunSpec,
     set: &ExtraSet,
     data: &Dataset,
-    surroundings: &Surroundings,
+    surroundings: &DataEnv,
 ) -> Result<Extra, EngineError> {
     if spec.method.on_policy().is_some() {
         let what =
@@ -85,7 +85,7 @@ fn one(
         }
     }
     Err(match error {
-        error if error.is_of_the_machine() || matches!(error, DataError::Hub(_)) => error.into(),
+        error if error.is_environment_error() || matches!(error, DataError::Hub(_)) => error.into(),
         error => fault(&set.name, &format!("{error}; {}", error.hint())),
     })
 }
@@ -113,7 +113,7 @@ impl Extras {
     ) -> Result<Extras, EngineError> {
         let mut sets = Vec::new();
         for set in &job.spec.eval.extra {
-            let read = one(&job.spec, set, data, &Surroundings::from_env(&job.env))?;
+            let read = one(&job.spec, set, data, &DataEnv::from_env(&job.env))?;
             for note in &read.data.notes {
                 port.note(step, format!("{}: {note}", one_line(&set.name)));
             }
@@ -156,7 +156,7 @@ impl Extras {
         &self,
         spec: &RunSpec,
         models: &mut Models,
-        extent: Extent,
+        extent: EvalScope,
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Values>, EngineError> {
         let mut values = Values::new();

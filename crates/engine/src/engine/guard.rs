@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// What outliers are measured against: losses and gradient norms of the newest healthy steps, oldest first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Guard {
+pub struct SpikeDetector {
     losses: VecDeque<f64>,
     norms: VecDeque<f64>,
     /// Losses in a row that are outliers.
@@ -20,7 +20,7 @@ pub struct Guard {
     odd: u64,
     /// The first of them: its step and micro-step.
     since: Option<(u64, u64)>,
-    /// Of a spike that nothing was done about: steps since it was seen.
+    /// Steps since a spike that was not acted on; 0 if there is none.
     standing: u64,
     /// How many of them had a high loss. An exploded loss jumps about and touches what was usual now and then: meanwhile
     /// nothing enters the windows.
@@ -29,7 +29,7 @@ pub struct Guard {
 
 /// The guard's verdict on a step.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum StepVerdict {
     Healthy,
     Outlier(Outlier),
     Spike(Outlier),
@@ -37,9 +37,9 @@ pub(super) enum Seen {
     Lasting(Outlier),
 }
 
-impl Guard {
+impl SpikeDetector {
     pub(super) fn is_new(&self) -> bool {
-        *self == Guard::default()
+        *self == SpikeDetector::default()
     }
 
     /// Step and micro-step of the first of the current outliers.
@@ -48,12 +48,12 @@ impl Guard {
     }
 
     /// Resets the baseline.
-    pub(super) fn forget(&mut self) {
-        *self = Guard::default();
+    pub(super) fn reset(&mut self) {
+        *self = SpikeDetector::default();
     }
 
     /// The outliers are over.
-    pub(super) fn calm_down(&mut self) {
+    pub(super) fn clear_outliers(&mut self) {
         (self.high, self.odd, self.since) = (0, 0, None);
         (self.standing, self.standing_high) = (0, 0);
     }
@@ -66,7 +66,7 @@ impl Guard {
         at: (u64, u64),
         loss: Option<f64>,
         norm: f64,
-    ) -> Seen {
+    ) -> StepVerdict {
         let look = |window: &VecDeque<f64>, metric: &str, x: f64| {
             let far = outlier::above(window, x, config.sigmas, config.window / 2)?;
             Some(Outlier {
@@ -79,11 +79,11 @@ impl Guard {
         let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
         let of_norm = look(&self.norms, id::GRAD_NORM, norm);
         self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
-        let lasting = self.stands(of_loss.is_some(), config.window as u64 / 2);
+        let lasting = self.spike_persists(of_loss.is_some(), config.window as u64 / 2);
         let Some(found) = of_loss.or(of_norm) else {
             if self.standing > 0 {
                 (self.high, self.odd) = (0, 0);
-                return Seen::Healthy;
+                return StepVerdict::Healthy;
             }
             for (window, x) in [(&mut self.losses, loss), (&mut self.norms, Some(norm))] {
                 window.extend(x);
@@ -91,28 +91,28 @@ impl Guard {
                     window.pop_front();
                 }
             }
-            self.calm_down();
-            return Seen::Healthy;
+            self.clear_outliers();
+            return StepVerdict::Healthy;
         };
         self.since.get_or_insert(at);
         self.odd += 1;
         // Reported once: if that rescue is undone too, the baseline is reset.
         if lasting {
             (self.standing, self.standing_high) = (0, 0);
-            return Seen::Lasting(found);
+            return StepVerdict::Lasting(found);
         }
         if self.high == config.patience && self.standing == 0 {
             self.standing = 1;
-            return Seen::Spike(found);
+            return StepVerdict::Spike(found);
         }
         if self.odd >= (config.window as u64 / 2).max(config.patience + 1) && self.standing == 0 {
-            self.forget();
+            self.reset();
         }
-        Seen::Outlier(found)
+        StepVerdict::Outlier(found)
     }
 
-    /// Counts a step of a spike that was seen before. True after `steps` of them if most losses were high: it does not pass.
-    fn stands(&mut self, high: bool, steps: u64) -> bool {
+    /// Counts a step after a spike. True once `steps` have passed, most of them with a high loss: the spike persists.
+    fn spike_persists(&mut self, high: bool, steps: u64) -> bool {
         if self.standing == 0 {
             return false;
         }
@@ -124,7 +124,7 @@ impl Guard {
         let most = 2 * self.standing_high > self.standing;
         // This step decides only if it is high itself; a spike that has passed is over.
         if !most {
-            self.calm_down();
+            self.clear_outliers();
         }
         most && high
     }
@@ -142,39 +142,43 @@ mod tests {
     }
 
     /// Steps with a loss near 3 and a norm near 1.
-    fn usual(guard: &mut Guard, steps: std::ops::Range<u64>) {
+    fn usual(guard: &mut SpikeDetector, steps: std::ops::Range<u64>) {
         for step in steps {
             let noise = (step * 7919 % 101) as f64 / 1010.0;
             let seen = guard.judge(&config(), (step, step), Some(3.0 + noise), 1.0 + noise);
-            assert_eq!(seen, Seen::Healthy, "{step}");
+            assert_eq!(seen, StepVerdict::Healthy, "{step}");
         }
     }
 
     #[test]
     fn five_high_losses_in_a_row_are_a_spike_and_one_is_an_outlier() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
-        let high = |guard: &mut Guard, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
+        let high =
+            |guard: &mut SpikeDetector, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
         assert!(
-            matches!(high(&mut guard, 40), Seen::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
+            matches!(high(&mut guard, 40), StepVerdict::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
         );
         usual(&mut guard, 41..43);
         assert_eq!(guard.since(), None);
         for step in 43..47 {
-            assert!(matches!(high(&mut guard, step), Seen::Outlier(_)), "{step}");
+            assert!(
+                matches!(high(&mut guard, step), StepVerdict::Outlier(_)),
+                "{step}"
+            );
         }
-        assert!(matches!(high(&mut guard, 47), Seen::Spike(_)));
+        assert!(matches!(high(&mut guard, 47), StepVerdict::Spike(_)));
         assert_eq!(guard.since(), Some((43, 43)));
     }
 
     #[test]
     fn a_spike_that_nothing_was_done_about_is_said_once_more_and_then_is_usual() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
         let seen: Vec<u64> = (40..80)
             .filter(|step| {
                 let seen = guard.judge(&config(), (*step, *step), Some(9.0), 1.0);
-                matches!(seen, Seen::Spike(_) | Seen::Lasting(_))
+                matches!(seen, StepVerdict::Spike(_) | StepVerdict::Lasting(_))
             })
             .collect();
         assert_eq!(seen, [44, 60], "five in a row, and half a window after it");
@@ -183,17 +187,17 @@ mod tests {
 
     #[test]
     fn a_gradient_alone_is_never_a_spike_and_what_stays_becomes_usual() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..40);
         let mut odd = 0;
         for step in 40..80 {
             match guard.judge(&config(), (step, step), Some(3.0), 50.0) {
-                Seen::Outlier(found) => {
+                StepVerdict::Outlier(found) => {
                     assert_eq!(found.metric, "grad_norm");
                     odd += 1;
                 }
-                Seen::Healthy => {}
-                Seen::Spike(_) | Seen::Lasting(_) => panic!("a spike at {step}"),
+                StepVerdict::Healthy => {}
+                StepVerdict::Spike(_) | StepVerdict::Lasting(_) => panic!("a spike at {step}"),
             }
         }
         assert_eq!(odd, 16, "half a window");
@@ -201,11 +205,11 @@ mod tests {
 
     #[test]
     fn without_half_a_window_nothing_is_an_outlier() {
-        let mut guard = Guard::default();
+        let mut guard = SpikeDetector::default();
         usual(&mut guard, 1..16);
         assert_eq!(
             guard.judge(&config(), (16, 16), Some(99.0), 99.0),
-            Seen::Healthy
+            StepVerdict::Healthy
         );
     }
 }

@@ -174,7 +174,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let (root, own) = from.chain();
     let named = named(order, &from, own.is_empty())?;
     // Merged already is said before weights are read.
-    refuse_twice(order, &digests(&named)?)?;
+    reject_duplicates(order, &digests(&named)?)?;
     let mut model = root.load_base()?;
     let prompts = prompts(order, &from, &model)?;
     let mut done: Stage = Vec::new();
@@ -382,7 +382,7 @@ fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<Digests>, MergeError> {
     adapters.iter().map(digest).collect()
 }
 
-fn refuse_twice(order: &Order, digests: &[Digests]) -> Result<(), MergeError> {
+fn reject_duplicates(order: &Order, digests: &[Digests]) -> Result<(), MergeError> {
     match merged_before(&order.base, digests)? {
         Some(before) => Err(cannot(before.what, before.fix)),
         None => Ok(()),

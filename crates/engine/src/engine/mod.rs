@@ -21,6 +21,7 @@ pub mod infer;
 pub mod memorization;
 pub mod merge;
 mod mix;
+mod oom_kill;
 mod optimizer;
 pub mod perplexity;
 pub mod preflight;
@@ -39,7 +40,6 @@ mod sample;
 mod start_weights;
 mod state;
 mod step;
-mod sudden;
 mod tasks;
 mod telemetry;
 mod train;
@@ -49,7 +49,7 @@ pub use broken::{NO_STACK, no_thread, no_thread_words};
 pub use collapse::{FILE as REFERENCE_CURVE, check_reference};
 pub use emit::Emit;
 pub use extra::extra_sets;
-pub use guard::Guard;
+pub use guard::SpikeDetector;
 pub use start_weights::vocabulary_growth;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 
@@ -60,7 +60,7 @@ use crate::kernels::errors::error_text;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Best, Event, Num, Outcome, Request};
-use crate::workers::{Lost, LostKind};
+use crate::workers::{FailureKind, WorkerFailure};
 use emit::Port;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub enum EngineError {
     Checkpoint(#[from] checkpoint::CheckpointError),
     /// Ranks of PyTorch did not come, or went.
     #[error("{0}; {hint}", hint = .0.kind.hint())]
-    Ranks(#[from] Lost),
+    Ranks(#[from] WorkerFailure),
     /// The machine has not what the run needs: room on the disk, memory, threads.
     #[error("{0}")]
     Machine(String),
@@ -124,12 +124,12 @@ impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
-            EngineError::Data(error) if error.is_of_the_machine() => Outcome::Starved,
+            EngineError::Data(error) if error.is_environment_error() => Outcome::Starved,
             EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
             EngineError::Ranks(lost) => match lost.kind {
-                LostKind::Stopped => Outcome::Stopped,
-                LostKind::Bug => Outcome::Failed,
+                FailureKind::Stopped => Outcome::Stopped,
+                FailureKind::Bug => Outcome::Failed,
                 _ => Outcome::Starved,
             },
             EngineError::Stopped => Outcome::Stopped,
@@ -166,11 +166,11 @@ pub fn run(
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
     let mut killed = None;
     if job.resume {
-        killed = sudden::told(
+        killed = oom_kill::oom_warning(
             &job.run_dir.events_path(),
             crate::hardware::memory().oom_kills,
         );
-        port.recall(&job.run_dir.events_path());
+        port.load_history(&job.run_dir.events_path());
     }
     port.emit(hello(job));
     if let Some(killed) = killed {

@@ -94,7 +94,7 @@ fn counted_in_steps<'a>(
         human::grouped(steps),
         human::grouped(data.epoch_tokens()),
         data.tokens_word(),
-        spec.rhythm()
+        spec.cadence_text()
     );
     port.note(begun, words);
     Ok(Cow::Owned(EngineJob {
@@ -120,7 +120,7 @@ pub(super) fn prepare<'a, 'p>(
     }
     let clock = port.clock.clone();
     let remote = Remote::begin(job, &state.models.policy, &clock, &mut || {
-        port.stop_is_asked()
+        port.stop_requested()
     })?;
     if let Some(remote) = &remote {
         port.note(begun_at, remote.words());
@@ -162,7 +162,7 @@ pub(super) fn prepare<'a, 'p>(
     let reference = super::collapse::reference(&mut cx)?;
     let stepper = Stepper::new(experience, mix, probes(&cx, reference.as_ref()));
     cx.state.carrier = stepper.carrier();
-    cx.state.carrier.take_up(&cx.state.progress.probes);
+    cx.state.carrier.restore_state(&cx.state.progress.probes);
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 

@@ -5,7 +5,7 @@ use super::emit::Port;
 use super::{EngineError, EngineJob, in_pool};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::{Dataset, Progress, Request, Surroundings};
+use crate::data::{DataEnv, Dataset, Progress, Request};
 use crate::spec::RunSpec;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How often a waiting engine looks for a stop.
 const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
-enum Told {
+enum Message {
     Progress(Progress),
     Done(Box<Result<Dataset, EngineError>>),
 }
@@ -30,32 +30,32 @@ pub(super) fn read_data(
     port: &mut Port<'_>,
     step: u64,
 ) -> Result<Dataset, EngineError> {
-    let (tell, hear) = channel();
+    let (tx, rx) = channel();
     let own = job.clone();
     let thread = std::thread::Builder::new()
         .name("read-data".into())
         .spawn(move || {
-            let done = in_pool(&own, || open(&own, &tell));
+            let done = in_pool(&own, || open(&own, &tx));
             // Nobody waits any more after a stop.
-            let _ = tell.send(Told::Done(Box::new(done)));
+            let _ = tx.send(Message::Done(Box::new(done)));
         })
         .map_err(|e| {
             EngineError::Machine(format!("the data reader thread cannot be started: {e}"))
         })?;
-    let data = wait(port, step, &hear, thread)?;
+    let data = wait(port, step, &rx, thread)?;
     for note in &data.notes {
         port.note(step, note.clone());
     }
     Ok(data)
 }
 
-fn open(job: &EngineJob, tell: &Sender<Told>) -> Result<Dataset, EngineError> {
+fn open(job: &EngineJob, tx: &Sender<Message>) -> Result<Dataset, EngineError> {
     let mut progress = |progress: &Progress| {
-        let _ = tell.send(Told::Progress(progress.clone()));
+        let _ = tx.send(Message::Progress(progress.clone()));
     };
     let request = Request {
         progress: Some(&mut progress),
-        ..job.spec.data_request(&Surroundings::from_env(&job.env))
+        ..job.spec.data_request(&DataEnv::from_env(&job.env))
     };
     Ok(Dataset::open(&job.spec.data, request)?)
 }
@@ -63,27 +63,27 @@ fn open(job: &EngineJob, tell: &Sender<Told>) -> Result<Dataset, EngineError> {
 fn wait(
     port: &mut Port<'_>,
     step: u64,
-    hear: &Receiver<Told>,
+    rx: &Receiver<Message>,
     thread: JoinHandle<()>,
 ) -> Result<Dataset, EngineError> {
     let mut told = Duration::ZERO;
     loop {
-        match hear.recv_timeout(LISTEN_EVERY) {
-            Ok(Told::Progress(progress)) => {
+        match rx.recv_timeout(LISTEN_EVERY) {
+            Ok(Message::Progress(progress)) => {
                 let now = port.clock.elapsed();
                 if progress.tokens > 0 && (progress.done || now - told >= TELL_EVERY) {
                     told = now;
                     port.note(step, tokenizing(&progress));
                 }
             }
-            Ok(Told::Done(result)) => return *result,
+            Ok(Message::Done(result)) => return *result,
             Err(RecvTimeoutError::Disconnected) => match thread.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
                 Ok(()) => return Err(EngineError::Setup("the data could not be read".into())),
             },
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if port.stop_is_asked() {
+        if port.stop_requested() {
             return Err(EngineError::Stopped);
         }
     }

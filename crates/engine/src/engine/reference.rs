@@ -1,5 +1,5 @@
-//! `reference: precomputed`: what the starting weights say of every sequence. It takes a pass over all data, so it hears a
-//! stop, reports progress, and lies in the run's folder, where a resume takes it up.
+//! `reference: precomputed`: log-probabilities of every sequence under the starting weights. Computing them takes a full pass over the
+//! data, so it can be stopped, reports progress, and is stored in the run's folder for a resume.
 
 use super::emit::Port;
 use super::roles::{Models, Reference};
@@ -86,7 +86,7 @@ pub(super) fn attach(
             told = now;
             port.note(step, format!("reference: {} of {all}", examples(table)));
         }
-        let stops = port.stop_is_asked();
+        let stops = port.stop_requested();
         if stops || now - kept >= KEEP_EVERY {
             kept = now;
             keep(table, port);
@@ -103,7 +103,7 @@ pub(super) fn attach(
     Ok(())
 }
 
-/// Names the data and the weights that speak of them.
+/// A key that identifies the data and the weights.
 fn key(job: &EngineJob, models: &Models, data: &Dataset) -> Result<String, EngineError> {
     let spec = &job.spec;
     let from = spec

@@ -1,6 +1,6 @@
-//! The model on PyTorch ranks, as the engine uses it. The engine keeps a copy of weights and moments in its own memory and
-//! tracks whether the copy or the ranks are newer; they are synchronized when somebody reads: before a checkpoint, a sample,
-//! a step after a rollback. Losses are the methods' own, on log-probabilities that ranks return.
+//! The model on PyTorch ranks. The engine keeps a copy of weights and moments and tracks which side is newer; they are synchronized
+//! before a read: a checkpoint, a sample, a step after a rollback. Losses are the methods' own, computed on log-probabilities that
+//! the ranks return.
 
 mod asked;
 mod build;
@@ -19,14 +19,15 @@ use crate::optim::{StatePart, UpdateRule};
 use crate::wire::Values;
 use crate::workers::node::Machine;
 use crate::workers::{
-    Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, numbers, pieces, torch,
+    Answer, Frame, WorkerDirs, WorkerFailure, WorkerGroup, bytes_of, bytes_of_ids, floats, numbers,
+    pieces, torch,
 };
 use candle_core::{Device, Error, Result, Tensor, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A step that takes so many times the usual one is none.
+/// A request may take this many times the median step time (or the configured patience, if longer) before it counts as hung.
 const TIMES_USUAL: f64 = 20.0;
 /// Steps whose durations define the typical one.
 const USUAL: usize = 32;
@@ -35,7 +36,7 @@ const STEPS: &str = ".steps";
 
 /// Whose weights are newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copy {
+enum NewerSide {
     Same,
     /// The ranks' are.
     Behind,
@@ -45,7 +46,7 @@ enum Copy {
 
 /// Which weights score a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum ScoringWeights {
     Policy,
     /// The policy without its adapters.
     AdapterOff,
@@ -65,7 +66,7 @@ pub struct Remote {
     settings: torch::Config,
     clock: Arc<dyn Clock>,
     env: Env,
-    place: Place,
+    place: WorkerDirs,
     run: String,
     /// The machines that have ranks; none where only this one does.
     machines: Vec<Machine>,
@@ -73,12 +74,12 @@ pub struct Remote {
     torch: String,
     build: Value,
     ranks: usize,
-    gang: Option<Gang>,
-    copy: Copy,
+    workers: Option<WorkerGroup>,
+    copy: NewerSide,
     moments_ahead: bool,
     generation: u64,
     /// Why the last generation ended.
-    lost: Option<Lost>,
+    lost: Option<WorkerFailure>,
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
@@ -148,13 +149,13 @@ impl Remote {
     }
 
     /// Why the ranks are gone, if they are; later requests are refused.
-    pub fn lost(&self) -> Option<&Lost> {
+    pub fn lost(&self) -> Option<&WorkerFailure> {
         self.lost.as_ref()
     }
 
     /// The engine's copy was changed: a checkpoint was read, or weights were drawn.
     pub fn copy_changed(&mut self) {
-        self.copy = Copy::Ahead;
+        self.copy = NewerSide::Ahead;
         self.moments_ahead = true;
     }
 
@@ -173,7 +174,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull(&mut self, model: &mut Model, optimizer: &mut dyn UpdateRule) -> Result<()> {
-        if self.copy != Copy::Behind {
+        if self.copy != NewerSide::Behind {
             return Ok(());
         }
         self.pull_weights(model)?;
@@ -181,7 +182,7 @@ impl Remote {
             let values = self.fetch(theirs(part), part.len)?;
             optimizer.write_state(part.name, &mut |own| own.copy_from_slice(&values))?;
         }
-        self.copy = Copy::Same;
+        self.copy = NewerSide::Same;
         Ok(())
     }
 
@@ -190,7 +191,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull_weights(&mut self, model: &mut Model) -> Result<()> {
-        if self.copy == Copy::Behind {
+        if self.copy == NewerSide::Behind {
             let trained = self.fetch("trained", model.params().n_trainable())?;
             model.params_mut().write_trained(&trained)?;
         }
@@ -220,13 +221,13 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn push(&mut self, model: &Model) -> Result<()> {
-        if self.copy != Copy::Ahead {
+        if self.copy != NewerSide::Ahead {
             return Ok(());
         }
         // As they lie there: a second copy of a large model would not fit beside the first.
         let params = model.params();
         params.read_weights(|weights| self.send("weights", weights, 0))??;
-        self.copy = Copy::Same;
+        self.copy = NewerSide::Same;
         Ok(())
     }
 
@@ -249,12 +250,12 @@ impl Remote {
 
     fn send(&mut self, part: &str, values: &[f32], steps: u64) -> Result<()> {
         let ask = json!({"type": "load", "part": part, "steps": steps});
-        self.with_gang(|gang| {
-            gang.tell(|_| Frame::new(ask.clone()))?;
+        self.with_workers(|workers| {
+            workers.send_each(|_| Frame::new(ask.clone()))?;
             for piece in pieces(values) {
-                gang.tell_one(0, &piece)?;
+                workers.send_to(0, &piece)?;
             }
-            gang.answers(None, &mut || false, &mut |_| {})
+            workers.answers(None, &mut || false, &mut |_| {})
         })?;
         Ok(())
     }
@@ -279,7 +280,7 @@ impl Remote {
             .params()
             .read_weights(|base| weights[..base.len()].copy_from_slice(base))?;
         self.send("weights", &weights, 0)?;
-        self.copy = Copy::Ahead;
+        self.copy = NewerSide::Ahead;
         self.keep_reference()
     }
 
@@ -287,7 +288,7 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks are gone.
-    pub fn score(&mut self, batch: &TokenBatch, who: Who) -> Result<TokenOutputs> {
+    pub fn score(&mut self, batch: &TokenBatch, who: ScoringWeights) -> Result<TokenOutputs> {
         let values = self.forward(batch, None, Some(who))?;
         let tensor = |values: &[f32]| {
             Tensor::from_slice(values, (batch.batch_size, batch.seq_len), &Device::Cpu)
@@ -328,7 +329,7 @@ impl Remote {
             .as_str()
             .and_then(|word| word.parse().ok());
         found.norm = norm.unwrap_or(f64::NAN);
-        self.learn_what_is_usual((self.clock.elapsed() - begun).as_secs_f64());
+        self.record_duration((self.clock.elapsed() - begun).as_secs_f64());
         Ok(found)
     }
 
@@ -342,8 +343,8 @@ impl Remote {
             |_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})),
             &mut |_| {},
         )?;
-        self.hear_memory(&answers);
-        self.copy = Copy::Behind;
+        self.record_memory(&answers);
+        self.copy = NewerSide::Behind;
         let (mut steps, name) = (0, steps_of(optimizer)?);
         optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
         optimizer.write_state(name, &mut |pieces| {
@@ -355,12 +356,12 @@ impl Remote {
 
     /// Ends the ranks in order.
     pub fn end(&mut self) {
-        if let Some(gang) = self.gang.take() {
-            gang.end();
+        if let Some(workers) = self.workers.take() {
+            workers.end();
         }
     }
 
-    fn learn_what_is_usual(&mut self, seconds: f64) {
+    fn record_duration(&mut self, seconds: f64) {
         if self.usual.len() == USUAL {
             self.usual.remove(0);
         }
@@ -379,19 +380,19 @@ impl Remote {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Vec<Answer>> {
         let patience = self.patience();
-        self.with_gang(|gang| {
-            gang.tell(frame)?;
-            gang.answers(Some(patience), &mut || false, take)
+        self.with_workers(|workers| {
+            workers.send_each(frame)?;
+            workers.answers(Some(patience), &mut || false, take)
         })
     }
 
     /// Lost ranks stay lost until a new generation is started.
-    fn with_gang<R>(
+    fn with_workers<R>(
         &mut self,
-        work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>,
+        work: impl FnOnce(&mut WorkerGroup) -> std::result::Result<R, WorkerFailure>,
     ) -> Result<R> {
-        let result = match &mut self.gang {
-            Some(gang) => work(gang),
+        let result = match &mut self.workers {
+            Some(workers) => work(workers),
             None => bail!(
                 "{}",
                 self.lost
@@ -401,7 +402,7 @@ impl Remote {
         };
         result.map_err(|lost| {
             // Ends the processes, whatever state they are in.
-            self.gang = None;
+            self.workers = None;
             self.lost.get_or_insert(lost.clone());
             Error::wrap(lost)
         })
@@ -412,14 +413,14 @@ impl Remote {
         &mut self,
         batch: &TokenBatch,
         coefficients: Option<&[f32]>,
-        who: Option<Who>,
+        who: Option<ScoringWeights>,
     ) -> Result<TokenRows> {
         let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
         let share = rows.div_ceil(ranks);
         let header = json!({
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
             "train": who.is_none(), "varied": self.varied, "draws": draws(self.at), "micro": self.micro, "of": self.of,
-            "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(Who::Policy)),
+            "model": if who == Some(ScoringWeights::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(ScoringWeights::Policy)),
             "temperature": batch.temperature,
         });
         let frame = |rank: usize| {
@@ -573,7 +574,7 @@ fn count(pieces: &[f32]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Number, device, PyTorch and compilation decide the bits; so a resume on others is told.
+    /// The number of ranks, device, PyTorch version and compilation determine the bits, so a resume with others is reported.
     #[test]
     fn what_ranks_compute_on_is_named_in_full() {
         let gpu = json!({"device": "cuda"});

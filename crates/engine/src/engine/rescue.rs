@@ -3,13 +3,13 @@
 
 use super::broken::NonFinite;
 use super::context::RunContext;
-use super::guard::Seen;
+use super::guard::StepVerdict;
 use crate::base::human;
 use crate::spec::RescuePolicy;
 use crate::wire::{Event, Outlier};
 
 /// How a step went.
-pub(super) enum Taken {
+pub(super) enum StepOutcome {
     Whole,
     /// Its update was left out.
     Skipped,
@@ -22,10 +22,14 @@ pub(super) enum Taken {
 }
 
 /// Judges the current step by its readings; a loss over the model's own completions is not a valid one.
-pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_loss: bool) -> Taken {
+pub(super) fn judge(
+    cx: &mut RunContext<'_, '_>,
+    (loss, norm): (f64, f64),
+    by_loss: bool,
+) -> StepOutcome {
     let config = &cx.spec.rescue;
     if config.policy == RescuePolicy::Off && !config.skip_outliers {
-        return Taken::Whole;
+        return StepOutcome::Whole;
     }
     let progress = &mut cx.state.progress;
     let step = progress.step + 1;
@@ -35,31 +39,31 @@ pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_lo
         .judge(config, at, by_loss.then_some(loss), norm);
     let may_act = config.policy == RescuePolicy::Act && progress.rescues < config.at_most;
     let found = match seen {
-        Seen::Healthy => return Taken::Whole,
-        Seen::Spike(found) | Seen::Lasting(found) if may_act => {
-            return Taken::Spike(words(&found, step, progress.guard.high));
+        StepVerdict::Healthy => return StepOutcome::Whole,
+        StepVerdict::Spike(found) | StepVerdict::Lasting(found) if may_act => {
+            return StepOutcome::Spike(words(&found, step, progress.guard.high));
         }
-        Seen::Lasting(found) => {
-            progress.guard.forget();
+        StepVerdict::Lasting(found) => {
+            progress.guard.reset();
             found
         }
-        Seen::Spike(found) => {
+        StepVerdict::Spike(found) => {
             if config.policy != RescuePolicy::Off {
                 let why = words(&found, step, config.patience);
                 cx.port.warn(step, "spike", why, hint(config.policy));
             }
             found
         }
-        Seen::Outlier(found) => found,
+        StepVerdict::Outlier(found) => found,
     };
     if !config.skip_outliers {
-        return Taken::Whole;
+        return StepOutcome::Whole;
     }
     cx.port.emit(Event::Skipped {
         step,
         outlier: found,
     });
-    Taken::Skipped
+    StepOutcome::Skipped
 }
 
 fn words(found: &Outlier, step: u64, in_a_row: u64) -> String {

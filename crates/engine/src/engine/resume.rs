@@ -69,7 +69,7 @@ pub(super) fn resume(
         )),
         None => misfit(step, e, was, &job.spec),
     })?;
-    let stands = |best: &Best| store.stands(best.step);
+    let stands = |best: &Best| store.has_checkpoint(best.step);
     let progress = &mut state.progress;
     progress.best_saved = progress.best_saved.take().filter(stands);
     let parent = job.run_dir.header().ok().and_then(|header| header.parent);
@@ -118,7 +118,7 @@ fn newest_or_fresh(
             faults.len()
         )));
     }
-    match last_told(job) {
+    match last_logged_checkpoint(job) {
         Some(step) if !job.force => Err(EngineError::Setup(format!(
             "the log lists a checkpoint of step {step}, but {} has none: restore the folder, or restart from step 0 with \
              --force",
@@ -342,7 +342,7 @@ pub(super) fn settings_told(job: &EngineJob) -> Settings {
 }
 
 /// Step of the newest checkpoint that the log acknowledges.
-fn last_told(job: &EngineJob) -> Option<u64> {
+fn last_logged_checkpoint(job: &EngineJob) -> Option<u64> {
     let mut last = None;
     let kinds = ["Checkpointed", "RolledBack"];
     // A log that cannot be read acknowledges nothing.

@@ -2,13 +2,13 @@
 
 use super::EngineError;
 use super::reference::Table;
-use super::remote::{Remote, Who};
+use super::remote::{Remote, ScoringWeights};
 use crate::data::{Batch, Column, Dataset, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
-use crate::workers::Lost;
+use crate::workers::WorkerFailure;
 
 /// The models of a run.
 pub struct Models {
@@ -51,23 +51,27 @@ impl Models {
     /// # Errors
     /// A batch that it refuses; ranks that are gone.
     pub fn score(&mut self, batch: &Batch) -> candle_core::Result<TokenOutputs> {
-        self.score_by(batch, Who::Policy)
+        self.score_by(batch, ScoringWeights::Policy)
     }
 
-    fn score_by(&mut self, batch: &Batch, who: Who) -> candle_core::Result<TokenOutputs> {
+    fn score_by(
+        &mut self,
+        batch: &Batch,
+        who: ScoringWeights,
+    ) -> candle_core::Result<TokenOutputs> {
         if let Some(remote) = &mut self.remote {
             remote.push(&self.policy)?;
             return remote.score(&tokens(batch), who);
         }
-        let off = who == Who::AdapterOff;
+        let off = who == ScoringWeights::AdapterOff;
         self.policy.set_adapters(!off);
         let out = self.policy.score(&tokens(batch));
         self.policy.set_adapters(true);
         out
     }
 
-    /// Fills in what the policy says of every sequence of the data that is not in the table; `after` hears of each batch, and
-    /// its error breaks it off.
+    /// Computes the policy's log-probabilities of all sequences missing in the table; `after` is called for each batch, and its error
+    /// aborts.
     ///
     /// # Errors
     /// That of `after`; a batch that the policy refuses; ranks that are gone.
@@ -91,7 +95,7 @@ impl Models {
     }
 
     /// Why ranks are gone, if they are.
-    pub fn lost(&self) -> Option<Lost> {
+    pub fn lost(&self) -> Option<WorkerFailure> {
         self.remote.as_ref()?.lost().cloned()
     }
 
@@ -163,11 +167,11 @@ impl Models {
         let values = match &mut self.reference {
             Reference::None => return Ok(None),
             Reference::AdapterOff => {
-                let out = self.score_by(batch, Who::AdapterOff)?;
+                let out = self.score_by(batch, ScoringWeights::AdapterOff)?;
                 sequence_logps(batch, &out)?
             }
             Reference::FrozenThere(_) => {
-                let out = self.score_by(batch, Who::Reference)?;
+                let out = self.score_by(batch, ScoringWeights::Reference)?;
                 sequence_logps(batch, &out)?
             }
             Reference::Frozen(model) => scored(model, batch)?,
@@ -218,7 +222,7 @@ impl Models {
     ///
     /// # Errors
     /// Those of `read`; ranks that are gone.
-    pub fn bring_anchor<E: From<candle_core::Error>>(
+    pub fn restore_anchor<E: From<candle_core::Error>>(
         &mut self,
         read: impl FnOnce(&mut Model) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -242,8 +246,8 @@ impl Models {
     pub fn add_token_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
         let out = match &mut self.reference {
             Reference::None => return Ok(()),
-            Reference::AdapterOff => self.score_by(batch, Who::AdapterOff)?,
-            Reference::FrozenThere(_) => self.score_by(batch, Who::Reference)?,
+            Reference::AdapterOff => self.score_by(batch, ScoringWeights::AdapterOff)?,
+            Reference::FrozenThere(_) => self.score_by(batch, ScoringWeights::Reference)?,
             Reference::Frozen(model) => model.score(&tokens(batch))?,
             Reference::Precomputed(_) => {
                 let what =

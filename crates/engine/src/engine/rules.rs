@@ -2,7 +2,7 @@
 //! delay the first step. Until it is read, new events are queued in order, so that the rules see the run's whole history as
 //! it happened.
 
-use crate::diagnosis::Watch;
+use crate::diagnosis::Monitor;
 use crate::run::log::Tail;
 use crate::wire::Event;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 
 /// The state of the rules.
 pub(super) struct Rules {
-    watch: Watch,
+    watch: Monitor,
     history: Option<History>,
 }
 
 /// The earlier log, while it is being read.
 struct History {
-    reading: JoinHandle<Watch>,
+    reading: JoinHandle<Monitor>,
     /// Events since the resume, oldest first.
     waiting: Vec<Event>,
 }
@@ -25,17 +25,17 @@ impl Rules {
     /// Of a run that begins.
     pub fn new() -> Rules {
         Rules {
-            watch: Watch::new(),
+            watch: Monitor::new(),
             history: None,
         }
     }
 
-    /// Of a run that is taken up again, whose log has `bytes` so far: later ones arrive through [`Rules::hear`].
+    /// Of a run that is taken up again, whose log has `bytes` so far: later ones arrive through [`Rules::on_event`].
     /// Where no thread can be started, or the log cannot be read, the rules only know less; who needs the log reports it.
     pub fn of_log(log: PathBuf, bytes: u64) -> Rules {
         let thread = std::thread::Builder::new().name("rules".into());
         let reading = thread.spawn(move || {
-            let mut watch = Watch::new();
+            let mut watch = Monitor::new();
             let _ = recall(&mut watch, &log, bytes);
             watch
         });
@@ -50,17 +50,17 @@ impl Rules {
     }
 
     /// Takes an event in.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn on_event(&mut self, event: &Event) {
         match &mut self.history {
             Some(history) => history.waiting.push(event.clone()),
-            None => self.watch.hear(event),
+            None => self.watch.on_event(event),
         }
     }
 
     /// What the rules find otherwise than before; nothing yet while the history is being read. The run's `last` word waits
     /// for it: an end is judged by all of the run.
     pub fn news(&mut self, last: bool) -> Vec<Event> {
-        match self.knows_all(last) {
+        match self.history_is_read(last) {
             true => self.watch.news(),
             false => Vec::new(),
         }
@@ -68,17 +68,18 @@ impl Rules {
 
     /// The verdict, where it is another one than before; nothing yet while the history is being read.
     pub fn new_verdict(&mut self) -> Option<Event> {
-        self.knows_all(false).then(|| self.watch.new_verdict())?
+        self.history_is_read(false)
+            .then(|| self.watch.new_verdict())?
     }
 
     /// Whether the history is read, at the `last` word in any case.
-    fn knows_all(&mut self, last: bool) -> bool {
+    fn history_is_read(&mut self, last: bool) -> bool {
         let read = |history: &mut History| last || history.reading.is_finished();
         if let Some(history) = self.history.take_if(read) {
             // A panic in there leaves rules that know less.
             self.watch = history.reading.join().unwrap_or_default();
             for event in &history.waiting {
-                self.watch.hear(event);
+                self.watch.on_event(event);
             }
         }
         self.history.is_none()
@@ -86,11 +87,11 @@ impl Rules {
 }
 
 /// Takes in the events that begin before `bytes`.
-fn recall(watch: &mut Watch, log: &Path, bytes: u64) -> std::io::Result<()> {
+fn recall(watch: &mut Monitor, log: &Path, bytes: u64) -> std::io::Result<()> {
     let mut tail = Tail::open(log)?;
-    while tail.told_up_to() < bytes {
+    while tail.position() < bytes {
         match tail.next_event()? {
-            Some(envelope) => watch.hear(&envelope.event),
+            Some(envelope) => watch.on_event(&envelope.event),
             None => break,
         }
     }
@@ -133,11 +134,11 @@ mod tests {
         // The engine's own writer goes on after the history while it is read.
         std::fs::write(&path, before.clone() + &log(70..90)).unwrap();
         let mut rules = Rules::of_log(path, before.len() as u64);
-        let mut whole = Watch::new();
+        let mut whole = Monitor::new();
         for step in 0..90 {
-            whole.hear(&stepped(step));
+            whole.on_event(&stepped(step));
             if step >= 70 {
-                rules.hear(&stepped(step));
+                rules.on_event(&stepped(step));
             }
         }
         let expected = whole.news();
@@ -149,10 +150,10 @@ mod tests {
     #[test]
     fn a_log_that_is_gone_leaves_rules_that_know_less() {
         let mut rules = Rules::of_log("/nowhere/events.jsonl".into(), 100);
-        rules.hear(&stepped(1));
+        rules.on_event(&stepped(1));
         assert_eq!(rules.news(true), {
-            let mut watch = Watch::new();
-            watch.hear(&stepped(1));
+            let mut watch = Monitor::new();
+            watch.on_event(&stepped(1));
             watch.news()
         });
     }

@@ -79,7 +79,7 @@ fn continuations(
         texts[text].push(token.id);
         match broken_off() {
             true => ControlFlow::Break(()),
-            false => stops.heard(&texts[text]),
+            false => stops.check(&texts[text]),
         }
     };
     // Each draws as it would alone.
@@ -109,7 +109,7 @@ fn continuations(
     Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
 }
 
-/// What ends an answer of a run's model where nobody says it: the stop strings of its samples, else those of its rollouts.
+/// The default stop strings for a run's model: those of its samples; of an on-policy method without any, those of its rollouts.
 pub(crate) fn answer_stops(spec: &RunSpec, ends: &[u32]) -> Vec<String> {
     let said = &spec.sample.sampling.stop;
     match said.is_empty() && spec.method.on_policy().is_some() {
@@ -164,7 +164,7 @@ impl RunContext<'_, '_> {
             &self.data,
             &given,
             &sampling,
-            &mut || port.stop_is_waiting(),
+            &mut || port.stop_pending(),
         )?;
         let seconds = (self.port.clock.elapsed() - begun).as_secs_f64() / given.len() as f64;
         for (given, text) in given.into_iter().zip(texts) {

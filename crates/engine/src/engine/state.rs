@@ -4,14 +4,14 @@
 use super::EngineError;
 use super::critic::Critic;
 use super::finite::{held_are_finite, state_is_finite};
-use super::guard::Guard;
+use super::guard::SpikeDetector;
 use super::optimizer::averaged_rule;
 use super::roles::Models;
-use super::rollouts::in_use::InUse;
+use super::rollouts::in_use::ActiveRollout;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use crate::data::Dataset;
 use crate::optim::UpdateRule;
-use crate::probes::{Carried, Carrier};
+use crate::probes::{Carried, SharedProbes};
 use crate::spec::{RunSpec, TrainConfig};
 use crate::wire::{Best, Num, UndoPoint};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub struct Progress {
     pub undo: Option<Undo>,
     /// What outliers are measured against.
     #[serde(skip_serializing_if = "Guard::is_new")]
-    pub guard: Guard,
+    pub guard: SpikeDetector,
     /// What probes measure against, as of the checkpoint that was written or read last.
     #[serde(skip_serializing_if = "Carried::is_empty")]
     pub probes: Carried,
@@ -132,11 +132,11 @@ pub struct TrainState {
     pub critic: Option<Critic>,
     pub progress: Progress,
     /// Answers of the policy as it was, while steps to come still learn from them.
-    pub in_use: Option<InUse>,
+    pub in_use: Option<ActiveRollout>,
     /// Where the weights under adapters came from, for those who load the adapters.
     pub base: Option<String>,
     /// The run's probes, whose past goes into checkpoints.
-    pub carrier: Carrier,
+    pub carrier: SharedProbes,
 }
 
 impl TrainState {
@@ -167,7 +167,7 @@ impl TrainState {
             critic,
             progress: Progress::default(),
             in_use: None,
-            carrier: Carrier::default(),
+            carrier: SharedProbes::default(),
             base: spec.train.from.as_deref().map(|place| {
                 let whole = std::path::absolute(place).unwrap_or_else(|_| place.into());
                 whole.display().to_string()

@@ -7,7 +7,7 @@ use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::emit_layers;
-use super::rescue::{self, Taken};
+use super::rescue::{self, StepOutcome};
 use super::roles::Models;
 use super::rollouts::{POLICY_LOSS, Parts, SHARE};
 use super::state::TrainState;
@@ -15,7 +15,7 @@ use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::{id, ranks};
 use crate::optim::clip_scale;
-use crate::probes::{Carrier, Probes};
+use crate::probes::{Probes, SharedProbes};
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Stepper {
     }
 
     /// The past of its probes, for checkpoints.
-    pub fn carrier(&self) -> Carrier {
+    pub fn carrier(&self) -> SharedProbes {
         self.probes.carrier()
     }
 
@@ -87,16 +87,16 @@ impl Stepper {
     }
 
     /// Does one update, unless the guard says otherwise. After a spike or a value that is non-finite the step is not done.
-    pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Taken, EngineError> {
+    pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<StepOutcome, EngineError> {
         let begun = cx.port.clock.elapsed();
         let step = cx.step() + 1;
         self.probes.begin(step, is_logged(cx, step));
         let Some(last) = self.gradients(cx)? else {
-            return Ok(Taken::BrokenOff);
+            return Ok(StepOutcome::BrokenOff);
         };
         self.log.last = last;
         if let Some(broken) = self.non_finite(cx) {
-            return Ok(Taken::Broken(broken));
+            return Ok(StepOutcome::Broken(broken));
         }
         let found = &self.log.last.gradients;
         self.probes.step(found.loss, found.norm);
@@ -105,10 +105,10 @@ impl Stepper {
             (found.loss, found.norm),
             self.experience.rollouts().is_none(),
         );
-        if let Taken::Spike(_) = taken {
+        if let StepOutcome::Spike(_) = taken {
             return Ok(taken);
         }
-        let skipped = matches!(taken, Taken::Skipped);
+        let skipped = matches!(taken, StepOutcome::Skipped);
         if !skipped {
             self.update_critic(cx)?;
         }
@@ -182,7 +182,7 @@ impl Stepper {
         };
         cx.state.show_average(false)?;
         let (state, port) = (&mut cx.state, &mut *cx.port);
-        let broken_off = &mut || port.stop_is_waiting();
+        let broken_off = &mut || port.stop_pending();
         let Some(mut step) = (self.experience).step(at.micro_step, state, broken_off)? else {
             return Ok(None);
         };

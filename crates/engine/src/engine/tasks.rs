@@ -150,13 +150,13 @@ impl Tasks {
             let Models { policy, remote, .. } = &mut cx.state.models;
             let mut there = None;
             let model: &mut dyn AskedModel = match remote {
-                Some(remote) => there.insert(remote.asked(policy)?),
+                Some(remote) => there.insert(remote.policy_on_ranks(policy)?),
                 None => policy,
             };
             let mut subject = Subject::new(model, &data.tokenizer, &data.ends)
                 .with_template(self.template.as_ref());
             let port = &mut *cx.port;
-            let asked = run.ask(&mut subject, &mut |_| match port.stop_is_waiting() {
+            let asked = run.evaluate(&mut subject, &mut |_| match port.stop_pending() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::finding::Status;
-use crate::data::{Dataset, Surroundings};
+use crate::data::{DataEnv, Dataset};
 use crate::metrics::{self, Repeatable};
 use crate::spec::{SpecSources, load};
 use crate::wire::{Command, Phase, StopWhen, Values};
@@ -58,7 +58,7 @@ pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
     let spec = load("quickstart", &words, &SpecSources::default())
         .unwrap()
         .spec;
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     (spec, data)
 }
 

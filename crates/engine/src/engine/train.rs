@@ -1,8 +1,8 @@
 //! The training loop, in order of execution.
 
+mod commands;
 mod declared;
 mod generations;
-mod obey;
 mod rescue;
 mod stop;
 mod undo;
@@ -14,7 +14,7 @@ use super::emit::Port;
 use super::eval::best::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
-use super::rescue::Taken;
+use super::rescue::StepOutcome;
 use super::resume;
 use super::state::Settings;
 use super::step::Stepper;
@@ -122,7 +122,7 @@ impl Trainer<'_, '_> {
         loop {
             let done = self.train_on();
             match (done, self.cx.state.models.lost()) {
-                (Err(_), Some(lost)) => self.begin_again(lost)?,
+                (Err(_), Some(lost)) => self.restart_ranks(lost)?,
                 (done, _) => {
                     if let Some(remote) = &mut self.cx.state.models.remote {
                         remote.end();
@@ -147,7 +147,7 @@ impl Trainer<'_, '_> {
     fn round(&mut self) -> Result<Next, EngineError> {
         self.cx.port.enter(Phase::Training, self.cx.step());
         let stale = self.cx.state.progress.stale;
-        match self.obey()? {
+        match self.handle_commands()? {
             Flow::Continue => {}
             Flow::Stop => return Ok(Next::Done(Outcome::Stopped)),
             Flow::SaveAndStop => return self.save_and_stop().map(Next::Done),
@@ -161,9 +161,9 @@ impl Trainer<'_, '_> {
         let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
         // Whatever measured what decides: a task, the schedule, or a command at a step of the schedule.
         let no_gain = self.cx.state.progress.stale > stale;
-        if step < max_steps && no_gain && self.out_of_patience() {
+        if step < max_steps && no_gain && self.patience_exhausted() {
             self.save_and_stop()?;
-            self.forget_what_was_given_up();
+            self.discard_undo_state();
             return Ok(Next::Done(Outcome::Completed));
         }
         let every = self.cx.spec.sample.every.steps(max_steps);
@@ -187,7 +187,7 @@ impl Trainer<'_, '_> {
             return Ok(Next::Part);
         }
         self.tasks.ask(&mut self.cx)?;
-        self.unless_broken_off(self.tasks.are_due(&self.cx))
+        self.retry_if_interrupted(self.tasks.are_due(&self.cx))
     }
 
     fn evaluate_if_due(&mut self) -> Result<Next, EngineError> {
@@ -205,12 +205,12 @@ impl Trainer<'_, '_> {
             self.rescue_or_fail(&broken)?;
             return Ok(Next::Round);
         }
-        self.unless_broken_off(self.cx.state.progress.evaluated_at != Some(step))
+        self.retry_if_interrupted(self.cx.state.progress.evaluated_at != Some(step))
     }
 
     /// What a stop broke off is done again: now, or at a resume.
-    fn unless_broken_off(&mut self, broken_off: bool) -> Result<Next, EngineError> {
-        if !(broken_off && self.cx.port.stop_is_waiting()) {
+    fn retry_if_interrupted(&mut self, broken_off: bool) -> Result<Next, EngineError> {
+        if !(broken_off && self.cx.port.stop_pending()) {
             return Ok(Next::Part);
         }
         match self.cx.port.stop_flag() {
@@ -223,7 +223,7 @@ impl Trainer<'_, '_> {
         let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
         let every = self.cx.spec.checkpoint.every.steps(max_steps);
         let due = is_due(step, every, max_steps, self.checkpoints.saved_at());
-        if !(due || self.is_chosen() && !self.checkpoints.knows_best(step)) {
+        if !(due || self.is_unsaved_best() && !self.checkpoints.best_is_recorded(step)) {
             return Ok(Next::Part);
         }
         if let Some(broken) = self.cx.broken_weights()? {
@@ -234,7 +234,7 @@ impl Trainer<'_, '_> {
             self.checkpoints.save_or_warn(&mut self.cx)?;
         } else {
             self.checkpoints.save_at_the_end(&mut self.cx)?;
-            self.forget_what_was_given_up();
+            self.discard_undo_state();
         }
         if self.checkpoints.saved_at() == Some(step) {
             self.spectra.begin(&self.cx, step);
@@ -245,37 +245,37 @@ impl Trainer<'_, '_> {
     fn take_a_step(&mut self) -> Result<Next, EngineError> {
         self.cx.port.enter(Phase::Training, self.cx.step());
         match self.stepper.one_step(&mut self.cx)? {
-            Taken::Whole | Taken::Skipped => {
+            StepOutcome::Whole | StepOutcome::Skipped => {
                 self.stepper.emit_step_if_due(&mut self.cx);
                 self.spectra.emit(&mut self.cx);
                 self.summarize();
             }
             // Written again at a resume, by the same weights.
-            Taken::BrokenOff => {}
-            Taken::Broken(broken) => self.rescue_or_fail(&broken)?,
-            Taken::Spike(why) => self.rescue_or_go_on(&why)?,
+            StepOutcome::BrokenOff => {}
+            StepOutcome::Broken(broken) => self.rescue_or_fail(&broken)?,
+            StepOutcome::Spike(why) => self.rescue_or_continue(&why)?,
         }
         Ok(Next::Round)
     }
 
     /// Whether the spec's patience is exhausted: the run is then complete, and `Finished` has the reason.
-    fn out_of_patience(&mut self) -> bool {
-        let why = self.cx.out_of_patience();
+    fn patience_exhausted(&mut self) -> bool {
+        let why = self.cx.patience_exhausted();
         let over = why.is_some();
         self.summary.early = why.unwrap_or_default();
         over
     }
 
     /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
-    fn is_chosen(&self) -> bool {
+    fn is_unsaved_best(&self) -> bool {
         let (progress, spec) = (&self.cx.state.progress, self.cx.spec);
         let best = progress.best.as_ref();
         spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
     }
 
-    /// After the state went back to that of `step`: what was measured since counts no more, and the log tells of it and of the
-    /// settings that are not what they were `before`.
-    fn went_back(&mut self, step: u64, before: Settings) {
+    /// Called after a rollback to `step`: discards readings since then, and logs the rollback and the settings that differ from
+    /// `before`.
+    fn after_rollback(&mut self, step: u64, before: Settings) {
         self.stepper.forget();
         self.spectra.went_back(step);
         self.summarize();

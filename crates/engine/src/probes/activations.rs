@@ -1,6 +1,6 @@
 //! RMS of the residual stream after each block.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::tap::{Activation, Site};
 
@@ -8,7 +8,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "activations",
     metrics: &[RMS, MAX],
     cadence: Cadence::Usual,
-    looks: &[Look::Activations],
+    inputs: &[ProbeInput::Activations],
     cost: "one pass over the residual stream of one micro-batch, each block",
     make: |setup| Some(Box::new(Activations::of(setup))),
 };

@@ -1,6 +1,6 @@
 //! How peaked attention is: entropy of sampled rows, their largest scores, and the weight on the first key.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::kernels::attention;
 use crate::metrics::estimators::entropy;
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
@@ -10,7 +10,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "attention",
     metrics: &[ENTROPY, SPREAD, LARGEST, SINK],
     cadence: Cadence::Usual,
-    looks: &[Look::Activations],
+    inputs: &[ProbeInput::Activations],
     cost: "16 query rows of each head of one sequence",
     make: |setup| Some(Box::new(Attention::of(setup))),
 };

@@ -1,6 +1,6 @@
 //! How far the loss curve departs from that of a reference run: `health.reference_run`.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup, StepSeen};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup, StepStats};
 use crate::metrics::estimators::collapse::{Collapse as Estimator, Reference};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
 use crate::wire::id;
@@ -11,7 +11,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "collapse",
     metrics: &[RESIDUAL, NOISE, FORECAST],
     cadence: Cadence::Step,
-    looks: &[Look::Steps],
+    inputs: &[ProbeInput::Steps],
     cost: "a few additions",
     make,
 };
@@ -77,7 +77,7 @@ struct Collapse {
 }
 
 impl Probe for Collapse {
-    fn step(&mut self, seen: &StepSeen<'_>) {
+    fn step(&mut self, seen: &StepStats<'_>) {
         self.run.push(seen.step, seen.loss, &self.reference);
     }
 
@@ -94,13 +94,13 @@ impl Probe for Collapse {
         }
     }
 
-    fn carried(&self) -> Option<Value> {
+    fn saved_state(&self) -> Option<Value> {
         serde_json::to_value(&self.run).ok()
     }
 
-    /// What was fitted for another number of steps is at another share of the run, and what was fitted to another curve has another
+    /// StartView was fitted for another number of steps is at another share of the run, and what was fitted to another curve has another
     /// divisor.
-    fn take_up(&mut self, carried: Option<&Value>) {
+    fn restore_state(&mut self, carried: Option<&Value>) {
         let anew = Estimator::new(self.steps, &self.reference);
         let carried = carried.and_then(|c| Estimator::deserialize(c).ok());
         self.run = carried.filter(|run| run.fits(&anew)).unwrap_or(anew);

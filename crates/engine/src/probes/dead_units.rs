@@ -1,6 +1,6 @@
 //! Units of feed-forward blocks that no token of the micro-batch activates.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::Role;
 use crate::nn::tap::{Activation, Site};
@@ -9,7 +9,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "dead_units",
     metrics: &[SHARE, BY_LAYER],
     cadence: Cadence::Usual,
-    looks: &[Look::Activations],
+    inputs: &[ProbeInput::Activations],
     cost: "one pass over the feed-forward activations of one micro-batch",
     make: |setup| is_dense(setup).then(|| Box::new(DeadUnits::of(setup)) as Box<dyn Probe>),
 };

@@ -2,7 +2,7 @@
 //! of its optimizer. Embeddings and head are excluded: rows of rare tokens are almost always 0.
 
 use super::sample::Sample;
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::estimators::spikes::spam_clip;
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
 use crate::nn::Params;
@@ -13,7 +13,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "elements",
     metrics: &[SCORE, SHARE],
     cadence: Cadence::Often,
-    looks: &[Look::Gradient],
+    inputs: &[ProbeInput::Gradient],
     cost: "a copy of at most 131,072 elements of gradient and second moment, and a sum of each",
     make: |setup| Some(Box::new(Elements::of(setup))),
 };

@@ -1,6 +1,6 @@
 //! Gradient norm and update size per block: both are by-products of the optimizer's pass.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use crate::nn::Params;
 use crate::optim::UpdateRule;
@@ -10,7 +10,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "layers",
     metrics: &[GRADIENT, UPDATE],
     cadence: Cadence::Often,
-    looks: &[Look::Update],
+    inputs: &[ProbeInput::Update],
     cost: "none: by-products of the update",
     make: |setup| Some(Box::new(Layers::of(setup))),
 };

@@ -1,13 +1,13 @@
 //! The mean level of the output logits.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "logits",
     metrics: &[LSE],
     cadence: Cadence::Often,
-    looks: &[Look::Activations],
+    inputs: &[ProbeInput::Activations],
     cost: "one pass over a number for each token",
     make: |_| Some(Box::new(Logits::default())),
 };

@@ -1,6 +1,6 @@
 //! Dispersion of the losses of a step's micro-batches.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, StepStats};
 use crate::metrics::estimators::dispersion::population_std;
 use crate::metrics::{Direction, Metric, Repeatable, id, metric};
 
@@ -8,7 +8,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "micro_batches",
     metrics: &[DISPERSION],
     cadence: Cadence::Step,
-    looks: &[Look::Steps],
+    inputs: &[ProbeInput::Steps],
     cost: "a few additions",
     make: |setup| {
         let shown = setup.micro_batches > 1 && !setup.remote;
@@ -36,7 +36,7 @@ const DISPERSION: Metric = metric(
 struct Losses(Option<f64>);
 
 impl Probe for Losses {
-    fn step(&mut self, seen: &StepSeen<'_>) {
+    fn step(&mut self, seen: &StepStats<'_>) {
         self.0 = population_std(seen.micro_losses);
     }
 

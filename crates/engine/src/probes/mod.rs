@@ -12,7 +12,7 @@ pub mod spectra;
 mod tests;
 
 pub use report::Report;
-pub use set::{COST, Carried, Carrier, Probes, StepSeen};
+pub use set::{COST, Carried, Probes, SharedProbes, StepStats};
 
 use crate::metrics::Metric;
 use crate::metrics::estimators::collapse::Reference;
@@ -71,7 +71,7 @@ impl Cadence {
 
 /// The inputs of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ProbeInput {
     /// Every step's loss and gradient norm.
     Steps,
     /// Activations and attention of the first micro-batch.
@@ -90,7 +90,7 @@ pub struct ProbeEntry {
     /// Its readings, declared before the first value.
     pub metrics: &'static [Metric],
     pub cadence: Cadence,
-    pub looks: &'static [Look],
+    pub inputs: &'static [ProbeInput],
     /// What one look costs, in words.
     pub cost: &'static str,
     /// `None` where a run has nothing that it could look at.
@@ -116,7 +116,7 @@ pub struct Setup<'a> {
 
 /// Called at the steps that are due. The defaults ignore their input.
 pub trait Probe: Send {
-    fn step(&mut self, _seen: &StepSeen<'_>) {}
+    fn step(&mut self, _seen: &StepStats<'_>) {}
     fn activation(&mut self, _seen: &Activation<'_>) {}
     fn attention(&mut self, _seen: &AttentionInputs<'_>) {}
     /// Log-sum-exp of each token's logits.
@@ -141,11 +141,11 @@ pub trait Probe: Send {
     fn report(&mut self, into: &mut Report);
     /// The state that a resumed run needs for the same readings; small, as it goes into each checkpoint's `state.json`.
     /// `None` where nothing was seen yet, or one step knows nothing of those before.
-    fn carried(&self) -> Option<Value> {
+    fn saved_state(&self) -> Option<Value> {
         None
     }
     /// Restores the carried state; starts fresh without it.
-    fn take_up(&mut self, _carried: Option<&Value>) {}
+    fn restore_state(&mut self, _carried: Option<&Value>) {}
 }
 
 macro_rules! probes {

@@ -1,7 +1,7 @@
 //! Cosine between a step's gradient and the optimizer's first moment, the average of earlier gradients.
 
 use super::sample::Sample;
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::{Direction, Metric, Repeatable, metric};
 use crate::nn::Params;
 use crate::optim::UpdateRule;
@@ -11,7 +11,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "momentum",
     metrics: &[COSINE],
     cadence: Cadence::Often,
-    looks: &[Look::Gradient],
+    inputs: &[ProbeInput::Gradient],
     cost: "a copy of at most 131,072 elements of gradient and first moment",
     make: |setup| Some(Box::new(Momentum::of(setup))),
 };

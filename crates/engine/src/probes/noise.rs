@@ -1,9 +1,9 @@
 //! Gradient signal and noise, from the gradients of the step's micro-batches.
 
 use super::sample::Sample;
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::base::stats::Ema;
-use crate::metrics::estimators::noise::{Estimate, Squares};
+use crate::metrics::estimators::noise::{Estimate, SquaredNorms};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "noise",
     metrics: &[SCALE, GSNR, CONSISTENCY, EXPECTED, BY_LAYER],
     cadence: Cadence::Often,
-    looks: &[Look::MicroGradients],
+    inputs: &[ProbeInput::MicroGradients],
     cost: "a copy of at most 131,072 elements of the gradient after each micro-batch",
     make: |setup| (setup.micro_batches > 1).then(|| Box::new(Noise::of(setup)) as Box<dyn Probe>),
 };
@@ -181,7 +181,7 @@ impl Probe for Noise {
         }
         let sums = self.sample.dots(&self.before, &self.before);
         let (k, weights) = (self.seen, self.weights);
-        let squares = |parts, sum| Squares {
+        let squares = |parts, sum| SquaredNorms {
             k,
             parts,
             sum,
@@ -209,13 +209,13 @@ impl Probe for Noise {
         into.set_layers(BY_LAYER.id, blocks.map(gsnr));
     }
 
-    fn carried(&self) -> Option<Value> {
+    fn saved_state(&self) -> Option<Value> {
         let carried = (self.all, &self.blocks);
         let seen = self.all != Averages::new();
         seen.then(|| serde_json::to_value(carried).ok()).flatten()
     }
 
-    fn take_up(&mut self, carried: Option<&Value>) {
+    fn restore_state(&mut self, carried: Option<&Value>) {
         let n_layer = self.blocks.len();
         let carried = carried.and_then(|c| <(Averages, Vec<Averages>)>::deserialize(c).ok());
         let carried = carried.filter(|(_, blocks)| blocks.len() == n_layer);

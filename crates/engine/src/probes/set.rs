@@ -1,6 +1,6 @@
 //! The probes of one run, and the engine's calls to them.
 
-use super::{Look, PROBES, Probe, ProbeEntry, Report, Setup, spectra};
+use super::{PROBES, Probe, ProbeEntry, ProbeInput, Report, Setup, spectra};
 use crate::base::clock::Clock;
 use crate::metrics::{Direction, Metric, Repeatable, metric};
 use crate::nn::Model;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What every step gives.
 #[derive(Debug, Clone, Copy)]
-pub struct StepSeen<'a> {
+pub struct StepStats<'a> {
     /// Its number, from 1.
     pub step: u64,
     pub loss: f64,
@@ -78,22 +78,22 @@ pub type Carried = BTreeMap<String, Value>;
 
 /// The probes of a run as checkpoints know them; empty where there are none.
 #[derive(Clone, Default)]
-pub struct Carrier(Option<Arc<Mutex<Set>>>);
+pub struct SharedProbes(Option<Arc<Mutex<Set>>>);
 
-impl Carrier {
-    pub fn carried(&self) -> Carried {
+impl SharedProbes {
+    pub fn saved_state(&self) -> Carried {
         let Some(set) = open(self.0.as_ref()) else {
             return Carried::new();
         };
         let members = set.members.iter();
-        let kept = members.filter_map(|m| Some((m.entry.id.to_string(), m.probe.carried()?)));
+        let kept = members.filter_map(|m| Some((m.entry.id.to_string(), m.probe.saved_state()?)));
         kept.collect()
     }
 
-    pub fn take_up(&self, carried: &Carried) {
+    pub fn restore_state(&self, carried: &Carried) {
         if let Some(mut set) = open(self.0.as_ref()) {
             for member in &mut set.members {
-                member.probe.take_up(carried.get(member.entry.id));
+                member.probe.restore_state(carried.get(member.entry.id));
             }
         }
     }
@@ -106,10 +106,10 @@ fn open(set: Option<&Arc<Mutex<Set>>>) -> Option<MutexGuard<'_, Set>> {
 
 impl Set {
     /// Asks those that look there; every one where `always`, else those that are due.
-    fn ask(&mut self, look: Look, always: bool, mut work: impl FnMut(&mut dyn Probe)) {
+    fn ask(&mut self, look: ProbeInput, always: bool, mut work: impl FnMut(&mut dyn Probe)) {
         let begun = self.clock.elapsed();
         for member in &mut self.members {
-            if (member.due || always) && member.entry.looks.contains(&look) {
+            if (member.due || always) && member.entry.inputs.contains(&look) {
                 member.looked = true;
                 work(&mut *member.probe);
             }
@@ -117,23 +117,27 @@ impl Set {
         self.spent += self.clock.elapsed().saturating_sub(begun);
     }
 
-    fn wants(&self, look: Look) -> bool {
-        let due = |member: &Member| member.due && member.entry.looks.contains(&look);
+    fn wants(&self, look: ProbeInput) -> bool {
+        let due = |member: &Member| member.due && member.entry.inputs.contains(&look);
         self.members.iter().any(due)
     }
 }
 
 impl Tap for Set {
     fn activation(&mut self, seen: &Activation<'_>) {
-        self.ask(Look::Activations, false, |probe| probe.activation(seen));
+        self.ask(ProbeInput::Activations, false, |probe| {
+            probe.activation(seen)
+        });
     }
 
     fn attention(&mut self, seen: &AttentionInputs<'_>) {
-        self.ask(Look::Activations, false, |probe| probe.attention(seen));
+        self.ask(ProbeInput::Activations, false, |probe| {
+            probe.attention(seen)
+        });
     }
 
     fn logits(&mut self, lse: &[f32]) {
-        self.ask(Look::Activations, false, |probe| probe.logits(lse));
+        self.ask(ProbeInput::Activations, false, |probe| probe.logits(lse));
     }
 }
 
@@ -142,7 +146,7 @@ impl Probes {
     /// logged.
     pub fn new(setup: &Setup<'_>, (every, log_every): (u64, u64), clock: Arc<dyn Clock>) -> Probes {
         let member = |entry: &&'static ProbeEntry| {
-            let seen = !setup.remote || entry.looks == [Look::Steps];
+            let seen = !setup.remote || entry.inputs == [ProbeInput::Steps];
             seen.then_some(())?;
             Some(Member {
                 entry,
@@ -173,8 +177,8 @@ impl Probes {
     }
 
     /// For checkpoints.
-    pub fn carrier(&self) -> Carrier {
-        Carrier(self.set.clone())
+    pub fn carrier(&self) -> SharedProbes {
+        SharedProbes(self.set.clone())
     }
 
     /// What readings may come.
@@ -208,7 +212,9 @@ impl Probes {
     pub fn before_micro(&mut self, micro: usize, model: &mut Model) {
         if let Some(set) = &self.set
             && micro == 0
-            && self.open().is_some_and(|set| set.wants(Look::Activations))
+            && self
+                .open()
+                .is_some_and(|set| set.wants(ProbeInput::Activations))
         {
             model.set_tap(Some(set.clone()));
         }
@@ -232,9 +238,9 @@ impl Probes {
             model.set_tap(None);
         }
         match self.open() {
-            Some(mut set) if set.wants(Look::MicroGradients) => {
+            Some(mut set) if set.wants(ProbeInput::MicroGradients) => {
                 model.params().read_grads(|grads| {
-                    set.ask(Look::MicroGradients, false, |probe| {
+                    set.ask(ProbeInput::MicroGradients, false, |probe| {
                         probe.micro_gradient(micro, weight, grads);
                     });
                 })
@@ -248,21 +254,21 @@ impl Probes {
     /// # Errors
     /// Those of the probes.
     pub fn gradient(&mut self, model: &Model, rule: &dyn UpdateRule, scale: f64) -> Result<()> {
-        self.look(Look::Gradient, |probe| {
+        self.look(ProbeInput::Gradient, |probe| {
             probe.gradient(model.params(), rule, scale)
         })
     }
 
     /// Once loss and gradient norm of a step are known, whatever becomes of its update.
     pub fn step(&mut self, loss: f64, grad_norm: f64) {
-        let seen = StepSeen {
+        let seen = StepStats {
             step: self.step,
             loss,
             grad_norm,
             micro_losses: &self.micro_losses,
         };
         if let Some(mut set) = self.open() {
-            set.ask(Look::Steps, true, |probe| probe.step(&seen));
+            set.ask(ProbeInput::Steps, true, |probe| probe.step(&seen));
         }
     }
 
@@ -271,10 +277,16 @@ impl Probes {
     /// # Errors
     /// Those of the probes.
     pub fn update(&mut self, model: &Model, rule: &dyn UpdateRule) -> Result<()> {
-        self.look(Look::Update, |probe| probe.update(model.params(), rule))
+        self.look(ProbeInput::Update, |probe| {
+            probe.update(model.params(), rule)
+        })
     }
 
-    fn look(&self, look: Look, mut work: impl FnMut(&mut dyn Probe) -> Result<()>) -> Result<()> {
+    fn look(
+        &self,
+        look: ProbeInput,
+        mut work: impl FnMut(&mut dyn Probe) -> Result<()>,
+    ) -> Result<()> {
         let mut result = Ok(());
         if let Some(mut set) = self.open()
             && set.wants(look)

@@ -1,7 +1,7 @@
 //! The largest singular value of each block's matrices, by a power iteration that continues from probe to probe.
 
 use super::spectra::parts;
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::spectrum::spectral_norm;
 use crate::metrics::{Direction, Metric, Origin, Repeatable, id, metric};
@@ -13,7 +13,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "spectral",
     metrics: &[NORM, SCALED],
     cadence: Cadence::Seldom,
-    looks: &[Look::Update],
+    inputs: &[ProbeInput::Update],
     cost: "two matrix-vector products per trained matrix",
     make: |setup| Some(Box::new(Spectral::of(setup))),
 };

@@ -1,6 +1,6 @@
 //! How far gradient norm and loss deviate from the steps before.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, StepStats};
 use crate::metrics::estimators::spikes::{NormRatio, SpikeScore};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "spikes",
     metrics: &[RATIO, GRADIENT, LOSS],
     cadence: Cadence::Step,
-    looks: &[Look::Steps],
+    inputs: &[ProbeInput::Steps],
     cost: "a few additions",
     make: |_| Some(Box::new(Spikes::default())),
 };
@@ -83,7 +83,7 @@ struct Spikes {
 const YOUNG: u64 = 100;
 
 impl Probe for Spikes {
-    fn step(&mut self, seen: &StepSeen<'_>) {
+    fn step(&mut self, seen: &StepStats<'_>) {
         self.seen += 1;
         let ratio = self.ratio.push(seen.grad_norm);
         self.largest = [self.largest, ratio].into_iter().flatten().reduce(f64::max);
@@ -104,12 +104,12 @@ impl Probe for Spikes {
         }
     }
 
-    fn carried(&self) -> Option<Value> {
+    fn saved_state(&self) -> Option<Value> {
         let seen = self.seen > 0;
         seen.then(|| serde_json::to_value(self).ok()).flatten()
     }
 
-    fn take_up(&mut self, carried: Option<&Value>) {
+    fn restore_state(&mut self, carried: Option<&Value>) {
         let carried = carried.and_then(|c| Spikes::deserialize(c).ok());
         *self = carried.unwrap_or_default();
     }

@@ -212,7 +212,7 @@ fn every_probe_says_what_it_measures_what_is_normal_and_what_it_costs() {
     let mut ids = BTreeSet::new();
     for probe in PROBES {
         assert!(
-            !probe.cost.is_empty() && !probe.looks.is_empty(),
+            !probe.cost.is_empty() && !probe.inputs.is_empty(),
             "{}",
             probe.id
         );

@@ -1,6 +1,6 @@
 //! Standard deviation of each block's weights.
 
-use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use super::{Cadence, ProbeInput, Probe, ProbeEntry, Report, Setup};
 use crate::metrics::estimators::dispersion::Moments;
 use crate::metrics::{Direction, Metric, Repeatable, id, metric};
 use crate::nn::Params;
@@ -12,7 +12,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "weights",
     metrics: &[STD],
     cadence: Cadence::Seldom,
-    looks: &[Look::Update],
+    inputs: &[ProbeInput::Update],
     cost: "two passes over the matrices that train",
     make: |setup| Some(Box::new(Weights::of(setup))),
 };

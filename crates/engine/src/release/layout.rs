@@ -83,7 +83,7 @@ pub fn belonging(subject: &Subject) -> Vec<&Entry> {
 ///
 /// # Errors
 /// The destination exists, or the disk refuses; no partial output is left.
-pub fn lay_out(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
+pub fn copy_to(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
         move |source| LayoutError::Io { path, source }
@@ -140,14 +140,14 @@ fn fill(subject: &Subject, partial: &Path) -> Result<(), LayoutError> {
         io::copy(&mut input, &mut output).map_err(io(&to))?;
         output.sync_all().map_err(io(&to))?;
     }
-    seal(partial)
+    write_checksums(partial)
 }
 
 /// Writes `.gitattributes` and the list of checksums into a folder.
 ///
 /// # Errors
 /// It cannot be read or written.
-pub fn seal(folder: &Path) -> Result<(), LayoutError> {
+pub fn write_checksums(folder: &Path) -> Result<(), LayoutError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
         move |source| LayoutError::Io { path, source }

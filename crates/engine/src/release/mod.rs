@@ -14,5 +14,5 @@ mod tests;
 pub use checks::{CHECKS, Check, license_is_listed, run as check};
 pub use error::SubjectError;
 pub use files::{Entry, Link, sha256_of};
-pub use layout::{LayoutError, SUMS, belonging, lay_out, seal};
-pub use subject::{Form, Here, Subject};
+pub use layout::{LayoutError, SUMS, belonging, copy_to, write_checksums};
+pub use subject::{Form, LocalEnv, Subject};

@@ -36,12 +36,12 @@ pub struct Subject {
     pub files: Vec<Entry>,
     /// README.md; `None` without one.
     pub card: Option<Card>,
-    pub here: Here,
+    pub here: LocalEnv,
 }
 
 /// What this machine provides.
 #[derive(Debug, Clone, Default)]
-pub struct Here {
+pub struct LocalEnv {
     /// Bytes that a model may take.
     pub room: u64,
     /// The hub's cache, where the base of an adapter may lie.
@@ -53,7 +53,7 @@ impl Subject {
     ///
     /// # Errors
     /// It cannot be read, or no model lies in it.
-    pub fn open(folder: &Path, here: &Here) -> Result<Subject, SubjectError> {
+    pub fn open(folder: &Path, here: &LocalEnv) -> Result<Subject, SubjectError> {
         let files = files::list(folder)?;
         let has = |name: &str| files.iter().any(|file| file.name == name);
         let any_gguf = files.iter().any(|file| file.is_gguf());

@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// Makes all threads share one heap where the address space is limited. Call before the first thread starts. Hot loops, which
 /// would gain from a heap per thread, do not allocate.
-pub fn keep_few() {
+pub fn limit_arenas() {
     if getrlimit(Resource::As).current.is_some() {
         share_one();
     }

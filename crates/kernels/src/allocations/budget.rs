@@ -30,7 +30,7 @@ pub struct Budget {
 
 /// Why a call did not finish.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Overdrawn {
+pub enum BudgetExceeded {
     /// It needs more than this many bytes.
     Memory(usize),
     /// It takes longer.
@@ -41,16 +41,18 @@ pub enum Overdrawn {
     NoThread(String),
 }
 
-impl fmt::Display for Overdrawn {
+impl fmt::Display for BudgetExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Overdrawn::Memory(bytes) => {
+            BudgetExceeded::Memory(bytes) => {
                 let bytes = llmtui_base::human::bytes(*bytes as u64);
                 write!(f, "it takes more than {bytes} of memory")
             }
-            Overdrawn::Time(time) => write!(f, "it takes longer than {} s", time.as_secs()),
-            Overdrawn::Panicked(panic_message) => write!(f, "its library crashed: {panic_message}"),
-            Overdrawn::NoThread(why) => write!(
+            BudgetExceeded::Time(time) => write!(f, "it takes longer than {} s", time.as_secs()),
+            BudgetExceeded::Panicked(panic_message) => {
+                write!(f, "its library crashed: {panic_message}")
+            }
+            BudgetExceeded::NoThread(why) => write!(
                 f,
                 "no thread can be started for it: {why}; raise the limit on processes or address space (ulimit -u, ulimit -v)"
             ),
@@ -58,7 +60,7 @@ impl fmt::Display for Overdrawn {
     }
 }
 
-impl std::error::Error for Overdrawn {}
+impl std::error::Error for BudgetExceeded {}
 
 /// The state of a worker's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +68,7 @@ enum State {
     Idle,
     Working,
     Done,
-    Overdrawn,
+    BudgetExceeded,
     /// The caller timed out.
     Abandoned,
 }
@@ -123,7 +125,7 @@ pub(super) fn give_back(bytes: usize) {
 pub fn within<T: Send + 'static>(
     budget: Budget,
     call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Overdrawn> {
+) -> Result<T, BudgetExceeded> {
     if is_active() {
         return Ok(call());
     }
@@ -135,13 +137,13 @@ pub fn within<T: Send + 'static>(
             *lock(&result) = Some(outcome);
         })
     };
-    let helper = Worker::any().map_err(|e| Overdrawn::NoThread(e.to_string()))?;
+    let helper = Worker::any().map_err(|e| BudgetExceeded::NoThread(e.to_string()))?;
     helper.work(budget, job)?;
     let outcome = lock(&result).take();
     match outcome {
         Some(Ok(value)) => Ok(value),
-        Some(Err(panic)) => Err(Overdrawn::Panicked(panic_message(&*panic))),
-        None => Err(Overdrawn::Panicked("it ended without a result".into())),
+        Some(Err(panic)) => Err(BudgetExceeded::Panicked(panic_message(&*panic))),
+        None => Err(BudgetExceeded::Panicked("it ended without a result".into())),
     }
 }
 
@@ -165,7 +167,7 @@ impl Worker {
     }
 
     /// The caller's side: hands over a job and waits for it.
-    fn work(&'static self, budget: Budget, job: Job) -> Result<(), Overdrawn> {
+    fn work(&'static self, budget: Budget, job: Job) -> Result<(), BudgetExceeded> {
         let bytes = i64::try_from(budget.bytes).unwrap_or(i64::MAX);
         self.left.store(bytes, Ordering::Relaxed);
         let mut state = lock(&self.state);
@@ -178,11 +180,11 @@ impl Worker {
             state = now;
             match state.0 {
                 State::Done => break,
-                State::Overdrawn => return Err(Overdrawn::Memory(budget.bytes)),
+                State::BudgetExceeded => return Err(BudgetExceeded::Memory(budget.bytes)),
                 _ if timeout.timed_out() && remaining <= TICK => {
                     state.0 = State::Abandoned;
                     self.abandoned.store(true, Ordering::Relaxed);
-                    return Err(Overdrawn::Time(budget.time));
+                    return Err(BudgetExceeded::Time(budget.time));
                 }
                 _ if timeout.timed_out() => remaining -= TICK,
                 _ => {}
@@ -221,7 +223,7 @@ impl Worker {
     fn block_forever(&self) -> ! {
         let mut state = lock(&self.state);
         if state.0 == State::Working {
-            state.0 = State::Overdrawn;
+            state.0 = State::BudgetExceeded;
             self.changed.notify_all();
         }
         loop {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn large_and_many_small_allocations_end_the_call_but_nothing_else() {
         let large = within(SMALL, || black_box(vec![0u8; 2 << 20]).len());
-        assert_eq!(large, Err(Overdrawn::Memory(1 << 20)));
+        assert_eq!(large, Err(BudgetExceeded::Memory(1 << 20)));
         let doubled = within(SMALL, || {
             let mut text = "x".to_string();
             for _ in 0..40 {
@@ -284,12 +286,12 @@ mod tests {
             }
             text.len()
         });
-        assert_eq!(doubled, Err(Overdrawn::Memory(1 << 20)));
+        assert_eq!(doubled, Err(BudgetExceeded::Memory(1 << 20)));
         let many = within(SMALL, || {
             let boxes = (0..1_000_000u64).map(|n| black_box(Box::new(n)));
             boxes.collect::<Vec<_>>().len()
         });
-        assert_eq!(many, Err(Overdrawn::Memory(1 << 20)));
+        assert_eq!(many, Err(BudgetExceeded::Memory(1 << 20)));
         assert_eq!(
             within(SMALL, || 7),
             Ok(7),
@@ -300,11 +302,14 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_with_its_words_and_a_call_within_a_call_shares_its_budget() {
         let broken = within(SMALL, || -> u8 { panic!("index 7 out of 3") });
-        assert_eq!(broken, Err(Overdrawn::Panicked("index 7 out of 3".into())));
+        assert_eq!(
+            broken,
+            Err(BudgetExceeded::Panicked("index 7 out of 3".into()))
+        );
         let inner = within(SMALL, || {
             within(SMALL, || black_box(vec![0u8; 2 << 20]).len())
         });
-        assert_eq!(inner, Err(Overdrawn::Memory(1 << 20)));
+        assert_eq!(inner, Err(BudgetExceeded::Memory(1 << 20)));
     }
 
     #[test]
@@ -320,6 +325,6 @@ mod tests {
             }
             n
         });
-        assert_eq!(endless, Err(Overdrawn::Time(Duration::from_secs(1))));
+        assert_eq!(endless, Err(BudgetExceeded::Time(Duration::from_secs(1))));
     }
 }

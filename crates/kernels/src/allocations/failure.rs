@@ -1,6 +1,6 @@
 //! A final message when an allocation fails. A failed allocation ends a Rust program by `abort`, without a line in the run's
-//! log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a waiting thread: when a thread is about
-//! to abort over an allocation, it is stopped there, the reserve is released, the actions in [`Words`] run (the end of the
+//! log and with the exit code of a bug. [`install`] keeps a reserve of address space and a waiting thread: when a thread is about
+//! to abort over an allocation, it is stopped there, the reserve is released, the actions in [`FailureHook`] run (the end of the
 //! log, the terminal's mode), and the process exits with a code.
 //!
 //! Allocations whose failure the caller handles are not affected: only the abort is caught, by a handler of `SIGABRT`; an
@@ -78,20 +78,20 @@ fn seconds() -> i64 {
 
 /// An action to run before the process exits because of a failed allocation; unregistered when dropped.
 #[derive(Debug)]
-pub struct Words(u64);
+pub struct FailureHook(u64);
 
-impl Words {
+impl FailureHook {
     /// Registers `action`, which gets the number of bytes that could not be allocated. The newest is called first. It runs on a
     /// separate thread while others may be suspended at any point: it must not wait for them.
-    pub fn new(action: impl FnMut(usize) + Send + 'static) -> Words {
+    pub fn new(action: impl FnMut(usize) + Send + 'static) -> FailureHook {
         let mut registered_actions = registered_actions();
         let id = registered_actions.last().map_or(1, |(id, _)| id + 1);
         registered_actions.push((id, Box::new(action)));
-        Words(id)
+        FailureHook(id)
     }
 }
 
-impl Drop for Words {
+impl Drop for FailureHook {
     fn drop(&mut self) {
         // Dropped after the lock is released: an action may own something that locks again.
         let removed: Vec<_> = {
@@ -110,11 +110,11 @@ fn registered_actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
     ACTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a failed allocation ends the process with `code`, after the [`Words`]. Once per process.
+/// From now on a failed allocation ends the process with `code`, after the [`FailureHook`]. Once per process.
 ///
 /// # Errors
 /// No pipe, no handler or no thread: then a failed allocation aborts without a message.
-pub fn arm(code: u8) -> io::Result<()> {
+pub fn install(code: u8) -> io::Result<()> {
     if WAKE.load(Ordering::Relaxed) >= 0 {
         return Ok(());
     }

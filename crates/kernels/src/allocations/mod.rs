@@ -8,7 +8,7 @@ mod arenas;
 pub mod budget;
 pub mod failure;
 
-pub use arenas::keep_few;
+pub use arenas::limit_arenas;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -378,7 +378,7 @@ unsafe fn one_tile<V: Vector>(
     let how = &task.sizes.scores;
     if !how.is_plain() {
         let capped = own.capped.get(QUERIES * KEYS);
-        finish_again(how, h, (block, tile), weights, capped);
+        recompute_scores(how, h, (block, tile), weights, capped);
     }
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -453,7 +453,7 @@ unsafe fn softmax_backward<V: Vector>(
 
 /// Soft cap and distance bias of scaled scores, as in the forward; `capped` keeps the scores in between.
 #[inline(always)]
-fn finish_again(
+fn recompute_scores(
     how: &Scores,
     h: usize,
     (block, tile): (&Block, usize),

@@ -107,7 +107,7 @@ impl Sizes<'_> {
 }
 
 /// Keys and values of earlier tokens, each (B, T_past, n_kv_head, head_dim), already rotated.
-pub type Past = Option<(Tensor, Tensor)>;
+pub type PastKeyValues = Option<(Tensor, Tensor)>;
 
 /// `qkv` (B, T, qkv_width) → output (B, T, q_width) and the keys and values of past and present.
 /// Token t attends to the past and to tokens 0..=t; `rotation` rotates queries and keys.
@@ -118,7 +118,7 @@ pub fn composite(
     heads: Heads,
     qkv: &Tensor,
     rotation: Option<&Rotation>,
-    past: &Past,
+    past: &PastKeyValues,
 ) -> Result<(Tensor, (Tensor, Tensor))> {
     composite_masked(
         heads,
@@ -137,7 +137,7 @@ pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,
     rotation: Option<&Rotation>,
-    past: &Past,
+    past: &PastKeyValues,
     (mask, how): (Mask, Scores),
 ) -> Result<(Tensor, (Tensor, Tensor))> {
     let (batch_size, seq_len, _) = qkv.dims3()?;

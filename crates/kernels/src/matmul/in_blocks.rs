@@ -90,7 +90,7 @@ mod by_kernel {
         let Some(kernel) = Kernel::best(compute.arithmetic) else {
             return super::whole(out, a, b, plus, compute);
         };
-        let to = packed::To::of(out);
+        let to = packed::WritePtr::of(out);
         let own = to.as_base().filter(|_| plus.into == Accumulation::Add);
         let base = plus.residual.map(<[f32]>::as_ptr).or(own);
         let mut job = job((to, n), a, b, 1.0, (base.map(|base| (base, n)), plus.bias));

@@ -44,7 +44,7 @@ pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Comp
     check(&out, a, b.cols, plus);
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
-        let to = packed::To::of(&mut out);
+        let to = packed::WritePtr::of(&mut out);
         let own = to.as_base().filter(|_| plus.into == Accumulation::Add);
         let base = plus.residual.map(<[f32]>::as_ptr).or(own);
         let base = base.map(|base| (base, b.cols));
@@ -109,13 +109,13 @@ fn job_into(to: Destination, a: Mat, b: Mat, scale: f32) -> packed::Job {
         Accumulation::Add => Some((to.start.cast_const(), to.row_stride)),
         Accumulation::Overwrite => None,
     };
-    let start = packed::To::F32(to.start);
+    let start = packed::WritePtr::F32(to.start);
     job((start, to.row_stride), a, b, scale, (base, None))
 }
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 fn job(
-    (to, stride): (packed::To, usize),
+    (to, stride): (packed::WritePtr, usize),
     a: Mat,
     b: Mat,
     scale: f32,
@@ -127,12 +127,12 @@ fn job(
         n: b.cols,
         k: a.cols,
         a: packed::Factor {
-            start: packed::Place::of(a.data),
+            start: packed::ReadPtr::of(a.data),
             stride: a.row_stride,
             k_stride: a.col_stride,
         },
         b: packed::Factor {
-            start: packed::Place::of(b.data),
+            start: packed::ReadPtr::of(b.data),
             stride: b.col_stride,
             k_stride: b.row_stride,
         },

@@ -6,22 +6,22 @@ use crate::dropout::Kept;
 use crate::fetch;
 use crate::lanes::{InLanes, LINE, Vector, widest};
 use crate::numbers::bf16;
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use crate::threads::Shared;
 
 /// The body for the storage dtype; a closure would not have the instructions.
 macro_rules! of_numbers {
     ($source:expr, |$x:ident| $body:expr) => {
         match $source {
-            Place::F32($x) => $body,
-            Place::Bf16($x) => $body,
+            ReadPtr::F32($x) => $body,
+            ReadPtr::Bf16($x) => $body,
         }
     };
 }
 
 /// Inputs of a task.
 pub(super) struct Job<'a> {
-    pub x: (Place, View),
+    pub x: (ReadPtr, View),
     pub z: (*const f32, View),
     pub kept: Option<Kept<'a>>,
     pub factor: &'a [f32],
@@ -109,7 +109,7 @@ unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: 
     // SAFETY: guaranteed by the caller.
     unsafe {
         if V::NUMBERS == 2
-            && let Place::Bf16(x) = job.x.0
+            && let ReadPtr::Bf16(x) = job.x.0
         {
             let at = (x, z);
             return in_blocks!(project_pairs_at::<V>(job, at), (first, rows));

@@ -11,14 +11,14 @@ use super::dropout::Kept;
 use super::lanes::{Buffer, LINE};
 use super::matmul::{Accumulation, Destination, Mat};
 use super::numbers::{Number, Values, bf16};
-use super::place::Place;
+use super::pointers::ReadPtr;
 use super::simd::has_bf16;
 use super::threads::{self, Shared};
 use kernels::{Job, expand_rows, project_rows, sum_columns};
 use std::cell::{Cell, RefCell};
 
 /// Whether these beat packed matmuls at a rank, for A's side of an adapter with dropout before it: break-even at 24 with AMX.
-pub fn pays(rank: usize) -> bool {
+pub fn is_profitable(rank: usize) -> bool {
     rank <= 24
 }
 
@@ -101,7 +101,7 @@ pub fn project(
     let z = Shared(z.as_mut_ptr());
     each_rows(at.rows, 2 * to.cols * at.cols, |first, rows| {
         let job = Job {
-            x: (Place::of(x), at),
+            x: (ReadPtr::of(x), at),
             z: (z.0.cast_const(), to),
             kept,
             factor,
@@ -128,7 +128,7 @@ pub fn expand(
     let x = Shared(x.as_mut_ptr());
     each_rows(at.rows, 2 * from.cols * at.cols, |first, rows| {
         let job = Job {
-            x: (Place::F32(x.0), at),
+            x: (ReadPtr::F32(x.0), at),
             z: (z.as_ptr(), from),
             kept,
             factor,
@@ -153,7 +153,7 @@ pub fn factor_gradient(
     from.check(z.len());
     assert_eq!(dfactor.len(), from.cols * at.cols, "a factor's gradient");
     let job = Job {
-        x: (Place::of(x), at),
+        x: (ReadPtr::of(x), at),
         z: (z.as_ptr(), from),
         kept,
         factor: &[],

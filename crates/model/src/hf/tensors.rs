@@ -180,7 +180,7 @@ impl<'a> Reading<'a> {
         if !reading_head {
             known.extend(file.names().filter(|name| *name == HEAD));
         }
-        file.nothing_but(&known)?;
+        file.reject_unknown(&known)?;
         drop(known);
         let reading = Reading { file, found };
         reading.zeros_are_zero()?;

@@ -123,7 +123,7 @@ impl Weights {
     ///
     /// # Errors
     /// There is one; names it and counts the others.
-    pub fn nothing_but(&self, known: &BTreeSet<&str>) -> Result<(), TensorFileError> {
+    pub fn reject_unknown(&self, known: &BTreeSet<&str>) -> Result<(), TensorFileError> {
         let extra: Vec<String> = self
             .names()
             .filter(|name| !known.contains(name))
@@ -321,7 +321,7 @@ mod tests {
             "{missing}"
         );
         let known: BTreeSet<&str> = ["x", "z"].into();
-        let extra = weights.nothing_but(&known).unwrap_err().to_string();
+        let extra = weights.reject_unknown(&known).unwrap_err().to_string();
         assert!(extra.contains("`y` does not belong"), "{extra}");
     }
 

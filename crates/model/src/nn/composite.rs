@@ -10,7 +10,7 @@ use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
 use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
-use crate::kernels::attention::{Mask, Past, Scores};
+use crate::kernels::attention::{Mask, PastKeyValues, Scores};
 use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
@@ -103,7 +103,7 @@ impl Decoder<'_> {
     pub fn hidden(
         &self,
         ids: &Tensor,
-        past: &mut Vec<Past>,
+        past: &mut Vec<PastKeyValues>,
         first: Option<&[u32]>,
     ) -> Result<Tensor> {
         Ok(self.hidden_and_balance(ids, past, (first, None))?.0)
@@ -113,7 +113,7 @@ impl Decoder<'_> {
     fn hidden_and_balance(
         &self,
         ids: &Tensor,
-        past: &mut Vec<Past>,
+        past: &mut Vec<PastKeyValues>,
         (first, filled): (Option<&[u32]>, Option<&[u32]>),
     ) -> Result<(Tensor, Option<Tensor>)> {
         let start = match past.first() {
@@ -157,7 +157,7 @@ impl Decoder<'_> {
         let table = self.leaves.get(self.layout.tokens)?;
         let vectors = match self.layout.positions {
             Some(span) => Some(self.leaves.get(span)?.clone()),
-            None if self.config.position.has_waves() => {
+            None if self.config.position.adds_position_vectors() => {
                 let (len, d) = (positions.start + positions.seq_len, self.shape.d_model);
                 let values: Vec<f64> = (0..len).flat_map(|at| wave(at, d)).collect();
                 let waves = Tensor::from_vec(values, (len, d), &Device::Cpu)?;
@@ -174,7 +174,7 @@ impl Decoder<'_> {
         &self,
         (layer, block): (usize, &BlockSpans),
         h: &Tensor,
-        (past, first): (&mut Past, Option<&[u32]>),
+        (past, first): (&mut PastKeyValues, Option<&[u32]>),
         rotations: &[Option<Rotation>; 2],
     ) -> Result<Tensor> {
         let heads = self.shape.heads();

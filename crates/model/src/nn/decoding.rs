@@ -4,7 +4,7 @@
 use super::composite::Decoder;
 use super::fused::{Pass, Plan};
 use super::kv_cache::{CHUNK, KvCache, Texts};
-use crate::kernels::attention::Past;
+use crate::kernels::attention::PastKeyValues;
 use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ pub(crate) enum Decoding<'a> {
     /// One text after the other.
     Composite {
         decoder: Decoder<'a>,
-        pasts: Vec<Vec<Past>>,
+        pasts: Vec<Vec<PastKeyValues>>,
     },
     Fused {
         plan: Plan<'a>,

@@ -129,7 +129,7 @@ fn context(config: &ModelConfig, faults: &mut Faults) {
 
 fn waves(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
-        !config.position.has_waves() || config.d_model.is_multiple_of(2),
+        !config.position.adds_position_vectors() || config.d_model.is_multiple_of(2),
         &["position", "d_model"],
         format!(
             "sinusoidal positions are pairs of features, and d_model {} is odd",

@@ -19,7 +19,7 @@
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
 use super::kv_cache::CHUNK;
-use super::layout::{Layout, Trained};
+use super::layout::{Layout, TrainableSet};
 use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;
@@ -33,7 +33,7 @@ pub use crate::kernels::matmul::ComputeDtype;
 pub struct Subject<'a> {
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
-    pub trained: Trained<'a>,
+    pub trained: TrainableSet<'a>,
     /// Whether its matrices are kept as a file has them, quantized.
     pub is_packed: bool,
     pub arithmetic: ComputeDtype,
@@ -114,7 +114,7 @@ mod tests {
     fn subject<'a>(
         config: &'a ModelConfig,
         shape: &'a ModelShape,
-        trained: Trained<'a>,
+        trained: TrainableSet<'a>,
     ) -> Subject<'a> {
         Subject {
             config,
@@ -182,7 +182,7 @@ mod tests {
     /// Gradients and log-probabilities of two micro-steps, and the memory that each left allocated.
     fn run(
         config: &ModelConfig,
-        trained: Trained,
+        trained: TrainableSet,
         checkpointing: ActivationCheckpointing,
     ) -> (Vec<u32>, Vec<f32>, [(Footprint, Footprint); 2]) {
         let mut model = Model::new(config, VOCAB, &Device::Cpu).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         for n_layer in [1, 2, 3, 5] {
             for config in [gpt2(n_layer), llama(n_layer)] {
                 for adapter in adapters() {
-                    check(&config, Trained::with(adapter.as_ref()));
+                    check(&config, TrainableSet::with(adapter.as_ref()));
                 }
             }
         }
@@ -253,7 +253,7 @@ mod tests {
             vec!["*.0.*", "embeddings"],
         ] {
             let frozen: Vec<String> = names.iter().map(ToString::to_string).collect();
-            let trained = Trained {
+            let trained = TrainableSet {
                 adapter: None,
                 frozen: &frozen,
             };
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    fn check(config: &ModelConfig, trained: Trained) {
+    fn check(config: &ModelConfig, trained: TrainableSet) {
         let kept = run(config, trained, ActivationCheckpointing::None {});
         for checkpointing in policies() {
             let what = format!("{checkpointing:?} of {} {trained:?}", config.n_layer);
@@ -285,7 +285,7 @@ mod tests {
         let shape = config.shape(VOCAB);
         let bytes = |checkpointing| {
             let footprint = training(
-                subject(&config, &shape, Trained::default()),
+                subject(&config, &shape, TrainableSet::default()),
                 (2, 6),
                 checkpointing,
             );
@@ -306,8 +306,12 @@ mod tests {
         let shape = config.shape(65);
         let kept = ActivationCheckpointing::None {};
         let (train, eval) = (
-            training(subject(&config, &shape, Trained::default()), (2, 64), kept),
-            evaluation(subject(&config, &shape, Trained::default()), (2, 64)),
+            training(
+                subject(&config, &shape, TrainableSet::default()),
+                (2, 64),
+                kept,
+            ),
+            evaluation(subject(&config, &shape, TrainableSet::default()), (2, 64)),
         );
         assert!(train.activations > 8 * eval.activations);
         assert!(train.gradients < train.activations / 8);
@@ -340,7 +344,7 @@ mod tests {
             }
             let shape = config.shape(VOCAB);
             let predicted = training(
-                subject(&config, &shape, Trained::default()),
+                subject(&config, &shape, TrainableSet::default()),
                 (16, 66),
                 checkpointing,
             );

@@ -6,12 +6,12 @@
 
 use super::Model;
 use super::decoding::Extent;
-pub use super::kv_cache::Kept;
+pub use super::kv_cache::PrefixCache;
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
 use crate::kernels::threads;
 use candle_core::{Result, bail};
-pub use reads::Reads;
+pub use reads::BatchDecoder;
 use std::ops::ControlFlow;
 
 mod reads;
@@ -118,7 +118,7 @@ pub fn generate(
 /// As [`generate`].
 pub fn generate_on(
     model: &mut Model,
-    kept: &mut Kept,
+    kept: &mut PrefixCache,
     prompt: &[u32],
     how: Continuing,
     on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
@@ -175,7 +175,7 @@ pub fn generate_batch(
 ///
 /// # Errors
 /// As [`generate`]; those of the reader.
-pub fn generate_by<R: Reads>(
+pub fn generate_by<R: BatchDecoder>(
     model: &Model,
     reader: impl FnOnce(usize) -> R,
     prompts: &[Prompt],
@@ -197,7 +197,7 @@ fn begin<'a>(model: &Model, prompts: &[Prompt], how: Continuing<'a>) -> Vec<Text
 fn side_by_side(
     texts: &mut [Text],
     prompts: &[Prompt],
-    reader: &mut dyn Reads,
+    reader: &mut dyn BatchDecoder,
     how: Continuing,
     on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -234,7 +234,7 @@ fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
 /// Generates until every text has ended. Cancelling during a prefill ends all of them.
 fn run(
     texts: &mut [Text],
-    reader: &mut dyn Reads,
+    reader: &mut dyn BatchDecoder,
     how: Continuing,
     on_step: &mut dyn FnMut(usize, Step) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -249,7 +249,7 @@ fn run(
         let pieces: Vec<(usize, &[u32])> =
             running.iter().map(|&i| (i, texts[i].unread())).collect();
         let mut read: Vec<usize> = texts.iter().map(|text| text.read).collect();
-        let done = reader.read_on(&pieces, &mut logits, &mut |i, more| {
+        let done = reader.append_tokens(&pieces, &mut logits, &mut |i, more| {
             read[i] += more;
             let (tokens, kept) = (read[i], 0);
             on_step(i, Step::Read { tokens, kept })
@@ -273,7 +273,11 @@ fn run(
 
 /// The row of logits for each text: its own or, for a shared prompt, that of the text that was prefilled, whose keys and values
 /// it gets. Texts that share a prompt follow it, until each has its own token.
-fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Option<usize>> {
+fn rows(
+    texts: &mut [Text],
+    running: &[usize],
+    reader: &mut dyn BatchDecoder,
+) -> Vec<Option<usize>> {
     let mut rows = vec![None; texts.len()];
     for (row, &read) in running.iter().enumerate() {
         rows[read] = Some(row);
@@ -282,7 +286,7 @@ fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Op
                 break;
             }
             text.same_as = None;
-            reader.take_over(read, i);
+            reader.copy_cache(read, i);
             rows[i] = Some(row);
         }
     }
@@ -390,7 +394,7 @@ impl<'a> Text<'a> {
     }
 
     /// Handles a window over the limit: the text ends, or the newer half is prefilled again.
-    fn settle(&mut self, at: usize, reader: &mut dyn Reads) {
+    fn settle(&mut self, at: usize, reader: &mut dyn BatchDecoder) {
         if self.window.len() <= self.limit || self.finish.is_some() {
             return;
         }
@@ -400,7 +404,7 @@ impl<'a> Text<'a> {
                 self.window
                     .drain(..self.window.len() - self.limit.div_ceil(2));
                 self.read = 0;
-                reader.forget(at);
+                reader.clear_cache(at);
             }
         }
     }

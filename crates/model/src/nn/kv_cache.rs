@@ -112,7 +112,7 @@ impl KvCache {
     }
 
     /// Truncates to the first `len` tokens; to none if a sliding window has dropped tokens that are visible from there.
-    fn go_back(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) {
         match self.layers.iter().all(|layer| layer.reaches_back_to(len)) {
             true => self.len = self.len.min(len),
             false => self.clear(),
@@ -160,13 +160,13 @@ impl KvCache {
 /// The KV cache of the previous text, kept for a text with the same prefix. It belongs to one model, whose weights must not
 /// change meanwhile.
 #[derive(Default)]
-pub struct Kept {
+pub struct PrefixCache {
     /// The cached text.
     tokens: Vec<u32>,
     cache: Option<KvCache>,
 }
 
-impl Kept {
+impl PrefixCache {
     /// Larger caches are freed at the end of a text.
     const MAX_BYTES: usize = 1 << 30;
     /// Capacity grows in steps of this many tokens.
@@ -174,7 +174,7 @@ impl Kept {
 
     /// A cache with space for `capacity` tokens that contains as much of `text` as possible, but never all of it: its last token
     /// has to be computed for the logits after it.
-    pub(crate) fn take_up(
+    pub(crate) fn reuse(
         &mut self,
         text: &[u32],
         capacity: usize,
@@ -187,7 +187,7 @@ impl Kept {
         };
         let alike = tokens.iter().zip(text).take_while(|(a, b)| a == b).count();
         let len = alike.min(cache.len).min(text.len().saturating_sub(1));
-        cache.go_back(len);
+        cache.truncate(len);
         cache.grown(heads, capacity)
     }
 

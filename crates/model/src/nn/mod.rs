@@ -39,7 +39,7 @@ pub use checkpointing::ActivationCheckpointing;
 pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};
 pub use faults::Fault;
 pub use flops::frozen_matmul_params;
-pub use layout::{Naming, Trained, param_infos, param_infos_of};
+pub use layout::{Naming, TrainableSet, param_infos, param_infos_of};
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };

@@ -35,7 +35,7 @@ impl Tables {
         let mut tables = Tables {
             rotary: everywhere.map(table),
             local: local.map(table),
-            waves: config.position.has_waves().then(Vec::new),
+            waves: config.position.adds_position_vectors().then(Vec::new),
             d_model: shape.d_model,
             slopes: config.position.slopes(shape.n_head),
         };

@@ -6,16 +6,16 @@ pub struct Epsilon {
     /// Its key among the rule's settings.
     pub key: &'static str,
     pub value: f64,
-    pub beside: Beside,
+    pub added_to: EpsilonTerm,
 }
 
 /// What it is added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum EpsilonTerm {
     /// Roots of mean squares.
-    Roots,
+    SecondMomentRoot,
     /// The squares themselves.
-    Squares,
+    SquaredGradient,
 }
 
 /// What a rule's learning rate scales.

@@ -1,6 +1,6 @@
 //! Adafactor: the second moment of a matrix is factored into row and column means.
 
-use super::held::{Held, open, rates, state_is_held};
+use super::host_state::{HostState, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::adafactor;
@@ -57,7 +57,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "means of rows and columns"
     }
 
@@ -65,7 +65,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "eps",
             value: self.eps,
-            beside: super::Beside::Squares,
+            added_to: super::EpsilonTerm::SquaredGradient,
         })
     }
 
@@ -88,7 +88,7 @@ impl super::Optimizer for Config {
         let len = shapes.iter().map(|s| adafactor::state_len(s)).sum();
         Ok(Box::new(Adafactor {
             config: self.clone(),
-            held: Held::new("adafactor", &[(SQUARES, len)], &[STEPS]),
+            held: HostState::new("adafactor", &[(SQUARES, len)], &[STEPS]),
             tensors: Tensors::new(groups::parts(params, groups)?),
             n_trainable: params.n_trainable(),
             shapes,
@@ -100,7 +100,7 @@ impl super::Optimizer for Config {
 /// The rule with its means.
 struct Adafactor {
     config: Config,
-    held: Held,
+    held: HostState,
     tensors: Tensors,
     n_trainable: usize,
     /// The state of each part.

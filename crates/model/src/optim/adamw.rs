@@ -1,6 +1,6 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::held::{PIECES, pieces, rates, whole};
+use super::host_state::{PIECES, pieces, rates, whole};
 use super::{Group, MeanSquare, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
@@ -51,7 +51,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 moments"
     }
 
@@ -59,7 +59,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "eps",
             value: self.eps,
-            beside: super::Beside::Roots,
+            added_to: super::EpsilonTerm::SecondMomentRoot,
         })
     }
 

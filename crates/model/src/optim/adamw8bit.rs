@@ -1,6 +1,6 @@
 //! AdamW with 8-bit moments: a quarter of its state.
 
-use super::held::{PIECES, open, pieces, rates, whole};
+use super::host_state::{PIECES, open, pieces, rates, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::adamw;
@@ -53,7 +53,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "8-bit moments and their scales"
     }
 
@@ -61,7 +61,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "eps",
             value: self.eps,
-            beside: super::Beside::Roots,
+            added_to: super::EpsilonTerm::SecondMomentRoot,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Lion: the sign of a running mean of gradients. One moment, half of AdamW's state.
 
-use super::held::rates;
+use super::host_state::rates;
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
@@ -47,7 +47,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 moments"
     }
 

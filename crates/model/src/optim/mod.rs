@@ -3,7 +3,7 @@
 use crate::kernels::matmul::ComputeDtype;
 pub use crate::kernels::update::Norms as TensorNorms;
 use crate::nn::{ParamInfo, Params};
-pub use about::{Beside, Epsilon, RateScale};
+pub use about::{Epsilon, EpsilonTerm, RateScale};
 pub use average::Averaged;
 use candle_core::Result;
 pub use groups::{Group, by_decay};
@@ -15,7 +15,7 @@ mod adamw;
 mod adamw8bit;
 mod average;
 mod groups;
-mod held;
+mod host_state;
 mod lion;
 mod muon;
 pub mod schedule;
@@ -34,7 +34,7 @@ pub trait Optimizer {
     /// Bytes of state for the trainable ones of these parameters.
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
     /// A short description of its state.
-    fn keeps(&self) -> &'static str;
+    fn state_summary(&self) -> &'static str;
     /// The term added to its divisor; `None` if it has no divisor that small gradients make small.
     fn epsilon(&self) -> Option<Epsilon>;
     /// β1 and β2 of a rule that equals Adam except for the storage of its moments.

@@ -1,6 +1,6 @@
 //! Muon: orthogonalized momentum for hidden matrices; AdamW for embeddings, head, norms and biases.
 
-use super::held::{Held, open, rates, state_is_held};
+use super::host_state::{HostState, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::matmul::ComputeDtype;
@@ -120,7 +120,7 @@ fn shape(info: &ParamInfo) -> Option<muon::Shape> {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 moments"
     }
 
@@ -128,7 +128,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "adamw_eps",
             value: self.adamw_eps,
-            beside: super::Beside::Roots,
+            added_to: super::EpsilonTerm::SecondMomentRoot,
         })
     }
 
@@ -156,7 +156,7 @@ impl super::Optimizer for Config {
         let buffers = [(MEAN, params.n_trainable()), (SQUARE, n_square)];
         Ok(Box::new(Muon {
             config: self.clone(),
-            held: Held::new("muon", &buffers, &[STEPS]),
+            held: HostState::new("muon", &buffers, &[STEPS]),
             tensors: Tensors::new(groups::parts(params, groups)?),
             shapes,
             arithmetic: ComputeDtype::F32,
@@ -169,7 +169,7 @@ impl super::Optimizer for Config {
 struct Muon {
     config: Config,
     /// Means as long as the gradients; squares for AdamW's parameters.
-    held: Held,
+    held: HostState,
     tensors: Tensors,
     /// The shape of each part; `None` for AdamW's.
     shapes: Vec<Option<muon::Shape>>,

@@ -1,6 +1,6 @@
 //! Schedule-free AdamW: an average of the AdamW iterates replaces the decay of a schedule.
 
-use super::held::{Held, open, rates, state_is_held};
+use super::host_state::{HostState, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::flat;
@@ -52,7 +52,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 moments and the average"
     }
 
@@ -60,7 +60,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "eps",
             value: self.eps,
-            beside: super::Beside::Roots,
+            added_to: super::EpsilonTerm::SecondMomentRoot,
         })
     }
 
@@ -81,7 +81,7 @@ impl super::Optimizer for Config {
         let buffers = [(Z, n), (OTHER, n), (SQUARE, n)];
         Ok(Box::new(ScheduleFree {
             config: self.clone(),
-            held: Held::new(
+            held: HostState::new(
                 "schedule_free",
                 &buffers,
                 &[STEPS, WEIGHT_SUM, MAX_LR, BEGUN],
@@ -96,7 +96,7 @@ impl super::Optimizer for Config {
 /// The rule with its state. Model and `other` hold y and x, or x and y while the average is shown.
 struct ScheduleFree {
     config: Config,
-    held: Held,
+    held: HostState,
     chunks: Chunks,
     /// Where in the flat gradients the biases begin that balance experts. Their rule adds to what the model holds, so that
     /// is neither computed from z and x nor averaged.

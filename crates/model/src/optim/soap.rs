@@ -1,6 +1,6 @@
 //! SOAP: Adam in the eigenbases of each matrix's gradient statistics.
 
-use super::held::{Held, open, rates, state_is_held};
+use super::host_state::{HostState, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::soap::{self, Scratch, Shape};
@@ -87,7 +87,7 @@ impl Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 moments, Gram matrices and bases"
     }
 
@@ -95,7 +95,7 @@ impl super::Optimizer for Config {
         Some(super::Epsilon {
             key: "eps",
             value: self.eps,
-            beside: super::Beside::Roots,
+            added_to: super::EpsilonTerm::SecondMomentRoot,
         })
     }
 
@@ -122,7 +122,7 @@ impl super::Optimizer for Config {
         let buffers = [(MEAN, n), (SQUARE, n), (GRAM, bases), (BASIS, bases)];
         Ok(Box::new(Soap {
             config: self.clone(),
-            held: Held::new("soap", &buffers, &[STEPS]),
+            held: HostState::new("soap", &buffers, &[STEPS]),
             tensors: Tensors::new(groups::parts(params, groups)?),
             shapes,
             scratch: Scratch::default(),
@@ -133,7 +133,7 @@ impl super::Optimizer for Config {
 /// The rule with its state.
 struct Soap {
     config: Config,
-    held: Held,
+    held: HostState,
     tensors: Tensors,
     /// The shape of each part.
     shapes: Vec<Shape>,

@@ -1,7 +1,7 @@
 //! Sophia-G: the gradient's moving average divided by an estimate of the diagonal Hessian, clipped element by element. The
 //! estimate is the squared gradient on labels sampled from the model (Gauss–Newton–Bartlett), every few updates.
 
-use super::held::{Held, open, rates, state_is_held};
+use super::host_state::{HostState, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::tensors::Tensors;
@@ -56,7 +56,7 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
-    fn keeps(&self) -> &'static str {
+    fn state_summary(&self) -> &'static str {
         "f32 mean and curvature"
     }
 
@@ -85,7 +85,7 @@ impl super::Optimizer for Config {
         let buffers = [(MEAN, n), (CURVATURE, n)];
         Ok(Box::new(Sophia {
             config: self.clone(),
-            held: Held::new("sophia", &buffers, &[STEPS, TAKEN]),
+            held: HostState::new("sophia", &buffers, &[STEPS, TAKEN]),
             tensors: Tensors::new(groups::parts(params, groups)?),
         }))
     }
@@ -94,7 +94,7 @@ impl super::Optimizer for Config {
 /// The rule with its means.
 struct Sophia {
     config: Config,
-    held: Held,
+    held: HostState,
     tensors: Tensors,
 }
 

@@ -28,7 +28,7 @@ fn declared_properties_of_rules_are_consistent() {
                 "{id} divides by something"
             );
         }
-        assert!(!rule.keeps().is_empty());
+        assert!(!rule.state_summary().is_empty());
     }
 }
 

@@ -3,16 +3,16 @@
 //! docs/diagnosis.md.
 
 mod fix;
+mod monitor;
 mod rules;
 mod verdict;
 mod view;
-mod watch;
 
 pub use fix::settings;
+pub use monitor::Monitor;
 pub use rules::RULES;
 pub use verdict::Verdict;
 pub use view::View;
-pub use watch::Watch;
 
 use crate::base::finding::{Finding, Status};
 use crate::base::registry::Entry;

@@ -74,7 +74,7 @@ impl Verdict {
     }
 
     /// Whether a finding names its fault.
-    fn is_of(self, finding: &Finding) -> bool {
+    fn matches(self, finding: &Finding) -> bool {
         // Rules on rewards may warn about healthy runs; a warning about the loss does not determine a verdict.
         let bad = match finding.id.as_str() {
             "constant_reward" | "reward_hacking" => finding.status == Status::Fail,
@@ -89,7 +89,7 @@ impl Verdict {
             Verdict::NotLearning,
             Verdict::Overfitting,
         ];
-        let said = |verdict: &Verdict| findings.iter().any(|f| verdict.is_of(f));
+        let said = |verdict: &Verdict| findings.iter().any(|f| verdict.matches(f));
         if let Some(fault) = faults.into_iter().find(said) {
             return fault;
         }
@@ -119,14 +119,14 @@ impl Verdict {
         match super::rules::direction(loss) {
             "falling" => Verdict::Learning,
             // Neither better nor yet judged.
-            _ if gained <= 3.0 * loss.sigma && !view.has_had_time() => Verdict::TooEarly,
+            _ if gained <= 3.0 * loss.sigma && !view.past_patience() => Verdict::TooEarly,
             _ => Verdict::Stable,
         }
     }
 
     /// What it rests on: `train loss 4.15 → 1.76, val 1.88`, before training and the mean of the newest steps, as the rule `train_loss` has it; or the finding of the fault.
     pub(super) fn basis(self, view: &View<'_>, findings: &[Finding]) -> Finding {
-        if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
+        if let Some(finding) = findings.iter().find(|f| self.matches(f)) {
             return finding.clone();
         }
         if let Some(passes) = passes(view) {

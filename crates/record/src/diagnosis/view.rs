@@ -153,7 +153,7 @@ impl<'a> View<'a> {
     }
 
     /// A KL coefficient above the run's own: 0.04 if it has none, else twice as much.
-    pub fn more_beta(&self) -> String {
+    pub fn suggested_kl_coef(&self) -> String {
         let head = self.state.head.as_ref();
         let own = head.and_then(|head| head.spec["method"][&head.method]["beta"].as_f64());
         human::number(
@@ -169,7 +169,7 @@ impl<'a> View<'a> {
 
     /// Whether a loss that does not move says something: after [`View::patience`], or at the end of a run that is shorter,
     /// of 100 steps at least.
-    pub fn has_had_time(&self) -> bool {
+    pub fn past_patience(&self) -> bool {
         let head = self.state.head.as_ref();
         let done = head.is_some_and(|head| self.state.step >= head.max_steps);
         let least = if done {

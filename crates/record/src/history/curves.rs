@@ -3,7 +3,7 @@
 use super::pattern::Pattern;
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
-use crate::run::rewound::Rewound;
+use crate::run::rollback_buffer::RollbackBuffer;
 use crate::wire::{Envelope, Event, Values};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub struct Curves {
     /// Step of the newest value of each column.
     newest: Vec<u64>,
     records: Vec<Record>,
-    given_up: Rewound<Vec<Record>>,
+    given_up: RollbackBuffer<Vec<Record>>,
     serial: u64,
     /// The earliest step that the run went back to since that was asked.
     back_to: Option<u64>,

@@ -2,7 +2,7 @@
 //! of the log: `"NaN"`, `"inf"`, `"-inf"`.
 
 use super::rows::{Row, rows};
-use super::{Body, Curves, Format, News};
+use super::{Body, Curves, Format, Increment};
 use crate::base::num::Num;
 use crate::base::registry::Entry;
 use crate::wire::{encode, id};
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
 };
 
 /// Who reads a stream sees that the run went back by a step that is no later than the one before.
-fn lines(curves: &Curves, news: &News<'_>) -> Vec<u8> {
+fn lines(curves: &Curves, news: &Increment<'_>) -> Vec<u8> {
     let rows = rows(news.records);
     let lines = rows.iter().map(|row| encode(&Line { row, curves }));
     lines.collect::<String>().into_bytes()

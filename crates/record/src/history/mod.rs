@@ -38,7 +38,7 @@ enum Body {
     /// Record by record.
     Records {
         head: fn(&Curves) -> Vec<u8>,
-        news: fn(&Curves, &News<'_>) -> Vec<u8>,
+        news: fn(&Curves, &Increment<'_>) -> Vec<u8>,
         /// The records of one step belong together.
         by_step: bool,
     },
@@ -46,7 +46,7 @@ enum Body {
 
 /// What comes next in a file of records.
 #[derive(Debug)]
-struct News<'a> {
+struct Increment<'a> {
     /// What was written of later steps no longer counts.
     back_to: Option<u64>,
     records: &'a [Record],
@@ -88,7 +88,7 @@ impl Format {
             Body::Whole(write) => write(curves),
             Body::Records { head, news, .. } => {
                 let mut bytes = head(curves);
-                let all = News {
+                let all = Increment {
                     back_to: None,
                     records: curves.records(),
                 };

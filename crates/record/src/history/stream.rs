@@ -1,6 +1,6 @@
 //! A file of records that grows with its run: what is new since the last look.
 
-use super::{Body, Curves, Format, News};
+use super::{Body, Curves, Format, Increment};
 
 /// What was written so far, by one format.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Stream {
         let waits = |step: u64| *by_step && !ended && Some(step) == newest;
         let n = new.iter().position(|record| waits(record.step));
         let records = &new[..n.unwrap_or(new.len())];
-        bytes.extend(news(curves, &News { back_to, records }));
+        bytes.extend(news(curves, &Increment { back_to, records }));
         if let Some(last) = records.last() {
             self.serial = last.serial;
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::clock::{ManualClock, UnixMillis};
 use crate::base::num::Num;
 use crate::run::RunState;
-use crate::watch::{Mapping, Watched, find};
+use crate::watch::{ExternalRun, Mapping, find};
 use crate::wire::{Envelope, Event, Outcome, Values};
 
 const T: u64 = 1_763_734_920_125;
@@ -208,7 +208,7 @@ fn a_stream_says_that_it_goes_back_and_keeps_a_step_together() {
 fn watched(path: &Path) -> RunState {
     let found = find(path, None).unwrap();
     let clock = Box::new(ManualClock::at(T + 60_000));
-    let mut watched = Watched::open(found, Mapping::default(), clock);
+    let mut watched = ExternalRun::open(found, Mapping::default(), clock);
     let mut state = RunState::new();
     watched.read_all(|envelope| state.apply(envelope)).unwrap();
     state

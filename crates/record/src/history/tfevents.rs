@@ -1,7 +1,7 @@
 //! TensorBoard's event files: TFRecords of Event messages, one for each record of the log. Where a run goes back, readers are
 //! asked to forget later steps, as after a restart of TensorFlow's or PyTorch's writers.
 
-use super::{Body, Curves, Format, News, Record};
+use super::{Body, Curves, Format, Increment, Record};
 use crate::base::checksum::masked_crc32c;
 use crate::base::clock::UnixMillis;
 use crate::base::protobuf::{Field, Message};
@@ -55,7 +55,7 @@ fn head(curves: &Curves) -> Vec<u8> {
     bytes
 }
 
-fn news(curves: &Curves, news: &News<'_>) -> Vec<u8> {
+fn news(curves: &Curves, news: &Increment<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(step) = news.back_to {
         let start = Message::default().field(1, Field::Varint(START));

@@ -15,7 +15,7 @@ pub fn forward(rank: usize) -> String {
 }
 
 /// Memory fields of a rank's answer, by the worker's names; all in bytes.
-pub mod held {
+pub mod memory_fields {
     /// Of its whole GPU, other processes included.
     pub const GPU_USED: &str = "gpu_used_bytes";
     pub const GPU_TOTAL: &str = "gpu_total_bytes";
@@ -27,12 +27,12 @@ pub mod held {
 }
 
 const HELD: [(&str, &str); 6] = [
-    (held::GPU_USED, "memory of its GPU in use"),
-    (held::GPU_TOTAL, "memory of its GPU"),
-    (held::ALLOCATED, "GPU memory in tensors"),
-    (held::PEAK, "most GPU memory in tensors so far"),
-    (held::RESERVED, "GPU memory reserved by PyTorch"),
-    (held::RSS, "main memory of the process"),
+    (memory_fields::GPU_USED, "memory of its GPU in use"),
+    (memory_fields::GPU_TOTAL, "memory of its GPU"),
+    (memory_fields::ALLOCATED, "GPU memory in tensors"),
+    (memory_fields::PEAK, "most GPU memory in tensors so far"),
+    (memory_fields::RESERVED, "GPU memory reserved by PyTorch"),
+    (memory_fields::RSS, "main memory of the process"),
 ];
 
 /// `rank/3/reserved_bytes`
@@ -41,7 +41,7 @@ pub fn memory(rank: usize, what: &str) -> String {
 }
 
 /// The memory in a rank's answer, by metric; unknown fields are ignored.
-pub fn memory_said(rank: usize, said: &serde_json::Value) -> Values {
+pub fn parse_memory(rank: usize, said: &serde_json::Value) -> Values {
     let of = |(what, _): (&str, &str)| Some((memory(rank, what), Num(said[what].as_f64()?)));
     HELD.into_iter().filter_map(of).collect()
 }
@@ -75,7 +75,7 @@ pub fn declarations(ranks: usize) -> impl Iterator<Item = MetricInfo> {
 
 /// The ranks' GPUs: how many, and the fullest.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fullest {
+pub struct FullestGpu {
     pub ranks: usize,
     pub rank: usize,
     pub used: f64,
@@ -83,11 +83,11 @@ pub struct Fullest {
 }
 
 /// The fullest GPU of all ranks; `read` returns a metric's newest reading. `None` if ranks have no GPUs.
-pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
+pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<FullestGpu> {
     let of = |rank| {
         Some((
-            read(&memory(rank, held::GPU_USED))?,
-            read(&memory(rank, held::GPU_TOTAL))?,
+            read(&memory(rank, memory_fields::GPU_USED))?,
+            read(&memory(rank, memory_fields::GPU_TOTAL))?,
         ))
     };
     let all: Vec<(f64, f64)> = (0..MOST).map_while(of).collect();
@@ -97,7 +97,7 @@ pub fn fullest(read: impl Fn(&str) -> Option<f64>) -> Option<Fullest> {
         .copied()
         .enumerate()
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
-    Some(Fullest {
+    Some(FullestGpu {
         ranks: all.len(),
         rank,
         used,
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn the_fullest_gpu_of_the_fleet_is_found_and_every_reading_is_declared() {
         let said = |used: u64| serde_json::json!({"gpu_used_bytes": used, "gpu_total_bytes": 80, "reserved_bytes": 7, "of_later": 1});
-        let mut values = memory_said(0, &said(40));
-        values.extend(memory_said(1, &said(60)));
+        let mut values = parse_memory(0, &said(40));
+        values.extend(parse_memory(1, &said(60)));
         let declared: Vec<String> = declarations(2).map(|metric| metric.id).collect();
         assert_eq!(values.len(), 6);
         assert!(values.keys().all(|id| declared.contains(id)));

@@ -29,9 +29,9 @@ impl RunDir {
         self.every(whole)
     }
 
-    /// Those that it gave up and that stayed because other runs began from them, oldest first.
-    pub fn given_up(&self) -> Vec<CheckpointEntry> {
-        self.every(|path| complete(path).filter(|_| is_given_up(path)))
+    /// Abandoned checkpoints that are kept because other runs started from them, oldest first.
+    pub fn abandoned_checkpoints(&self) -> Vec<CheckpointEntry> {
+        self.every(|path| complete(path).filter(|_| is_abandoned(path)))
     }
 
     fn every(&self, of: impl Fn(&Path) -> Option<CheckpointEntry>) -> Vec<CheckpointEntry> {
@@ -100,13 +100,13 @@ struct Saved {
 pub const GIVEN_UP: &str = "given-up";
 
 /// Whether the run of a checkpoint has given it up.
-pub fn is_given_up(checkpoint: &Path) -> bool {
+pub fn is_abandoned(checkpoint: &Path) -> bool {
     checkpoint.join(GIVEN_UP).exists()
 }
 
 /// The folder as a checkpoint, if it is complete and its run has not given it up.
 pub fn whole(path: &Path) -> Option<CheckpointEntry> {
-    complete(path).filter(|_| !is_given_up(path))
+    complete(path).filter(|_| !is_abandoned(path))
 }
 
 /// The folder as a checkpoint, if it is complete.

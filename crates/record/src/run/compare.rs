@@ -2,7 +2,7 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
-use super::rewound::Rewound;
+use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
@@ -26,31 +26,31 @@ const MAX_CHANGES: usize = 32;
 
 /// What curves are laid over each other by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum By {
+pub enum Alignment {
     #[default]
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run: see [`super::spent::Spent`].
+    /// Milliseconds in which an engine held the run: see [`super::engine_time::EngineTime`].
     Time,
 }
 
-impl By {
-    pub const ALL: [By; 3] = [By::Step, By::Tokens, By::Time];
+impl Alignment {
+    pub const ALL: [Alignment; 3] = [Alignment::Step, Alignment::Tokens, Alignment::Time];
 
     pub fn word(self) -> &'static str {
         match self {
-            By::Step => "step",
-            By::Tokens => "tokens",
-            By::Time => "time",
+            Alignment::Step => "step",
+            Alignment::Tokens => "tokens",
+            Alignment::Time => "time",
         }
     }
 
-    pub fn next(self) -> By {
+    pub fn next(self) -> Alignment {
         match self {
-            By::Step => By::Tokens,
-            By::Tokens => By::Time,
-            By::Time => By::Step,
+            Alignment::Step => Alignment::Tokens,
+            Alignment::Tokens => Alignment::Time,
+            Alignment::Time => Alignment::Step,
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    given_up: Rewound<Vec<Place>>,
+    given_up: RollbackBuffer<Vec<Place>>,
     now: Place,
     /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
     changes: Vec<(u64, String, f64)>,
@@ -191,19 +191,19 @@ impl Track {
     }
 
     /// Where the run is on an axis.
-    pub fn end(&self, by: By) -> u64 {
+    pub fn end(&self, by: Alignment) -> u64 {
         self.x_of(self.state.step, by)
     }
 
     /// Where a step lies on an axis: between two known places on the line between them, behind the last one where the run
     /// is now.
-    fn x_of(&self, step: u64, by: By) -> u64 {
+    fn x_of(&self, step: u64, by: Alignment) -> u64 {
         let of = |place: &Place| match by {
-            By::Step => place.step,
-            By::Tokens => place.tokens,
-            By::Time => place.millis,
+            Alignment::Step => place.step,
+            Alignment::Tokens => place.tokens,
+            Alignment::Time => place.millis,
         };
-        if by == By::Step {
+        if by == Alignment::Step {
             return step;
         }
         let at = self.places.partition_point(|place| place.step < step);
@@ -219,9 +219,9 @@ impl Track {
     }
 
     /// A metric over an axis: as it is over steps; over tokens and time of at most [`POINTS`] points, each with its extremes.
-    pub fn curve(&self, id: &str, by: By) -> Option<Series> {
+    pub fn curve(&self, id: &str, by: Alignment) -> Option<Series> {
         let series = self.state.series.get(id).filter(|s| !s.is_empty())?;
-        if by == By::Step {
+        if by == Alignment::Step {
             return Some(series.clone());
         }
         let (first, last) = series.steps()?;
@@ -248,7 +248,7 @@ impl Track {
     }
 
     /// Means of a curve at no more than `n` places: (x, value).
-    pub fn points(&self, id: &str, by: By, n: usize) -> Vec<(u64, f64)> {
+    pub fn points(&self, id: &str, by: Alignment, n: usize) -> Vec<(u64, f64)> {
         let span = self.state.series.get(id).and_then(Series::steps);
         let (Some((first, last)), Some(series)) = (span, self.state.series.get(id)) else {
             return Vec::new();
@@ -364,17 +364,17 @@ pub struct Schema {
     pub follows: fn(&str, &[Option<Value>], &[&Value]) -> bool,
 }
 
-/// The same for people: what was chosen comes first, and what only follows from other differences is left out.
-pub fn told(tracks: &[Track], schema: Schema) -> Vec<Setting> {
-    for_people(differing(tracks), &specs(tracks), schema)
+/// The same for display: choices first, derived differences left out.
+pub fn visible_differences(tracks: &[Track], schema: Schema) -> Vec<Setting> {
+    hide_derived(differing(tracks), &specs(tracks), schema)
 }
 
-/// [`told`] of specs alone, whose runs were not read.
-pub fn told_of(specs: &[&Value], schema: Schema) -> Vec<Setting> {
-    for_people(chosen(specs), specs, schema)
+/// [`visible_differences`] of specs alone, whose runs were not read.
+pub fn visible_spec_differences(specs: &[&Value], schema: Schema) -> Vec<Setting> {
+    hide_derived(chosen(specs), specs, schema)
 }
 
-fn for_people(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
+fn hide_derived(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
     let choices = (schema.choices)(specs).into_iter();
     let mut found: Vec<Setting> = choices
         .map(|(path, values)| Setting { path, values })
@@ -413,7 +413,7 @@ impl Figure {
     /// The last step at which all runs that have it have a reading of it, and these: a run that was not evaluated at the end of another
     /// would win or lose by an older model. `None` where their newest readings are of one step, no step is common, or one run alone
     /// has any.
-    pub fn at_common(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
+    pub fn at_last_common_step(&self, tracks: &[Track]) -> Option<(u64, Vec<Option<f64>>)> {
         let steps = ends(tracks, &self.id);
         let several = steps.iter().flatten().count() > 1;
         if !several || even(&steps) {
@@ -421,7 +421,7 @@ impl Figure {
         }
         // A point of a long curve is the mean of the steps up to it.
         let curve = |track: &Track| {
-            let points = track.points(&self.id, By::Step, POINTS);
+            let points = track.points(&self.id, Alignment::Step, POINTS);
             let span = points.last().map_or(0, |last| last.0 - points[0].0);
             (points, span.div_ceil(POINTS as u64).max(1))
         };

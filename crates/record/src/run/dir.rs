@@ -9,7 +9,7 @@ use crate::base::files::{
     write_synced,
 };
 use crate::base::process::is_suspended;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const NAME_TRIES: usize = 16;
 pub enum RunError {
     #[error("{}", .doing.failed(path, error).0)]
     Io {
-        doing: Doing,
+        doing: FileOperation,
         path: PathBuf,
         error: io::Error,
     },
@@ -65,21 +65,21 @@ impl RunError {
 
 /// What was being done to a file or folder of a run when the system refused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum FileOperation {
     Read,
     Write,
     Make,
     Delete,
 }
 
-impl Doing {
+impl FileOperation {
     /// What is wrong, and what to do.
     fn failed(self, path: &Path, error: &io::Error) -> (String, String) {
         let words = match self {
-            Doing::Read => files::not_read,
-            Doing::Write => files::not_written,
-            Doing::Make => files::not_made,
-            Doing::Delete => files::not_deleted,
+            FileOperation::Read => files::not_read,
+            FileOperation::Write => files::not_written,
+            FileOperation::Make => files::not_made,
+            FileOperation::Delete => files::not_deleted,
         };
         let (what, fix) = words(path, error);
         match error.raw_os_error() {
@@ -118,21 +118,22 @@ impl RunDir {
         asked_yaml: &str,
         clock: &dyn Clock,
     ) -> Result<RunDir, RunError> {
-        check_place(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
-        std::fs::create_dir_all(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
+        check_place(runs_dir).map_err(|e| FileOperation::Make.error(runs_dir, e))?;
+        std::fs::create_dir_all(runs_dir).map_err(|e| FileOperation::Make.error(runs_dir, e))?;
         let now = clock.now();
         let run = fresh_dir(runs_dir, || new_id(name, now))?;
         let write = |path: PathBuf, bytes: &[u8]| {
-            write_synced(&path, bytes).map_err(|e| Doing::Write.error(&path, e))
+            write_synced(&path, bytes).map_err(|e| FileOperation::Write.error(&path, e))
         };
         let fill = || {
             let checkpoints = run.checkpoints_path();
-            std::fs::create_dir(&checkpoints).map_err(|e| Doing::Make.error(&checkpoints, e))?;
+            std::fs::create_dir(&checkpoints)
+                .map_err(|e| FileOperation::Make.error(&checkpoints, e))?;
             write(run.spec_path(), spec_yaml.as_bytes())?;
             write(run.asked_path(), asked_yaml.as_bytes())?;
             // The header is written last: a directory without one is not a run, so a half-created one is never listed.
             run.write_header(&Header::new(&run.id, name, now))?;
-            sync_dir(runs_dir).map_err(|e| Doing::Write.error(runs_dir, e))
+            sync_dir(runs_dir).map_err(|e| FileOperation::Write.error(runs_dir, e))
         };
         if let Err(error) = fill() {
             let _ = std::fs::remove_dir_all(&run.root);
@@ -146,7 +147,7 @@ impl RunDir {
     /// # Errors
     /// The folder is no run, is damaged beyond what its log says, or was written by a newer program.
     pub fn open(path: &Path) -> Result<RunDir, RunError> {
-        let root = std::path::absolute(path).map_err(|e| Doing::Read.error(path, e))?;
+        let root = std::path::absolute(path).map_err(|e| FileOperation::Read.error(path, e))?;
         let mut run = RunDir {
             root,
             id: String::new(),
@@ -179,8 +180,8 @@ impl RunDir {
         // What has that name in the working directory is found first.
         let by_name = below.parent() == Some(Path::new("runs")) && !here.join(&folder).exists();
         match by_name {
-            true => quoted(&one_line(&folder)),
-            false => quoted(&one_line(&below.to_string_lossy())),
+            true => shell_quote(&one_line(&folder)),
+            false => shell_quote(&one_line(&below.to_string_lossy())),
         }
     }
 
@@ -252,7 +253,7 @@ impl RunDir {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RunError::NotARun(self.root.clone())
             }
-            _ => Doing::Read.error(&path, e),
+            _ => FileOperation::Read.error(&path, e),
         })?;
         let header: Header = serde_json::from_str(&text).map_err(|e| RunError::Damaged {
             path: self.root.clone(),
@@ -278,15 +279,15 @@ impl RunDir {
     fn write_header(&self, header: &Header) -> Result<(), RunError> {
         let path = self.header_path();
         let text = serde_json::to_string_pretty(header)
-            .map_err(|e| Doing::Write.error(&path, e.into()))?;
-        write_atomic(&path, text.as_bytes()).map_err(|e| Doing::Write.error(&path, e))
+            .map_err(|e| FileOperation::Write.error(&path, e.into()))?;
+        write_atomic(&path, text.as_bytes()).map_err(|e| FileOperation::Write.error(&path, e))
     }
 
     /// Notes in the header where a branch came from.
     ///
     /// # Errors
     /// The header cannot be read or written.
-    pub fn descends_from(&self, parent: Parent) -> Result<(), RunError> {
+    pub fn record_parent(&self, parent: Parent) -> Result<(), RunError> {
         let header = Header {
             parent: Some(parent),
             ..self.header()?
@@ -309,7 +310,7 @@ impl RunDir {
         Ok(lock)
     }
 
-    /// Holds the run as an engine would, without a word in its header: nobody trains, resumes or deletes it meanwhile.
+    /// Takes the run's lock without writing to the header: no other process can train, resume or delete it meanwhile.
     ///
     /// # Errors
     /// Another process holds the run, or the lock cannot be taken.
@@ -319,7 +320,7 @@ impl RunDir {
             match try_lock(&path) {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) => crate::base::clock::pause(LOCK_PAUSE),
-                Err(e) => return Err(Doing::Write.error(&path, e)),
+                Err(e) => return Err(FileOperation::Write.error(&path, e)),
             }
         }
         Err(self.busy())
@@ -338,7 +339,7 @@ impl RunDir {
     /// Another process holds the run, or a file cannot be deleted.
     pub fn remove(&self) -> Result<(), RunError> {
         let _claim = self.lock()?;
-        remove_folder(&self.root).map_err(|e| Doing::Delete.error(&self.root, e))
+        remove_folder(&self.root).map_err(|e| FileOperation::Delete.error(&self.root, e))
     }
 
     /// An error if an engine process holds the run.
@@ -373,7 +374,8 @@ fn is_an_id(id: &str) -> bool {
 
 /// Creates a directory with an unused name; the file system decides, so two processes never share one.
 fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir, RunError> {
-    let runs_dir = std::path::absolute(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
+    let runs_dir =
+        std::path::absolute(runs_dir).map_err(|e| FileOperation::Make.error(runs_dir, e))?;
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..NAME_TRIES {
         let id = name();
@@ -381,10 +383,10 @@ fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir
         match std::fs::create_dir(&root) {
             Ok(()) => return Ok(RunDir { root, id }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
-            Err(e) => return Err(Doing::Make.error(&root, e)),
+            Err(e) => return Err(FileOperation::Make.error(&root, e)),
         }
     }
-    Err(Doing::Make.error(&runs_dir, last))
+    Err(FileOperation::Make.error(&runs_dir, last))
 }
 
 /// Whether runs may be below `runs_dir`: it is a folder, or not there yet.

@@ -4,11 +4,11 @@ mod scan;
 
 use self::scan::{Scan, loss};
 use super::log::Tail;
-use super::{Doing, Header, Parent, RunDir, RunError};
+use super::{FileOperation, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::wire::{Best, Event, Outcome, Phase, decode_envelope, id};
 use serde::Serialize;
@@ -119,13 +119,12 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time of all engine processes: see [`super::spent::Spent`].
+    /// Time of all engine processes: see [`super::engine_time::EngineTime`].
     pub seconds: f64,
     /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
     pub base_step: u64,
     pub base_seconds: f64,
-    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where an
-    /// engine failed before it could.
+    /// The engine's verdict on training: `LEARNING`, `DIVERGED`, …; `None` before the first one, and if the engine failed before it.
     pub verdict: Option<String>,
     /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
     /// non-finite values are skipped.
@@ -161,7 +160,7 @@ pub fn option(runs_dir: &Path) -> String {
         true => String::new(),
         false => format!(
             " --runs-dir {}",
-            quoted(&one_line(&runs_dir.to_string_lossy()))
+            shell_quote(&one_line(&runs_dir.to_string_lossy()))
         ),
     }
 }
@@ -273,7 +272,7 @@ pub fn best_checkpoints(runs_dir: &Path) -> impl Iterator<Item = PathBuf> + use<
         })
 }
 
-/// Whether a run may have learned something; of logs without a verdict nobody knows.
+/// Whether a run may have learned something; a run without a verdict may have.
 fn has_learned(verdict: Option<&str>) -> bool {
     ![DIVERGED, NOT_LEARNING, TOO_EARLY]
         .iter()
@@ -422,7 +421,7 @@ pub fn refusal(run: &RunDir) -> Option<String> {
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
     let io_error = |error| RunError::Io {
-        doing: Doing::Read,
+        doing: FileOperation::Read,
         path: run.events_path(),
         error,
     };

@@ -47,7 +47,7 @@ pub fn tree(runs: &[&RunSummary]) -> Vec<Node> {
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, run) in runs.iter().enumerate() {
         let known = by_name.entry(&run.created_as).or_insert(at);
-        if has_its_first_name(run) {
+        if has_original_name(run) {
             *known = at;
         }
     }
@@ -109,10 +109,10 @@ pub fn find_parent<'a>(
 ) -> Option<&'a RunSummary> {
     let same = runs.into_iter().filter(|run| run.created_as == parent.run);
     // Of equal keys the first one is meant.
-    same.min_by_key(|run| !has_its_first_name(run))
+    same.min_by_key(|run| !has_original_name(run))
 }
 
-fn has_its_first_name(run: &RunSummary) -> bool {
+fn has_original_name(run: &RunSummary) -> bool {
     run.id == run.created_as
 }
 

@@ -4,6 +4,7 @@
 pub mod checkpoints;
 pub mod compare;
 mod dir;
+pub mod engine_time;
 mod header;
 pub mod id;
 pub mod index;
@@ -13,14 +14,13 @@ pub mod log;
 pub mod ranking;
 mod recovered;
 pub mod revisit;
-pub mod rewound;
+pub mod rollback_buffer;
 pub mod rollouts;
 pub mod series;
-pub mod spent;
 pub mod state;
 
-pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint, is_given_up};
-pub use dir::{Doing, RunDir, RunError};
+pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint, is_abandoned};
+pub use dir::{FileOperation, RunDir, RunError};
 pub use header::{BRANCH_OF, Header, Parent};
 pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};

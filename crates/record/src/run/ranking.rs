@@ -126,7 +126,7 @@ pub fn settle(trials: &mut [Trial]) {
 }
 
 /// Whether the values are of a part of the validation split although some run was evaluated on all of it.
-fn of_a_part(trials: &[Trial]) -> bool {
+fn is_partial_validation(trials: &[Trial]) -> bool {
     let differs = |score: &Score| score.whole.is_some_and(|whole| whole != score.value);
     trials.iter().filter_map(Trial::sound).any(differs)
 }
@@ -221,7 +221,7 @@ pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
         .iter()
         .filter_map(|word| at_the_end(word, trials))
         .collect();
-    if of_a_part(trials) {
+    if is_partial_validation(trials) {
         told.push(
             "values are over eval.batches, the rows that every evaluation reads: some runs are best before their last step, where the whole validation split is read"
                 .into(),

@@ -108,7 +108,7 @@ pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 /// What someone wants to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RolloutQuery {
     /// The rollout of this step, or the last one before it; `u64::MAX` means the newest.
     Upto(u64),
     /// The answers to this prompt in every rollout that has it.
@@ -146,7 +146,7 @@ pub fn steps(run: &Path) -> Vec<u64> {
     steps
 }
 
-/// Writes a rollout, and deletes what `keep` files have no room for: see [`superfluous`]. Files of later steps go too; they
+/// Writes a rollout, and deletes what `keep` files have no room for: see [`steps_to_prune`]. Files of later steps go too; they
 /// belong to a part of the run that was rolled back.
 ///
 /// # Errors
@@ -160,7 +160,7 @@ pub fn write(run: &Path, rollout: &Rollout, keep: usize) -> io::Result<()> {
     std::fs::rename(&temporary, folder.join(name(rollout.step)))?;
     let steps = steps(run);
     let (own, later): (Vec<u64>, Vec<u64>) = steps.into_iter().partition(|s| *s <= rollout.step);
-    for step in later.into_iter().chain(superfluous(&own, keep)) {
+    for step in later.into_iter().chain(steps_to_prune(&own, keep)) {
         std::fs::remove_file(folder.join(name(step)))?;
     }
     Ok(())
@@ -168,7 +168,7 @@ pub fn write(run: &Path, rollout: &Rollout, keep: usize) -> io::Result<()> {
 
 /// Which of the steps go so that `keep` stay: the newer half stays, the older ones are thinned out evenly, and the first one
 /// stays as long as there are two.
-fn superfluous(steps: &[u64], keep: usize) -> Vec<u64> {
+fn steps_to_prune(steps: &[u64], keep: usize) -> Vec<u64> {
     let (mut left, mut gone) = (steps.to_vec(), Vec::new());
     while left.len() > keep {
         let older = left.len() - (keep - keep / 2).min(left.len());
@@ -196,11 +196,11 @@ pub fn read(run: &Path, step: u64) -> Result<Rollout, String> {
 ///
 /// # Errors
 /// A file that is damaged.
-pub fn find(run: &Path, wanted: &Wanted) -> Result<Found, String> {
+pub fn find(run: &Path, wanted: &RolloutQuery) -> Result<Found, String> {
     let steps = steps(run);
     let mut rollouts = Vec::new();
     match wanted {
-        Wanted::Upto(most) => {
+        RolloutQuery::Upto(most) => {
             let step = steps
                 .iter()
                 .rev()
@@ -208,7 +208,7 @@ pub fn find(run: &Path, wanted: &Wanted) -> Result<Found, String> {
                 .or(steps.first());
             rollouts.extend(step.map(|step| read(run, *step)).transpose()?);
         }
-        Wanted::Prompt(prompt) => {
+        RolloutQuery::Prompt(prompt) => {
             for step in &steps {
                 let Ok(mut rollout) = read(run, *step) else {
                     continue;
@@ -259,10 +259,10 @@ mod tests {
         for (step, prompts) in [(1, ["a", "b"]), (2, ["b", "c"]), (3, ["c", "d"])] {
             write(run.path(), &rollout(step, prompts), 8).unwrap();
         }
-        let newest = find(run.path(), &Wanted::Upto(u64::MAX)).unwrap();
+        let newest = find(run.path(), &RolloutQuery::Upto(u64::MAX)).unwrap();
         assert_eq!(newest.steps, [1, 2, 3]);
         assert_eq!(newest.rollouts, [rollout(3, ["c", "d"])]);
-        let found = find(run.path(), &Wanted::Prompt("b".into())).unwrap();
+        let found = find(run.path(), &RolloutQuery::Prompt("b".into())).unwrap();
         let steps: Vec<u64> = found.rollouts.iter().map(|r| r.step).collect();
         assert_eq!(steps, [1, 2]);
         let group = &newest.rollouts[0].groups[0];
@@ -300,7 +300,7 @@ mod tests {
         write(run.path(), &rollout(7, ["a", "b"]), 8).unwrap();
         let path = folder(run.path()).join(name(7));
         std::fs::write(&path, b"no zstd").unwrap();
-        let why = find(run.path(), &Wanted::Upto(7)).unwrap_err();
+        let why = find(run.path(), &RolloutQuery::Upto(7)).unwrap_err();
         assert!(why.contains("step-000007.json.zst"), "{why}");
     }
 
@@ -309,7 +309,7 @@ mod tests {
         let mut left: Vec<u64> = Vec::new();
         for step in 1..=1000 {
             left.push(step);
-            let gone = superfluous(&left, 16);
+            let gone = steps_to_prune(&left, 16);
             left.retain(|step| !gone.contains(step));
             assert!(left.len() <= 16);
         }
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(left[8..], (993..=1000).collect::<Vec<u64>>());
         let widest = left.windows(2).map(|two| two[1] - two[0]).max().unwrap();
         assert!(widest <= 400, "{left:?}");
-        assert_eq!(superfluous(&[1, 2, 3], 1), [2, 1]);
-        assert!(superfluous(&[1, 2], 2).is_empty());
+        assert_eq!(steps_to_prune(&[1, 2, 3], 1), [2, 1]);
+        assert!(steps_to_prune(&[1, 2], 2).is_empty());
     }
 }

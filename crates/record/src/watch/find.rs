@@ -197,20 +197,7 @@ pub fn expected(path: &Path) -> Option<Found> {
 
 /// The newest log below a folder; of those that changed together the most complete one.
 fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
-    let mut files = Vec::new();
-    let mut left = ENTRIES;
-    collect(root, 0, &mut left, &mut files);
-    // By names alone first: most files in a folder of models are large and no logs.
-    let mut logs: Vec<(UnixMillis, &'static Format, PathBuf)> = files
-        .into_iter()
-        .filter_map(|(changed, path)| {
-            let format = recognize(&path).ok()??;
-            let offered = wanted.is_some() || is_no_prose(format, &path).unwrap_or(false);
-            offered.then_some((changed, format, path))
-        })
-        .filter(|(_, format, _)| wanted.is_none_or(|wanted| wanted.entry.id == format.entry.id))
-        .collect();
-    logs.sort_by(|a, b| a.2.cmp(&b.2));
+    let logs = logs_below(root, wanted);
     let last = logs.iter().map(|(changed, ..)| *changed).max()?;
     let together = |changed: UnixMillis| last.0 - changed.0 <= TOGETHER;
     let (_, format, path) = logs
@@ -218,7 +205,7 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .filter(|(changed, ..)| together(*changed))
         .min_by_key(|(changed, format, _)| (format.rank, std::cmp::Reverse(*changed)))?;
     // TensorBoard's writer keeps curves that were added together in folders within that of the run.
-    let above = |log: &&(UnixMillis, &Format, PathBuf)| {
+    let above = |log: &&Log| {
         let folder = log.2.parent();
         let is_above = folder.is_some_and(|folder| path.starts_with(folder));
         is_above && log.1.entry.id == TFEVENTS && format.entry.id == TFEVENTS
@@ -232,20 +219,62 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .min_by_key(|path| path.components().count())
         .unwrap_or(path);
     let folder = folder_of(path);
-    let within = |log: &Path| {
-        format.entry.id == TFEVENTS && folder.is_some_and(|folder| log.starts_with(folder))
-    };
-    let (own, others): (Vec<_>, Vec<_>) = logs
+    let of_format = logs
         .iter()
         .filter(|log| log.1.entry.id == format.entry.id)
-        .filter(|log| folder_of(&log.2) == folder || !within(&log.2))
-        .partition(|log| folder_of(&log.2) == folder);
-    let of_one_run = own.into_iter().map(|(changed, _, path)| (*changed, path));
+        .filter(|log| folder_of(&log.2) == folder);
+    let of_one_run = of_format.map(|(changed, _, path)| (*changed, path));
     let path = match path.parent().and_then(checkpoint) {
         Some(_) => furthest(of_one_run)?.1,
         None => path,
     };
-    let apart: BTreeSet<_> = others.iter().filter_map(|log| folder_of(&log.2)).collect();
+    let others = other_runs(&logs, format, folder);
+    // Of several runs the title names the one that is shown.
+    let named = match others {
+        0 => root,
+        _ => path.parent().unwrap_or(root),
+    };
+    Some(Found {
+        format,
+        path: path.clone(),
+        named: false,
+        name: name_of(named, path),
+        others,
+    })
+}
+
+/// A log, and when it changed.
+type Log = (UnixMillis, &'static Format, PathBuf);
+
+/// The logs below a folder, by path.
+fn logs_below(root: &Path, wanted: Option<&'static Format>) -> Vec<Log> {
+    let mut files = Vec::new();
+    let mut left = ENTRIES;
+    collect(root, 0, &mut left, &mut files);
+    // By names alone first: most files in a folder of models are large and no logs.
+    let mut logs: Vec<Log> = files
+        .into_iter()
+        .filter_map(|(changed, path)| {
+            let format = recognize(&path).ok()??;
+            let offered = wanted.is_some() || is_no_prose(format, &path).unwrap_or(false);
+            offered.then_some((changed, format, path))
+        })
+        .filter(|(_, format, _)| wanted.is_none_or(|wanted| wanted.entry.id == format.entry.id))
+        .collect();
+    logs.sort_by(|a, b| a.2.cmp(&b.2));
+    logs
+}
+
+/// How many runs besides that of `folder`, whose log is of this format, have logs.
+fn other_runs(logs: &[Log], format: &Format, folder: Option<&Path>) -> usize {
+    let within = |log: &Path| {
+        format.entry.id == TFEVENTS && folder.is_some_and(|folder| log.starts_with(folder))
+    };
+    let others = logs
+        .iter()
+        .filter(|log| log.1.entry.id == format.entry.id)
+        .filter(|log| folder_of(&log.2) != folder && !within(&log.2));
+    let apart: BTreeSet<_> = others.filter_map(|log| folder_of(&log.2)).collect();
     // Which log is the newest may not decide whether folders within a run are runs.
     let nested = |inner: &&Path| {
         apart
@@ -264,18 +293,7 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
             others.insert(other);
         }
     }
-    // Of several runs the title names the one that is shown.
-    let named = match others.is_empty() {
-        true => root,
-        false => path.parent().unwrap_or(root),
-    };
-    Some(Found {
-        format,
-        path: path.clone(),
-        named: false,
-        name: name_of(named, path),
-        others: others.len(),
-    })
+    others.len()
 }
 
 /// The folder of a log's run: its own, or that of the checkpoints.

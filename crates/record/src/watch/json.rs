@@ -94,7 +94,8 @@ fn descend(prefix: &str, value: &Value, depth: usize, values: &mut Vec<(String, 
             prefix => format!("{prefix}/{key}"),
         };
         match number(value) {
-            Some(_) if values.len() >= MAX_VALUES && !Mapping::default().is_wanted(&name) => {}
+            Some(_)
+                if values.len() >= MAX_VALUES && !Mapping::default().is_always_reported(&name) => {}
             Some(x) => values.push((name, x)),
             None => descend(&name, value, depth + 1, values),
         }

@@ -79,35 +79,35 @@ pub struct Format {
 }
 
 /// A run of another program, under watch.
-pub struct Watched {
+pub struct ExternalRun {
     pub found: Found,
     source: Box<dyn Source>,
     translator: Translator,
     mapping: Mapping,
     /// Missing mapped names were reported.
-    told: bool,
+    names_reported: bool,
     clock: Box<dyn Clock>,
 }
 
 /// What came since the last poll.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct PollResult {
     pub events: Vec<Envelope>,
     /// More can be had at once.
     pub more: bool,
 }
 
-impl Watched {
+impl ExternalRun {
     /// Watches what [`find()`] found; `mapping` names what the log calls otherwise.
-    pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> Watched {
+    pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> ExternalRun {
         let source = (found.format.open)(&found.path, found.named, &mapping);
         let translator = Translator::new(&found.name, found.format.entry.id, mapping.clone());
-        Watched {
+        ExternalRun {
             found,
             source,
             translator,
             mapping,
-            told: false,
+            names_reported: false,
             clock,
         }
     }
@@ -116,14 +116,14 @@ impl Watched {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn poll(&mut self) -> io::Result<News> {
+    pub fn poll(&mut self) -> io::Result<PollResult> {
         let mut items = Vec::new();
         let more = self.source.poll(&mut items)?;
         let now = self.clock.now();
         let changed = self.source.changed().unwrap_or(now).min(now);
         let mut events = self.translator.translate(items, changed);
-        if !more && !self.told {
-            self.told = true;
+        if !more && !self.names_reported {
+            self.names_reported = true;
             let missing = self.mapping.missing().map(Item::Trouble);
             events.extend(
                 self.translator
@@ -134,7 +134,7 @@ impl Watched {
             let patience = self.source.patience();
             events.extend(self.translator.rest(now, changed, patience));
         }
-        Ok(News { events, more })
+        Ok(PollResult { events, more })
     }
 
     /// Hands on all there is, until nothing more can be had at once.

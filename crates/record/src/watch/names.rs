@@ -235,7 +235,7 @@ impl Mapping {
     }
 
     /// Whether the value of this name has a place among any number of others: what is known here, or was named by the user.
-    pub fn is_wanted(&self, name: &str) -> bool {
+    pub fn is_always_reported(&self, name: &str) -> bool {
         match self.role(name) {
             Role::Metric(id, _) => self.names.contains_key(name) || is_known(&id),
             Role::Step | Role::Time | Role::Tokens => true,

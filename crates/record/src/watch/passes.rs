@@ -8,7 +8,7 @@ const MAX_PASSES: usize = 1_000;
 
 /// Joins the passes of one log.
 #[derive(Debug, Default)]
-pub struct Passes {
+pub struct EpochJoiner {
     /// Steps before each pass.
     before: BTreeMap<u64, u64>,
     now: Option<u64>,
@@ -19,7 +19,7 @@ pub struct Passes {
     distance: u64,
 }
 
-impl Passes {
+impl EpochJoiner {
     /// Whether the step began again once.
     pub fn joined(&self) -> bool {
         self.before.values().any(|offset| *offset > 0)
@@ -30,7 +30,7 @@ impl Passes {
         let whole = epoch.filter(|x| x.fract() == 0.0 && (0.0..1e9).contains(x));
         match whole {
             Some(epoch) => self.pass(step, epoch as u64),
-            // A record that does not say is of the same pass; a fraction is none.
+            // A record without an epoch belongs to the same pass; a fractional epoch does not identify one.
             None if epoch.is_some() => self.now = None,
             None => {}
         }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn joined(records: &[(u64, f64)]) -> Vec<u64> {
-        let mut passes = Passes::default();
+        let mut passes = EpochJoiner::default();
         let steps = records
             .iter()
             .map(|(step, epoch)| passes.step(*step, Some(*epoch)));

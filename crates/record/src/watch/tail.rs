@@ -67,7 +67,7 @@ impl Tail {
             Err(e) => return Err(e),
         };
         let length = file.metadata()?.len();
-        // Of a link, the link's own: a link that is set anew is another file, and its contents tell the rest.
+        // For a symlink, its own identity: a retargeted link is another file; the contents decide the rest.
         let identity = Identity::at(&self.path)?;
         let mut head = Vec::new();
         (&mut file).take(HEAD as u64).read_to_end(&mut head)?;

@@ -2,7 +2,7 @@
 //! go back are a resume, and a log that stays silent is a run that ended.
 
 use super::names::{self, Mapping, Role};
-use super::passes::Passes;
+use super::passes::EpochJoiner;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
@@ -31,8 +31,8 @@ pub struct Translator {
     foreign: BTreeSet<String>,
     /// Names that were left out.
     left_out: BTreeSet<String>,
-    too_many_told: bool,
-    passes: Passes,
+    limit_reported: bool,
+    passes: EpochJoiner,
     /// `Started` was sent.
     started: bool,
     finished: bool,
@@ -67,8 +67,8 @@ impl Translator {
             newest: BTreeMap::new(),
             foreign: BTreeSet::new(),
             left_out: BTreeSet::new(),
-            too_many_told: false,
-            passes: Passes::default(),
+            limit_reported: false,
+            passes: EpochJoiner::default(),
             started: false,
             finished: false,
             step: 0,
@@ -98,12 +98,12 @@ impl Translator {
                 Item::Restart => {
                     self.close_group();
                     self.newest.clear();
-                    self.passes = Passes::default();
+                    self.passes = EpochJoiner::default();
                     self.record = 0;
                     if self.started {
                         self.tokens = 0;
                         self.step = 0;
-                        self.tell(Event::RolledBack { step: 0 });
+                        self.emit(Event::RolledBack { step: 0 });
                     }
                 }
                 Item::Ended(well) => self.end(well, ""),
@@ -114,7 +114,7 @@ impl Translator {
                         self.open();
                     }
                     let step = self.step;
-                    self.tell(Event::Warned {
+                    self.emit(Event::Warned {
                         step,
                         code: "log".into(),
                         message,
@@ -149,7 +149,7 @@ impl Translator {
                 self.end(true, "");
             } else if silence > patience {
                 let age = human::age(silence);
-                self.end_as(
+                self.finish_with(
                     Outcome::Stopped,
                     &format!("nothing was logged for {age}: it ended, or it hangs"),
                 );
@@ -197,7 +197,7 @@ impl Translator {
                     if behind && (repeated || !names::is_held_out(&id)) {
                         continue;
                     }
-                    if !self.has_place(&name, &id) {
+                    if !self.is_reported(&name, &id) {
                         continue;
                     }
                     let values = if names::is_held_out(&id) {
@@ -215,7 +215,7 @@ impl Translator {
         }
         self.record = step;
         let ids = train.keys().chain(held_out.keys()).cloned().collect();
-        self.go_back(step, ids, behind);
+        self.roll_back(step, ids, behind);
         let group = self.group.get_or_insert_with(|| Group {
             step,
             t,
@@ -227,8 +227,8 @@ impl Translator {
         group.held_out.extend(held_out);
     }
 
-    /// A metric that was already further: the run went on from an earlier state.
-    fn go_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
+    /// A metric's step went back: the run was resumed from an earlier state.
+    fn roll_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
         let newest = ids.iter().filter_map(|id| self.newest.get(id)).max();
         if let Some(from) = newest.copied().filter(|newest| *newest > step) {
             self.close_group();
@@ -237,9 +237,9 @@ impl Translator {
                 .values_mut()
                 .for_each(|newest| *newest = (*newest).min(to));
             self.step = self.step.min(to);
-            self.tell(Event::RolledBack { step: to });
+            self.emit(Event::RolledBack { step: to });
             let (from, step) = (human::grouped(from), human::grouped(step));
-            self.tell(Event::Noted {
+            self.emit(Event::Noted {
                 step: to,
                 text: format!(
                     "the log went back from step {from} to step {step}, as in a resumed run: earlier values after that step are dropped"
@@ -261,7 +261,7 @@ impl Translator {
             if !behind {
                 self.open();
             }
-            self.tell(Event::MetricsDeclared { metrics: new });
+            self.emit(Event::MetricsDeclared { metrics: new });
         }
     }
 
@@ -275,15 +275,15 @@ impl Translator {
             .map(|(_, x)| *x)
     }
 
-    /// Whether a metric is reported: one that was, one that is known here or to the user, or one of the first others.
-    fn has_place(&mut self, name: &str, id: &str) -> bool {
+    /// Whether a metric is reported: it was before, is known here or mapped by the user, or is among the first unknown ones.
+    fn is_reported(&mut self, name: &str, id: &str) -> bool {
         if self.newest.contains_key(id) || self.foreign.contains(id) {
             return true;
         }
         if self.left_out.contains(id) {
             return false;
         }
-        if self.mapping.is_wanted(name) {
+        if self.mapping.is_always_reported(name) {
             return true;
         }
         if self.foreign.len() < MAX_METRICS {
@@ -300,7 +300,7 @@ impl Translator {
         let Some(first) = self.left_out.first().cloned() else {
             return;
         };
-        if std::mem::replace(&mut self.too_many_told, true) {
+        if std::mem::replace(&mut self.limit_reported, true) {
             return;
         }
         let n = self.left_out.len();
@@ -310,7 +310,7 @@ impl Translator {
         );
         let step = self.step;
         self.open();
-        self.tell(Event::Warned {
+        self.emit(Event::Warned {
             step,
             code: "too_many_metrics".into(),
             message: format!(
@@ -332,7 +332,7 @@ impl Translator {
         if !group.train.is_empty() {
             self.step = step;
             let values = group.train;
-            self.tell_at(
+            self.emit_at(
                 group.t,
                 Event::Stepped {
                     step,
@@ -350,7 +350,7 @@ impl Translator {
                 whole: true,
                 seconds: 0.0,
             };
-            self.tell_at(group.t, evaluated);
+            self.emit_at(group.t, evaluated);
         }
     }
 
@@ -360,7 +360,7 @@ impl Translator {
             return;
         }
         self.finished = false;
-        self.tell(Event::Hello {
+        self.emit(Event::Hello {
             run: self.name.clone(),
             engine: self.format.into(),
             pid: 0,
@@ -368,7 +368,7 @@ impl Translator {
         });
         self.start();
         let step = self.step;
-        self.tell(Event::PhaseChanged {
+        self.emit(Event::PhaseChanged {
             phase: Phase::Training,
             step,
         });
@@ -386,7 +386,7 @@ impl Translator {
     fn start(&mut self) {
         self.started = true;
         let facts = &self.facts;
-        self.tell(Event::Started {
+        self.emit(Event::Started {
             name: facts.name.clone().unwrap_or(self.name.clone()),
             method: self.format.into(),
             spec: facts.as_spec(),
@@ -407,17 +407,17 @@ impl Translator {
         } else {
             Outcome::Failed
         };
-        self.end_as(outcome, message);
+        self.finish_with(outcome, message);
     }
 
-    fn end_as(&mut self, outcome: Outcome, message: &str) {
+    fn finish_with(&mut self, outcome: Outcome, message: &str) {
         self.close_group();
         if !self.started || self.finished {
             return;
         }
         self.finished = true;
         let took = self.last_t.since(self.first_t.unwrap_or(self.last_t));
-        self.tell(Event::Finished {
+        self.emit(Event::Finished {
             outcome,
             step: self.step,
             tokens: self.tokens,
@@ -429,11 +429,11 @@ impl Translator {
         });
     }
 
-    fn tell(&mut self, event: Event) {
-        self.tell_at(self.last_t, event);
+    fn emit(&mut self, event: Event) {
+        self.emit_at(self.last_t, event);
     }
 
-    fn tell_at(&mut self, t: UnixMillis, event: Event) {
+    fn emit_at(&mut self, t: UnixMillis, event: Event) {
         self.seq += 1;
         self.events.push(Envelope {
             v: VERSION,

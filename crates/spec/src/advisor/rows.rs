@@ -2,12 +2,12 @@
 
 use super::choose::{DataKind, learns_from};
 use super::faulty::FaultyRows;
-use super::look::{DataFacts, ReferenceKind, preview};
+use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
 use crate::base::text::one_line;
 use crate::data::formats::{Columns, FormatId, detect, in_options, read as read_row};
-use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
+use crate::data::source::{ReadContext, Rows, SourceConfig, announced_rows, rows as read};
 use crate::data::{Content, DataError, Message, Record, RowFault, Turns};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -62,76 +62,128 @@ fn by_hand(path: &Path, error: &DataError) -> String {
 
 /// [`rows`], from the first `most` rows.
 fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
-    let words = |e: DataError| format!("{e}; {}", e.hint());
     let source = SourceConfig::path(path.display().to_string());
     let mut all = read(&source, &ReadContext::default()).map_err(words)?;
-    let (mut sample, mut n_rows, mut chars): (Vec<Record>, u64, u64) = (Vec::new(), 0, 0);
-    // A format of the rows, once there are enough to tell it; rows behind them are held against it.
-    let mut later: Option<FormatId> = None;
-    let mut faulty = FaultyRows::default();
-    while let Some(row) = all.next() {
-        chars += row
-            .as_ref()
-            .map_or(0, |r| r.fields.values().map(letters).sum());
-        match row {
-            Ok(record) if sample.len() < SAMPLE => sample.push(record),
-            Ok(record) => {
-                let format = match later {
-                    Some(format) => format,
-                    None => format_of(&sample).map_err(|e| by_hand(path, &e))?.format,
-                };
-                later = Some(format);
-                if let Err(fault) = readable(&record, format) {
-                    faulty.add(fault);
-                }
-            }
-            // What follows of this file cannot be read: no setting skips that.
-            Err(fault) if all.is_broken() => return Err(words(DataError::Row(fault))),
-            Err(fault) => faulty.add(fault),
-        }
-        n_rows += 1;
-        if n_rows >= most {
-            break;
-        }
-    }
-    let inspected = n_rows;
+    let FirstRows {
+        mut sample,
+        n_rows: inspected,
+        mut chars,
+        mut faulty,
+    } = FirstRows::read(path, &mut all, most)?;
+    let mut n_rows = inspected;
     // A file that ends with the last row read was counted.
     let read = all.bytes_read();
-    let estimated = n_rows >= most && all.next().is_some();
+    let estimated = inspected >= most && all.next().is_some();
     if estimated {
-        let whole = match all.kind() {
-            "parquet" => {
-                let counts = all.files().iter().map(|file| announced_rows(file));
-                counts.sum::<Option<u64>>().unwrap_or(n_rows)
-            }
-            _ => (n_rows as f64 * bytes as f64 / read.clamp(1, bytes.max(1)) as f64) as u64,
-        };
-        chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
-        n_rows = whole;
-    }
-    if sample.is_empty()
-        && let Some(first) = faulty.first.take()
-    {
-        return Err(words(DataError::Row(first)));
+        n_rows = estimated_rows(&all, inspected, (read, bytes));
+        chars = (chars as f64 * n_rows as f64 / inspected as f64) as u64;
     }
     if sample.is_empty() {
-        let shown = path.display();
-        return Err(format!(
-            "{shown} has no rows; name a file with text or rows"
-        ));
+        return Err(no_rows(path, faulty));
     }
-    let Told {
-        format,
-        found,
-        sure,
-    } = format_of(&sample).map_err(|e| by_hand(path, &e))?;
+    let detected = format_of(&sample).map_err(|e| by_hand(path, &e))?;
+    let format = detected.format;
     for fault in sample.iter().filter_map(|row| readable(row, format).err()) {
         faulty.add(fault);
     }
     let faulty = faulty.among(inspected)?;
     sample.retain(|row| readable(row, format).is_ok());
+    let (of_sample, share) = sample_facts(&sample, &detected);
+    let facts = DataFacts {
+        format: format!("{} rows, {}", all.kind(), detected.found),
+        bytes,
+        rows: Some(n_rows - faulty.as_ref().map_or(0, |f| f.share_of(n_rows))),
+        faulty,
+        estimated,
+        chars: Some((chars as f64 * share) as u64),
+        ..of_sample
+    };
+    Ok(DataFacts {
+        labelled: labelled(&facts, &sample).map(Box::new),
+        ..facts
+    })
+}
+
+fn words(error: DataError) -> String {
+    format!("{error}; {}", error.hint())
+}
+
+/// The error for a file without a row that can be read.
+fn no_rows(path: &Path, mut faulty: FaultyRows) -> String {
+    match faulty.first.take() {
+        Some(first) => words(DataError::Row(first)),
+        None => format!(
+            "{} has no rows; name a file with text or rows",
+            path.display()
+        ),
+    }
+}
+
+/// What is read before the format is known.
+#[derive(Default)]
+struct FirstRows {
+    /// The first [`SAMPLE`] of those that could be read.
+    sample: Vec<Record>,
+    n_rows: u64,
+    chars: u64,
+    faulty: FaultyRows,
+}
+
+impl FirstRows {
+    /// Reads at most `most` rows.
+    fn read(path: &Path, all: &mut Rows, most: u64) -> Result<FirstRows, String> {
+        let mut first = FirstRows::default();
+        // The rows' format, once enough were read; later rows are checked against it.
+        let mut later: Option<FormatId> = None;
+        while let Some(row) = all.next() {
+            first.chars += row
+                .as_ref()
+                .map_or(0, |r| r.fields.values().map(letters).sum());
+            match row {
+                Ok(record) if first.sample.len() < SAMPLE => first.sample.push(record),
+                Ok(record) => {
+                    let format = match later {
+                        Some(format) => format,
+                        None => {
+                            format_of(&first.sample)
+                                .map_err(|e| by_hand(path, &e))?
+                                .format
+                        }
+                    };
+                    later = Some(format);
+                    if let Err(fault) = readable(&record, format) {
+                        first.faulty.add(fault);
+                    }
+                }
+                // What follows of this file cannot be read: no setting skips that.
+                Err(fault) if all.is_broken() => return Err(words(DataError::Row(fault))),
+                Err(fault) => first.faulty.add(fault),
+            }
+            first.n_rows += 1;
+            if first.n_rows >= most {
+                break;
+            }
+        }
+        Ok(first)
+    }
+}
+
+/// The rows of a file of so many `bytes`, of which the first `n_rows` take up those that were `read`.
+fn estimated_rows(all: &Rows, n_rows: u64, (read, bytes): (u64, u64)) -> u64 {
+    match all.kind() {
+        "parquet" => {
+            let counts = all.files().iter().map(|file| announced_rows(file));
+            counts.sum::<Option<u64>>().unwrap_or(n_rows)
+        }
+        _ => (n_rows as f64 * bytes as f64 / read.clamp(1, bytes.max(1)) as f64) as u64,
+    }
+}
+
+/// What the sample says of its rows, and the share of their characters that a model would learn from. Sizes are left open.
+fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64) {
+    let format = detected.format;
     let columns = Columns::default();
-    let (text, share) = learned(&sample, format, &columns);
+    let (text, share) = learned(sample, format, &columns);
     let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
     let trainable = learns_from(kind);
@@ -144,22 +196,22 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         .collect();
     let facts = DataFacts {
         kind,
-        format: format!("{} rows, {found}", all.kind()),
-        bytes,
-        rows: Some(n_rows - faulty.as_ref().map_or(0, |f| f.share_of(n_rows))),
-        faulty,
-        estimated,
-        chars: Some((chars as f64 * share) as u64),
-        messages: messages(&sample, format, &columns),
+        format: String::new(),
+        bytes: 0,
+        rows: None,
+        faulty: None,
+        estimated: false,
+        chars: None,
+        messages: messages(sample, format, &columns),
         template: None,
-        sampled: sampled(&sample, format, &columns),
+        sampled: sampled(sample, format, &columns),
         sample: Arc::new(Sample::of(&text, &distinct)),
         chars_per_token: None,
         distinct: None,
         checkable,
-        reference: reference(&sample, format, &columns),
+        reference: reference(sample, format, &columns),
         trainable,
-        format_word: (!sure).then_some(format.word()),
+        format_word: (!detected.sure).then_some(format.word()),
         columns: Vec::new(),
         labelled: None,
         note: match trainable {
@@ -168,10 +220,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         },
         preview: preview(lines.iter().map(String::as_str)),
     };
-    Ok(DataFacts {
-        labelled: labelled(&facts, &sample).map(Box::new),
-        ..facts
-    })
+    (facts, share)
 }
 
 /// What every row of the sample has for a reward.
@@ -348,7 +397,7 @@ fn messages(sample: &[Record], format: FormatId, columns: &Columns) -> f64 {
 }
 
 /// The format of the rows.
-struct Told {
+struct DetectedFormat {
     format: FormatId,
     /// The evidence for it.
     found: String,
@@ -363,11 +412,11 @@ fn readable(row: &Record, format: FormatId) -> Result<(), RowFault> {
 
 /// If several formats fit equally well, the first that reads every row is used, else one that reads most of them, and the
 /// others are listed.
-fn format_of(sample: &[Record]) -> Result<Told, DataError> {
+fn format_of(sample: &[Record]) -> Result<DetectedFormat, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns, None) {
         Ok(told) => {
-            return Ok(Told {
+            return Ok(DetectedFormat {
                 format: told.format,
                 found: told.to_string(),
                 sure: true,
@@ -390,7 +439,7 @@ fn format_of(sample: &[Record]) -> Result<Told, DataError> {
         return Err(doubt);
     };
     let others: Vec<&str> = others.iter().map(|other| other.word()).collect();
-    Ok(Told {
+    Ok(DetectedFormat {
         format: **format,
         found: match others.as_slice() {
             [] => format.word().to_string(),
@@ -419,7 +468,7 @@ fn kind(format: FormatId) -> DataKind {
 mod tests {
     use super::first_rows;
     use crate::advisor::choose::{DataKind, learns_from};
-    use crate::advisor::look::{DataFacts, data};
+    use crate::advisor::inspection::{DataFacts, data};
 
     fn look(name: &str, text: &str) -> Result<DataFacts, String> {
         let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ pub const CHATML: &str = "chatml";
 
 /// The built-in template for the conversations of a model that brings none: ChatML where its marks are tokens, else the one
 /// that ends turns with the token that ends the model's texts. Marks in pieces would never end an answer.
-pub fn suits(tokenizer: &Tokenizer) -> &'static str {
+pub fn default_template(tokenizer: &Tokenizer) -> &'static str {
     let cut = Template::builtin(CHATML).is_ok_and(|t| !t.cut_marks(tokenizer).is_empty());
     match cut && tokenizer.eos().is_some() {
         true => PLAIN,
@@ -68,7 +68,7 @@ mod tests {
         let of = |markers: &str| {
             let config = serde_json::json!({"bpe": {"vocab_size": 300, "chat_markers": markers}});
             let config: TokenizerConfig = serde_json::from_value(config).unwrap();
-            suits(&config.build("a text", "a text").unwrap())
+            default_template(&config.build("a text", "a text").unwrap())
         };
         assert_eq!(of("chatml"), "chatml");
         assert_eq!(of("none"), "plain");

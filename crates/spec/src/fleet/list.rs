@@ -1,8 +1,8 @@
 //! The state of a fleet: a fold over the messages of its machines. Time is passed in.
 
+use super::connection::ConnectionEvent;
 use super::hosts::Host;
-use super::news::{Machine, News, Run};
-use super::station::Said;
+use super::news::{FleetMessage, Machine, Run};
 use crate::base::clock::UnixMillis;
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const MAX_RUNS: usize = 2_000;
 
 /// Whether a machine can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum HostStatus {
     /// Being asked for the first time.
     Asking,
     /// It answers.
@@ -24,7 +24,7 @@ pub enum Reach {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostState {
     pub host: Host,
-    pub reach: Reach,
+    pub reach: HostStatus,
     /// When it last said something.
     pub heard: UnixMillis,
     /// By their ids; kept while it is gone.
@@ -83,7 +83,7 @@ impl Fleet {
     pub fn new(hosts: Vec<Host>, now: UnixMillis) -> Fleet {
         let state = |host| HostState {
             host,
-            reach: Reach::Asking,
+            reach: HostStatus::Asking,
             heard: now,
             runs: BTreeMap::new(),
             machine: Machine::new(),
@@ -95,23 +95,23 @@ impl Fleet {
     }
 
     /// Takes in what host number `at` says, or that it no longer does.
-    pub fn apply(&mut self, at: usize, said: Said, now: UnixMillis) {
+    pub fn apply(&mut self, at: usize, said: ConnectionEvent, now: UnixMillis) {
         let Some(host) = self.hosts.get_mut(at) else {
             return;
         };
         match said {
-            Said::Lost(why) => {
+            ConnectionEvent::Lost(why) => {
                 // It stays gone since it went, however often it is tried.
                 let since = match host.reach {
-                    Reach::Gone { since, .. } => since,
-                    Reach::Asking | Reach::Up => now,
+                    HostStatus::Gone { since, .. } => since,
+                    HostStatus::Asking | HostStatus::Up => now,
                 };
-                host.reach = Reach::Gone { since, why };
+                host.reach = HostStatus::Gone { since, why };
                 host.machine.clear();
             }
-            Said::News(news) => {
+            ConnectionEvent::FleetMessage(news) => {
                 host.heard = now;
-                host.hear(news);
+                host.on_message(news);
             }
         }
     }
@@ -126,7 +126,7 @@ impl Fleet {
             let live = b.live().cmp(&a.live());
             let loss = |row: &Row| {
                 let run = row.run;
-                // A policy's loss is none that falls.
+                // A policy's training loss does not indicate progress.
                 let train_loss = run.train_loss.filter(|_| run.reward.is_none());
                 run.val_loss.or(train_loss).unwrap_or(f64::INFINITY)
             };
@@ -147,7 +147,8 @@ impl Fleet {
 
     /// Whether each machine has listed all its runs, or is gone.
     pub fn settled(&self) -> bool {
-        let settled = |host: &HostState| host.complete || matches!(host.reach, Reach::Gone { .. });
+        let settled =
+            |host: &HostState| host.complete || matches!(host.reach, HostStatus::Gone { .. });
         self.hosts.iter().all(settled)
     }
 }
@@ -155,31 +156,31 @@ impl Fleet {
 impl Row<'_> {
     /// Whether it trains, as far as is known now.
     pub fn live(&self) -> bool {
-        self.run.is_live() && self.host.reach == Reach::Up
+        self.run.is_live() && self.host.reach == HostStatus::Up
     }
 }
 
 impl HostState {
-    fn hear(&mut self, news: News) {
+    fn on_message(&mut self, news: FleetMessage) {
         match news {
-            News::Begin { .. } => {
-                self.reach = Reach::Up;
+            FleetMessage::Begin { .. } => {
+                self.reach = HostStatus::Up;
                 self.complete = false;
                 self.runs.clear();
             }
-            News::Run { run } => {
+            FleetMessage::Run { run } => {
                 if self.runs.len() < MAX_RUNS || self.runs.contains_key(&run.id) {
                     self.runs.insert(run.id.clone(), *run);
                 }
             }
-            News::Gone { id } => {
+            FleetMessage::Gone { id } => {
                 self.runs.remove(&id);
             }
-            News::Beat { machine } => {
+            FleetMessage::Beat { machine } => {
                 self.machine = machine;
                 self.complete = true;
             }
-            News::Unknown => {}
+            FleetMessage::Unknown => {}
         }
     }
 }
@@ -189,8 +190,8 @@ mod tests {
     use super::*;
     use crate::fleet::Place;
 
-    fn run(id: &str, status: &str, loss: f64, created: u64) -> News {
-        News::Run {
+    fn run(id: &str, status: &str, loss: f64, created: u64) -> FleetMessage {
+        FleetMessage::Run {
             run: Box::new(Run {
                 id: id.into(),
                 status: status.into(),
@@ -204,8 +205,8 @@ mod tests {
         }
     }
 
-    fn begin() -> News {
-        News::Begin {
+    fn begin() -> FleetMessage {
+        FleetMessage::Begin {
             version: 1,
             program: String::new(),
         }
@@ -227,7 +228,7 @@ mod tests {
             (1, run("quick", "live", 2.0, 10)),
         ];
         for (at, news) in said {
-            fleet.apply(at, Said::News(news), UnixMillis(1_000));
+            fleet.apply(at, ConnectionEvent::FleetMessage(news), UnixMillis(1_000));
         }
         fleet
     }
@@ -260,9 +261,9 @@ mod tests {
     fn a_host_is_gone_since_it_went_and_comes_back_whole() {
         let mut fleet = fleet();
         for (now, why) in [(5_000, "refused"), (9_000, "no route")] {
-            fleet.apply(1, Said::Lost(why.into()), UnixMillis(now));
+            fleet.apply(1, ConnectionEvent::Lost(why.into()), UnixMillis(now));
         }
-        let gone = Reach::Gone {
+        let gone = HostStatus::Gone {
             since: UnixMillis(5_000),
             why: "no route".into(),
         };
@@ -270,14 +271,18 @@ mod tests {
         // Its runs stay on the list; they are live no longer, as far as is known.
         assert_eq!(ids(&fleet, Sort::Newest), ["slow", "quick", "old"]);
         assert!(!fleet.rows(Sort::Newest)[1].live());
-        fleet.apply(1, Said::News(begin()), UnixMillis(10_000));
-        assert_eq!(fleet.hosts[1].reach, Reach::Up);
+        fleet.apply(
+            1,
+            ConnectionEvent::FleetMessage(begin()),
+            UnixMillis(10_000),
+        );
+        assert_eq!(fleet.hosts[1].reach, HostStatus::Up);
         assert!(fleet.hosts[1].runs.is_empty() && !fleet.settled());
-        let beat = News::Beat {
+        let beat = FleetMessage::Beat {
             machine: Machine::new(),
         };
-        fleet.apply(1, Said::News(beat), UnixMillis(11_000));
-        fleet.apply(0, Said::Lost("x".into()), UnixMillis(11_000));
+        fleet.apply(1, ConnectionEvent::FleetMessage(beat), UnixMillis(11_000));
+        fleet.apply(0, ConnectionEvent::Lost("x".into()), UnixMillis(11_000));
         assert!(fleet.settled());
     }
 
@@ -287,7 +292,7 @@ mod tests {
         for i in 0..3 * MAX_RUNS {
             fleet.apply(
                 0,
-                Said::News(run(&i.to_string(), "live", 1.0, 1)),
+                ConnectionEvent::FleetMessage(run(&i.to_string(), "live", 1.0, 1)),
                 UnixMillis(0),
             );
         }

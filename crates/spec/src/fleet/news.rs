@@ -72,7 +72,7 @@ pub type Machine = BTreeMap<String, f64>;
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum News {
+pub enum FleetMessage {
     Begin {
         version: u32,
         #[serde(default)]
@@ -95,7 +95,7 @@ pub enum News {
 }
 
 /// A line with its end.
-pub fn encode(news: &News) -> String {
+pub fn encode(news: &FleetMessage) -> String {
     // The types above have string keys and nothing that cannot be written.
     let mut line = serde_json::to_string(news).unwrap_or_default();
     line.push('\n');
@@ -118,24 +118,27 @@ mod tests {
             ..Run::default()
         };
         for news in [
-            News::Begin {
+            FleetMessage::Begin {
                 version: VERSION,
                 program: "0.1.0".into(),
             },
-            News::Run {
+            FleetMessage::Run {
                 run: Box::new(run.clone()),
             },
-            News::Gone { id: "a".into() },
-            News::Beat {
+            FleetMessage::Gone { id: "a".into() },
+            FleetMessage::Beat {
                 machine: [("host/cpu_percent".to_string(), 40.0)].into(),
             },
         ] {
             let line = encode(&news);
             assert!(line.ends_with('\n'));
-            assert_eq!(serde_json::from_str::<News>(&line).unwrap(), news);
+            assert_eq!(serde_json::from_str::<FleetMessage>(&line).unwrap(), news);
         }
         let newer = r#"{"type":"weather","sun":true}"#;
-        assert_eq!(serde_json::from_str::<News>(newer).unwrap(), News::Unknown);
+        assert_eq!(
+            serde_json::from_str::<FleetMessage>(newer).unwrap(),
+            FleetMessage::Unknown
+        );
         assert_eq!(run.remaining(), Some(15.0));
     }
 

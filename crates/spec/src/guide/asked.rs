@@ -16,10 +16,10 @@ const ALIKE: f64 = 1.35;
 const RANK: u64 = 16;
 
 /// A way to train it: words, and the options of `llmtui plan` that count it.
-type Way = (&'static str, &'static str);
+type TrainingSetup = (&'static str, &'static str);
 
 /// On a GPU, the most memory first.
-const ON_A_GPU: [Way; 3] = [
+const ON_A_GPU: [TrainingSetup; 3] = [
     ("all weights with AdamW", ""),
     ("LoRA on 16 bits", " --method sft --lora-rank 16"),
     (
@@ -29,7 +29,7 @@ const ON_A_GPU: [Way; 3] = [
 ];
 
 /// By this program's engine, on a processor.
-const ON_A_PROCESSOR: [Way; 3] = [
+const ON_A_PROCESSOR: [TrainingSetup; 3] = [
     ("all weights with AdamW", ""),
     ("LoRA", ""),
     ("LoRA on a GGUF file in 4 bits", ""),
@@ -50,7 +50,7 @@ pub enum Trainer {
 
 impl Trainer {
     /// The ways, and what follows `each with one sequence of … tokens`.
-    fn ways(self) -> (&'static [Way; 3], &'static str) {
+    fn ways(self) -> (&'static [TrainingSetup; 3], &'static str) {
         match self {
             Trainer::Gpu => (&ON_A_GPU, ", as a GPU trainer counts"),
             Trainer::Processor => (&ON_A_PROCESSOR, ", on this processor"),

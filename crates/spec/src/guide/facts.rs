@@ -139,9 +139,9 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
         "plan.time" => {
             let hours = plan.work.hours?;
             let time = std::time::Duration::try_from_secs_f64(3600.0 * hours).ok()?;
-            let said = match request.mfu_said {
-                crate::plan::request::Said::Learned => "from earlier runs on this machine",
-                crate::plan::request::Said::Probed => "from a measurement of this machine",
+            let said = match request.mfu_source {
+                crate::plan::request::ValueSource::Learned => "from earlier runs on this machine",
+                crate::plan::request::ValueSource::Probed => "from a measurement of this machine",
                 _ => "with an assumed share of the peak",
             };
             let about = request.about();

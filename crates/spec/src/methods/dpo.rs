@@ -6,7 +6,9 @@
 //! higher β keeps the policy closer to the reference.
 
 use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
-use super::{Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, log_sigmoid, sigmoid};
+use super::{
+    Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, log_sigmoid, sigmoid,
+};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -179,7 +181,7 @@ impl super::Method for Config {
         Normalizer::Pairs
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let policy = scored.sequence_logps()?;
         let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
         preference::note(scored, &(&ratios * self.beta)?, &policy, readings)?;

@@ -8,7 +8,7 @@ use super::policy::{
     self, ADVANTAGE, ANSWER_LIMIT, Aggregation, Kl, OLD_LOGP, OnPolicy, RatioLevel,
     TOKEN_REFERENCE, centred, of_row, scale_rows,
 };
-use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scored};
+use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
@@ -172,7 +172,7 @@ impl super::Method for Config {
         true
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let (advantages, mask) = policy::advantages(scored)?;
         let log_ratio = policy::log_ratio(scored)?;
         let tokens = mask.sum_keepdim(1)?.maximum(1.0)?;

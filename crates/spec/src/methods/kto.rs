@@ -7,7 +7,9 @@
 //! gradient. A micro-batch needs two answers for it.
 
 use super::preference::{self, PAIRS, ReferenceChoice};
-use super::{BASELINE, Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, sigmoid};
+use super::{
+    BASELINE, Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, sigmoid,
+};
 use crate::base::registry::Entry;
 use crate::data::{LABEL, Unit};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -72,7 +74,7 @@ impl super::Method for Config {
         Normalizer::Sequences
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let policy = scored.sequence_logps()?;
         let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
         let Some(desirable) = scored.batch.column(LABEL) else {

@@ -28,7 +28,7 @@ mod tests;
 
 pub use evaluated::evaluated;
 pub use preference::ReferenceChoice;
-pub use scored::{Scored, log_sigmoid, read, sigmoid};
+pub use scored::{ScoredBatch, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
@@ -132,7 +132,7 @@ pub trait Method: Send + Sync {
     ///
     /// # Errors
     /// A batch without what the method needs.
-    fn loss(&self, scored: &Scored, _readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, _readings: &mut Readings) -> Result<Tensor> {
         let mut c = mask(scored.batch);
         if !self.coefficients(scored.batch, &mut c) {
             candle_core::bail!("this method has neither a loss nor coefficients")
@@ -311,7 +311,7 @@ pub fn evaluate(
     if method.coefficients(batch, &mut c) {
         return Ok(dot(&logp, &c) * (-1.0 / normalizer));
     }
-    let scored = Scored {
+    let scored = ScoredBatch {
         batch,
         logp: out.logp.clone(),
         entropy: out.entropy.clone(),
@@ -336,7 +336,7 @@ pub fn likelihood(batch: &Batch, out: &TokenOutputs) -> Result<f64> {
 /// # Errors
 /// A batch whose rows are one text each has no sequences.
 pub fn sequence_logps(batch: &Batch, out: &TokenOutputs) -> Result<Vec<f32>> {
-    let scored = Scored {
+    let scored = ScoredBatch {
         batch,
         logp: out.logp.clone(),
         entropy: out.entropy.clone(),
@@ -384,7 +384,7 @@ fn by_autograd(
     let leaf = |values: &[f32]| Var::from_slice(values, shape, &Device::Cpu);
     let (logp, entropy) = (leaf(values.logp)?, leaf(values.entropy)?);
     let value = values.value.map(leaf).transpose()?;
-    let scored = Scored {
+    let scored = ScoredBatch {
         batch,
         logp: logp.as_tensor().clone(),
         entropy: entropy.as_tensor().clone(),

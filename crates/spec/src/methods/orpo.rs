@@ -5,7 +5,7 @@
 //! L = −ℓ_chosen − λ · ln σ(log-odds_chosen − log-odds_rejected), a mean over pairs.
 
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, Normalizer, Scored, log_sigmoid, read};
+use super::{Criterion, LossMask, Needs, Normalizer, ScoredBatch, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
@@ -59,7 +59,7 @@ impl super::Method for Config {
         Normalizer::Pairs
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let logps = (scored.sequence_logps()? / scored.sequence_lengths()?)?;
         preference::note(scored, &(&logps * self.beta)?, &logps, readings)?;
         let odds = (&logps - log_1_minus_exp(&logps)?)?;

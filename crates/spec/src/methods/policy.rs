@@ -4,7 +4,7 @@
 //! Answers that are fresh were written by the very weights that learn from them, so the ratio is 1: the gradient of the
 //! clipped surrogate is then that of −A · logp, which is linear in log-probabilities.
 
-use super::{Metric, Scored};
+use super::{Metric, ScoredBatch};
 use crate::data::Batch;
 use crate::metrics::{Direction, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor, bail};
@@ -158,7 +158,7 @@ pub fn scale_rows(batch: &Batch, c: &mut [f32], factor: impl Fn(usize, f32) -> f
 ///
 /// # Errors
 /// Rows that hold more than one sequence; a batch without the column.
-pub fn advantages(scored: &Scored) -> Result<(Tensor, Tensor)> {
+pub fn advantages(scored: &ScoredBatch) -> Result<(Tensor, Tensor)> {
     let rows = scored.batch.batch_size;
     if scored.batch.origins.len() != rows {
         bail!("each row must have one completion")
@@ -171,7 +171,7 @@ pub fn advantages(scored: &Scored) -> Result<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// Those of candle.
-pub fn log_ratio(scored: &Scored) -> Result<Tensor> {
+pub fn log_ratio(scored: &ScoredBatch) -> Result<Tensor> {
     let old = match scored.batch.column(OLD_LOGP) {
         Some(_) => scored.token_column(OLD_LOGP)?,
         None => scored.logp.detach(),
@@ -208,7 +208,7 @@ pub fn clipped(
 /// # Errors
 /// A batch without what the aggregation needs.
 pub fn aggregate(
-    scored: &Scored,
+    scored: &ScoredBatch,
     (losses, mask): (&Tensor, &Tensor),
     aggregation: Aggregation,
 ) -> Result<Tensor> {

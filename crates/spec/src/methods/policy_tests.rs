@@ -331,7 +331,7 @@ fn aggregations_have_their_known_values() {
         let aggregation: Aggregation = serde_json::from_value(word.into()).unwrap();
         let method: MethodConfig =
             serde_json::from_value(serde_json::json!({"grpo": {"aggregation": word}})).unwrap();
-        let scored = Scored {
+        let scored = ScoredBatch {
             batch: &batch,
             logp: losses.clone(),
             entropy: losses.clone(),

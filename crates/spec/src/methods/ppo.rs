@@ -7,10 +7,10 @@
 
 mod gae;
 
-pub use gae::{Answered, Judged};
+pub use gae::{Answered, GaeOutput};
 
 use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
-use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, Scored};
+use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -236,7 +236,7 @@ impl Method for Config {
         true
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let mask = scored.mask()?;
         let advantages = scored.token_column(TOKEN_ADVANTAGE)?;
         let log_ratio = policy::log_ratio(scored)?;
@@ -291,7 +291,7 @@ pub struct ValueLoss {
 
 impl ValueLoss {
     /// The loss of `values` (B, T).
-    fn of(&self, scored: &Scored, values: &Tensor, readings: &mut Readings) -> Result<Tensor> {
+    fn of(&self, scored: &ScoredBatch, values: &Tensor, readings: &mut Readings) -> Result<Tensor> {
         let mask = scored.mask()?;
         let returns = scored.token_column(RETURNS)?;
         let old = scored.token_column(OLD_VALUES)?;
@@ -319,7 +319,7 @@ impl Method for ValueLoss {
         Normalizer::Tokens
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         self.of(scored, &scored.logp, readings)
     }
 }

@@ -150,7 +150,7 @@ fn advantages_returns_and_readings_of_a_rollout_are_the_references() {
     assert_eq!(oracle.cases.len(), 6);
     for case in &oracle.cases {
         let ppo = ppo_of(&case.method);
-        let judged = ppo.judge(ppo.beta, &oracle.answers());
+        let judged = ppo.compute_gae(ppo.beta, &oracle.answers());
         let about = format!("{ppo:?}");
         for row in 0..oracle.rows {
             for (at, (a, r)) in judged.advantages[row]
@@ -251,7 +251,7 @@ fn fresh_answers_and_the_table_of_clipping() {
             ..Batch::default()
         };
         let logp = vec![f32::ln(ratio); 7];
-        let scored = Scored {
+        let scored = ScoredBatch {
             batch: &one,
             logp: Tensor::from_vec(logp, (1, 7), &Device::Cpu).unwrap(),
             entropy: Tensor::zeros((1, 7), candle_core::DType::F32, &Device::Cpu).unwrap(),

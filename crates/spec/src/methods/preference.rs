@@ -1,6 +1,6 @@
 //! Shared by methods on pairs: their readings, named as in TRL, and the criterion of their best checkpoint.
 
-use super::{Criterion, Scored, read};
+use super::{Criterion, ScoredBatch, read};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub(super) const BY_ACCURACY: Criterion = Criterion {
 /// # Errors
 /// A batch without pairs.
 pub(super) fn note(
-    scored: &Scored,
+    scored: &ScoredBatch,
     rewards: &Tensor,
     logps: &Tensor,
     readings: &mut Readings,
@@ -77,7 +77,7 @@ pub(super) fn note(
 /// # Errors
 /// A batch without pairs.
 pub(super) fn note_rewards(
-    scored: &Scored,
+    scored: &ScoredBatch,
     rewards: &Tensor,
     readings: &mut Readings,
 ) -> Result<()> {
@@ -135,7 +135,7 @@ pub(super) fn note_judged(
 /// # Errors
 /// A batch without pairs.
 pub(super) fn nll_of_chosen(
-    scored: &Scored,
+    scored: &ScoredBatch,
     mean_logps: &Tensor,
     readings: &mut Readings,
 ) -> Result<Tensor> {

@@ -2,7 +2,7 @@
 //! + c · (s_chosen + s_rejected)², a mean over pairs, where m is the pair's own margin, 0 where the data have none.
 
 use super::preference::{self, BY_ACCURACY, PAIRS};
-use super::{Criterion, Needs, Normalizer, Scored, log_sigmoid, read};
+use super::{Criterion, Needs, Normalizer, ScoredBatch, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::{Batch, MARGIN, Unit};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
@@ -50,7 +50,7 @@ impl super::Method for Config {
         Normalizer::Pairs
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         // Of each sequence one place counts, so the sum over it is its score.
         let scores = scored.sequence_logps()?;
         preference::note_rewards(scored, &scores, readings)?;
@@ -156,7 +156,7 @@ mod tests {
             logp[4 * row + at] = score;
         }
         let logp = Tensor::from_vec(logp, (4, 4), &Device::Cpu).unwrap();
-        let scored = Scored {
+        let scored = ScoredBatch {
             batch,
             entropy: logp.zeros_like().unwrap(),
             value: None,

@@ -5,7 +5,7 @@
 //! L = −mean_i min(ρ_i A_i, clip(ρ_i, 1 − ε, 1 + ε) A_i), ρ_i = π/π_old of the whole answer.
 
 use super::policy::{self, ADVANTAGE, OLD_LOGP, OnPolicy, centred, of_row, scale_rows};
-use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scored};
+use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
@@ -96,7 +96,7 @@ impl super::Method for Config {
         true
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let (advantages, mask) = policy::advantages(scored)?;
         let sums = (policy::log_ratio(scored)? * mask)?.sum_keepdim(1)?;
         let counts = sums.ones_like()?;

@@ -6,7 +6,7 @@ use candle_core::{Device, Result, Tensor, bail};
 
 /// A batch with what the model gave for it.
 #[derive(Debug, Clone)]
-pub struct Scored<'a> {
+pub struct ScoredBatch<'a> {
     pub batch: &'a Batch,
     /// Log-probability of each target, (B, T), in nats.
     pub logp: Tensor,
@@ -19,7 +19,7 @@ pub struct Scored<'a> {
     pub normalizer: f64,
 }
 
-impl Scored<'_> {
+impl ScoredBatch<'_> {
     /// 1 where the target counts in the loss, else 0: (B, T).
     ///
     /// # Errors
@@ -51,9 +51,9 @@ impl Scored<'_> {
     /// Supervised tokens of each sequence, at least 1: (S,).
     ///
     /// # Errors
-    /// As [`Scored::sequence_logps`].
+    /// As [`ScoredBatch::sequence_logps`].
     pub fn sequence_lengths(&self) -> Result<Tensor> {
-        let ones = Scored {
+        let ones = ScoredBatch {
             logp: self.logp.ones_like()?,
             ..self.clone()
         };

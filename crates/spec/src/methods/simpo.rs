@@ -3,7 +3,7 @@
 
 use super::dpo::smoothed;
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, Normalizer, Scored};
+use super::{Criterion, LossMask, Needs, Normalizer, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -58,7 +58,7 @@ impl super::Method for Config {
         Normalizer::Pairs
     }
 
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         let logps = (scored.sequence_logps()? / scored.sequence_lengths()?)?;
         let rewards = (&logps * self.beta)?;
         preference::note(scored, &rewards, &logps, readings)?;

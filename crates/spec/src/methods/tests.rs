@@ -88,7 +88,7 @@ fn methods() -> impl Iterator<Item = (&'static str, MethodConfig)> {
 /// Hides that a method's loss is linear.
 struct Autograd<'a>(&'a dyn Method);
 impl Method for Autograd<'_> {
-    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {
         self.0.loss(scored, readings)
     }
 }
@@ -224,7 +224,7 @@ fn texts_without_advantages_are_learned_by_supervised_fine_tuning() {
 /// A sum of squared entropies beside the likelihood.
 struct EntropyPenalty;
 impl Method for EntropyPenalty {
-    fn loss(&self, scored: &Scored, _readings: &mut Readings) -> Result<Tensor> {
+    fn loss(&self, scored: &ScoredBatch, _readings: &mut Readings) -> Result<Tensor> {
         (scored.entropy.sqr()? - &scored.logp)?.sum_all()? / scored.normalizer
     }
 }

@@ -532,7 +532,7 @@ impl ModelSource {
                 Some(base) => {
                     let mut model = base.under_adapter()?;
                     hf::Peft::find(folder.path())
-                        .and_then(|peft| Ok(peft.stand(&mut model).map(drop)?))
+                        .and_then(|peft| Ok(peft.attach_for_inference(&mut model).map(drop)?))
                         .map_err(|e| folder::no_base(folder.path(), &e.to_string()))?;
                     Ok(model)
                 }

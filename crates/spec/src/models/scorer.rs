@@ -207,7 +207,7 @@ mod tests {
         for name in ["chatml", "phi3", "llama3", "mistral", "plain"] {
             let template = Template::builtin(name).unwrap();
             let prompt = template.render(&turns, None, GenerationPrompt::With);
-            let (prompt, behind) = (prompt.unwrap(), template.behind_answer());
+            let (prompt, behind) = (prompt.unwrap(), template.answer_suffix());
             let answer = AnswerRead {
                 prompt: &prompt,
                 text: "four",

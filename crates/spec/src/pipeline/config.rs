@@ -37,7 +37,7 @@ pub enum Work {
     Report(Report),
 }
 
-pub use train::{From, Train};
+pub use train::{StageModel, Train};
 
 mod train {
     use super::{Map, Value};
@@ -49,12 +49,12 @@ mod train {
         pub spec: Value,
         /// Values as `-s` says them.
         pub set: Map<String, Value>,
-        pub from: From,
+        pub from: StageModel,
     }
 
     /// The model that a stage starts from.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub enum From {
+    pub enum StageModel {
         /// What the spec says: fresh weights, or its own `train.from`.
         Spec,
         /// The best checkpoint of an earlier stage, by name.
@@ -287,8 +287,8 @@ impl Stage {
                     map.insert("set".into(), json!(train.set));
                 }
                 let from = match &train.from {
-                    From::Spec => SCRATCH,
-                    From::Stage(name) => name,
+                    StageModel::Spec => SCRATCH,
+                    StageModel::Stage(name) => name,
                 };
                 map.insert("from".into(), json!(from));
             }
@@ -554,12 +554,14 @@ fn work(raw: Raw, before: &[Before]) -> Result<Work, Vec<Wrong>> {
 }
 
 /// `from`: a stage before, or `scratch`; the newest model where nobody says.
-fn start(from: Option<String>, before: &[Before]) -> Result<From, Wrong> {
+fn start(from: Option<String>, before: &[Before]) -> Result<StageModel, Wrong> {
     let newest = || before.iter().rev().find(|stage| stage.trains);
     match from.as_deref() {
-        Some(SCRATCH) => Ok(From::Spec),
-        Some(name) => known(name, "from", before).map(|()| From::Stage(name.into())),
-        None => Ok(newest().map_or(From::Spec, |stage| From::Stage(stage.name.clone()))),
+        Some(SCRATCH) => Ok(StageModel::Spec),
+        Some(name) => known(name, "from", before).map(|()| StageModel::Stage(name.into())),
+        None => Ok(newest().map_or(StageModel::Spec, |stage| {
+            StageModel::Stage(stage.name.clone())
+        })),
     }
 }
 

@@ -68,10 +68,10 @@ pub struct StageState {
     /// Seconds it took, all attempts together.
     #[serde(default)]
     pub seconds: f64,
-    /// Those of attempts before its run, which are none of the run's own.
+    /// Seconds of attempts before its current run, which the run's own time does not include.
     #[serde(default)]
     pub earlier_seconds: f64,
-    /// What `-s` says of its run, which hears of it when it goes on: whether it can is known then.
+    /// Pending `-s` changes to its run; they are validated and applied at the resume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amended: Vec<String>,
     /// Why it failed.
@@ -82,13 +82,13 @@ pub struct StageState {
 impl StageState {
     /// Another run is its own from now on.
     pub fn begin(&mut self, run: &str) {
-        self.leave_run();
+        self.archive_run();
         self.run = Some(run.into());
     }
 
     /// It is to be done again.
     pub fn redo(&mut self) {
-        self.leave_run();
+        self.archive_run();
         (self.status, self.made, self.seconds) = (Status::Waiting, None, 0.0);
     }
 
@@ -103,7 +103,7 @@ impl StageState {
         }
     }
 
-    fn leave_run(&mut self) {
+    fn archive_run(&mut self) {
         self.amended.clear();
         self.earlier_runs.extend(self.run.take());
     }

@@ -58,7 +58,8 @@ impl Train {
         let method = draft.value("method");
         let critic = format!("method.{}.{CRITIC}", method.as_str().unwrap_or_default());
         for path in ["rewards", &critic] {
-            let own = says(&Value::Object(self.set.clone()), path) || says(&self.spec, path);
+            let own =
+                sets_path(&Value::Object(self.set.clone()), path) || sets_path(&self.spec, path);
             let Some(mut value) = draft.said(path).filter(|_| !own).cloned() else {
                 continue;
             };
@@ -78,7 +79,7 @@ impl Train {
 }
 
 /// Whether a map of keys, dotted or nested, says this path or chooses another member above it.
-fn says(value: &Value, path: &str) -> bool {
+fn sets_path(value: &Value, path: &str) -> bool {
     let Value::Object(map) = value else {
         return false;
     };
@@ -91,7 +92,7 @@ fn says(value: &Value, path: &str) -> bool {
             };
         }
         match value {
-            Value::Object(_) if !left.is_empty() => says(value, &left.join(".")),
+            Value::Object(_) if !left.is_empty() => sets_path(value, &left.join(".")),
             _ => true,
         }
     })

@@ -11,7 +11,9 @@ mod judges;
 mod places;
 mod runs;
 
-pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
+pub use config::{
+    Evaluate, Export, Pipeline, Report, Stage, StageModel, Train, TrainTokenizer, Work,
+};
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
 pub use error::{Fault, PipelineError};
 pub use find::{find, names, text_of};

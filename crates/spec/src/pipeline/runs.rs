@@ -7,7 +7,7 @@ use std::path::Path;
 
 impl StageState {
     /// The run of a training stage as it stands; `None` where there is none, or it is gone.
-    pub fn run_now(&self, runs_dir: &Path) -> Option<RunSummary> {
+    pub fn current_run(&self, runs_dir: &Path) -> Option<RunSummary> {
         let id = self.run.as_deref()?;
         let run = index::resolve_one(runs_dir, id).ok()?;
         // Of one that is gone another may have a name that begins so.
@@ -16,7 +16,10 @@ impl StageState {
 
     /// Seconds up to now, all attempts together.
     pub fn spent(&self, runs_dir: &Path) -> f64 {
-        match self.run_now(runs_dir).filter(|_| !self.status.is_over()) {
+        match self
+            .current_run(runs_dir)
+            .filter(|_| !self.status.is_over())
+        {
             Some(run) => self.earlier_seconds + run.seconds,
             None => self.seconds,
         }

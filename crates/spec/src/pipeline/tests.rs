@@ -9,7 +9,7 @@ fn parse(stages: &str) -> Result<Pipeline, PipelineError> {
     Pipeline::parse("mine.yaml", "mine", stages)
 }
 
-fn from(pipeline: &Pipeline, name: &str) -> From {
+fn from(pipeline: &Pipeline, name: &str) -> StageModel {
     match &pipeline.stage(name).unwrap().1.work {
         Work::Train(train) => train.from.clone(),
         other => panic!("{other:?}"),
@@ -30,13 +30,13 @@ fn a_stage_starts_from_the_newest_model_unless_it_says_otherwise() {
   - {name: report, report: {}}";
     let pipeline = parse(text).unwrap();
     assert_eq!((pipeline.name.as_str(), pipeline.stages.len()), ("mine", 9));
-    let stage = |name: &str| From::Stage(name.into());
+    let stage = |name: &str| StageModel::Stage(name.into());
     for (name, expected) in [
-        ("base", From::Spec),
+        ("base", StageModel::Spec),
         ("sft", stage("base")),
         ("dpo", stage("sft")),
         ("other", stage("base")),
-        ("fresh", From::Spec),
+        ("fresh", StageModel::Spec),
     ] {
         assert_eq!(from(&pipeline, name), expected, "{name}");
     }
@@ -213,7 +213,7 @@ fn a_word_of_a_stage_is_read_back_as_the_value_that_was_written() {
     let train = Train {
         spec: json!("quickstart"),
         set: set.collect(),
-        from: From::Spec,
+        from: StageModel::Spec,
     };
     for (key, expected) in &train.set {
         let words = train.words();

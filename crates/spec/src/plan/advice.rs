@@ -1,7 +1,7 @@
 //! Advice on a plan beyond its numbers. Each sentence has a source.
 
 use super::quantity::capacity;
-use super::request::{Estimator, Request, Said};
+use super::request::{Estimator, Request, ValueSource};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
@@ -183,7 +183,7 @@ fn attention(work: &Work, list: &mut Vec<Finding>) {
 
 fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
     let request = &plan.request;
-    if request.tokens_said == Said::Assumed {
+    if request.tokens_source == ValueSource::Assumed {
         let what = match request.is_from_scratch() {
             _ if request.method.rolls_out() => {
                 "token count assumed: 10,000 answers of this length; set it with --tokens"
@@ -198,7 +198,7 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
             "Hoffmann et al. 2022, arXiv 2203.15556",
         ));
     }
-    if request.mfu_said == Said::Assumed && request.peak_flops().is_some() {
+    if request.mfu_source == ValueSource::Assumed && request.peak_flops().is_some() {
         list.push(advice("assumed_mfu", Status::Pass, format!(
                 "time assumes {} MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 percent(request.mfu, 0)

@@ -113,7 +113,7 @@ pub fn ladder(request: &Request) -> Ladder {
     }
     let done = fits(&now);
     if done {
-        drop_needless(request, &mut chosen, &fits);
+        drop_redundant(request, &mut chosen, &fits);
     }
     let (changes, request) = climb(request, &chosen);
     Ladder {
@@ -138,7 +138,7 @@ fn saves(before: &Request, after: &Request) -> bool {
 }
 
 /// A later rung may make earlier, costlier ones unnecessary; the costliest is dropped first.
-fn drop_needless(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Request) -> bool) {
+fn drop_redundant(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Request) -> bool) {
     let mut at = chosen.len();
     while at > 0 {
         at -= 1;
@@ -210,7 +210,7 @@ fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
             true => format!("micro-batch of a rank {before} → {now}, accumulate {accum}"),
             false => format!("micro-batch {before} → {now}, accumulate {accum}"),
         };
-        let flag = match is_of_a_spec(r) {
+        let flag = match has_spec(r) {
             false => format!("--batch {now} --grad-accum {accum}"),
             true => {
                 // That of a spec is the total of its ranks.
@@ -233,7 +233,7 @@ fn by_ranks(r: &Request) -> bool {
 }
 
 /// Whether it is changed with `-s`: options of `plan` would leave its engine.
-fn is_of_a_spec(r: &Request) -> bool {
+fn has_spec(r: &Request) -> bool {
     r.estimator == Estimator::Engine || by_ranks(r)
 }
 
@@ -264,7 +264,7 @@ fn flash(r: &mut Request) -> Option<(String, String)> {
 fn checkpointing(r: &mut Request) -> Option<(String, String)> {
     (r.checkpointing == Checkpointing::Off).then(|| {
         r.checkpointing = Checkpointing::Full;
-        let flag = match is_of_a_spec(r) {
+        let flag = match has_spec(r) {
             false => "--checkpointing full",
             true => "-s train.activation_checkpointing=full",
         };
@@ -340,7 +340,7 @@ fn shorter(r: &mut Request) -> Option<(String, String)> {
     (now < before).then(|| {
         (
             format!("sequences of {before} → {now} tokens"),
-            match is_of_a_spec(r) {
+            match has_spec(r) {
                 false => format!("--seq-len {now}"),
                 true => format!("-s model.seq_len={now}"),
             },

@@ -7,7 +7,7 @@ use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
 use crate::nn::footprint::{self, ComputeDtype, Footprint, Subject};
-use crate::nn::{AdapterConfig, HeadKind, ModelConfig, Trained};
+use crate::nn::{AdapterConfig, HeadKind, ModelConfig, TrainableSet};
 
 /// The process around any model, as resident memory: 27 MiB are pages of the program's own file, the rest threads, heap and
 /// buffers. Measured as what runs of toy models took beyond the other parts: 31 to 43 MiB (release build, Linux).
@@ -101,7 +101,7 @@ fn subject<'a>(
     Subject {
         config,
         shape: request.arch.shape(),
-        trained: Trained {
+        trained: TrainableSet {
             adapter,
             frozen: &request.frozen,
         },
@@ -219,7 +219,7 @@ fn critic_pass(request: &Request) -> Option<Footprint> {
     let (config, how) = (critic_config(request), request.checkpointing.engine());
     let of = Subject {
         // Nothing of a critic is frozen by name.
-        trained: Trained::with(adapter.as_ref()),
+        trained: TrainableSet::with(adapter.as_ref()),
         ..subject(request, &config, adapter.as_ref())
     };
     Some(footprint::training(of, at_once, how))

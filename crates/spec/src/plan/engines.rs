@@ -135,7 +135,7 @@ fn has_blocks(update: UpdateState) -> bool {
 
 /// One way to put it on GPUs.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Placement {
     n: u64,
     shares: bool,
     recomputes: bool,
@@ -143,43 +143,43 @@ struct Way {
 
 fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     let have = gpus.count.unwrap_or(1).min(MOST);
-    let ways = ways(request, have);
-    let whole = plan(&there(request, gpus, ways[0])).p90_bytes();
+    let candidates = candidates(request, have);
+    let whole = plan(&there(request, gpus, candidates[0])).p90_bytes();
     let place = place(gpus, have);
-    let found = ways.into_iter().find_map(|way| {
-        let planned = plan(&there(request, gpus, way));
+    let found = candidates.into_iter().find_map(|placement| {
+        let planned = plan(&there(request, gpus, placement));
         let fits = planned.verdict() == Some(Verdict::Fits);
-        fits.then(|| (way, planned.p90_bytes()))
+        fits.then(|| (placement, planned.p90_bytes()))
     });
-    let Some((way, needs)) = found else {
+    let Some((placement, needs)) = found else {
         return on_too_few(request, &place, whole);
     };
     EngineChoice {
         engine: "torch",
-        gpus: way.n,
-        shard: Some(if way.shares { "fsdp2" } else { "ddp" }),
-        recomputes: way.recomputes,
-        settings: settings(way),
-        why: reason(way, &place, whole, needs) + &remarks(way, request, gpus, have),
+        gpus: placement.n,
+        shard: Some(if placement.shares { "fsdp2" } else { "ddp" }),
+        recomputes: placement.recomputes,
+        settings: settings(placement),
+        why: reason(placement, &place, whole, needs) + &remarks(placement, request, gpus, have),
         needs_bytes: needs,
-        fits: way.n <= have || !gpus.here,
+        fits: placement.n <= have || !gpus.here,
     }
 }
 
 /// The ways to look at: first on the GPUs that are there, then on the fewest that would do.
-fn ways(request: &Request, have: u64) -> Vec<Way> {
+fn candidates(request: &Request, have: u64) -> Vec<Placement> {
     let can_recompute = request.checkpointing == Checkpointing::Off;
     let both = |n: u64, shares: bool| {
         [false, true]
             .into_iter()
             .filter(move |again| !again || can_recompute)
-            .map(move |recomputes| Way {
+            .map(move |recomputes| Placement {
                 n,
                 shares,
                 recomputes,
             })
     };
-    let mut all: Vec<Way> = both(have, false).collect();
+    let mut all: Vec<Placement> = both(have, false).collect();
     if has_blocks(request.update) {
         return all;
     }
@@ -210,17 +210,17 @@ fn on_too_few(request: &Request, place: &str, whole: u64) -> EngineChoice {
         );
         return on_processor(request, &why);
     }
-    let way = Way {
+    let placement = Placement {
         n: MOST,
         shares: true,
         recomputes: request.checkpointing == Checkpointing::Off,
     };
     EngineChoice {
         engine: "torch",
-        gpus: way.n,
+        gpus: placement.n,
         shard: Some("fsdp2"),
-        recomputes: way.recomputes,
-        settings: settings(way),
+        recomputes: placement.recomputes,
+        settings: settings(placement),
         why: format!("{too_large}, nor sharded over {MOST}: use adapters or a smaller model"),
         needs_bytes: whole,
         fits: false,
@@ -228,9 +228,9 @@ fn on_too_few(request: &Request, place: &str, whole: u64) -> EngineChoice {
 }
 
 /// How it fits: each GPU needs `needs` bytes, one alone would need `whole`.
-fn reason(way: Way, place: &str, whole: u64, needs: u64) -> String {
+fn reason(placement: Placement, place: &str, whole: u64, needs: u64) -> String {
     let needs = human::bytes(needs);
-    let fit = match (way.shares, way.n) {
+    let fit = match (placement.shares, placement.n) {
         (false, 1) => format!("{place}: {needs} of its memory fits the whole run"),
         (false, _) => {
             format!("{place}: each has the whole model with {needs}, data parallel (ddp)")
@@ -240,7 +240,7 @@ fn reason(way: Way, place: &str, whole: u64, needs: u64) -> String {
             human::bytes(whole)
         ),
     };
-    let recomputed = match way.recomputes {
+    let recomputed = match placement.recomputes {
         true => ", with activations recomputed",
         false => "",
     };
@@ -248,16 +248,16 @@ fn reason(way: Way, place: &str, whole: u64, needs: u64) -> String {
 }
 
 /// What is left to do: rows for every rank, and GPUs that are not there.
-fn remarks(way: Way, request: &Request, gpus: &Gpus, have: u64) -> String {
+fn remarks(placement: Placement, request: &Request, gpus: &Gpus, have: u64) -> String {
     let mut remarks = String::new();
     let rows = request.micro_batch;
-    if request.estimator == Estimator::Engine && rows < way.n {
+    if request.estimator == Estimator::Engine && rows < placement.n {
         remarks.push_str(&format!(
             "; train.micro_batch_size {rows} is split over them: set it to {} or more",
-            way.n
+            placement.n
         ));
     }
-    if way.n > have {
+    if placement.n > have {
         remarks.push_str(match gpus.here {
             true => "; this machine has fewer",
             false => "; set the number with --gpus",
@@ -266,28 +266,28 @@ fn remarks(way: Way, request: &Request, gpus: &Gpus, have: u64) -> String {
     remarks
 }
 
-fn settings(way: Way) -> String {
+fn settings(placement: Placement) -> String {
     let mut words = String::from("-s engine=torch");
-    if way.shares {
+    if placement.shares {
         words.push_str(" -s engine.torch.shard=fsdp2");
     }
-    if way.recomputes {
+    if placement.recomputes {
         words.push_str(" -s train.activation_checkpointing=full");
     }
     words
 }
 
 /// The request as PyTorch's ranks hold it, each with a share of the rows.
-fn there(request: &Request, gpus: &Gpus, way: Way) -> Request {
+fn there(request: &Request, gpus: &Gpus, placement: Placement) -> Request {
     let own = request.estimator == Estimator::Engine;
     let device = Device::limit(&gpus.name, Some(gpus.memory));
-    let mut there = as_ranks(request, device, way.shares);
-    there.n_devices = way.n;
-    there.zero = if way.shares { 3 } else { 0 };
+    let mut there = as_ranks(request, device, placement.shares);
+    there.n_devices = placement.n;
+    there.zero = if placement.shares { 3 } else { 0 };
     if own {
-        there.micro_batch = request.micro_batch.div_ceil(way.n).max(1);
+        there.micro_batch = request.micro_batch.div_ceil(placement.n).max(1);
     }
-    if way.recomputes {
+    if placement.recomputes {
         there.checkpointing = Checkpointing::Full;
     }
     there
@@ -394,7 +394,7 @@ mod tests {
             "{small:?}"
         );
         // The next smaller number is not enough.
-        let eight = Way {
+        let eight = Placement {
             n: 8,
             shares: true,
             recomputes: false,
@@ -417,12 +417,12 @@ mod tests {
     fn activations_are_recomputed_before_more_gpus_are_asked_for() {
         let long = spec(&["seq_len=4096", "micro_batch_size=64"]);
         let memory = |recomputes| {
-            let way = Way {
+            let placement = Placement {
                 n: 1,
                 shares: false,
                 recomputes,
             };
-            plan(&there(&long, &gpus(80, Some(1), true), way)).p90_bytes()
+            plan(&there(&long, &gpus(80, Some(1), true), placement)).p90_bytes()
         };
         let between = Gpus {
             memory: memory(true).midpoint(memory(false)),

@@ -1,4 +1,4 @@
-//! What no engine can train, in a validated spec: a plan for a bare model has no spec, and would be made in vain.
+//! Settings that the validation of a spec rejects, for plans of a bare model, which have no spec.
 
 use super::reference::ROLLOUTS;
 use super::request::{Answers, Estimator, Method, Request};

@@ -6,7 +6,7 @@ use super::request::Device;
 use super::{Part, Plan, Request, gpus, target};
 use crate::hardware::Machine;
 use crate::hardware::sampler::id;
-use crate::metrics::ranks::{self, held};
+use crate::metrics::ranks::{self, memory_fields};
 use crate::run::RunState;
 
 /// Where memory was measured.
@@ -72,7 +72,7 @@ fn of<'a>(
         let (index, what) = rest.split_once('/')?;
         let place = match (kind, what) {
             ("gpu", id::GPU_OWN_MEMORY) => Place::Gpu(index.parse().ok()?),
-            ("rank", held::RESERVED) => Place::Rank(index.parse().ok()?),
+            ("rank", memory_fields::RESERVED) => Place::Rank(index.parse().ok()?),
             _ => return None,
         };
         let bytes = seen(id)?;
@@ -118,9 +118,13 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
     Some(target::on_gpu(request, device))
 }
 
-/// The memory of the ranks' GPUs, by their own words: of the smallest.
+/// The memory of the ranks' smallest GPU, as the ranks report it.
 fn memory_of_ranks(state: &RunState) -> Option<u64> {
-    let total = |rank| state.host.get(&ranks::memory(rank, held::GPU_TOTAL));
+    let total = |rank| {
+        state
+            .host
+            .get(&ranks::memory(rank, memory_fields::GPU_TOTAL))
+    };
     let all = (0..ranks::MOST).map_while(total);
     all.map(|bytes| *bytes as u64)
         .min()
@@ -223,8 +227,8 @@ mod tests {
         // Ranks with GPUs say it themselves, the context left out.
         let said = |rank, bytes: f64| {
             [
-                (ranks::memory(rank, held::RESERVED), bytes),
-                (ranks::memory(rank, held::GPU_TOTAL), 8e10),
+                (ranks::memory(rank, memory_fields::RESERVED), bytes),
+                (ranks::memory(rank, memory_fields::GPU_TOTAL), 8e10),
             ]
         };
         state

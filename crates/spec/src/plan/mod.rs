@@ -7,6 +7,7 @@
 mod advice;
 pub mod anatomy;
 pub mod arch;
+pub mod calibration;
 pub mod changes;
 pub mod data_bytes;
 mod engine;
@@ -16,7 +17,6 @@ mod faults;
 pub mod general;
 pub mod gpus;
 mod host;
-pub mod learn;
 mod ledger;
 pub mod measured;
 mod method;

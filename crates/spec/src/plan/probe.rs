@@ -103,7 +103,7 @@ impl Speed {
 }
 
 /// What was measured on this machine before.
-pub fn remembered(env: &Env) -> Option<Speed> {
+pub fn cached_speed(env: &Env) -> Option<Speed> {
     Kept::read(env).speed()
 }
 
@@ -164,7 +164,7 @@ mod tests {
     fn a_busy_moment_does_not_stay_and_three_measurements_are_enough() {
         let folder = tempfile::tempdir().unwrap();
         let env = env(folder.path());
-        assert_eq!(remembered(&env), None);
+        assert_eq!(cached_speed(&env), None);
         let busy: Measure = |products| (products == "f32").then_some(1.6e10);
         let calm: Measure = |products| (products == "f32").then_some(2e11);
         let speed = measure(&env, at(0), busy).unwrap();
@@ -176,7 +176,7 @@ mod tests {
             (speed.f32, speed.times, speed.newest),
             (Some(2e11), 3, at(1))
         );
-        assert_eq!(remembered(&env), Some(speed));
+        assert_eq!(cached_speed(&env), Some(speed));
         // A month later it is looked at anew, without what is as old.
         assert_eq!(measure(&env, at(40), busy).unwrap().f32, Some(1.6e10));
     }
@@ -206,7 +206,7 @@ mod tests {
         kept.on = "another processor, 1 threads".into();
         let text = serde_json::to_string(&kept).unwrap();
         std::fs::write(file(folder.path()), text).unwrap();
-        assert_eq!(remembered(&env), None);
+        assert_eq!(cached_speed(&env), None);
     }
 
     #[test]
@@ -214,8 +214,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let env = env(folder.path());
         assert_eq!(measure(&env, at(0), |_| Some(f64::NAN)), None);
-        assert_eq!(remembered(&env), None);
+        assert_eq!(cached_speed(&env), None);
         std::fs::write(file(folder.path()), "{").unwrap();
-        assert_eq!(remembered(&env), None);
+        assert_eq!(cached_speed(&env), None);
     }
 }

@@ -40,7 +40,7 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     } else {
         0
     };
-    as_held(request)
+    with_rank_dtypes(request)
 }
 
 /// The request on a GPU like those of a machine.
@@ -49,7 +49,7 @@ pub fn on_gpus_here(request: Request, machine: &[GpuSummary]) -> Request {
 }
 
 /// Number formats and logits as a rank holds them.
-fn as_held(mut request: Request) -> Request {
+fn with_rank_dtypes(mut request: Request) -> Request {
     request.precision = match request.extras.ranks {
         Some(ranks) if !ranks.bf16 => Precision::Fp32,
         _ => Precision::Fp32Bf16Matmuls,
@@ -80,7 +80,7 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         offloaded: ranks.offloaded && sharded,
         ..ranks
     });
-    as_held(request)
+    with_rank_dtypes(request)
 }
 
 /// The request on `count` GPUs of the table (`plan --gpu`): those of its ranks where it has some, else of a typical trainer.
@@ -479,7 +479,7 @@ mod tests {
         .concat();
         let request = on_ranks(asked(&all), &small);
         assert_eq!((request.n_devices, request.device.memory), (16, None));
-        crate::plan::start::enough(&request, 1).unwrap();
+        crate::plan::start::check_gpu_count(&request, 1).unwrap();
         crate::plan::start::fits(&request).unwrap();
         // One other machine has GPUs as well as two.
         let one = on_ranks(

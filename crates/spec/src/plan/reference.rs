@@ -4,7 +4,7 @@ use super::arch::Arch;
 use super::models::ReferenceModel;
 use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
-    Request, Said,
+    Request, ValueSource,
 };
 use super::scaling::TOKENS_PER_PARAM;
 use super::scheme::{Precision, UpdateState};
@@ -48,10 +48,10 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         seq_len: SEQ_LEN.min(arch.max_len()),
         rollouts: ROLLOUTS,
         tokens: (TOKENS_PER_PARAM * arch.n_active() as f64) as u64,
-        tokens_said: Said::Assumed,
+        tokens_source: ValueSource::Assumed,
         batch_ramp: Vec::new(),
         mfu: usual_mfu(Checkpointing::Full, arch.n_layer()),
-        mfu_said: Said::Assumed,
+        mfu_source: ValueSource::Assumed,
         device: Device::limit("no device set", None),
         extras: EngineExtras::default(),
         arch,
@@ -63,7 +63,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
 impl Request {
     /// Fills in derived values: tokens by method, the typical MFU.
     pub fn assume(&mut self) {
-        if self.tokens_said == Said::Assumed {
+        if self.tokens_source == ValueSource::Assumed {
             self.tokens = match self.method {
                 Method::Pretrain if self.lora.is_none() => {
                     (TOKENS_PER_PARAM * self.arch.n_active() as f64) as u64
@@ -71,7 +71,7 @@ impl Request {
                 method => EXAMPLES * method.sequences() * self.seq_len,
             };
         }
-        if self.mfu_said == Said::Assumed && self.estimator == Estimator::General {
+        if self.mfu_source == ValueSource::Assumed && self.estimator == Estimator::General {
             self.mfu = usual_mfu(self.checkpointing, self.arch.n_layer());
         }
     }

@@ -10,7 +10,7 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::Lora as LoraConfig;
-use crate::nn::{AdapterConfig, ParamInfo, Role, Trained, param_infos_of};
+use crate::nn::{AdapterConfig, ParamInfo, Role, TrainableSet, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
 pub use answers::{Answers, RewardModels};
 pub use choices::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
@@ -86,7 +86,7 @@ impl Device {
 
 /// The source of a number that the user did not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum ValueSource {
     Stated,
     Assumed,
     /// From earlier runs on this machine.
@@ -236,12 +236,12 @@ pub struct Request {
     pub rollouts: u64,
     /// Target tokens of the whole run.
     pub tokens: u64,
-    pub tokens_said: Said,
+    pub tokens_source: ValueSource,
     /// Smaller batches at the beginning.
     pub batch_ramp: Vec<BatchStage>,
     /// MFU: fraction of peak that model FLOPs reach.
     pub mfu: f64,
-    pub mfu_said: Said,
+    pub mfu_source: ValueSource,
     pub device: Device,
     pub extras: EngineExtras,
     /// What its spec's settings are advised against.
@@ -257,7 +257,7 @@ impl Request {
             let steps = u128::from(saves.steps) * u128::from(n) / u128::from(self.tokens.max(1));
             saves.steps = u64::try_from(steps).unwrap_or(u64::MAX).max(1);
         }
-        (self.tokens, self.tokens_said) = (n, Said::Stated);
+        (self.tokens, self.tokens_source) = (n, ValueSource::Stated);
     }
 
     /// Tokens per optimizer step, all devices together; both answers of pairs, no padding.
@@ -406,7 +406,7 @@ impl Request {
     pub fn param_infos(&self) -> Vec<ParamInfo> {
         let (config, shape) = (self.arch.config(), self.arch.shape());
         let adapter = self.engine_adapter();
-        let trained = Trained {
+        let trained = TrainableSet {
             adapter: adapter.as_ref(),
             frozen: &self.frozen,
         };

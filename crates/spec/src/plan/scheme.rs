@@ -120,7 +120,7 @@ impl UpdateState {
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
         let config = self.config();
-        config.map_or("f32 moments", |config| config.optimizer.keeps())
+        config.map_or("f32 moments", |config| config.optimizer.state_summary())
     }
 
     /// A spec with the optimizer of this name; `None` for a rule that only other trainers have.

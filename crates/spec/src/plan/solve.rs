@@ -12,7 +12,7 @@ const MAX_RANK: u64 = 4096;
 
 /// The largest of each, everything else equal; `None` if not even the smallest fits, or if it does not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct WhatFits {
+pub struct MaxSizes {
     pub micro_batch: Option<u64>,
     pub seq_len: Option<u64>,
     pub lora_rank: Option<u64>,
@@ -28,9 +28,9 @@ pub struct Sized {
 }
 
 /// Solves for each in turn; `None` if the device's memory is unknown.
-pub fn what_fits(request: &Request) -> Option<WhatFits> {
+pub fn what_fits(request: &Request) -> Option<MaxSizes> {
     request.device.memory?;
-    Some(WhatFits {
+    Some(MaxSizes {
         micro_batch: largest(1, MAX_BATCH, 1, |n| fits(&with_batch(request, n))),
         seq_len: seq_len(request),
         lora_rank: request.lora.and_then(|lora| {

@@ -64,7 +64,7 @@ pub fn new_run(
     let run = RunDir::create(runs_dir, &spec.name, &spec.to_yaml(), &loaded.asked, clock)?;
     let from = || parent_of(spec.train.from.as_deref()?);
     if let Some(parent) = parent.or_else(from) {
-        run.descends_from(parent)?;
+        run.record_parent(parent)?;
     }
     Ok(run)
 }
@@ -104,13 +104,13 @@ fn size_of_file(path: &Path) -> Option<u64> {
 
 /// Gives `engine: auto` an engine for this machine: in the spec, and as a comment on what was asked for. The sentence says which
 /// and why; `None` where the spec names one.
-pub fn decide_here(loaded: &mut Loaded, env: &Env) -> Option<String> {
+pub fn resolve_auto_engine(loaded: &mut Loaded, env: &Env) -> Option<String> {
     // Looking for GPUs loads their driver: only where it is asked for.
     let open = loaded.spec.engine.is_open();
     open.then(|| decide(loaded, &gpus_here(env), torch_is_installed(env)))
 }
 
-/// [`decide_here`] on a machine with these GPUs, for a spec that leaves it open.
+/// [`resolve_auto_engine`] on a machine with these GPUs, for a spec that leaves it open.
 pub fn decide(loaded: &mut Loaded, gpus: &[GpuSummary], torch_installed: bool) -> String {
     let (spec, why) = engine_for(&loaded.spec, gpus, torch_installed);
     loaded.spec = spec;
@@ -152,9 +152,9 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
         let gpus = gpus_here(env);
         let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);
         if request.estimator == Estimator::General {
-            enough(&request, gpus.len())?;
+            check_gpu_count(&request, gpus.len())?;
             fits(&request)?;
-            return beside(&request, &crate::hardware::memory(), spec.train.threads);
+            return check_host_memory(&request, &crate::hardware::memory(), spec.train.threads);
         }
     }
     spec.computes_here()
@@ -175,7 +175,7 @@ pub fn known_ranks(spec: &RunSpec, env: &Env) -> Option<u64> {
 ///
 /// # Errors
 /// There are fewer.
-pub fn enough(request: &Request, gpus: usize) -> Result<(), Refusal> {
+pub fn check_gpu_count(request: &Request, gpus: usize) -> Result<(), Refusal> {
     if have_gpus(request, gpus) {
         return Ok(());
     }
@@ -209,7 +209,7 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
         request.device.name,
         human::bytes(there)
     );
-    let ways = ways_down(request).join(", or ");
+    let ways = memory_options(request).join(", or ");
     let hint = format!("{ways}; train --force starts anyway");
     Err(Refusal::new(what, &hint))
 }
@@ -218,7 +218,11 @@ pub fn fits(request: &Request) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// It is too little.
-fn beside(request: &Request, memory: &Memory, threads: Option<usize>) -> Result<(), Refusal> {
+fn check_host_memory(
+    request: &Request,
+    memory: &Memory,
+    threads: Option<usize>,
+) -> Result<(), Refusal> {
     let Some(ledger) = plan(request).host else {
         return Ok(());
     };
@@ -268,7 +272,7 @@ pub fn job_memory(spec: &RunSpec, gpus: usize) -> Option<u64> {
 }
 
 /// What lowers the memory of a GPU and is not set yet.
-fn ways_down(request: &Request) -> Vec<&'static str> {
+fn memory_options(request: &Request) -> Vec<&'static str> {
     let ranks = request.extras.ranks;
     let sharded = ranks.is_some_and(|ranks| ranks.sharded);
     let offloaded = ranks.is_some_and(|ranks| ranks.offloaded);
@@ -448,8 +452,8 @@ mod tests {
         };
         let needs = plan(&request).host.unwrap().total();
         assert!(needs > 16 * request.arch.n_params());
-        assert_eq!(beside(&request, &memory(needs), None), Ok(()));
-        let refused = beside(&request, &memory(needs - 1), None).unwrap_err();
+        assert_eq!(check_host_memory(&request, &memory(needs), None), Ok(()));
+        let refused = check_host_memory(&request, &memory(needs - 1), None).unwrap_err();
         assert!(refused.what.contains("main memory (optimizer"), "{refused}");
         assert!(
             refused.what.ends_with("are available on this machine"),
@@ -545,7 +549,7 @@ mod tests {
         let env = Env::default();
         for engine in ["candle", "torch"] {
             let mut loaded = loaded(&[&format!("engine={engine}")]);
-            assert!(decide_here(&mut loaded, &env).is_none());
+            assert!(resolve_auto_engine(&mut loaded, &env).is_none());
         }
     }
 }

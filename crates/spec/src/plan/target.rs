@@ -6,12 +6,12 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, Said,
+    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::base::near::closest;
-use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
+use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
@@ -253,7 +253,7 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
             ..DataSize::default()
         });
     }
-    match spec.open_data(&Surroundings::default()) {
+    match spec.open_data(&DataEnv::default()) {
         Ok(data) => Ok(DataSize::of(spec, &data)),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),
@@ -329,10 +329,10 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         seq_len,
         rollouts: rollouts(spec),
         tokens: spec.run_tokens() * method.sequences(),
-        tokens_said: Said::Stated,
+        tokens_source: ValueSource::Stated,
         batch_ramp: train.batch_ramp.clone(),
         mfu: 0.7,
-        mfu_said: Said::Assumed,
+        mfu_source: ValueSource::Assumed,
         device: Device::limit("this machine", None),
         extras: EngineExtras {
             data_bytes: data.bytes,
@@ -513,7 +513,7 @@ pub fn on_engine(mut request: Request, engine: &Request) -> Request {
     request.estimator = engine.estimator;
     request.precision = engine.precision;
     request.logits = engine.logits;
-    (request.mfu, request.mfu_said) = (engine.mfu, engine.mfu_said);
+    (request.mfu, request.mfu_source) = (engine.mfu, engine.mfu_source);
     (request.n_devices, request.zero) = (engine.n_devices, engine.zero);
     request.extras.ranks = engine.extras.ranks;
     request.device = engine.device.clone();

@@ -330,7 +330,7 @@ fn the_quick_rule_holds_within_a_quarter() {
 #[test]
 fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     let mut request = reference("qwen2.5-0.5b");
-    (request.tokens, request.tokens_said) = (655_360_000, request::Said::Stated);
+    (request.tokens, request.tokens_source) = (655_360_000, request::ValueSource::Stated);
     request.device = Device::limit("8 GB", Some(8_000_000_000));
     let plan = plan(&request);
     let ids: Vec<&str> = plan.advice.iter().map(|a| a.id.as_str()).collect();
@@ -356,7 +356,7 @@ fn tokens_per_parameter_are_judged_from_scratch_alone() {
         judged
     };
     let mut request = reference("qwen2.5-0.5b");
-    (request.tokens, request.tokens_said) = (655_360, request::Said::Stated);
+    (request.tokens, request.tokens_source) = (655_360, request::ValueSource::Stated);
     assert!(few(&request));
     request.extras.has_base = true;
     assert!(!few(&request));

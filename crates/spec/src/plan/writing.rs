@@ -1,5 +1,5 @@
-//! How long a model writes its answers on a GPU: token by token, so that reading the weights and launching kernels take the time and not FLOPs.
-//! This program's own engine tells it from its earlier runs.
+//! Decode time of completions on a GPU: one token at a time, so it is bound by weight reads and kernel launches, not FLOPs. This
+//! program's own engine is calibrated by its earlier runs instead.
 
 use super::request::{Estimator, Request};
 use super::scheme::Precision;
@@ -16,7 +16,7 @@ pub fn hours(request: &Request) -> Option<f64> {
     is_counted(request).then(|| seconds(request).map(|seconds| seconds / 3600.0))?
 }
 
-/// Whether writing is counted for itself.
+/// Whether decode time is estimated separately.
 pub fn is_counted(request: &Request) -> bool {
     let general = request.estimator == Estimator::General;
     general && request.method.rolls_out() && request.device.bandwidth.is_some()

@@ -2,7 +2,7 @@
 //! is, one column on a phone, black on white in print.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet, chart, heat, mark};
+use super::{PipelineReport, RunReport, chart, heat, mark};
 use std::fmt::Write as _;
 
 const STYLE: &str = "
@@ -42,7 +42,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The whole file of a run.
-pub fn html(sheet: &Sheet) -> String {
+pub fn html(sheet: &RunReport) -> String {
     let name = sheet.name();
     let mut out = head(name, sheet.id());
     body(&mut out, sheet);
@@ -51,7 +51,7 @@ pub fn html(sheet: &Sheet) -> String {
 }
 
 /// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
-pub fn pipeline_html(album: &Album) -> String {
+pub fn pipeline_html(album: &PipelineReport) -> String {
     let state = album.state;
     let mut out = head(&state.name, &state.id);
     let _ = writeln!(out, "<p>{}</p>", escape(&state.about));
@@ -84,7 +84,7 @@ fn head(name: &str, id: &str) -> String {
     )
 }
 
-fn body(out: &mut String, sheet: &Sheet) {
+fn body(out: &mut String, sheet: &RunReport) {
     facts(out, "", &sections::overview(sheet));
     charts(out, sheet);
     heat_maps(out, sheet);
@@ -128,7 +128,7 @@ fn facts(out: &mut String, title: &str, facts: &[Fact]) {
     out.push_str("</table>\n");
 }
 
-fn charts(out: &mut String, sheet: &Sheet) {
+fn charts(out: &mut String, sheet: &RunReport) {
     let curves = sections::curves(sheet.state);
     if curves.is_empty() {
         return;
@@ -154,7 +154,7 @@ fn charts(out: &mut String, sheet: &Sheet) {
     out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band spans minimum to maximum.</p>\n");
 }
 
-fn heat_maps(out: &mut String, sheet: &Sheet) {
+fn heat_maps(out: &mut String, sheet: &RunReport) {
     let maps = heat::layers(sheet.state);
     if maps.is_empty() {
         return;
@@ -204,7 +204,7 @@ fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {
 /// Samples of a report: the first and the last ones show what was learned.
 const SAMPLES: usize = 3;
 
-fn samples(out: &mut String, sheet: &Sheet) {
+fn samples(out: &mut String, sheet: &RunReport) {
     let all = &sheet.state.samples;
     if all.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet, heat, mark};
+use super::{PipelineReport, RunReport, heat, mark};
 use crate::base::human::reading;
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ fn block(text: &str) -> String {
 }
 
 /// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
-pub fn pipeline_markdown(album: &Album) -> String {
+pub fn pipeline_markdown(album: &PipelineReport) -> String {
     let state = album.state;
     let mut out = head(&state.name, &state.id);
     let _ = writeln!(out, "\n{}", plain(&state.about));
@@ -53,7 +53,7 @@ pub fn pipeline_markdown(album: &Album) -> String {
 }
 
 /// The whole file of a run.
-pub fn markdown(sheet: &Sheet) -> String {
+pub fn markdown(sheet: &RunReport) -> String {
     let mut out = head(sheet.name(), sheet.id());
     body(&mut out, sheet);
     out
@@ -64,7 +64,7 @@ fn head(name: &str, id: &str) -> String {
     format!("# {}\n<!-- {} -->\n", plain(name), mark(id))
 }
 
-fn body(out: &mut String, sheet: &Sheet) {
+fn body(out: &mut String, sheet: &RunReport) {
     let state = sheet.state;
     facts(out, "Overview", &sections::overview(sheet));
     let curves = sections::curves(state).into_iter().flat_map(|curves| {

@@ -43,7 +43,7 @@ pub fn is_report_of(id: &str, head: &[u8]) -> bool {
 }
 
 /// What a report is made of.
-pub struct Sheet<'a> {
+pub struct RunReport<'a> {
     pub state: &'a RunState,
     pub diagnosis: &'a Diagnosis,
     /// The resolved spec as YAML, with marks at what was asked for.
@@ -68,7 +68,7 @@ pub struct Price {
     pub source: String,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> RunReport<'a> {
     /// The run's id.
     fn id(&self) -> &'a str {
         &self.state.run
@@ -81,8 +81,8 @@ impl<'a> Sheet<'a> {
     }
 
     /// Where evaluations stand elsewhere.
-    fn without_results(&self) -> Sheet<'a> {
-        Sheet {
+    fn without_results(&self) -> RunReport<'a> {
+        RunReport {
             state: self.state,
             diagnosis: self.diagnosis,
             spec: self.spec.clone(),
@@ -96,10 +96,10 @@ impl<'a> Sheet<'a> {
 }
 
 /// What the report of a pipeline is made of.
-pub struct Album<'a> {
+pub struct PipelineReport<'a> {
     pub state: &'a State,
     /// Its runs, in the order of the stages.
-    pub sheets: Vec<Sheet<'a>>,
+    pub sheets: Vec<RunReport<'a>>,
 }
 
 #[cfg(test)]

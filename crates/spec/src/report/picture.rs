@@ -3,7 +3,7 @@
 
 use super::html::escape;
 use super::shapes::{Drawing, Point};
-use super::{Album, Sheet, chart, heat, mark, png, sections};
+use super::{PipelineReport, RunReport, chart, heat, mark, png, sections};
 use std::fmt::Write as _;
 use std::io;
 
@@ -47,12 +47,12 @@ pub(super) enum Face {
 }
 
 /// The sheet of a run, as SVG.
-pub fn picture(sheet: &Sheet) -> String {
+pub fn picture(sheet: &RunReport) -> String {
     page(sheet.id(), std::slice::from_ref(sheet)).svg()
 }
 
 /// The sheets of a pipeline's runs, one below the other.
-pub fn pipeline_picture(album: &Album) -> String {
+pub fn pipeline_picture(album: &PipelineReport) -> String {
     page(&album.state.id, &album.sheets).svg()
 }
 
@@ -60,7 +60,7 @@ pub fn pipeline_picture(album: &Album) -> String {
 ///
 /// # Errors
 /// It is too large for a picture of pixels.
-pub fn picture_png(sheet: &Sheet) -> io::Result<Vec<u8>> {
+pub fn picture_png(sheet: &RunReport) -> io::Result<Vec<u8>> {
     png::paint(&page(sheet.id(), std::slice::from_ref(sheet)))
 }
 
@@ -68,11 +68,11 @@ pub fn picture_png(sheet: &Sheet) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`picture_png`].
-pub fn pipeline_png(album: &Album) -> io::Result<Vec<u8>> {
+pub fn pipeline_png(album: &PipelineReport) -> io::Result<Vec<u8>> {
     png::paint(&page(&album.state.id, &album.sheets))
 }
 
-fn page(id: &str, sheets: &[Sheet]) -> Page {
+fn page(id: &str, sheets: &[RunReport]) -> Page {
     let (mut items, mut y) = (Vec::new(), GAP);
     for sheet in sheets {
         let verdict = format!(
@@ -116,7 +116,7 @@ fn plain(words: &str) -> Span {
 }
 
 /// The pictures of a run with their titles.
-fn tiles(sheet: &Sheet) -> Vec<(Vec<Span>, Drawing)> {
+fn tiles(sheet: &RunReport) -> Vec<(Vec<Span>, Drawing)> {
     let curves = sections::curves(sheet.state);
     let curves = curves.iter().filter_map(|curves| {
         let mut title = vec![plain(&format!("{} {}", curves.title, curves.unit))];

@@ -1,6 +1,6 @@
 //! The contents of a report, independent of its format: rows of facts and of findings, and which curves are drawn.
 
-use super::{Album, Price, Sheet};
+use super::{PipelineReport, Price, RunReport};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
@@ -64,7 +64,7 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
 }
 
 /// Time and cost of all stages together.
-pub(super) fn whole(album: &Album) -> Vec<Fact> {
+pub(super) fn whole(album: &PipelineReport) -> Vec<Fact> {
     let seconds = album
         .state
         .stages
@@ -78,7 +78,7 @@ pub(super) fn whole(album: &Album) -> Vec<Fact> {
 }
 
 /// The run in a few rows.
-pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
+pub(super) fn overview(sheet: &RunReport) -> Vec<Fact> {
     let state = sheet.state;
     let mut facts = vec![
         fact("run", one_line(&state.run)),
@@ -92,57 +92,8 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
         ),
         fact("state", state.word()),
     ];
-    if let Some(head) = &state.head {
-        match state.foreign_format() {
-            Some(format) => facts.push(fact("log of another program", format)),
-            None => facts.push(fact("method", head.method.clone())),
-        }
-        // Logs of other programs do not tell all of it.
-        if head.n_params > 0 {
-            let trained = sheet.trained.as_deref().map_or_else(String::new, one_line);
-            let n = human::grouped(head.n_params);
-            facts.push(fact("parameters", format!("{n}{trained}")));
-        }
-        if head.vocab_size > 0 {
-            facts.push(fact(
-                "vocabulary",
-                format!("{} tokens", human::grouped(head.vocab_size)),
-            ));
-        }
-        let of = match head.max_steps {
-            0 => String::new(),
-            n => format!(" of {}", human::grouped(n)),
-        };
-        facts.push(fact("steps", human::grouped(state.step) + &of));
-        // What was read, not what a step may hold: rows are padded, answers end early, batches grow.
-        let per_step = match state.tokens.checked_div(state.step) {
-            None | Some(0) => String::new(),
-            Some(n) if n * state.step == state.tokens => format!(", {} a step", human::grouped(n)),
-            Some(n) => format!(", {} a step on average", human::grouped(n)),
-        };
-        if state.tokens > 0 {
-            facts.push(fact("tokens", human::grouped(state.tokens) + &per_step));
-        }
-        if let Some(precision) = &head.precision {
-            facts.push(fact("precision", precision.clone()));
-        }
-    }
-    if let Some(best) = state
-        .best_evaluation()
-        .filter(|best| best.val_loss().is_finite())
-    {
-        let loss = best.val_loss();
-        // Of a preference or a reward it means nothing, and was not measured.
-        let perplexity = match state.measures_perplexity() {
-            true => format!(" (perplexity {})", human::perplexity(loss)),
-            false => String::new(),
-        };
-        let at = format!(" at step {}", best.step);
-        facts.push(fact(
-            "best validation loss",
-            human::loss(loss) + &perplexity + &at,
-        ));
-    }
+    facts.extend(size(sheet));
+    facts.extend(best_loss(state));
     facts.extend(best_checkpoint(state));
     // A run on its own answers has such a loss of its cold start alone.
     if let Some(loss) = state.latest(id::TRAIN_LOSS) {
@@ -161,6 +112,64 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
     facts
 }
 
+/// What is trained, and how long.
+fn size(sheet: &RunReport) -> Vec<Fact> {
+    let state = sheet.state;
+    let mut facts = Vec::new();
+    let Some(head) = &state.head else {
+        return facts;
+    };
+    match state.foreign_format() {
+        Some(format) => facts.push(fact("log of another program", format)),
+        None => facts.push(fact("method", head.method.clone())),
+    }
+    // Logs of other programs do not tell all of it.
+    if head.n_params > 0 {
+        let trained = sheet.trained.as_deref().map_or_else(String::new, one_line);
+        let n = human::grouped(head.n_params);
+        facts.push(fact("parameters", format!("{n}{trained}")));
+    }
+    if head.vocab_size > 0 {
+        facts.push(fact(
+            "vocabulary",
+            format!("{} tokens", human::grouped(head.vocab_size)),
+        ));
+    }
+    let of = match head.max_steps {
+        0 => String::new(),
+        n => format!(" of {}", human::grouped(n)),
+    };
+    facts.push(fact("steps", human::grouped(state.step) + &of));
+    // What was read, not what a step may hold: rows are padded, answers end early, batches grow.
+    let per_step = match state.tokens.checked_div(state.step) {
+        None | Some(0) => String::new(),
+        Some(n) if n * state.step == state.tokens => format!(", {} a step", human::grouped(n)),
+        Some(n) => format!(", {} a step on average", human::grouped(n)),
+    };
+    if state.tokens > 0 {
+        facts.push(fact("tokens", human::grouped(state.tokens) + &per_step));
+    }
+    if let Some(precision) = &head.precision {
+        facts.push(fact("precision", precision.clone()));
+    }
+    facts
+}
+
+fn best_loss(state: &RunState) -> Option<Fact> {
+    let best = state
+        .best_evaluation()
+        .filter(|best| best.val_loss().is_finite())?;
+    let loss = best.val_loss();
+    // Of a preference or a reward it means nothing, and was not measured.
+    let perplexity = match state.measures_perplexity() {
+        true => format!(" (perplexity {})", human::perplexity(loss)),
+        false => String::new(),
+    };
+    let at = format!(" at step {}", best.step);
+    let words = human::loss(loss) + &perplexity + &at;
+    Some(fact("best validation loss", words))
+}
+
 /// The checkpoint that counts as the best, and by which reading.
 fn best_checkpoint(state: &RunState) -> Option<Fact> {
     let best = state.checkpoints.iter().rev().find(|saved| saved.best)?;
@@ -173,7 +182,7 @@ fn best_checkpoint(state: &RunState) -> Option<Fact> {
 }
 
 /// Time, speed and memory.
-pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
+pub(super) fn timings(sheet: &RunReport) -> Vec<Fact> {
     let state = sheet.state;
     let mut facts = Vec::new();
     let engines = state.seconds;
@@ -477,7 +486,7 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
 }
 
 /// Status, title, evidence, cause and fix of each finding.
-pub(super) fn findings(sheet: &Sheet) -> Vec<[String; 4]> {
+pub(super) fn findings(sheet: &RunReport) -> Vec<[String; 4]> {
     let rows = sheet.diagnosis.findings.iter().map(|finding| {
         let mut why = one_line(&finding.cause);
         if !finding.fix.is_empty() {
@@ -494,7 +503,7 @@ pub(super) fn findings(sheet: &Sheet) -> Vec<[String; 4]> {
 }
 
 /// Checkpoint, task, metric, value of each result.
-pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
+pub(super) fn results(sheet: &RunReport) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (model, summary) in &sheet.results {
         for reading in summary.readings.iter().filter(|r| r.group.is_none()) {

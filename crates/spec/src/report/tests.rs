@@ -44,7 +44,7 @@ fn state() -> RunState {
     state
 }
 
-fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
+fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> RunReport<'a> {
     let reading = |metric: &str, stderr| tasks::Reading {
         metric: metric.into(),
         group: None,
@@ -62,7 +62,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
         cut: 0,
         truncated: 0,
     };
-    Sheet {
+    RunReport {
         state,
         diagnosis,
         spec: format!("name: {HOSTILE}\n"),
@@ -171,7 +171,7 @@ fn the_page_of_a_pipeline_fetches_nothing_either() {
         "format": 1, "id": HOSTILE, "name": HOSTILE, "about": HOSTILE, "created": 0, "stages": [],
     }))
     .unwrap();
-    let page = pipeline_html(&Album {
+    let page = pipeline_html(&PipelineReport {
         state: &stages,
         sheets: vec![sheet(&state, &diagnosis), sheet(&state, &diagnosis)],
     });
@@ -230,7 +230,7 @@ fn a_sheet_of_pictures_stands_alone_and_holds_them_all() {
         "format": 1, "id": "x", "name": "x", "about": "", "created": 0, "stages": [],
     }))
     .unwrap();
-    let both = pipeline_picture(&Album {
+    let both = pipeline_picture(&PipelineReport {
         state: &stages,
         sheets: vec![sheet(&state, &diagnosis), sheet(&state, &diagnosis)],
     });
@@ -307,7 +307,7 @@ fn what_trains_stands_beside_the_parameters() {
 fn a_run_that_has_hardly_begun_has_a_report_too() {
     let state = RunState::new();
     let diagnosis = diagnose(&state);
-    let sheet = Sheet {
+    let sheet = RunReport {
         state: &state,
         diagnosis: &diagnosis,
         spec: String::new(),
@@ -479,7 +479,7 @@ fn a_report_in_any_form_says_whose_it_is() {
         state.run = id.into();
         let diagnosis = diagnose(&state);
         let sheet = || sheet(&state, &diagnosis);
-        let album = || Album {
+        let album = || PipelineReport {
             state: &stages,
             sheets: vec![sheet()],
         };

@@ -134,7 +134,7 @@ pub struct RewardError {
 
 /// Scores answers; holds the programs and models that do.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Scorer {
     rewards: Vec<(WeightedReward, Option<Box<dyn Worker>>)>,
 }
 
@@ -157,10 +157,10 @@ fn unread(reward: &dyn Reward, answers: &[Answer]) -> Option<usize> {
     Some(read.iter().filter(|read| !**read).count())
 }
 
-impl Judge {
-    pub fn new(rewards: &[WeightedReward]) -> Judge {
+impl Scorer {
+    pub fn new(rewards: &[WeightedReward]) -> Scorer {
         let one = |reward: &WeightedReward| (reward.clone(), reward.reward.worker());
-        Judge {
+        Scorer {
             rewards: rewards.iter().map(one).collect(),
         }
     }

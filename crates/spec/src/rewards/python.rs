@@ -73,7 +73,7 @@ impl Reward for Config {
         }
         let walls = self.isolation == Isolation::Walls;
         let guard = Child::of_this_program().program.filter(|_| walls)?;
-        let error = Sandbox::walls_stand(guard).err()?;
+        let error = Sandbox::check_full_isolation(guard).err()?;
         Some((error.to_string(), error.hint().into()))
     }
 }

@@ -154,8 +154,8 @@ fn a_list_says_names_weights_and_what_is_wrong() {
     }
 }
 
-fn judge(command: Value) -> Judge {
-    Judge::new(&[reward(
+fn judge(command: Value) -> Scorer {
+    Scorer::new(&[reward(
         serde_json::json!({ "command": command, "name": "mine" }),
     )])
 }
@@ -325,7 +325,7 @@ fn what_an_answer_lacks_is_counted_apart_from_what_is_wrong() {
         },
     };
     let answers = ["it is 5", "four", "[1]", "no"].map(answer);
-    let scores = Judge::new(&rewards).score(&answers).unwrap();
+    let scores = Scorer::new(&rewards).score(&answers).unwrap();
     let unread: Vec<Option<usize>> = scores.iter().map(|s| s.unread).collect();
     // "four" and "no" hold no number, only "[1]" is JSON, and any text can be compared.
     assert_eq!(unread, [Some(2), Some(3), None]);

@@ -81,7 +81,7 @@ static LAST_FILE: LastFile = Mutex::new(None);
 
 /// A model to start training from that an earlier stage of a pipeline is still to train.
 #[derive(Debug, Clone, Copy)]
-pub struct ToCome<'a> {
+pub struct PendingModel<'a> {
     pub stage: &'a str,
     /// As that stage's spec has it.
     pub config: &'a ModelConfig,
@@ -89,9 +89,9 @@ pub struct ToCome<'a> {
     pub vocab_size: usize,
 }
 
-impl ToCome<'_> {
-    /// As its checkpoint is going to describe it. Its head and its values are left to the method: what a reward model can start is
-    /// asked where stages are held against each other.
+impl PendingModel<'_> {
+    /// As its checkpoint will describe it, without head and value head, which depend on the method: whether it can start a reward model is
+    /// checked when stages are compared.
     fn model(&self) -> BaseModel {
         let mut config = self.config.in_files();
         config.vocab_size = config.vocab_size.or(Some(self.vocab_size));
@@ -99,7 +99,7 @@ impl ToCome<'_> {
         // No file says that a run should drop anything.
         config.dropout = 0.0;
         BaseModel {
-            words: said_in_full(&config),
+            words: config_values(&config),
             has_tokenizer: true,
             has_chat_template: false,
             family: String::new(),
@@ -118,7 +118,7 @@ impl BaseModel {
 
     fn of(source: &ModelSource) -> BaseModel {
         BaseModel {
-            words: said_in_full(source.config()),
+            words: config_values(source.config()),
             has_tokenizer: source.has_tokenizer(),
             has_chat_template: source.has_chat_template(),
             family: source.family().into(),
@@ -166,7 +166,7 @@ pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
 }
 
 /// Replaces hub ids by their folders in the cache, and fills in values from the base model.
-pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
+pub(super) fn apply(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     if let Some(said) = resolve(merged, sources, "/data/tokenizer/file/path")
         && let place = tokenizer_place(&said)
         && place != said
@@ -214,7 +214,7 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
 }
 
 /// The same where the model is still to be trained: nothing is looked for on the disk.
-pub(super) fn lay_on(merged: &mut Merged, start: ToCome<'_>, issues: &mut Vec<Issue>) {
+pub(super) fn apply_pending(merged: &mut Merged, start: PendingModel<'_>, issues: &mut Vec<Issue>) {
     let words = Words {
         origin: format!("stage {}", start.stage),
         model: format!("the model of stage {}", start.stage),
@@ -308,7 +308,7 @@ fn fill(
 ) {
     let origin = Origin::Model(words.origin.clone());
     let mut base = model.words;
-    give_way(merged, &model.config, model.has_tokenizer);
+    drop_preset_values(merged, &model.config, model.has_tokenizer);
     let tokenizer =
         sources.and_then(|sources| tokenizer_of(merged, place, model.has_tokenizer, sources));
     vocabulary::grow(
@@ -356,10 +356,10 @@ fn fill(
 }
 
 /// A shipped preset describes a new model: with a base model, the base's values replace its own.
-fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
+fn drop_preset_values(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     let Merged { value, origins } = merged;
     if let Some(model) = value.get_mut("model") {
-        retain_said(origins, "model", model, config.seq_len);
+        drop_preset_leaves(origins, "model", model, config.seq_len);
     }
     if has_tokenizer && origins.get("data.tokenizer").is_shipped() {
         if let Some(data) = value["data"].as_object_mut() {
@@ -370,10 +370,17 @@ fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
 }
 
 /// Drops values from presets, except those a run may choose; returns whether anything is left. `longest` is the base's context.
-fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: usize) -> bool {
+fn drop_preset_leaves(
+    origins: &mut Origins,
+    path: &str,
+    value: &mut Value,
+    longest: usize,
+) -> bool {
     let keep = match value {
         Value::Object(map) if !map.is_empty() => {
-            map.retain(|name, v| retain_said(origins, &format!("{path}.{name}"), v, longest));
+            map.retain(|name, v| {
+                drop_preset_leaves(origins, &format!("{path}.{name}"), v, longest)
+            });
             !map.is_empty()
         }
         value => {
@@ -389,7 +396,7 @@ fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: us
 }
 
 /// The config as spec values, without derived values and nulls.
-fn said_in_full(config: &ModelConfig) -> Value {
+fn config_values(config: &ModelConfig) -> Value {
     let shape = config.shape(0);
     let mut config = config.clone();
     config.n_kv_head = Some(shape.n_kv_head);
@@ -457,7 +464,7 @@ impl Checking<'_> {
             Value::Null => "has none".to_string(),
             other => format!("has {other}"),
         };
-        self.complain(
+        self.report(
             path,
             format!("{said}, but {} {theirs}", self.words.model),
             format!(
@@ -470,7 +477,7 @@ impl Checking<'_> {
     /// A context may be shorter than the base's, not longer.
     fn length(&mut self, said: &Value, key: &str, most: usize) {
         if let Some(len) = said[key].as_u64().filter(|len| *len > most as u64) {
-            self.complain(
+            self.report(
                 &format!("model.{key}"),
                 format!("{len} tokens, but {} supports {most}", self.words.model),
                 format!("use at most {most}, or remove it"),
@@ -478,7 +485,7 @@ impl Checking<'_> {
         }
     }
 
-    fn complain(&mut self, path: &str, what: String, hint: String) {
+    fn report(&mut self, path: &str, what: String, hint: String) {
         self.issues.push(Issue {
             // A choice is recorded at its registry.
             origin: self.merged.origins.nearest(path),
@@ -497,7 +504,7 @@ fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// What the spec needs downloaded from the hub: values that are ids, not paths.
-pub(super) fn wanted(value: &Value, sources: &SpecSources) -> Vec<String> {
+pub(super) fn required_downloads(value: &Value, sources: &SpecSources) -> Vec<String> {
     let said = ["/train/from", "/data/tokenizer/file/path"];
     let mut ids: Vec<String> = said
         .iter()

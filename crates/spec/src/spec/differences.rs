@@ -52,10 +52,10 @@ fn at<'a>(spec: &'a Value, path: &str) -> Option<&'a Value> {
 /// Whether a setting's difference only follows from others that are reported: from a choice (it is missing in some, and as it always
 /// is in the others), from the learning rate and the number of steps, or from the model where a spec leaves it to the program.
 pub fn follows(path: &str, values: &[Option<Value>], specs: &[&Value]) -> bool {
-    goes_along(path, values) || of_the_rate(path, specs) || of_the_model(path, values, specs)
+    is_dependent(path, values) || of_the_rate(path, specs) || of_the_model(path, values, specs)
 }
 
-fn goes_along(path: &str, values: &[Option<Value>]) -> bool {
+fn is_dependent(path: &str, values: &[Option<Value>]) -> bool {
     let usual = |value: &Value| value.is_null() || is_default(path, value);
     values.iter().any(Option::is_none) && values.iter().flatten().all(usual)
 }
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn what_only_goes_along_with_another_choice_is_no_difference() {
-        let goes = |path: &str, one: Value| goes_along(path, &[None, Some(one)]);
+        let goes = |path: &str, one: Value| is_dependent(path, &[None, Some(one)]);
         assert!(goes("method.dpo.mix", json!([])) && goes("method.dpo.beta", json!(0.1)));
         assert!(
             goes("adapter.lora.rslora", json!(false)) && goes("adapter.lora.custom", json!([]))
         );
         assert!(!goes("method.dpo.beta", json!(0.3)));
         let both = [Some(json!(0.1)), Some(json!(0.3))];
-        assert!(!goes_along("method.dpo.beta", &both));
+        assert!(!is_dependent("method.dpo.beta", &both));
     }
 
     #[test]

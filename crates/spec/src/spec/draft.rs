@@ -141,7 +141,7 @@ impl Draft {
             text: text.trim().to_string(),
             why: why.to_string(),
         });
-        match self.lay() {
+        match self.rebuild() {
             None => Ok(()),
             Some(issue) => {
                 *self = before;
@@ -153,11 +153,11 @@ impl Draft {
     /// Removes an edit: the parent's value applies again.
     pub fn reset(&mut self, path: &str) {
         self.edits.retain(|e| e.path != path);
-        self.lay();
+        self.rebuild();
     }
 
     /// Reapplies all edits; returns the first issue, if any.
-    fn lay(&mut self) -> Option<Issue> {
+    fn rebuild(&mut self) -> Option<Issue> {
         let mut issues = Vec::new();
         let mut merged = self.base.clone();
         // Choices first: settings below them refer to the selected member.
@@ -170,7 +170,7 @@ impl Draft {
                 .iter()
                 .map(|e| format!("{}={}", e.path, e.text))
                 .collect();
-            merged.lay(layer::from_words(&words, &mut issues), &mut issues);
+            merged.apply_layer(layer::from_words(&words, &mut issues), &mut issues);
         }
         let full = filled(&merged.value, &mut issues);
         if issues.is_empty() {
@@ -203,7 +203,7 @@ impl Draft {
 
     /// Resolves `*` to the selected members: `optimizer.*.lr` → `optimizer.adamw.lr`. `None` if the member has no such
     /// setting.
-    pub fn settle(&self, path: &str) -> Option<String> {
+    pub fn resolve_wildcard(&self, path: &str) -> Option<String> {
         let mut full: Vec<String> = Vec::new();
         for name in path.split('.') {
             let name = match name {
@@ -325,7 +325,7 @@ impl Draft {
     fn counts(&self, path: &str) -> bool {
         let mut without = self.clone();
         without.edits.retain(|edit| edit.path != path);
-        without.lay().is_some() || without.value(path) != self.value(path)
+        without.rebuild().is_some() || without.value(path) != self.value(path)
     }
 
     /// The draft as a file for `llmtui train`: `extends:` and the differences, each with its reason. `heading` lines become
@@ -624,7 +624,7 @@ mod tests {
         assert!(!paths.iter().any(|p| p.contains("cosine")));
         assert_eq!(draft.value("schedule"), "linear");
         assert_eq!(
-            draft.settle("schedule.*.warmup_steps").as_deref(),
+            draft.resolve_wildcard("schedule.*.warmup_steps").as_deref(),
             Some("schedule.linear.warmup_steps")
         );
         assert!(draft.to_yaml(&[]).contains("schedule: linear"));

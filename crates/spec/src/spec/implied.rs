@@ -235,7 +235,7 @@ mod tests {
             let short = spec.to_step(15);
             assert_eq!(short.schedule.warmup_steps(), 2, "{}", preset.name);
             let rhythm = "evaluated every 2 steps, saved every 3 steps, and at the end";
-            assert_eq!(short.rhythm(), rhythm, "{}", preset.name);
+            assert_eq!(short.cadence_text(), rhythm, "{}", preset.name);
             let steps = load(&["train.max_steps=500"]);
             assert_eq!((steps.train.epochs, steps.train.max_steps), (None, 500));
             assert_eq!(steps.schedule.warmup_steps(), 50);

@@ -101,9 +101,8 @@ impl RunConfig {
         }
     }
 
-    /// Whether a new best is saved at once: where somebody says what the best is, or stops for want of a better one, it is what
-    /// they want of the run; and where the method has a reading of its own for it, which goes up and down. A validation loss that
-    /// falls all the time would save at each evaluation.
+    /// Whether a new best is saved at once: if the spec names a criterion or uses early stopping, or if the method has its own criterion,
+    /// which goes up and down. A steadily falling validation loss would save at each evaluation.
     pub fn keeps_best(&self) -> bool {
         let said = self.eval.best_by.is_some() || self.eval.patience.is_some();
         said || !self.method.best().is_the_loss()
@@ -136,7 +135,7 @@ impl RunConfig {
     }
 
     /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
-    pub fn rhythm(&self) -> String {
+    pub fn cadence_text(&self) -> String {
         let max_steps = self.train.max_steps;
         let each = [
             ("evaluated", self.eval.every.steps(max_steps)),
@@ -229,7 +228,7 @@ mod tests {
             let mut config = RunConfig::default();
             config.train.max_steps = max_steps;
             (config.eval.every, config.checkpoint.every) = (eval, save);
-            config.rhythm()
+            config.cadence_text()
         };
         let (tenth, fifth) = (Every::Share(0.1), Every::Share(0.2));
         assert_eq!(

@@ -1,12 +1,12 @@
 //! From a name and overrides to a [`RunSpec`]: open, merge the layers, validate, fill in defaults.
 
-use super::base::ToCome;
+use super::base::PendingModel;
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
 use super::schema::{self, Kind, Node};
-use super::{PresetGroup, RunConfig, RunSpec, base, beside, home, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, home, relative_paths, validate, yaml};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use serde_json::Value;
@@ -96,7 +96,7 @@ pub fn load(
 pub fn load_on(
     target: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open(target, sources).map_err(SpecErrors::one)?;
@@ -132,7 +132,7 @@ pub fn load_text_on(
     label: &str,
     text: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
@@ -147,8 +147,8 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
         return Vec::new();
     };
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
-    merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
-    base::wanted(&merged.value, sources)
+    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
+    base::required_downloads(&merged.value, sources)
 }
 
 /// Merges files, lowest first. `here` is the working directory, where paths start anyway.
@@ -162,12 +162,12 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
         let mut layer = layer::from_file(&file.label, &file.text, value, issues);
         let elsewhere = !file.folder.as_os_str().is_empty() && file.folder != here;
         if elsewhere {
-            beside::anchor(&mut layer.settings, &file.folder);
+            relative_paths::anchor(&mut layer.settings, &file.folder);
         }
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
-        merged.lay(layer, issues);
+        merged.apply_layer(layer, issues);
     }
     merged
 }
@@ -176,12 +176,12 @@ fn finish(
     files: Vec<Source>,
     target: &str,
     overrides: &[String],
-    start: Option<ToCome<'_>>,
+    start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let mut issues = Vec::new();
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
-    merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
+    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
     let heading = format!(
         "# Requested: {target}{}\n",
         overrides
@@ -191,11 +191,11 @@ fn finish(
     );
     let mut asked = merged.value.clone();
     // It is read again from a run's folder.
-    beside::anchor_all(&mut asked, &sources.project_dir);
+    relative_paths::anchor_all(&mut asked, &sources.project_dir);
     let asked = heading + &yaml::write(&asked);
     match start {
-        Some(start) => base::lay_on(&mut merged, start, &mut issues),
-        None => base::lay(&mut merged, sources, &mut issues),
+        Some(start) => base::apply_pending(&mut merged, start, &mut issues),
+        None => base::apply(&mut merged, sources, &mut issues),
     }
     let config = typed(&merged.value, &merged.origins, &mut issues);
     let config = config.map(|config| home::expand(config, &merged, sources, &mut issues));
@@ -221,7 +221,7 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
     let mut issues = Vec::new();
     let mut merged = Merged::default();
     let layer = layer::from_file(name, text, value, &mut issues);
-    merged.lay(layer, &mut issues);
+    merged.apply_layer(layer, &mut issues);
     let config = typed(&merged.value, &merged.origins, &mut issues);
     if let Some(config) = &config {
         validate::rules(config, &merged.origins, &mut issues);
@@ -232,11 +232,11 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
 }
 
 /// The settings of a written spec, each in its place, and none that it does not say.
-pub(super) fn as_said(text: &str) -> Result<Value, SpecErrors> {
+pub(super) fn as_written(text: &str) -> Result<Value, SpecErrors> {
     let value = yaml::parse(text).map_err(|e| SpecErrors::one(unexpected(&e.to_string())))?;
     let (mut issues, mut merged) = (Vec::new(), Merged::default());
     let layer = layer::from_file("spec.yaml", text, value, &mut issues);
-    merged.lay(layer, &mut issues);
+    merged.apply_layer(layer, &mut issues);
     SpecErrors::check(issues)?;
     Ok(merged.value)
 }

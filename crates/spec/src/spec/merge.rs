@@ -32,13 +32,13 @@ impl Default for Merged {
 
 impl Merged {
     /// Applies one layer on top.
-    pub fn lay(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
+    pub fn apply_layer(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
         let before = self.value.clone();
         self.choose_members(&layer, issues);
         let mut said: HashMap<String, String> = HashMap::new();
         let mut chosen = BTreeSet::new();
         for setting in layer.settings {
-            let (path, node) = match self.settle(&setting) {
+            let (path, node) = match self.resolve_wildcard(&setting) {
                 Ok(place) => place,
                 Err(issue) => {
                     issues.push(issue);
@@ -126,7 +126,7 @@ impl Merged {
     }
 
     /// Resolves `*` to the selected member and finds the node.
-    fn settle(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
+    fn resolve_wildcard(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
         let mut path: Vec<String> = Vec::with_capacity(setting.path.len());
         for name in &setting.path {
             let name = if name == "*" {
@@ -182,7 +182,7 @@ fn put(root: &mut Value, path: &[String], value: Value) {
 }
 
 /// The word of a list that was probably meant: by its number format's other names, by a slip, by its beginning.
-fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
+fn suggest_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
     const FORMATS: [(&str, &str); 5] = [
         ("float32", "f32"),
         ("fp32", "f32"),
@@ -309,7 +309,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             }
         }
         Kind::Map(_) => MAP.into(),
-        Kind::Choice(words) => meant_choice(word, words).map_or_else(String::new, did_you_mean),
+        Kind::Choice(words) => suggest_choice(word, words).map_or_else(String::new, did_you_mean),
         _ => String::new(),
     }
 }

@@ -5,7 +5,6 @@
 
 pub mod alias;
 mod base;
-mod beside;
 mod config;
 mod differences;
 mod draft;
@@ -22,18 +21,19 @@ mod load;
 mod merge;
 mod presets;
 mod recorded;
+mod relative_paths;
 mod review;
+mod reward_summary;
 mod rollout;
 mod run_spec;
 mod saved;
 pub mod schema;
 mod validate;
 mod vocabulary;
-mod wants;
 pub mod yaml;
 
 pub use crate::nn::PrecisionError;
-pub use base::{BaseModel, ToCome, base_folder, base_model, base_of_hub, starts_from};
+pub use base::{BaseModel, PendingModel, base_folder, base_model, base_of_hub, starts_from};
 pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
@@ -52,11 +52,11 @@ pub use review::{
     FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, Sizes, less_often, named_marks,
     uneven_rows, usual_rate,
 };
+pub use reward_summary::reward_summary;
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
 pub use saved::{CheckpointSize, FROZEN_COPIES, Kept};
 pub use vocabulary::Growth;
-pub use wants::wants;
 
 /// The embedded corpora.
 fn embed_corpora() -> Vec<String> {

@@ -156,12 +156,81 @@ fn lookup(
     asked_by: &Origin,
     chain: &mut Vec<String>,
 ) -> Result<Vec<Source>, Issue> {
-    // The file that names it by `extends`, if one does.
-    let child = match asked_by {
+    let (id, found) = files_of(target, folder, sources, asked_by)?;
+    if chain.contains(&id) || chain.len() >= MAX_CHAIN {
+        chain.push(id);
+        let what = format!("`extends` forms a cycle: {}", chain.join(" → "));
+        let hint = "remove `extends` from one of them".into();
+        return Err(issue(target, asked_by, what, hint));
+    }
+    chain.push(id);
+    let mut files = Vec::new();
+    for source in found.into_iter().rev() {
+        let source = source?;
+        let parent = parent_of(&source)?;
+        let origin = Origin::File {
+            name: source.label.clone(),
+            line: yaml::key_lines(&source.text).get("extends").copied(),
+        };
+        let folder = source.folder.clone();
+        files.push(source);
+        match parent {
+            // Its own name means the lower presets of that name, which come next anyway.
+            Some(parent) if parent == target && !looks_like_path(target) => {}
+            Some(parent) => {
+                files.extend(lookup(&parent, &folder, sources, &origin, chain)?);
+                break;
+            }
+            None => {}
+        }
+    }
+    Ok(files)
+}
+
+/// The files of one name, lowest first, without their parents, and what a chain knows them by.
+fn files_of(
+    target: &str,
+    folder: &Path,
+    sources: &SpecSources,
+    asked_by: &Origin,
+) -> Result<(String, Vec<Result<Source, Issue>>), Issue> {
+    if !looks_like_path(target) {
+        let namesakes = namesakes(target, sources);
+        if !namesakes.is_empty() {
+            return Ok((target.to_string(), namesakes));
+        }
+    }
+    let complain = |what, hint| issue(target, asked_by, what, hint);
+    let full = expand_home(Path::new(target), folder, sources.home.as_deref());
+    let path = folder.join(full.map_err(|(what, hint)| complain(what, hint))?);
+    if !path.is_file() {
+        let hint = suggestion(target, folder, child_of(asked_by), sources);
+        return Err(complain(absent(target, &path), hint));
+    }
+    if let Some((what, hint)) = no_spec(target, &path) {
+        return Err(complain(what, hint));
+    }
+    Ok((path.display().to_string(), vec![read(&path, target)]))
+}
+
+fn looks_like_path(target: &str) -> bool {
+    target.contains(['/', '\\'])
+        || [".yaml", ".yml", ".json"]
+            .iter()
+            .any(|e| target.ends_with(e))
+}
+
+/// The file that names another one by `extends`.
+fn child_of(asked_by: &Origin) -> Option<&OsStr> {
+    match asked_by {
         Origin::File { name, .. } => Path::new(name).file_name(),
         _ => None,
-    };
-    let complain = |what: String, hint: String| match child {
+    }
+}
+
+/// What is wrong with `target`: at the `extends` that names it, if one does.
+fn issue(target: &str, asked_by: &Origin, what: String, hint: String) -> Issue {
+    match child_of(asked_by) {
         None => Issue {
             origin: named(target),
             path: String::new(),
@@ -177,61 +246,7 @@ fn lookup(
             },
             hint,
         },
-    };
-    let looks_like_path = target.contains(['/', '\\'])
-        || [".yaml", ".yml", ".json"]
-            .iter()
-            .any(|e| target.ends_with(e));
-    let namesakes = if looks_like_path {
-        Vec::new()
-    } else {
-        namesakes(target, sources)
-    };
-    let (id, found) = if namesakes.is_empty() {
-        let full = expand_home(Path::new(target), folder, sources.home.as_deref());
-        let path = folder.join(full.map_err(|(what, hint)| complain(what, hint))?);
-        if !path.is_file() {
-            return Err(complain(
-                absent(target, &path),
-                suggestion(target, folder, child, sources),
-            ));
-        }
-        if let Some((what, hint)) = no_spec(target, &path) {
-            return Err(complain(what, hint));
-        }
-        (path.display().to_string(), vec![read(&path, target)])
-    } else {
-        (target.to_string(), namesakes)
-    };
-    if chain.contains(&id) || chain.len() >= MAX_CHAIN {
-        chain.push(id);
-        return Err(complain(
-            format!("`extends` forms a cycle: {}", chain.join(" → ")),
-            "remove `extends` from one of them".into(),
-        ));
     }
-    chain.push(id);
-    let mut files = Vec::new();
-    for source in found.into_iter().rev() {
-        let source = source?;
-        let parent = parent_of(&source)?;
-        let origin = Origin::File {
-            name: source.label.clone(),
-            line: yaml::key_lines(&source.text).get("extends").copied(),
-        };
-        let folder = source.folder.clone();
-        files.push(source);
-        match parent {
-            // Its own name means the lower presets of that name, which come next anyway.
-            Some(parent) if parent == target && !looks_like_path => {}
-            Some(parent) => {
-                files.extend(lookup(&parent, &folder, sources, &origin, chain)?);
-                break;
-            }
-            None => {}
-        }
-    }
-    Ok(files)
 }
 
 /// A file of another kind that was named where a spec belongs: what it is, and how to use it.

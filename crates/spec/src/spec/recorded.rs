@@ -14,14 +14,14 @@ impl RunSpec {
     ///
     /// # Errors
     /// It cannot be read as a spec.
-    pub fn lost_settings(
+    pub fn missing_settings(
         text: &str,
         logged: impl FnOnce() -> Option<Value>,
     ) -> Result<Vec<String>, SpecErrors> {
-        let said = load::as_said(text)?;
+        let said = load::as_written(text)?;
         let filled = RunSpec::from_yaml(text)?.to_value();
         let mut missing = Vec::new();
-        unsaid("", &said, &filled, &mut missing);
+        collect_missing("", &said, &filled, &mut missing);
         if missing.is_empty() {
             return Ok(Vec::new());
         }
@@ -39,7 +39,12 @@ impl RunSpec {
 }
 
 /// The settings of `filled` that `said` lacks, each by its highest missing key.
-fn unsaid<'a>(path: &str, said: &Value, filled: &'a Value, missing: &mut Vec<(String, &'a Value)>) {
+fn collect_missing<'a>(
+    path: &str,
+    said: &Value,
+    filled: &'a Value,
+    missing: &mut Vec<(String, &'a Value)>,
+) {
     let Value::Object(filled) = filled else {
         return;
     };
@@ -50,7 +55,7 @@ fn unsaid<'a>(path: &str, said: &Value, filled: &'a Value, missing: &mut Vec<(St
         };
         match said.get(key) {
             None => missing.push((at, value)),
-            Some(said) => unsaid(&at, said, value, missing),
+            Some(said) => collect_missing(&at, said, value, missing),
         }
     }
 }
@@ -65,10 +70,10 @@ mod tests {
         let words = ["lr=0.5", "n_layer=3"].map(String::from);
         let spec = load("quickstart", &words, &SpecSources::default()).unwrap();
         let (whole, value) = (spec.spec.to_yaml(), spec.spec.to_value());
-        let lost = |text: &str| RunSpec::lost_settings(text, || Some(value.clone())).unwrap();
-        let blind = |text: &str| RunSpec::lost_settings(text, || None).unwrap();
+        let lost = |text: &str| RunSpec::missing_settings(text, || Some(value.clone())).unwrap();
+        let blind = |text: &str| RunSpec::missing_settings(text, || None).unwrap();
         let never = || panic!("a whole spec needs no log");
-        assert!(RunSpec::lost_settings(&whole, never).unwrap().is_empty());
+        assert!(RunSpec::missing_settings(&whole, never).unwrap().is_empty());
         let before = |key: &str| whole.split_once(&format!("\n{key}:")).unwrap().0;
         for text in ["", "# lost\n", "\n"] {
             let sections = value.as_object().unwrap().keys();
@@ -87,7 +92,7 @@ mod tests {
         let mut older = value.clone();
         older.as_object_mut().unwrap().remove("rescue");
         let text = crate::spec::yaml::write(&older);
-        let lost = RunSpec::lost_settings(&text, || Some(older)).unwrap();
+        let lost = RunSpec::missing_settings(&text, || Some(older)).unwrap();
         assert_eq!(lost, [""; 0]);
     }
 }

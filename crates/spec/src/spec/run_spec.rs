@@ -5,11 +5,11 @@ use super::review::Sizes;
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, validate, yaml};
 use crate::base::finding::Finding;
-use crate::data::{DataError, Dataset, Request, Surroundings, Tokenizer, TrainOn};
+use crate::data::{DataEnv, DataError, Dataset, Request, Tokenizer, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
 use crate::nn::{
-    ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers, Trained,
+    ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers, TrainableSet,
 };
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
@@ -86,8 +86,8 @@ impl RunSpec {
     }
 
     /// What of its model trains.
-    pub fn trained(&self) -> Trained<'_> {
-        Trained {
+    pub fn trained(&self) -> TrainableSet<'_> {
+        TrainableSet {
             adapter: self.config.adapter.as_ref(),
             frozen: &self.config.train.freeze,
         }
@@ -165,7 +165,7 @@ impl RunSpec {
     }
 
     /// This run's data requirements.
-    pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
+    pub fn data_request(&self, surroundings: &DataEnv) -> Request<'static> {
         Request {
             unit: self.config.method.needs().unit,
             train_on: self.usual_train_on(),
@@ -178,7 +178,7 @@ impl RunSpec {
     ///
     /// # Errors
     /// As [`Dataset::open`].
-    pub fn open_data(&self, surroundings: &Surroundings) -> Result<Dataset, DataError> {
+    pub fn open_data(&self, surroundings: &DataEnv) -> Result<Dataset, DataError> {
         Dataset::open(&self.config.data, self.data_request(surroundings))
     }
 
@@ -189,7 +189,7 @@ impl RunSpec {
     pub fn open_data_by(
         &self,
         tokenizer: &Tokenizer,
-        surroundings: &Surroundings,
+        surroundings: &DataEnv,
     ) -> Result<Dataset, DataError> {
         let request = Request {
             tokenizer: Some(tokenizer.clone()),

@@ -33,7 +33,7 @@ pub enum Kind {
     Number {
         min: Option<f64>,
         max: Option<f64>,
-        /// Whether `min` itself is none.
+        /// Whether `min` is exclusive.
         above: bool,
         /// Stored as f32.
         single: bool,

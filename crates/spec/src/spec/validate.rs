@@ -10,7 +10,7 @@ use super::issue::{Issue, Origin, Origins};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest, within};
-use crate::base::paths::{astray, is_yaml};
+use crate::base::paths::{is_yaml, not_found_hint};
 use crate::base::text::one_line;
 use crate::base::{human, ssh};
 use crate::data::Unit;
@@ -25,12 +25,12 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
-struct Judge<'a> {
+struct IssueCollector<'a> {
     origins: &'a Origins,
     issues: &'a mut Vec<Issue>,
 }
 
-impl Judge<'_> {
+impl IssueCollector<'_> {
     /// Adds an issue unless `good`, or one of the values is already invalid: then the rule cannot be judged. The origin is
     /// that of the value that is most the user's own: whoever changes the width of a preset is not to look for its heads.
     fn want(
@@ -58,7 +58,7 @@ impl Judge<'_> {
 
 /// All rules that need no disk access.
 pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issue>) {
-    let mut judge = Judge { origins, issues };
+    let mut judge = IssueCollector { origins, issues };
     name(config, &mut judge);
     model(config, &mut judge);
     frozen::adapter(config, &mut judge);
@@ -78,7 +78,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
 }
 
 /// The names of further validation sets, which are parts of metric ids.
-fn extra_sets(config: &RunConfig, judge: &mut Judge) {
+fn extra_sets(config: &RunConfig, judge: &mut IssueCollector) {
     let sets = &config.eval.extra;
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     for (at, set) in sets.iter().enumerate() {
@@ -94,7 +94,7 @@ fn extra_sets(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// The run that the loss curve is compared with.
-fn reference_run(config: &RunConfig, judge: &mut Judge) {
+fn reference_run(config: &RunConfig, judge: &mut IssueCollector) {
     let (key, health) = ("health.reference_run", &config.health);
     judge.want(
         health.reference_run.is_none() || config.method.on_policy().is_none(),
@@ -110,7 +110,7 @@ fn reference_run(config: &RunConfig, judge: &mut Judge) {
     );
 }
 
-fn name(config: &RunConfig, judge: &mut Judge) {
+fn name(config: &RunConfig, judge: &mut IssueCollector) {
     let name = &config.name;
     let good = (1..=64).contains(&name.len())
         && !name.starts_with(['.', '-'])
@@ -126,7 +126,7 @@ fn name(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// The model's own rules.
-fn model(config: &RunConfig, judge: &mut Judge) {
+fn model(config: &RunConfig, judge: &mut IssueCollector) {
     for fault in config.model.faults() {
         let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
@@ -135,7 +135,7 @@ fn model(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// What ranks of PyTorch cannot do.
-fn engine(config: &RunConfig, judge: &mut Judge) {
+fn engine(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(torch) = config.engine.torch() else {
         return;
     };
@@ -183,7 +183,7 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// The machines that have ranks, and what these share.
-fn machines(torch: &torch::Config, judge: &mut Judge) {
+fn machines(torch: &torch::Config, judge: &mut IssueCollector) {
     judge.want(
         !torch.offload || torch.shard == torch::Shard::Fsdp2,
         &["engine.torch.offload", "engine.torch.shard"],
@@ -216,7 +216,7 @@ fn machines(torch: &torch::Config, judge: &mut Judge) {
 }
 
 /// What the method says of its reference model and of its micro-batches.
-fn reference(config: &RunConfig, judge: &mut Judge) {
+fn reference(config: &RunConfig, judge: &mut IssueCollector) {
     let needs = config.method.needs();
     let path = format!("method.{}.reference", config.method.entry().id);
     judge.want(
@@ -256,7 +256,7 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
     }
 }
 
-fn sizes(config: &RunConfig, judge: &mut Judge) {
+fn sizes(config: &RunConfig, judge: &mut IssueCollector) {
     /// More tokens per step than this is a typo, and the multiplication could overflow.
     const MAX_BATCH_TOKENS: u128 = 1 << 32;
     let t = &config.train;
@@ -284,7 +284,7 @@ fn sizes(config: &RunConfig, judge: &mut Judge) {
     }
 }
 
-fn learning_rate(config: &RunConfig, judge: &mut Judge) {
+fn learning_rate(config: &RunConfig, judge: &mut IssueCollector) {
     let lr = config.optimizer.lr();
     let word = config.optimizer.entry().id;
     judge.want(
@@ -328,7 +328,7 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
     }
 }
 
-fn sampling(config: &RunConfig, judge: &mut Judge) {
+fn sampling(config: &RunConfig, judge: &mut IssueCollector) {
     let s = &config.sample.sampling;
     judge.want(
         s.top_p > 0.0,
@@ -357,7 +357,7 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-fn data(config: &RunConfig, judge: &mut Judge) {
+fn data(config: &RunConfig, judge: &mut IssueCollector) {
     judge.want(
         config.data.val_fraction > 0.0,
         &["data.val_fraction"],
@@ -409,7 +409,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
 /// Machine-dependent checks: the referenced files exist and have the right type, and the processor supports what is
 /// requested.
 pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
-    let mut judge = Judge { origins, issues };
+    let mut judge = IssueCollector { origins, issues };
     let said = |path: &Option<PathBuf>| path.clone().filter(|path| !is_empty(path));
     if let Some(path) = &said(&config.data.path) {
         data_files(&mut judge, "data.path", path, base);
@@ -469,7 +469,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
 }
 
 /// A run holds several checkpoints: which one is meant has to be said. Whether it is one.
-fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) -> bool {
+fn no_run(judge: &mut IssueCollector, key: &'static str, said: &Path, full: &Path) -> bool {
     let found = crate::models::of_a_run(said, full);
     let is_run = found.is_some();
     if let Some((what, fix)) = found {
@@ -484,7 +484,7 @@ fn looked_into(full: &Path) -> bool {
 }
 
 /// A folder that is to hold a model with a score: what it lacks is known before the first answer.
-fn scores(judge: &mut Judge, key: &'static str, found: Result<(), SourceError>) {
+fn scores(judge: &mut IssueCollector, key: &'static str, found: Result<(), SourceError>) {
     if let Err(error) = found {
         let (what, fix) = (one_line(&error.to_string()), error.hint().to_string());
         judge.want(false, &[key], what, fix);
@@ -492,7 +492,7 @@ fn scores(judge: &mut Judge, key: &'static str, found: Result<(), SourceError>) 
 }
 
 /// A folder, or a hub id that is not in the cache yet.
-fn model_folder(judge: &mut Judge, key: &str, said: &Path, full: &Path) {
+fn model_folder(judge: &mut IssueCollector, key: &str, said: &Path, full: &Path) {
     let word = said.to_string_lossy();
     match crate::hub::model_id(&word) {
         Some(_) if !full.exists() => judge.want(
@@ -512,7 +512,7 @@ fn model_folder(judge: &mut Judge, key: &str, said: &Path, full: &Path) {
 }
 
 /// A file, a folder with data in it, or a glob, which is resolved when reading.
-fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
+fn data_files(judge: &mut IssueCollector, key: &'static str, path: &Path, base: &Path) {
     let full = base.join(path);
     let pattern = path.to_string_lossy().contains(['*', '?', '[']);
     let here = full.is_file() || full.is_dir();
@@ -528,7 +528,7 @@ fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
     }
 }
 
-fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
+fn exists(judge: &mut IssueCollector, key: &str, said: &Path, full: &Path, good: bool) {
     let what = if full.is_dir() {
         format!("{} is a folder", said.display())
     } else if full.is_file() {
@@ -543,7 +543,7 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
             return "name a regular file".into();
         }
         let near = near_miss(said, full);
-        near.unwrap_or_else(|| astray(said, full))
+        near.unwrap_or_else(|| not_found_hint(said, full))
     };
     let hint = if good { String::new() } else { hint() };
     judge.want(good, &[key], what, hint);
@@ -553,7 +553,7 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
 fn near_miss(said: &Path, full: &Path) -> Option<String> {
     let name = full.file_name().unwrap_or_default().to_string_lossy();
     let Some(files) = neighbours(full) else {
-        return Some(astray(said, full));
+        return Some(not_found_hint(said, full));
     };
     // Any folder holds some name of a few letters that is two slips away.
     let slips = (name.chars().count() / 3).clamp(1, 3);

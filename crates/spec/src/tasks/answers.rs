@@ -46,33 +46,11 @@ pub(super) fn write(
     items: &[&Item],
 ) -> Result<Vec<Written>, TaskError> {
     let how = &task.config.answer;
-    let context = subject.model.shape().seq_len;
-    // Room that even a long prompt leaves; in front of a short one an answer has more.
-    let least = how.max_new_tokens.min(context / 2).max(1);
-    let (mut prompts, mut cuts, mut turns) = (Vec::new(), Vec::new(), Vec::new());
-    for item in items {
-        let Asked::Answer { prompt, .. } = &item.asked else {
-            continue;
-        };
-        let fail = |what: String| TaskError::item(&task.config.name, &item.place, what);
-        let turn = match task.config.chat {
-            true => Some(subject.as_turn(prompt).map_err(fail)?),
-            false => None,
-        };
-        // What begins a conversation is written by its template, as in training and in chat.
-        let ids = match &turn {
-            Some(turn) => subject.tokenizer.encode(turn),
-            None => subject.tokenizer.encode_begun(prompt),
-        };
-        let mut ids = ids.map_err(|e| fail(e.to_string()))?;
-        if ids.is_empty() {
-            ids.extend(subject.prefix);
-        }
-        let cut = ids.len().saturating_sub(context - least);
-        cuts.push(cut);
-        prompts.push(ids.split_off(cut));
-        turns.push(turn);
-    }
+    let Encoded {
+        prompts,
+        cuts,
+        turns,
+    } = encode(subject, task, items)?;
     let sampling = Sampling {
         temperature: 0.0,
         top_k: 0,
@@ -82,7 +60,7 @@ pub(super) fn write(
         max_new_tokens: how.max_new_tokens,
         ..Sampling::default()
     };
-    let behind = subject.behind_answer();
+    let behind = subject.answer_suffix();
     let Subject {
         model,
         tokenizer,
@@ -103,7 +81,7 @@ pub(super) fn write(
     let stops = tokenizer.stops(&how.until);
     let mut hear = |text: usize, token: GeneratedToken| {
         written[text].push(token.id);
-        stops.heard(&written[text])
+        stops.check(&written[text])
     };
     let done = model.answer(&side, continuing, &mut hear);
     let done = done.map_err(TaskError::Model)?;
@@ -125,6 +103,47 @@ pub(super) fn write(
             }
         });
     Ok(records.collect())
+}
+
+/// Prompts as tokens, in the order of their items.
+#[derive(Default)]
+struct Encoded {
+    prompts: Vec<Vec<u32>>,
+    /// How many tokens were cut from the beginning of each.
+    cuts: Vec<usize>,
+    /// With the chat template around it, where there is one.
+    turns: Vec<Option<String>>,
+}
+
+fn encode(subject: &Subject, task: &Task, items: &[&Item]) -> Result<Encoded, TaskError> {
+    let context = subject.model.shape().seq_len;
+    // Room that even a long prompt leaves; in front of a short one an answer has more.
+    let least = task.config.answer.max_new_tokens.min(context / 2).max(1);
+    let mut encoded = Encoded::default();
+    for item in items {
+        let Asked::Answer { prompt, .. } = &item.asked else {
+            continue;
+        };
+        let fail = |what: String| TaskError::item(&task.config.name, &item.place, what);
+        let turn = match task.config.chat {
+            true => Some(subject.as_turn(prompt).map_err(fail)?),
+            false => None,
+        };
+        // What begins a conversation is written by its template, as in training and in chat.
+        let ids = match &turn {
+            Some(turn) => subject.tokenizer.encode(turn),
+            None => subject.tokenizer.encode_begun(prompt),
+        };
+        let mut ids = ids.map_err(|e| fail(e.to_string()))?;
+        if ids.is_empty() {
+            ids.extend(subject.prefix);
+        }
+        let cut = ids.len().saturating_sub(context - least);
+        encoded.cuts.push(cut);
+        encoded.prompts.push(ids.split_off(cut));
+        encoded.turns.push(turn);
+    }
+    Ok(encoded)
 }
 
 /// Judges answers that were written elsewhere, one for each item, in their order.

@@ -15,22 +15,22 @@ pub(super) struct Pair {
 
 /// Why a pair has no tokens.
 #[derive(Debug)]
-pub(super) enum Misfit {
+pub(super) enum EncodeError {
     Data(DataError),
     Said(String),
 }
 
-impl From<DataError> for Misfit {
-    fn from(error: DataError) -> Misfit {
-        Misfit::Data(error)
+impl From<DataError> for EncodeError {
+    fn from(error: DataError) -> EncodeError {
+        EncodeError::Data(error)
     }
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for EncodeError {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Misfit::Data(error) => error.fmt(f),
-            Misfit::Said(what) => f.write_str(what),
+            EncodeError::Data(error) => error.fmt(f),
+            EncodeError::Said(what) => f.write_str(what),
         }
     }
 }
@@ -38,7 +38,7 @@ impl std::fmt::Display for Misfit {
 impl Subject<'_> {
     /// # Errors
     /// Text that the tokenizer refuses, or a continuation without tokens or longer than the model's context.
-    pub(super) fn pair(&self, context: &str, continuation: &str) -> Result<Pair, Misfit> {
+    pub(super) fn pair(&self, context: &str, continuation: &str) -> Result<Pair, EncodeError> {
         let (context, continuation) = match context {
             "" => {
                 let ids = self.tokenizer.encode(continuation)?;
@@ -47,7 +47,7 @@ impl Subject<'_> {
                     Some(_) => (ids[..1].to_vec(), ids[1..].to_vec()),
                     None => {
                         let what = "its prompt is empty, and the model has no BOS or EOS token";
-                        return Err(Misfit::Said(what.into()));
+                        return Err(EncodeError::Said(what.into()));
                     }
                 }
             }
@@ -65,15 +65,15 @@ impl Subject<'_> {
         self.fitted(context, continuation)
     }
 
-    fn fitted(&self, mut context: Vec<u32>, continuation: Vec<u32>) -> Result<Pair, Misfit> {
+    fn fitted(&self, mut context: Vec<u32>, continuation: Vec<u32>) -> Result<Pair, EncodeError> {
         let limit = self.model.shape().seq_len;
         if continuation.is_empty() || context.is_empty() {
             let what =
                 "its continuation has no separate tokens: the tokenizer merges it into the prompt";
-            return Err(Misfit::Said(what.into()));
+            return Err(EncodeError::Said(what.into()));
         }
         if continuation.len() > limit {
-            return Err(Misfit::Said(format!(
+            return Err(EncodeError::Said(format!(
                 "its continuation has {} tokens, more than the model's context of {limit}",
                 continuation.len()
             )));

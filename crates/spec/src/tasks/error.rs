@@ -100,7 +100,7 @@ impl TaskError {
     /// Whether the network or the disk is to blame, and nothing that the user wrote.
     pub fn is_outage(&self) -> bool {
         match self {
-            TaskError::Rows { why, .. } => why.is_of_the_machine(),
+            TaskError::Rows { why, .. } => why.is_environment_error(),
             TaskError::Io { .. } | TaskError::Programs { .. } | TaskError::Model(_) => true,
             _ => false,
         }

@@ -31,7 +31,7 @@ pub use items::Item;
 pub use kept::kept;
 pub use list::{Listed, list, load};
 pub use model::AskedModel;
-pub use questions::{Given, Question, questions};
+pub use questions::{ModelAnswer, Question, questions};
 pub use record::Record;
 pub use run::{Outcome, Progress, Request, Run};
 pub use subject::{Loaded, Subject, fingerprint};

@@ -12,18 +12,18 @@ pub struct Question {
     pub prompt: String,
     /// What is right; empty where nothing is.
     pub target: String,
-    pub given: Vec<Option<Given>>,
+    pub given: Vec<Option<ModelAnswer>>,
 }
 
 /// One model's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Given {
+pub struct ModelAnswer {
     pub text: String,
     /// By the metric that is compared: 1 is right and 0 is wrong where it is one of right or wrong.
     pub score: f64,
 }
 
-impl Given {
+impl ModelAnswer {
     /// Right or wrong, where there is nothing in between.
     pub fn right(&self) -> Option<bool> {
         match self.score {
@@ -66,7 +66,7 @@ pub fn questions(row: &TaskRow) -> Result<Vec<Question>, TaskError> {
                 given: vec![None; row.cells.len()],
             });
             if let Some(score) = record.scores.get(by) {
-                question.given[at] = Some(Given {
+                question.given[at] = Some(ModelAnswer {
                     text: given(&record, by),
                     score: *score,
                 });

@@ -80,7 +80,7 @@ pub struct Header {
 }
 
 /// A file of records under way. It is written with the first record: where nothing is answered, nothing is left behind.
-pub(super) struct Keeper {
+pub(super) struct RecordWriter {
     /// Once something was written.
     file: Option<File>,
     path: std::path::PathBuf,
@@ -89,17 +89,17 @@ pub(super) struct Keeper {
     len: u64,
 }
 
-impl Keeper {
+impl RecordWriter {
     /// Returns what the file holds already. A file with another header will be overwritten.
     ///
     /// # Errors
     /// The disk.
-    pub fn open(path: &Path, header: &Header) -> Result<(Keeper, Vec<Record>), TaskError> {
+    pub fn open(path: &Path, header: &Header) -> Result<(RecordWriter, Vec<Record>), TaskError> {
         let (held, len) = match read(path)? {
             Some((held, records, len)) if same(&held, header) => (records, len),
             _ => (Vec::new(), 0),
         };
-        let keeper = Keeper {
+        let keeper = RecordWriter {
             file: None,
             path: path.to_path_buf(),
             header: header.clone(),
@@ -112,7 +112,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep(&mut self, records: &[Record]) -> Result<(), TaskError> {
+    pub fn append(&mut self, records: &[Record]) -> Result<(), TaskError> {
         self.write(records).map_err(TaskError::io(&self.path))
     }
 
@@ -165,10 +165,10 @@ pub(super) fn head(path: &Path) -> Result<Option<Header>, TaskError> {
     Ok(serde_json::from_str(&line).ok())
 }
 
-type Held = (Header, Vec<Record>, u64);
+type LoadedRecords = (Header, Vec<Record>, u64);
 
 /// The whole lines of a file, and how many bytes they take; none where there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
+pub(super) fn read(path: &Path) -> Result<Option<LoadedRecords>, TaskError> {
     let file = match open_plain(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -236,22 +236,22 @@ mod tests {
             truncated: false,
             scores: BTreeMap::from([("acc".into(), 1.0)]),
         };
-        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert!(held.is_empty());
         assert!(!path.exists(), "nothing is written before the first record");
-        keeper.keep(&[record(2), record(0)]).unwrap();
+        keeper.append(&[record(2), record(0)]).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        let (mut keeper, held) = RecordWriter::open(&path, &header).unwrap();
         assert_eq!(held, [record(2)]);
-        keeper.keep(&[record(0)]).unwrap();
+        keeper.append(&[record(0)]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), whole);
         let other = Header {
             digest: "e".into(),
             ..header
         };
-        assert!(Keeper::open(&path, &other).unwrap().1.is_empty());
+        assert!(RecordWriter::open(&path, &other).unwrap().1.is_empty());
         std::fs::write(&path, "not ours\n").unwrap();
-        assert!(Keeper::open(&path, &other).is_err());
+        assert!(RecordWriter::open(&path, &other).is_err());
     }
 }

@@ -5,7 +5,7 @@ use super::config::AnswerConfig;
 use super::error::TaskError;
 use super::items::{Asked, Item};
 use crate::base::text::one_line;
-use crate::rewards::{Answer, Judge, Reference};
+use crate::rewards::{Answer, Reference, Scorer};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ pub(super) const SUM: &str = "reward";
 pub struct Rewarder {
     task: String,
     /// Programs and models that score keep something from answer to answer.
-    judge: Mutex<Judge>,
+    judge: Mutex<Scorer>,
 }
 
 impl fmt::Debug for Rewarder {
@@ -68,7 +68,7 @@ impl Rewarder {
         }
         Ok(Rewarder {
             task: task.into(),
-            judge: Mutex::new(Judge::new(&config.rewards)),
+            judge: Mutex::new(Scorer::new(&config.rewards)),
         })
     }
 

@@ -5,7 +5,7 @@ use super::answers::{self, SIDE_BY_SIDE};
 use super::config::Kind;
 use super::error::TaskError;
 use super::items::Item;
-use super::record::{Header, Keeper, Record};
+use super::record::{Header, Record, RecordWriter};
 use super::score::{self, Work};
 use super::subject::Subject;
 use super::task::Prepared;
@@ -76,7 +76,7 @@ impl Request<'_> {
 /// A task under way.
 pub struct Run<'a> {
     request: Request<'a>,
-    keeper: Keeper,
+    keeper: RecordWriter,
     records: Vec<Record>,
     kept: usize,
 }
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// The disk.
     pub fn open(request: Request<'a>) -> Result<Run<'a>, TaskError> {
-        let (keeper, mut records) = Keeper::open(&request.file(), &request.header())?;
+        let (keeper, mut records) = RecordWriter::open(&request.file(), &request.header())?;
         let items = request.prepared.items.len();
         let mut seen = HashSet::new();
         records.retain(|record| record.item < items && seen.insert(record.item));
@@ -109,21 +109,21 @@ impl<'a> Run<'a> {
         self.records.len() == self.request.prepared.items.len()
     }
 
-    /// Asks what is left; `tell` may break it off, and what was answered by then is kept.
+    /// Asks what is left; `on_progress` may break it off, and what was answered by then is kept.
     ///
     /// # Errors
     /// Items that the tokenizer or the context cannot hold, the disk, the model.
-    pub fn ask(
+    pub fn evaluate(
         &mut self,
         subject: &mut Subject,
-        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let done: HashSet<usize> = self.records.iter().map(|record| record.item).collect();
         let items = &self.request.prepared.items;
         let left: Vec<&Item> = items.iter().filter(|i| !done.contains(&i.number)).collect();
         match self.request.prepared.task.config().kind {
-            Kind::Answer => self.write(subject, &left, tell),
-            _ => self.score(subject, &left, tell),
+            Kind::Answer => self.write(subject, &left, on_progress),
+            _ => self.score(subject, &left, on_progress),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
         &mut self,
         subject: &mut Subject,
         left: &[&Item],
-        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let name = self.request.prepared.task.config().name.clone();
         let works = left.iter().map(|item| Work::new(subject, &name, item));
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
             let (part, others) = rest.split_at(score::fitting(subject, rest));
             self.keep(score::score(subject, part)?)?;
             work += part.iter().map(Work::tokens).sum::<usize>();
-            if tell(self.progress(work, of_work)).is_break() {
+            if on_progress(self.progress(work, of_work)).is_break() {
                 break;
             }
             rest = others;
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         &mut self,
         subject: &mut Subject,
         left: &[&Item],
-        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let prepared = self.request.prepared;
         let mut work = 0;
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
             let written = answers::write(subject, &prepared.task, part)?;
             self.keep(prepared.judged(part, written)?)?;
             work += part.len();
-            if tell(self.progress(work, left.len())).is_break() {
+            if on_progress(self.progress(work, left.len())).is_break() {
                 break;
             }
         }
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
     }
 
     fn keep(&mut self, records: Vec<Record>) -> Result<(), TaskError> {
-        self.keeper.keep(&records)?;
+        self.keeper.append(&records)?;
         self.records.extend(records);
         Ok(())
     }

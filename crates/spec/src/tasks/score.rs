@@ -1,6 +1,6 @@
 //! Log-likelihoods of choices, continuations and whole texts, several items in one pass.
 
-use super::encode::{Misfit, Pair};
+use super::encode::{EncodeError, Pair};
 use super::error::TaskError;
 use super::items::{Asked, Item};
 use super::record::{Record, Scored};
@@ -23,7 +23,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// Text that the tokenizer refuses, or a continuation that the context cannot hold.
     pub fn new(subject: &Subject, task: &str, item: &'a Item) -> Result<Work<'a>, TaskError> {
-        let fail = |misfit: Misfit| TaskError::item(task, &item.place, misfit.to_string());
+        let fail = |misfit: EncodeError| TaskError::item(task, &item.place, misfit.to_string());
         let pair = |(context, continuation): &(String, String)| {
             subject.pair(context, continuation).map_err(fail)
         };

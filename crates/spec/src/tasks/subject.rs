@@ -91,9 +91,9 @@ impl<'a> Subject<'a> {
     }
 
     /// What the template writes behind an answer; nothing without one.
-    pub(super) fn behind_answer(&self) -> String {
+    pub(super) fn answer_suffix(&self) -> String {
         self.template
-            .map(Template::behind_answer)
+            .map(Template::answer_suffix)
             .unwrap_or_default()
     }
 

@@ -64,7 +64,7 @@ fn answered(prepared: &Prepared, folder: &Path) -> Outcome {
     };
     let mut run = Run::open(request).unwrap();
     if !run.is_whole() {
-        run.ask(&mut subject().subject(), &mut |_| ControlFlow::Continue(()))
+        run.evaluate(&mut subject().subject(), &mut |_| ControlFlow::Continue(()))
             .unwrap();
     }
     run.finish()
@@ -319,7 +319,7 @@ fn fixed_prompts_are_turns_and_their_patterns_depend_on_the_row() {
             fingerprint: "f",
         };
         let mut run = Run::open(request).unwrap();
-        let asked = run.ask(&mut loaded.subject(), &mut |_| ControlFlow::Continue(()));
+        let asked = run.evaluate(&mut loaded.subject(), &mut |_| ControlFlow::Continue(()));
         asked.map(|()| run.finish())
     };
     let error = ask(&mut subject(), "base").unwrap_err();

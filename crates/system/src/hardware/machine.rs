@@ -106,7 +106,7 @@ impl Memory {
     pub fn left(&self) -> (u64, &'static str) {
         let bounds = [
             (Some(self.available), "available on this machine"),
-            (self.left_in_group(), "left in this cgroup (memory.max)"),
+            (self.cgroup_headroom(), "left in this cgroup (memory.max)"),
             (self.address_left, "left of the address space (ulimit -v)"),
         ];
         let known = bounds
@@ -125,11 +125,11 @@ impl Memory {
 
     /// Bytes available now, within both the machine's and the cgroup's limits.
     pub fn free(&self) -> u64 {
-        let group = self.left_in_group();
+        let group = self.cgroup_headroom();
         group.map_or(self.available, |left| left.min(self.available))
     }
 
-    fn left_in_group(&self) -> Option<u64> {
+    fn cgroup_headroom(&self) -> Option<u64> {
         self.cgroup_left.or_else(|| {
             let used = self.cgroup_used.unwrap_or(0);
             Some(self.cgroup_limit?.saturating_sub(used))

@@ -1,6 +1,6 @@
 //! Errors of the hub, the network or the cache: what failed, why, and what to do.
 
-use crate::base::files::is_of_the_name;
+use crate::base::files::is_path_error;
 use std::path::PathBuf;
 
 /// An error of the hub, the network or the cache.
@@ -81,9 +81,9 @@ impl HubError {
     }
 
     /// Whether the network, the hub or the disk is the cause, and not the request.
-    pub fn is_of_the_machine(&self) -> bool {
+    pub fn is_environment_error(&self) -> bool {
         match self {
-            HubError::Disk { source, .. } => !is_of_the_name(source),
+            HubError::Disk { source, .. } => !is_path_error(source),
             _ => self.is_outage(),
         }
     }

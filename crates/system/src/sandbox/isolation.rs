@@ -149,7 +149,7 @@ pub fn hide_processes() -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn give_up_privileges() -> io::Result<()> {
+pub fn drop_privileges() -> io::Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(capability) {

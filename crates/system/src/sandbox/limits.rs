@@ -66,7 +66,7 @@ pub fn exec(orders: &str, command: &[String]) -> io::Error {
     #[cfg(target_os = "linux")]
     if isolation == Isolation::Walls
         && let Err(error) =
-            super::isolation::hide_processes().and_then(|()| super::isolation::give_up_privileges())
+            super::isolation::hide_processes().and_then(|()| super::isolation::drop_privileges())
     {
         return error;
     }

@@ -112,7 +112,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// What is missing.
-    pub fn walls_stand(guard: PathBuf) -> Result<(), SandboxError> {
+    pub fn check_full_isolation(guard: PathBuf) -> Result<(), SandboxError> {
         static FOUND: OnceLock<Result<(), SandboxError>> = OnceLock::new();
         let sandbox = Sandbox {
             program: guard,

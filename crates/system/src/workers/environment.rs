@@ -38,13 +38,13 @@ print(json.dumps(about))
 #[derive(Debug, Clone, PartialEq)]
 pub struct Environment {
     pub python: PathBuf,
-    pub about: About,
+    pub about: PythonInfo,
 }
 
 /// The answer of a Python.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct About {
+pub struct PythonInfo {
     pub python: String,
     pub torch: String,
     pub numpy: String,
@@ -124,7 +124,7 @@ impl Environment {
     pub fn finding(found: &Result<Environment, EnvironmentError>) -> Finding {
         let finding = match found {
             Ok(environment) => {
-                let About {
+                let PythonInfo {
                     python,
                     torch,
                     gpus,
@@ -147,7 +147,7 @@ impl Environment {
     }
 }
 
-fn question(python: &Path) -> Result<About, String> {
+fn question(python: &Path) -> Result<PythonInfo, String> {
     let mut child = Command::new(python)
         .args(["-I", "-c", QUESTION])
         .stdin(Stdio::null())
@@ -181,7 +181,7 @@ fn question(python: &Path) -> Result<About, String> {
 }
 
 /// What a worker would be missing.
-fn fault(about: &About) -> Option<String> {
+fn fault(about: &PythonInfo) -> Option<String> {
     if !about.error.is_empty() {
         return Some(one_line(&about.error));
     }
@@ -207,12 +207,12 @@ fn fault(about: &About) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn about(torch: &str) -> About {
-        About {
+    fn about(torch: &str) -> PythonInfo {
+        PythonInfo {
             torch: torch.into(),
             distributed: true,
             sum: 12.0,
-            ..About::default()
+            ..PythonInfo::default()
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(fault(&about("3.0.0a0")), None);
         assert!(fault(&about("2.9.1")).unwrap().contains("2.10 or newer"));
         assert!(fault(&about("")).is_some());
-        let wrong = About {
+        let wrong = PythonInfo {
             sum: 11.0,
             ..about("2.15.0")
         };

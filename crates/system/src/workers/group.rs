@@ -1,7 +1,7 @@
 //! torchrun and its ranks on this machine: whether they are alive, and terminating them.
 
+use super::failure::{FailureKind, WorkerFailure};
 use super::launch::{Launch, Launcher, command};
-use super::lost::{Lost, LostKind};
 use crate::base::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -38,10 +38,12 @@ impl Group {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(launch: &Launch, clock: Arc<dyn Clock>) -> Result<Group, Lost> {
+    pub fn start(launch: &Launch, clock: Arc<dyn Clock>) -> Result<Group, WorkerFailure> {
         let fault = |path: &Path| {
             let path = path.display().to_string();
-            move |e: std::io::Error| Lost::new(LostKind::Start, None, format!("{path}: {e}"))
+            move |e: std::io::Error| {
+                WorkerFailure::new(FailureKind::Start, None, format!("{path}: {e}"))
+            }
         };
         std::fs::create_dir_all(&launch.logs).map_err(fault(&launch.logs))?;
         let _ = std::fs::remove_file(launch.rendezvous());
@@ -100,7 +102,7 @@ impl Launcher for Group {
         status.map(|status| status.to_string())
     }
 
-    fn last_words(&self) -> String {
+    fn failure_detail(&self) -> String {
         String::new()
     }
 

@@ -20,12 +20,12 @@ pub struct Launch {
     pub logs: PathBuf,
     /// The socket of the engine, or of the process that relays to it.
     pub socket: PathBuf,
-    pub meeting: Meeting,
+    pub meeting: Rendezvous,
 }
 
 /// The rendezvous of a generation's ranks, and which of them are on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meeting {
+pub struct Rendezvous {
     /// The first machine's address, as all of them reach it.
     pub address: String,
     /// The network interface to it; `None` leaves the choice to the environment.
@@ -35,10 +35,10 @@ pub struct Meeting {
     pub world: usize,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// All ranks are on this machine.
-    pub fn loopback(world: usize) -> Meeting {
-        Meeting {
+    pub fn loopback(world: usize) -> Rendezvous {
+        Rendezvous {
             address: "127.0.0.1".into(),
             interface: Some("lo".into()),
             first: 0,
@@ -59,7 +59,7 @@ pub trait Launcher: Send {
     fn ended(&mut self) -> Option<String>;
 
     /// Why ranks may have ended, as the end of a sentence; empty if nothing is known.
-    fn last_words(&self) -> String;
+    fn failure_detail(&self) -> String;
 
     /// Has every rank print its stacks into its log.
     fn ask_for_stacks(&mut self);
@@ -159,12 +159,12 @@ mod tests {
             id: "demo-k3qf-g1".into(),
             logs: "/runs/a b/torch/gen-1".into(),
             socket: "/run/t.sock".into(),
-            meeting: Meeting::loopback(1),
+            meeting: Rendezvous::loopback(1),
         };
         assert_eq!(launch.arguments(), ["-m", "llmtui_worker", "/run/t.sock"]);
         // One of several machines needs the rendezvous.
         let one = Launch {
-            meeting: Meeting::loopback(2),
+            meeting: Rendezvous::loopback(2),
             ..launch
         };
         assert_eq!(one.arguments()[1], "torch.distributed.run");
@@ -179,9 +179,9 @@ mod tests {
             id: "demo-k3qf-g1".into(),
             logs: "/runs/a b/torch/gen-1".into(),
             socket: "/run/user/0/llmtui/t.sock".into(),
-            meeting: Meeting {
+            meeting: Rendezvous {
                 first: 6,
-                ..Meeting::loopback(8)
+                ..Rendezvous::loopback(8)
             },
         };
         let expected = "-m torch.distributed.run --nnodes 1 --nproc-per-node 2 --max-restarts 0 --rdzv-backend c10d --rdzv-conf store_type=file --rdzv-endpoint /runs/a b/torch/gen-1/rendezvous --rdzv-id demo-k3qf-g1 --monitor-interval 0.2 --redirects 3 --log-dir";

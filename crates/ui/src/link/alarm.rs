@@ -1,4 +1,4 @@
-//! What viewers must hear although the log cannot tell it: the log stalls, or the run's folder is gone.
+//! What viewers must be told although it cannot be in the log: the log stalls, or the run's folder is gone.
 
 use super::reply::envelope;
 use crate::base::clock::Clock;
@@ -30,15 +30,15 @@ pub(super) fn suspended(pid: u32) -> Alarm {
     Alarm {
         code: SUSPENDED,
         message: format!(
-            "process {pid} is suspended by a signal, so the run stands still and hears no command; `kill -CONT {pid}` lets it go on"
+            "process {pid} is suspended by a signal: training is halted and commands are not received; `kill -CONT {pid}` resumes it"
         ),
-        hint: "its steps so far are in its memory: do not kill it before it goes on",
+        hint: "steps since the last checkpoint exist only in its memory: do not kill it",
     }
 }
 
 impl Alarm {
     /// True where the engine has nothing left to work for.
-    pub(super) fn is_the_end(&self) -> bool {
+    pub(super) fn is_fatal(&self) -> bool {
         [RUN_GONE, LOCK_LOST].contains(&self.code)
     }
 

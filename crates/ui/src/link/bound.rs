@@ -63,14 +63,14 @@ impl Socket {
     }
 
     /// True while the file is there and is this socket's.
-    pub fn stands(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         Identity::at(&self.address.path).is_ok_and(|found| found == self.identity)
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if self.stands() {
+        if self.is_current() {
             let _ = std::fs::remove_file(&self.address.path);
         }
     }
@@ -97,13 +97,13 @@ mod tests {
         };
         let socket = Socket::bind(&env, &run).unwrap();
         let path = socket.address.path.clone();
-        assert!(path.starts_with(&env.runtime_dir) && socket.stands());
+        assert!(path.starts_with(&env.runtime_dir) && socket.is_current());
         std::fs::remove_file(&path).unwrap();
-        assert!(!socket.stands());
+        assert!(!socket.is_current());
         // The next one's file stays when the first goes.
         let next = Socket::bind(&env, &run).unwrap();
         drop(socket);
-        assert!(next.stands());
+        assert!(next.is_current());
         drop(next);
         assert!(!path.exists());
         // No runtime folder can be made: the run's own folder serves.

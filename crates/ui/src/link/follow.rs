@@ -34,7 +34,7 @@ pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
             .blocking_send(Incoming::Event(Box::new(told)))
             .is_ok()
         {
-            let closed = tell(tail, &run, &events);
+            let closed = forward(tail, &run, &events);
             let _ = events.blocking_send(Incoming::Closed(closed));
         }
     });
@@ -42,7 +42,7 @@ pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
 }
 
 /// Passes the log on as it grows; returns what is wrong with its end, if anything.
-fn tell(mut tail: Tail, run: &RunDir, events: &mpsc::Sender<Incoming>) -> Option<String> {
+fn forward(mut tail: Tail, run: &RunDir, events: &mpsc::Sender<Incoming>) -> Option<String> {
     let (mut caught_up, mut finished) = (false, false);
     loop {
         // Asked before reading: what an engine wrote before its end is still read.

@@ -4,7 +4,7 @@
 use super::address::AddressError;
 use super::alarm::{Alarm, STALLED};
 use super::bound::Socket;
-use super::last_word::{LastWord, OnPanic, Whereabouts};
+use super::final_event::{EngineProgress, FinalEvent, OnPanic};
 use super::route::EngineEnd;
 use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
@@ -51,7 +51,7 @@ pub struct EngineIo {
     /// Set from outside: checkpoint and stop.
     pub stop: Arc<AtomicBool>,
     /// For what ends the process while the engine runs.
-    pub last_word: LastWord,
+    pub final_event: FinalEvent,
 }
 
 /// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested;
@@ -61,7 +61,7 @@ pub struct Emitter {
     log: LogSender,
     stop: Arc<AtomicBool>,
     raise: watch::Sender<Option<Alarm>>,
-    engine: Arc<Whereabouts>,
+    engine: Arc<EngineProgress>,
     lost: u64,
 }
 
@@ -85,7 +85,7 @@ impl Emitter {
                 }
                 Err(refused) => {
                     let (event, error) = *refused;
-                    self.tell(&error);
+                    self.raise_stall_alarm(&error);
                     event
                 }
             };
@@ -95,7 +95,7 @@ impl Emitter {
             && let Some(error) = self.log.stalled()
         {
             if !std::mem::replace(&mut told, true) {
-                self.tell(&error);
+                self.raise_stall_alarm(&error);
             }
             self.log.wait(STALL_PAUSE);
         }
@@ -105,7 +105,7 @@ impl Emitter {
         }
     }
 
-    fn tell(&self, error: &LogError) {
+    fn raise_stall_alarm(&self, error: &LogError) {
         let alarm = Alarm {
             code: STALLED,
             message: format!("the log cannot be written, so training waits: {error}"),
@@ -140,32 +140,32 @@ pub struct Host<T> {
     raise: watch::Sender<Option<Alarm>>,
     server: Option<Server>,
     claim: Lock,
-    whereabouts: Arc<Whereabouts>,
+    progress: Arc<EngineProgress>,
     started: SystemClock,
 }
 
 /// How viewers in other processes reach an engine.
 #[derive(Debug)]
-pub struct Door {
+pub struct Endpoint {
     env: Env,
     socket: Option<Socket>,
 }
 
-impl Door {
+impl Endpoint {
     /// A socket in the runtime directory, or inside the run's folder.
     ///
     /// # Errors
     /// Neither can be had, or another engine answers there.
-    pub fn open(env: &Env, run: &RunDir) -> Result<Door, AddressError> {
-        Ok(Door {
+    pub fn open(env: &Env, run: &RunDir) -> Result<Endpoint, AddressError> {
+        Ok(Endpoint {
             env: env.clone(),
             socket: Some(Socket::bind(env, run)?),
         })
     }
 
     /// No socket yet: a place is sought while the engine runs.
-    pub fn shut(env: &Env) -> Door {
-        Door {
+    pub fn deferred(env: &Env) -> Endpoint {
+        Endpoint {
             env: env.clone(),
             socket: None,
         }
@@ -181,7 +181,7 @@ impl<T: Send + 'static> Host<T> {
     pub fn start(
         run: &RunDir,
         claim: Lock,
-        door: Option<Door>,
+        door: Option<Endpoint>,
         engine: impl FnOnce(EngineIo) -> T + Send + 'static,
     ) -> Result<Host<T>, HostError> {
         let (grown, growth) = watch::channel(0);
@@ -197,20 +197,20 @@ impl<T: Send + 'static> Host<T> {
         let (commands, receiver) = sync_channel(COMMANDS);
         let stop = Arc::new(AtomicBool::new(false));
         let (raise, _) = watch::channel(None);
-        let whereabouts = Whereabouts::of(sender.spare());
+        let progress = EngineProgress::of(sender.queue_handle());
         let started = SystemClock::new();
-        let last_word = LastWord {
-            engine: Arc::clone(&whereabouts),
+        let final_event = FinalEvent {
+            engine: Arc::clone(&progress),
             events: run.events_path(),
             started,
         };
         let io = EngineIo {
-            last_word,
+            final_event,
             emitter: Emitter {
                 log: sender,
                 stop: Arc::clone(&stop),
                 raise: raise.clone(),
-                engine: Arc::clone(&whereabouts),
+                engine: Arc::clone(&progress),
                 lost: 0,
             },
             commands: receiver,
@@ -230,7 +230,7 @@ impl<T: Send + 'static> Host<T> {
             raise,
             server: None,
             claim,
-            whereabouts,
+            progress,
             started,
         };
         if let Some(door) = door {
@@ -244,11 +244,11 @@ impl<T: Send + 'static> Host<T> {
     /// # Errors
     /// The socket cannot be opened.
     pub fn serve(&mut self, env: &Env) -> Result<(), HostError> {
-        self.serve_at(Door::open(env, &self.run)?)
+        self.serve_at(Endpoint::open(env, &self.run)?)
     }
 
-    fn serve_at(&mut self, door: Door) -> Result<(), HostError> {
-        let _end = OnPanic::of_thread_start(self.last_word());
+    fn serve_at(&mut self, door: Endpoint) -> Result<(), HostError> {
+        let _end = OnPanic::of_thread_start(self.final_event());
         let served = Served {
             run: self.run.clone(),
             env: door.env,
@@ -275,14 +275,14 @@ impl<T: Send + 'static> Host<T> {
 
     /// A viewer's end in this process.
     pub fn link(&self) -> Link {
-        let _end = OnPanic::of_thread_start(self.last_word());
+        let _end = OnPanic::of_thread_start(self.final_event());
         thread::link(&self.run.events_path(), self.growth.clone(), self.end())
     }
 
-    /// What can still be logged of the engine where memory is not to be had.
-    pub fn last_word(&self) -> LastWord {
-        LastWord {
-            engine: Arc::clone(&self.whereabouts),
+    /// Writes the engine's final event if an allocation fails.
+    pub fn final_event(&self) -> FinalEvent {
+        FinalEvent {
+            engine: Arc::clone(&self.progress),
             events: self.run.events_path(),
             started: self.started,
         }
@@ -315,7 +315,7 @@ impl<T: Send + 'static> Host<T> {
     pub fn wait(self) -> Result<T, HostError> {
         let ending = self.engine.join();
         let logged = self.log.finish();
-        let lost = self.raise.borrow().clone().filter(Alarm::is_the_end);
+        let lost = self.raise.borrow().clone().filter(Alarm::is_fatal);
         drop(self.growth);
         if let Some(server) = &self.server {
             server.wait_closed();

@@ -106,7 +106,7 @@ impl Launcher {
             .map_err(log_error)?;
         let said_before = log.metadata().map_err(log_error)?.len();
         let errors = log.try_clone().map_err(log_error)?;
-        let told_before = told(run);
+        let told_before = log_bytes(run);
         let mut command = self.engine(run, options);
         command
             .stdin(Stdio::null())
@@ -118,7 +118,7 @@ impl Launcher {
         })?;
         if let Err(e) = self.await_answer(run, &mut child, said_before) {
             // An engine that got as far as the log has recorded there how it ended.
-            if !matches!(e, LaunchError::Died { .. }) || told(run) == told_before {
+            if !matches!(e, LaunchError::Died { .. }) || log_bytes(run) == told_before {
                 return Err(e);
             }
         }
@@ -213,7 +213,7 @@ impl Launcher {
 }
 
 /// Bytes of the run's log.
-fn told(run: &RunDir) -> u64 {
+fn log_bytes(run: &RunDir) -> u64 {
     std::fs::metadata(run.events_path()).map_or(0, |meta| meta.len())
 }
 

@@ -18,7 +18,7 @@ pub enum OpenError {
     Log { run: String, error: std::io::Error },
 }
 
-/// A run whose engine hears nothing, by way of its log.
+/// Follows the log of a run whose engine cannot be reached.
 fn watched(run: &RunDir, why: &str) -> Result<Link, OpenError> {
     follow(run, why).map_err(|error| OpenError::Log {
         run: run.id().into(),

@@ -18,24 +18,24 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// The engine's ends of a link's channels.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct EngineChannels {
     pub events: mpsc::Sender<Incoming>,
     pub commands: mpsc::Receiver<Request>,
 }
 
 /// A link and the ends to be pumped.
-pub(super) fn link() -> (Link, Ends) {
+pub(super) fn link() -> (Link, EngineChannels) {
     let (events, incoming) = mpsc::channel(EVENTS);
     let (requests, commands) = mpsc::channel(COMMANDS);
     (
         Link::new(incoming, Some(requests)),
-        Ends { events, commands },
+        EngineChannels { events, commands },
     )
 }
 
 /// How a pumped connection ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Disconnect {
     /// The viewer dropped its link.
     Left,
     /// The peer closed after its final event, or sends what is not understood: what is wrong, if anything.
@@ -46,7 +46,7 @@ pub(super) enum End {
 
 /// How much of a run was sent to a viewer.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct DeliveryState {
     caught_up: CaughtUp,
     seq: u64,
     finished: bool,
@@ -54,10 +54,10 @@ pub(super) struct Told {
     peer: Option<u32>,
 }
 
-impl Told {
+impl DeliveryState {
     /// Nothing yet of what begins at `from_seq`. Numbers up to `target` are history: [`Incoming::CaughtUp`] follows them.
-    pub fn nothing(from_seq: u64, target: u64) -> Told {
-        Told {
+    pub fn nothing(from_seq: u64, target: u64) -> DeliveryState {
+        DeliveryState {
             caught_up: CaughtUp::new(target),
             seq: from_seq.saturating_sub(1),
             finished: false,
@@ -66,8 +66,8 @@ impl Told {
     }
 
     /// The same from a process of this machine, which is looked at when it falls silent.
-    pub fn by(self, pid: u32) -> Told {
-        Told {
+    pub fn by(self, pid: u32) -> DeliveryState {
+        DeliveryState {
             peer: Some(pid),
             ..self
         }
@@ -89,7 +89,7 @@ impl Told {
     }
 
     /// Passes an event on; false if the viewer has left.
-    pub async fn tell(&mut self, envelope: Envelope, events: &mpsc::Sender<Incoming>) -> bool {
+    pub async fn deliver(&mut self, envelope: Envelope, events: &mpsc::Sender<Incoming>) -> bool {
         let seq = envelope.seq;
         // Replies of the link itself (number 0) are not the run's final event.
         if seq > 0 {
@@ -106,13 +106,13 @@ impl Told {
 pub(super) async fn pump(
     lines: FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     mut write: impl AsyncWrite + Unpin,
-    ends: &mut Ends,
-    told: &mut Told,
-) -> End {
+    ends: &mut EngineChannels,
+    delivery: &mut DeliveryState,
+) -> Disconnect {
     tokio::select! {
-        end = hear(lines, &ends.events, told) => end,
+        end = pump_events(lines, &ends.events, delivery) => end,
         // A failed write means the peer is gone: its last lines may still be readable.
-        Ok(()) = say(&mut write, &mut ends.commands) => End::Left,
+        Ok(()) = pump_commands(&mut write, &mut ends.commands) => Disconnect::Left,
     }
 }
 
@@ -121,17 +121,17 @@ pub(super) fn framed<R: AsyncRead>(read: R) -> FramedRead<R, LinesCodec> {
     FramedRead::new(read, LinesCodec::new_with_max_length(MAX_LINE))
 }
 
-async fn hear(
+async fn pump_events(
     mut lines: FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     events: &mpsc::Sender<Incoming>,
-    told: &mut Told,
-) -> End {
-    if !told.begin(events).await {
-        return End::Left;
+    delivery: &mut DeliveryState,
+) -> Disconnect {
+    if !delivery.begin(events).await {
+        return Disconnect::Left;
     }
-    while let Some(line) = heard(&mut lines, events, told.peer).await {
+    while let Some(line) = next_line(&mut lines, events, delivery.peer).await {
         let invalid = |e: &dyn std::error::Error| {
-            End::Closed(Some(format!("invalid message from the engine: {e}")))
+            Disconnect::Closed(Some(format!("invalid message from the engine: {e}")))
         };
         let envelope = match line.map(|line| decode_envelope(&line)) {
             Ok(Ok(envelope)) => envelope,
@@ -139,22 +139,22 @@ async fn hear(
             Ok(Err(DecodeError::Malformed(_))) => continue,
             Ok(Err(e)) => return invalid(&e),
             Err(LinesCodecError::Io(e)) => {
-                return End::Broken(format!("the connection to the engine broke: {e}"));
+                return Disconnect::Broken(format!("the connection to the engine broke: {e}"));
             }
             Err(e) => return invalid(&e),
         };
-        if !told.tell(envelope, events).await {
-            return End::Left;
+        if !delivery.deliver(envelope, events).await {
+            return Disconnect::Left;
         }
     }
-    match ending(told.finished()) {
-        None => End::Closed(None),
-        Some(why) => End::Broken(why),
+    match ending(delivery.finished()) {
+        None => Disconnect::Closed(None),
+        Some(why) => Disconnect::Broken(why),
     }
 }
 
-/// The next line. Of a peer that has fallen silent because a signal stopped it, viewers are notified once.
-async fn heard(
+/// The next line. If a signal suspended the peer, viewers are notified once.
+async fn next_line(
     lines: &mut FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     events: &mpsc::Sender<Incoming>,
     peer: Option<u32>,
@@ -169,13 +169,13 @@ async fn heard(
             Err(_) => {}
         }
     }
-    let told = suspended(pid).envelope(&SystemClock::new());
+    let alarm = suspended(pid).envelope(&SystemClock::new());
     // A viewer that has left is noticed at the next line.
-    let _ = events.send(Incoming::Event(Box::new(told))).await;
+    let _ = events.send(Incoming::Event(Box::new(alarm))).await;
     lines.next().await
 }
 
-async fn say(
+async fn pump_commands(
     write: &mut (impl AsyncWrite + Unpin),
     commands: &mut mpsc::Receiver<Request>,
 ) -> std::io::Result<()> {
@@ -203,8 +203,8 @@ mod tests {
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         let (events, mut incoming) = mpsc::channel(8);
         let (ours, _theirs) = tokio::io::duplex(64);
-        let mut told = Told::nothing(1, 0).by(peer.id());
-        let hearing = hear(framed(ours), &events, &mut told);
+        let mut delivery = DeliveryState::nothing(1, 0).by(peer.id());
+        let hearing = pump_events(framed(ours), &events, &mut delivery);
         let said = tokio::select! {
             _ = hearing => None,
             said = async {
@@ -235,9 +235,14 @@ mod tests {
         encode(&Envelope { v, seq, t, event })
     }
 
-    async fn heard(lines: String) -> (Vec<u64>, End) {
+    async fn heard(lines: String) -> (Vec<u64>, Disconnect) {
         let (events, mut incoming) = mpsc::channel(8);
-        let end = hear(framed(lines.as_bytes()), &events, &mut Told::nothing(1, 0)).await;
+        let end = pump_events(
+            framed(lines.as_bytes()),
+            &events,
+            &mut DeliveryState::nothing(1, 0),
+        )
+        .await;
         drop(events);
         let mut seqs = Vec::new();
         while let Some(item) = incoming.recv().await {
@@ -254,9 +259,9 @@ mod tests {
         let torn = &second[..second.len() / 2];
         let (seqs, end) = heard(format!("{first}{torn}\n{second}")).await;
         assert_eq!(seqs, [1, 2]);
-        assert_eq!(end, End::Broken(ending(false).unwrap()));
+        assert_eq!(end, Disconnect::Broken(ending(false).unwrap()));
         let (seqs, end) = heard(format!("{first}{}", note(2, VERSION + 1))).await;
         assert_eq!(seqs, [1]);
-        assert!(matches!(end, End::Closed(Some(why)) if why.contains("update llmtui")));
+        assert!(matches!(end, Disconnect::Closed(Some(why)) if why.contains("update llmtui")));
     }
 }

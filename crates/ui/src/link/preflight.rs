@@ -33,7 +33,7 @@ impl Launcher {
             let _ = input.write_all(yaml.as_bytes());
         }
         let told = listen(&mut child, take);
-        if told == Told::Enough {
+        if told == Received::Enough {
             let _ = child.kill();
             let _ = child.wait();
             return Ok(());
@@ -41,7 +41,7 @@ impl Launcher {
         let ended = child.wait();
         match (told, ended) {
             // A failed check gives the process its own exit code, and has been reported.
-            (Told::Checks, Ok(status)) if status.code().is_some() => Ok(()),
+            (Received::Checks, Ok(status)) if status.code().is_some() => Ok(()),
             (_, Ok(status)) => Err(LaunchError::Checks {
                 status,
                 words: message::or_all(&words.end()).unwrap_or_default(),
@@ -55,7 +55,7 @@ impl Launcher {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Received {
     Nothing,
     /// One check at least.
     Checks,
@@ -64,8 +64,8 @@ enum Told {
 }
 
 /// Reads events until the process closes its output.
-fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Told {
-    let mut told = Told::Nothing;
+fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Received {
+    let mut told = Received::Nothing;
     let Some(output) = child.stdout.take() else {
         return told;
     };
@@ -77,9 +77,9 @@ fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Told {
             Ok(_) => {}
         }
         if let Ok(event @ Event::Checked { .. }) = serde_json::from_slice(&line) {
-            told = Told::Checks;
+            told = Received::Checks;
             if !take(event) {
-                return Told::Enough;
+                return Received::Enough;
             }
         }
     }

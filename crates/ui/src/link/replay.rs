@@ -16,12 +16,12 @@ pub fn replay(path: &Path) -> std::io::Result<Link> {
         Err(e) => return Err(e),
     };
     let (events, incoming) = mpsc::channel(EVENTS);
-    std::thread::spawn(move || tell(tail, &events));
+    std::thread::spawn(move || forward(tail, &events));
     Ok(Link::new(incoming, None))
 }
 
 /// Ends early when the viewer has left.
-fn tell(tail: Option<Tail>, events: &mpsc::Sender<Incoming>) {
+fn forward(tail: Option<Tail>, events: &mpsc::Sender<Incoming>) {
     if let Some(mut tail) = tail {
         loop {
             match tail.next_event() {

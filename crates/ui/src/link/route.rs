@@ -31,8 +31,8 @@ pub(super) struct EngineEnd {
 }
 
 impl EngineEnd {
-    /// An engine that waits for the disk hears no commands, only its stop flag.
-    fn is_deaf(&self) -> bool {
+    /// An engine that is blocked on the disk reads no commands, only its stop flag.
+    fn is_blocked(&self) -> bool {
         let alarm = self.alarms.borrow();
         alarm.as_ref().is_some_and(|alarm| alarm.code == STALLED)
     }
@@ -48,7 +48,7 @@ pub(super) fn route(request: Request, engine: &EngineEnd) -> Routed {
         Command::Ping => Routed::Answer(Box::new(Event::Accepted { id })),
         _ => match engine.commands.try_send(request) {
             Ok(()) => {
-                if wants_end && engine.is_deaf() {
+                if wants_end && engine.is_blocked() {
                     engine.stop.store(true, Ordering::Relaxed);
                 }
                 Routed::Forwarded

@@ -4,9 +4,9 @@
 use super::alarm::{self, Alarm};
 use super::bound::Socket;
 use super::feed::Feed;
+use super::ownership::OwnershipMonitor;
 use super::reply::{envelope, rejected};
 use super::route::{EngineEnd, Routed, id_of, route};
-use super::watchman::Watchman;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::Identity;
 use crate::base::paths::Env;
@@ -59,16 +59,16 @@ impl Server {
     /// Serves at `socket` until the log closes. Without one, and when its file vanishes, a place is sought every second.
     pub fn start(socket: Option<Socket>, served: Served) -> Server {
         let (say_closed, closed) = channel();
-        let door = Door {
+        let door = ServerState {
             run: served.run.id().into(),
             log: served.run.events_path(),
             growth: served.growth,
             engine: served.engine,
         };
-        let watchman = Watchman::new(served.run, served.claim, served.raise);
+        let ownership = OwnershipMonitor::new(served.run, served.claim, served.raise);
         let env = served.env;
         let thread = super::on_own_runtime(async move {
-            door.serve(socket, &env, watchman, say_closed).await;
+            door.serve(socket, &env, ownership, say_closed).await;
         });
         Server { thread, closed }
     }
@@ -86,7 +86,7 @@ impl Server {
 
 /// Shared state of the viewers' tasks.
 #[derive(Debug, Clone)]
-struct Door {
+struct ServerState {
     run: String,
     log: PathBuf,
     growth: watch::Receiver<u64>,
@@ -113,12 +113,12 @@ impl Open {
     }
 }
 
-impl Door {
+impl ServerState {
     async fn serve(
         self,
         socket: Option<Socket>,
         env: &Env,
-        mut watchman: Watchman,
+        mut ownership: OwnershipMonitor,
         closed: std::sync::mpsc::Sender<()>,
     ) {
         let mut open = socket.and_then(Open::new);
@@ -139,13 +139,13 @@ impl Door {
                 Some(_) = viewers.join_next() => {}
                 changed = growth.changed() => if changed.is_err() { break },
                 _ = look.tick() => {
-                    if watchman.look(&self.engine) && open.as_ref().is_none_or(|open| !open.socket.stands()) {
-                        open = Socket::bind(env, watchman.run()).ok().and_then(Open::new);
+                    if ownership.check(&self.engine) && open.as_ref().is_none_or(|open| !open.socket.is_current()) {
+                        open = Socket::bind(env, ownership.run()).ok().and_then(Open::new);
                     }
                 }
             }
         }
-        drop((open, watchman));
+        drop((open, ownership));
         drop(closed);
         let drained = async { while viewers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, drained).await;
@@ -187,7 +187,7 @@ impl Door {
                     Some(Answer::Feed(from)) => {
                         feed = Some(Feed::new(&self.log, self.growth.clone(), from));
                     }
-                    Some(Answer::Say(event)) => {
+                    Some(Answer::Reply(event)) => {
                         write.write_all(encode(&envelope(*event, &clock)).as_bytes()).await?;
                     }
                     None => return Ok(()),
@@ -222,7 +222,7 @@ impl Door {
 #[derive(Debug)]
 enum Answer {
     Feed(u64),
-    Say(Box<Event>),
+    Reply(Box<Event>),
 }
 
 /// Why the reading half ended.
@@ -276,13 +276,13 @@ async fn listen(
                     Routed::Forwarded => continue,
                     Routed::Subscribe(from) => Answer::Feed(from),
                     Routed::Detach => return Left::Freely,
-                    Routed::Answer(event) => Answer::Say(event),
+                    Routed::Answer(event) => Answer::Reply(event),
                 },
-                Err(e) => Answer::Say(Box::new(rejected(id_of(&line), &e.to_string()))),
+                Err(e) => Answer::Reply(Box::new(rejected(id_of(&line), &e.to_string()))),
             },
             Err(LinesCodecError::MaxLineLengthExceeded) => {
                 let why = format!("a command line is limited to {MAX_LINE} bytes");
-                let _ = say.send(Answer::Say(Box::new(rejected(0, &why)))).await;
+                let _ = say.send(Answer::Reply(Box::new(rejected(0, &why)))).await;
                 return Left::Refused;
             }
             Err(LinesCodecError::Io(_)) => return Left::Freely,
@@ -313,7 +313,7 @@ mod tests {
             hint: "free some space",
         }));
         let (_grown, growth) = watch::channel(0);
-        let door = Door {
+        let door = ServerState {
             run: "x".into(),
             log,
             growth,

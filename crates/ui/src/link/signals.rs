@@ -23,7 +23,7 @@ pub enum Hangup {
 const SAME: Duration = Duration::from_secs(1);
 
 /// Writes that hit a file-size limit fail from now on; without this the process would be killed. No thread is started.
-pub fn survive_file_limits() {
+pub fn ignore_sigxfsz() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();
@@ -36,17 +36,17 @@ pub fn survive_file_limits() {
 
 /// Signals that are heard, whether or not there is an engine yet that they could stop.
 #[derive(Debug, Clone, Default)]
-pub struct Listening(Arc<Heard>);
+pub struct SignalHandlers(Arc<SignalState>);
 
 #[derive(Debug, Default)]
-struct Heard {
+struct SignalState {
     /// One came.
     any: AtomicBool,
     /// The engine's flag and its commands.
     engine: OnceLock<(Arc<AtomicBool>, SyncSender<Request>)>,
 }
 
-impl Listening {
+impl SignalHandlers {
     /// Signals go to this engine from now on; one that came before stops it at once.
     pub fn attach(&self, stop: Arc<AtomicBool>, engine: SyncSender<Request>) {
         let (stop, _) = self.0.engine.get_or_init(|| (stop, engine));
@@ -63,12 +63,12 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
 
 /// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set the
 /// engine's stop flag (save, then stop); a later one sends `Stop now`.
-pub fn listen(hangup: Hangup) -> Listening {
+pub fn listen(hangup: Hangup) -> SignalHandlers {
     let hangup = match ignores_hangup() {
         true => Hangup::Ignore,
         false => hangup,
     };
-    let listening = Listening::default();
+    let listening = SignalHandlers::default();
     let heard_by = listening.clone();
     let (ready, installed) = channel::<()>();
     super::on_own_runtime(async move {
@@ -86,11 +86,11 @@ pub fn listen(hangup: Hangup) -> Listening {
         loop {
             let [terminate, interrupt, quit, user] = &mut ends;
             tokio::select! {
-                () = heard(terminate) => {}
-                () = heard(interrupt) => {}
-                () = heard(quit) => {}
-                () = heard(user) => {}
-                () = heard(&mut hang_up) => if hangup == Hangup::Ignore { continue },
+                () = next_signal(terminate) => {}
+                () = next_signal(interrupt) => {}
+                () = next_signal(quit) => {}
+                () = next_signal(user) => {}
+                () = next_signal(&mut hang_up) => if hangup == Hangup::Ignore { continue },
             }
             let now = clock.elapsed();
             heard_by.0.any.store(true, Ordering::SeqCst);
@@ -134,7 +134,7 @@ pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
         let mut interrupt = signal(SignalKind::interrupt()).ok();
         drop(ready);
         loop {
-            heard(&mut interrupt).await;
+            next_signal(&mut interrupt).await;
             if matches!(send.try_send(()), Err(TrySendError::Closed(()))) {
                 return;
             }
@@ -144,7 +144,7 @@ pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
     receive
 }
 
-async fn heard(signal: &mut Option<Signal>) {
+async fn next_signal(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;

@@ -1,7 +1,7 @@
 //! The viewer's side of a live run's socket.
 
 use super::address::{self, Address, AddressError};
-use super::pipe::{End, Ends, Told, framed, link, pump};
+use super::pipe::{DeliveryState, Disconnect, EngineChannels, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::paths::Env;
 use crate::run::{RunDir, Tail};
@@ -51,8 +51,8 @@ pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectEr
     stream.set_nonblocking(true).map_err(absent)?;
     // A viewer that only asks for future events has nothing to catch up with.
     let target = if from_seq > target { 0 } else { target };
-    let told = Told::nothing(from_seq, target).by(pid);
-    Ok(pumped(stream, told, run.events_path()))
+    let delivery = DeliveryState::nothing(from_seq, target).by(pid);
+    Ok(pumped(stream, delivery, run.events_path()))
 }
 
 /// Opens the run's socket: in a runtime folder of our own, or inside the run's folder. The first place's fault is reported.
@@ -167,20 +167,20 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<(u64, u32), Conne
     }
 }
 
-fn pumped(stream: UnixStream, mut told: Told, log: PathBuf) -> Link {
+fn pumped(stream: UnixStream, mut delivery: DeliveryState, log: PathBuf) -> Link {
     let (link, mut ends) = link();
     super::on_own_runtime(async move {
         let end = match tokio::net::UnixStream::from_std(stream) {
             Ok(stream) => {
                 let (read, write) = stream.into_split();
-                pump(framed(read), write, &mut ends, &mut told).await
+                pump(framed(read), write, &mut ends, &mut delivery).await
             }
-            Err(e) => End::Broken(e.to_string()),
+            Err(e) => Disconnect::Broken(e.to_string()),
         };
         let closed = match end {
-            End::Left => return,
-            End::Closed(why) => why,
-            End::Broken(why) => match rest(&log, &ends, &mut told).await {
+            Disconnect::Left => return,
+            Disconnect::Closed(why) => why,
+            Disconnect::Broken(why) => match rest(&log, &ends, &mut delivery).await {
                 Some(true) => None,
                 Some(false) => Some(why),
                 None => return,
@@ -193,14 +193,14 @@ fn pumped(stream: UnixStream, mut told: Told, log: PathBuf) -> Link {
 
 /// What the log holds behind the last event that came through the socket: an engine that ends waits only briefly for its
 /// viewers, and its end is in the log before. True if that was the final event; nothing if the viewer has left.
-async fn rest(log: &Path, ends: &Ends, told: &mut Told) -> Option<bool> {
+async fn rest(log: &Path, ends: &EngineChannels, delivery: &mut DeliveryState) -> Option<bool> {
     let mut tail = Tail::open(log).ok();
     while let Some(Ok(Some(envelope))) = tail.as_mut().map(Tail::next_event) {
-        if envelope.seq > told.seq() && !told.tell(envelope, &ends.events).await {
+        if envelope.seq > delivery.seq() && !delivery.deliver(envelope, &ends.events).await {
             return None;
         }
     }
-    Some(told.finished())
+    Some(delivery.finished())
 }
 
 #[cfg(test)]

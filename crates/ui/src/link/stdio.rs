@@ -1,6 +1,6 @@
 //! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside it.
 
-use super::pipe::{End, Told, framed, link, pump};
+use super::pipe::{DeliveryState, Disconnect, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::sanitize;
@@ -36,12 +36,12 @@ pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
         else {
             return;
         };
-        let words = tokio::spawn(last_words(errors));
+        let words = tokio::spawn(stderr_tail(errors));
         // The child's input closes with the end of the pump.
-        let mut told = Told::nothing(1, 0);
-        let end = pump(framed(output), input, &mut ends, &mut told).await;
-        let code = farewell(&mut child).await;
-        if end != End::Left {
+        let mut delivery = DeliveryState::nothing(1, 0);
+        let end = pump(framed(output), input, &mut ends, &mut delivery).await;
+        let code = wait_or_kill(&mut child).await;
+        if end != Disconnect::Left {
             let words = words.await.unwrap_or_default();
             let why = if code == Some(0) {
                 None
@@ -83,7 +83,7 @@ fn started_child(
 }
 
 /// Waits for the child to exit, then kills it. Returns the exit code of a child that exited by itself.
-async fn farewell(child: &mut Child) -> Option<i32> {
+async fn wait_or_kill(child: &mut Child) -> Option<i32> {
     match tokio::time::timeout(FAREWELL, child.wait()).await {
         Ok(status) => status.ok()?.code(),
         Err(_) => {
@@ -94,7 +94,7 @@ async fn farewell(child: &mut Child) -> Option<i32> {
 }
 
 /// The end of the child's standard error, sanitized.
-async fn last_words(mut errors: ChildStderr) -> String {
+async fn stderr_tail(mut errors: ChildStderr) -> String {
     let mut kept = Vec::new();
     let mut buffer = [0; 1024];
     while let Ok(n) = errors.read(&mut buffer).await {
@@ -110,15 +110,15 @@ async fn last_words(mut errors: ChildStderr) -> String {
 
 /// The engine's side: events go out as lines, numbered from 1.
 #[derive(Debug)]
-pub struct Speaker<W> {
+pub struct EventWriter<W> {
     out: W,
     seq: u64,
     clock: SystemClock,
 }
 
-impl<W: Write> Speaker<W> {
-    pub fn new(out: W) -> Speaker<W> {
-        Speaker {
+impl<W: Write> EventWriter<W> {
+    pub fn new(out: W) -> EventWriter<W> {
+        EventWriter {
             out,
             seq: 0,
             clock: SystemClock::new(),
@@ -143,16 +143,16 @@ impl<W: Write> Speaker<W> {
 }
 
 /// Input from a viewer: a command, or the id of an invalid line with the parse error.
-pub type Heard = Result<Request, (CommandId, String)>;
+pub type ParsedRequest = Result<Request, (CommandId, String)>;
 
 /// Reads commands on its own thread until the input closes; then the channel closes too.
-pub fn listen(input: impl BufRead + Send + 'static) -> Receiver<Heard> {
+pub fn listen(input: impl BufRead + Send + 'static) -> Receiver<ParsedRequest> {
     let (say, heard) = sync_channel(COMMANDS);
     std::thread::spawn(move || read_commands(input, &say));
     heard
 }
 
-fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
+fn read_commands(mut input: impl BufRead, say: &SyncSender<ParsedRequest>) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -189,13 +189,13 @@ mod tests {
     }
 
     fn note(text: &str) -> String {
-        let mut speaker = Speaker::new(Vec::new());
+        let mut writer = EventWriter::new(Vec::new());
         let event = Event::Noted {
             step: 1,
             text: text.into(),
         };
-        speaker.emit(event).unwrap();
-        String::from_utf8(speaker.out).unwrap().trim().to_string()
+        writer.emit(event).unwrap();
+        String::from_utf8(writer.out).unwrap().trim().to_string()
     }
 
     fn next_event(link: &mut Link) -> Incoming {
@@ -255,7 +255,7 @@ mod tests {
         let mut input = b"{\"id\":1,\"command\":\"ping\"}\n\nnonsense\n".to_vec();
         input.extend_from_slice(b"{\"id\":4,\"command\":\"levitate\"}\n");
         input.resize(input.len() + 3 * MAX_LINE, b'x');
-        let heard: Vec<Heard> = listen(std::io::Cursor::new(input)).iter().collect();
+        let heard: Vec<ParsedRequest> = listen(std::io::Cursor::new(input)).iter().collect();
         assert_eq!(heard.len(), 4, "{heard:?}");
         assert!(matches!(&heard[0], Ok(r) if r.command == Order::Ping));
         let ids: Vec<u64> = heard[1..]
@@ -267,11 +267,11 @@ mod tests {
 
     #[test]
     fn a_speaker_numbers_its_events() {
-        let mut speaker = Speaker::new(Vec::new());
+        let mut writer = EventWriter::new(Vec::new());
         for id in 0..3 {
-            speaker.emit(Event::Accepted { id }).unwrap();
+            writer.emit(Event::Accepted { id }).unwrap();
         }
-        let text = String::from_utf8(speaker.out).unwrap();
+        let text = String::from_utf8(writer.out).unwrap();
         let seqs: Vec<u64> = text
             .lines()
             .map(|l| crate::wire::decode_envelope(l).unwrap().seq)

@@ -1,10 +1,9 @@
-//! Verbs of this program whose answer somebody here wants whole: they run in processes of their own, so that what they read,
-//! compute and get wrong stays there.
+//! Subcommands whose complete output is needed here. They run in their own processes, so their memory, CPU and crashes stay there.
 
 use super::launch::{LaunchError, Launcher};
 use super::message;
 use crate::base::human;
-use crate::base::last_words::LastWords;
+use crate::base::stderr_tail::StderrTail;
 use crate::base::text::one_line;
 use crate::run::revisit::Row;
 use std::io::Read;
@@ -104,7 +103,7 @@ impl Launcher {
     pub(super) fn spawn_verb(
         &self,
         mut command: Command,
-    ) -> Result<(Child, LastWords), LaunchError> {
+    ) -> Result<(Child, StderrTail), LaunchError> {
         command
             .process_group(0)
             .stdout(Stdio::piped())
@@ -113,7 +112,7 @@ impl Launcher {
             program: self.program.clone(),
             error,
         })?;
-        let words = LastWords::hear(child.stderr.take(), std::io::sink(), message::KEPT);
+        let words = StderrTail::capture(child.stderr.take(), std::io::sink(), message::KEPT);
         Ok((child, words))
     }
 }

@@ -1,7 +1,7 @@
 //! Everything that leaves [`super::app::App::update`]: the runtime does it, and what comes of it returns as a message.
 
 use super::msg::{Asked, Slot};
-use crate::advisor::wizard::Look;
+use crate::advisor::wizard::InspectRequest;
 use crate::data::inspect::Subject;
 use crate::wire::Command;
 use ratatui::layout::Rect;
@@ -63,7 +63,7 @@ pub enum Effect {
         yaml: String,
     },
     /// Look at a path for the wizard.
-    Look(Look),
+    Look(InspectRequest),
     /// Find the checkpoint where a place of a spec that wants a model may say a run.
     ModelOfRun {
         place: String,
@@ -105,7 +105,7 @@ pub enum Effect {
     /// Read the rollouts of a run that someone wants to see.
     ReadRollouts {
         run_dir: PathBuf,
-        wanted: crate::run::rollouts::Wanted,
+        wanted: crate::run::rollouts::RolloutQuery,
     },
     /// Compute the batch of a step again, with the loss of each token.
     Revisit {

@@ -23,8 +23,8 @@ pub use tracks::{read_entrant, read_track};
 use super::effect::SavedChat;
 use super::msg::{Holder, Msg, Opened, SavedSpec};
 use super::rows::{CheckpointRow, ModelFiles, PresetRow};
-use crate::advisor::remember;
-use crate::advisor::wizard::{Answers, Context, Look, Seen};
+use crate::advisor::saved_answers;
+use crate::advisor::wizard::{Answers, Context, InspectRequest, Inspection};
 use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
@@ -53,7 +53,7 @@ const WHOLE_LOOK: u64 = 15;
 
 /// What jobs need to know.
 #[derive(Debug, Clone)]
-pub struct Workplace {
+pub struct JobContext {
     pub runs_dir: PathBuf,
     pub env: Env,
     pub sources: SpecSources,
@@ -83,7 +83,7 @@ fn not_a_new_run(error: &RunError) -> String {
 /// A link and what is at its other end.
 pub type Linked = Result<(Opened, Link), String>;
 
-impl Workplace {
+impl JobContext {
     /// Makes a run of a preset or spec file and starts its engine.
     pub fn start(&self, target: &str) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
@@ -102,7 +102,7 @@ impl Workplace {
     }
 
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
-        let decided = start::decide_here(&mut loaded, &self.env);
+        let decided = start::resolve_auto_engine(&mut loaded, &self.env);
         let spec = &loaded.spec;
         start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
         spec.finds_torch(&self.env)
@@ -122,7 +122,7 @@ impl Workplace {
         let (sample, machine) = (remember::sample(&self.env), self.machine_facts());
         let mut context = Context::gather_for(&sample, &self.sources, best, machine);
         context.runs_dir = Some(self.runs_dir.clone());
-        (context, remember::answers(&self.env))
+        (context, saved_answers::answers(&self.env))
     }
 
     /// The checkpoint of a run that is named where a model is wanted; `None` for what means no run.
@@ -131,17 +131,17 @@ impl Workplace {
     }
 
     /// Looks at what the wizard asks for; a run in a model's place is its checkpoint.
-    pub fn look(&self, look: Look) -> Seen {
-        if let Look::Model { path, .. } = &look
+    pub fn look(&self, look: InspectRequest) -> Inspection {
+        if let InspectRequest::Model { path, .. } = &look
             && let Some(found) = self.model_of_run(&path.to_string_lossy())
         {
-            return Seen::Run(path.clone(), found);
+            return Inspection::Run(path.clone(), found);
         }
         look.now(self.env.home.as_deref())
     }
 
     /// The machine as the wizard sees it: this one, or the recorded one, of whose speed nothing is known.
-    fn machine_facts(&self) -> crate::advisor::look::Machine {
+    fn machine_facts(&self) -> crate::advisor::inspection::Machine {
         let (summary, known) = match &self.hardware {
             Some(recording) => {
                 let summary = Recorded::new(recording.clone()).machine().summary();
@@ -152,7 +152,7 @@ impl Workplace {
                 (summary, self.machine())
             }
         };
-        crate::advisor::look::Machine::of(summary, known)
+        crate::advisor::inspection::Machine::of(summary, known)
     }
 
     /// Runs the checks of a spec in a process of its own and reports each; ends it when `take` wants no more.
@@ -168,7 +168,7 @@ impl Workplace {
 
     /// Keeps the wizard's answers. A disk that does not take them costs only the comfort of the next time.
     pub fn remember(&self, answers: &str) {
-        let _ = remember::keep(&self.env, answers);
+        let _ = saved_answers::keep(&self.env, answers);
     }
 
     /// Keeps the theme for the next start. A disk that does not take it costs only that.
@@ -293,8 +293,8 @@ impl Workplace {
     }
 
     /// This machine as plans see it.
-    pub fn machine(&self) -> crate::plan::learn::Machine {
-        crate::plan::learn::Machine::look_and_measure(&self.env, self.measure)
+    pub fn machine(&self) -> crate::plan::calibration::Machine {
+        crate::plan::calibration::Machine::load_or_measure(&self.env, self.measure)
     }
 
     /// What a plan is made of; reads the spec's data where its vocabulary follows from them.

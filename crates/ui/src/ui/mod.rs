@@ -23,9 +23,9 @@ pub mod theme;
 mod toasts;
 pub mod widgets;
 
-pub use app::Left;
+pub use app::ExitReport;
 pub use jobs::{begin_pipeline, remember_spec};
-pub use runtime::{UiOptions, What, check_theme, run};
+pub use runtime::{StartView, UiOptions, check_theme, run};
 pub use term::give_back_terminal;
 
 #[cfg(test)]

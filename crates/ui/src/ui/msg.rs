@@ -1,6 +1,6 @@
 //! Everything that enters [`super::app::App::update`].
 
-use crate::advisor::wizard::{Answers, Context, Seen};
+use crate::advisor::wizard::{Answers, Context, Inspection};
 use crate::base::text::one_line;
 use crate::data::inspect::{Inspected, Progress};
 use crate::hardware::Machine;
@@ -68,7 +68,7 @@ pub enum Msg {
     /// The wizard can begin.
     Wizard(Box<Context>, Box<Answers>),
     /// What the wizard asked to look at.
-    Seen(Box<Seen>),
+    Seen(Box<Inspection>),
     /// A check of a round was made.
     Checked {
         round: u64,
@@ -108,7 +108,7 @@ pub enum Msg {
         values: Values,
     },
     /// This machine as plans see it.
-    Machine(Box<crate::plan::learn::Machine>),
+    Machine(Box<crate::plan::calibration::Machine>),
     /// What was to be planned is there, or why not.
     Planned {
         name: String,
@@ -127,7 +127,7 @@ pub enum Msg {
     /// Rollouts of a run, or why they cannot be read.
     Rollouts {
         run_dir: PathBuf,
-        wanted: crate::run::rollouts::Wanted,
+        wanted: crate::run::rollouts::RolloutQuery,
         result: Result<Box<crate::run::rollouts::Found>, String>,
     },
     /// The batch of a step was computed again, or why not.
@@ -154,7 +154,7 @@ pub enum Msg {
     /// What one of them says.
     Fleet {
         at: usize,
-        said: crate::fleet::Said,
+        said: crate::fleet::ConnectionEvent,
     },
     /// Runs for a comparison, in the order of the paths, or why one cannot be read.
     Tracks {
@@ -164,7 +164,7 @@ pub enum Msg {
     /// What runs came to, for their ranking: those of the paths that are runs of ours.
     Entrants {
         paths: Vec<PathBuf>,
-        found: Vec<crate::ui::rows::Entrant>,
+        found: Vec<crate::ui::rows::ComparedRun>,
     },
     /// What models made of tasks, or why it cannot be read.
     Evals {
@@ -229,12 +229,12 @@ pub struct StageOf {
     pub number: usize,
     pub n_stages: usize,
     /// The pipeline as it was when somebody looked last.
-    pub standing: Standing,
+    pub standing: PipelineStatus,
 }
 
 /// How a pipeline stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum PipelineStatus {
     Finished,
     /// An engine drives it.
     Running,
@@ -248,8 +248,8 @@ impl StageOf {
     /// What goes on with its pipeline, where nobody does.
     pub fn resume(&self) -> Option<&str> {
         match &self.standing {
-            Standing::Halted { resume } => Some(resume),
-            Standing::Finished | Standing::Running => None,
+            PipelineStatus::Halted { resume } => Some(resume),
+            PipelineStatus::Finished | PipelineStatus::Running => None,
         }
     }
 

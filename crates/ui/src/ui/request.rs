@@ -19,7 +19,7 @@ pub enum Request {
     /// Bring a pane to the front as it is.
     Show(&'static PaneEntry),
     /// Hand a pane an answer that no overlay asked for.
-    Tell(Topic, Answer),
+    SendAnswer(Topic, Answer),
     Toast(Level, String),
     /// Draw again; asked by a pane that is not in front, it means nothing.
     Draw(Freshness),

@@ -47,7 +47,7 @@ impl PresetKind {
 
 /// A run that is compared: what it came to, and its resolved spec.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entrant {
+pub struct ComparedRun {
     pub run: RunSummary,
     pub spec: serde_json::Value,
 }

@@ -34,11 +34,11 @@ pub struct Store {
     /// Model folders and GGUF files, for the chat.
     pub model_files: ModelFiles,
     /// This machine as plans see it; `None` until it was looked at.
-    pub machine: Option<crate::plan::learn::Machine>,
+    pub machine: Option<crate::plan::calibration::Machine>,
     /// This machine, from the first look at it on.
     pub hardware: MachineView,
     /// The run on the screen.
-    pub held: Option<HeldRun>,
+    pub held: Option<OpenRun>,
     /// Wall time of the newest message.
     pub now: UnixMillis,
 }
@@ -55,9 +55,9 @@ impl Store {
     }
 
     /// Puts what is known of this machine under a plan: its memory, and what earlier runs on it reached.
-    pub fn equip(&self, request: &mut crate::plan::Request) {
+    pub fn calibrate(&self, request: &mut crate::plan::Request) {
         if let Some(machine) = &self.machine {
-            machine.equip(request);
+            machine.calibrate(request);
         }
     }
 
@@ -81,7 +81,7 @@ pub enum LinkState {
 
 /// The run on the screen and the link to it.
 #[derive(Debug)]
-pub struct HeldRun {
+pub struct OpenRun {
     pub slot: Slot,
     /// The preset's name or the run's id, until the engine reports its own.
     pub title: String,
@@ -99,9 +99,9 @@ pub struct HeldRun {
     pub new: bool,
 }
 
-impl HeldRun {
+impl OpenRun {
     pub fn opening(slot: Slot, title: String, now: UnixMillis) -> Self {
-        HeldRun {
+        OpenRun {
             slot,
             title,
             path: None,
@@ -115,8 +115,8 @@ impl HeldRun {
         }
     }
 
-    /// How long an engine has said nothing that says something between its steps, where that is many times what it has taken
-    /// lately. Evaluations, checkpoints, loading and pauses take their time and are no silence.
+    /// Time since the last progress event, if it is many times the recent step time. Evaluations, checkpoints, loading and pauses do not
+    /// count.
     pub fn silence(&self, now: UnixMillis) -> Option<Duration> {
         const SHORTEST: u64 = 10_000;
         const STEPS: f64 = 20.0;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_named_after_its_directory() {
-        let mut held = HeldRun::opening(Slot(1), "copy".into(), UnixMillis(0));
+        let mut held = OpenRun::opening(Slot(1), "copy".into(), UnixMillis(0));
         assert_eq!(held.name(), "copy");
         held.state.run = "2026-11-21-1422-shakespeare-k3qf".into();
         assert_eq!(held.name(), "shakespeare-k3qf");

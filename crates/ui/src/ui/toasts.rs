@@ -42,9 +42,9 @@ pub enum Typing {
 /// Below this height news that ask for nothing take one row at the bottom, and no box over what is being read.
 const TALL: u16 = 28;
 
-/// What a toast speaks of, and so when it is no longer true.
+/// The subject of a toast; when that changes, the toast is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub enum ToastScope {
     /// The run on the screen: until another run, or another engine of it, is there.
     Run,
     /// What was asked for on this screen: warnings until it is left.
@@ -54,7 +54,7 @@ pub enum About {
 #[derive(Debug)]
 struct Toast {
     level: Level,
-    about: About,
+    about: ToastScope,
     text: String,
     until: UnixMillis,
 }
@@ -72,7 +72,7 @@ pub struct Toasts {
 }
 
 impl Toasts {
-    pub fn add(&mut self, now: UnixMillis, level: Level, about: About, text: &str) {
+    pub fn add(&mut self, now: UnixMillis, level: Level, about: ToastScope, text: &str) {
         let millis = match level {
             Level::Info | Level::Good => 4_000,
             Level::Warn => 8_000,
@@ -128,7 +128,7 @@ impl Toasts {
 
     /// Another run is on the screen, or another engine of the same one.
     pub fn run_changed(&mut self) {
-        self.list.retain(|toast| toast.about != About::Run);
+        self.list.retain(|toast| toast.about != ToastScope::Run);
         self.screen_left();
     }
 
@@ -136,7 +136,7 @@ impl Toasts {
     pub fn screen_left(&mut self) {
         let news = |toast: &Toast| matches!(toast.level, Level::Info | Level::Good);
         self.list
-            .retain(|toast| toast.about == About::Run || news(toast));
+            .retain(|toast| toast.about == ToastScope::Run || news(toast));
     }
 
     /// Drops all of them, if boxes cover a part of the screen; true when they did.
@@ -345,12 +345,12 @@ mod tests {
             toasts.add(
                 UnixMillis(0),
                 Level::Info,
-                About::Run,
+                ToastScope::Run,
                 &format!("n{i} is new"),
             );
         }
-        toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
-        toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
+        toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, "worse");
+        toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, "worse");
         assert_eq!(toasts.list.len(), 10);
         assert_eq!(toasts.said().len(), 10, "one that is repeated stands once");
         assert!(!toasts.expire(UnixMillis(3_999)));
@@ -369,7 +369,7 @@ mod tests {
             "lr 1.00e-3 to 5.00e-4 from step 40 on",
             "lr 5.00e-4 to 2.00e-4 from step 60 on",
         ] {
-            toasts.add(UnixMillis(0), Level::Warn, About::Run, text);
+            toasts.add(UnixMillis(0), Level::Warn, ToastScope::Run, text);
         }
         assert_eq!(toasts.list.len(), 3);
         assert!(
@@ -394,7 +394,7 @@ mod tests {
             let mut toasts = Toasts::default();
             for first in ["one", "two", "three"] {
                 let text = format!("{first} {long}");
-                toasts.add(UnixMillis(0), Level::Bad, About::Run, &text);
+                toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, &text);
             }
             let size = Rect::new(0, 0, width, height);
             let Some(screen) = crate::ui::layout::screen(size) else {
@@ -423,7 +423,7 @@ mod tests {
         let theme = Theme::ansi();
         let toast = |text: &str| Toast {
             level: Level::Warn,
-            about: About::Run,
+            about: ToastScope::Run,
             text: text.into(),
             until: UnixMillis(0),
         };
@@ -435,7 +435,7 @@ mod tests {
         );
         let mut toasts = Toasts::default();
         for text in ["a short one", "another one that takes more columns"] {
-            toasts.add(UnixMillis(0), Level::Bad, About::Run, text);
+            toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, text);
         }
         let backend = ratatui::backend::TestBackend::new(120, 40);
         let mut terminal = ratatui::Terminal::new(backend).unwrap();
@@ -455,9 +455,9 @@ mod tests {
     fn a_toast_goes_with_what_it_speaks_of() {
         let mut toasts = Toasts::default();
         let mut add = |level, about, text| toasts.add(UnixMillis(0), level, about, text);
-        add(Level::Bad, About::Run, "broken link");
-        add(Level::Warn, About::Screen, "wrong value");
-        add(Level::Info, About::Screen, "saved");
+        add(Level::Bad, ToastScope::Run, "broken link");
+        add(Level::Warn, ToastScope::Screen, "wrong value");
+        add(Level::Info, ToastScope::Screen, "saved");
         let texts = |toasts: &Toasts| {
             toasts
                 .list

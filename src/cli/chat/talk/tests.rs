@@ -15,7 +15,7 @@ struct Talked {
 fn talked(
     template: Option<&str>,
     answers: Vec<Vec<Event>>,
-    manner: Manner,
+    manner: ChatOptions,
     said: &[&str],
 ) -> Talked {
     let (send, incoming) = mpsc::channel(64);
@@ -65,8 +65,8 @@ fn talked(
         asked
     });
     let mut out = Vec::new();
-    let result = Talk::begin(&mut link, &mut out, manner)
-        .and_then(|mut talk| said.iter().try_for_each(|text| talk.say(text)));
+    let result = ChatSession::begin(&mut link, &mut out, manner)
+        .and_then(|mut talk| said.iter().try_for_each(|text| talk.send_turn(text)));
     drop(link);
     Talked {
         asked: engine.join().unwrap(),
@@ -108,12 +108,12 @@ fn a_pipe_gets_the_words_and_a_terminal_gets_them_harmless() {
             end(StopReason::Length),
         ]]
     };
-    let heard = talked(None, events(), Manner::default(), &["pro\x1bmpt"]);
+    let heard = talked(None, events(), ChatOptions::default(), &["pro\x1bmpt"]);
     heard.result.unwrap();
     assert_eq!(heard.out, "a\x1b[2Jb\n");
-    let terminal = Manner {
+    let terminal = ChatOptions {
         terminal: true,
-        ..Manner::default()
+        ..ChatOptions::default()
     };
     let heard = talked(None, events(), terminal, &["pro\x1bmpt"]);
     assert_eq!(heard.out, "pro·mpta·[2Jb\n");
@@ -122,9 +122,9 @@ fn a_pipe_gets_the_words_and_a_terminal_gets_them_harmless() {
 #[test]
 fn failures_and_deaths_are_told_in_one_sentence() {
     let failed = vec![vec![end(StopReason::Failed)]];
-    let heard = talked(None, failed, Manner::default(), &["x"]);
+    let heard = talked(None, failed, ChatOptions::default(), &["x"]);
     assert_eq!(heard.result.unwrap_err().to_string(), "bad luck");
-    let heard = talked(None, vec![Vec::new()], Manner::default(), &["x"]);
+    let heard = talked(None, vec![Vec::new()], ChatOptions::default(), &["x"]);
     let error = heard.result.unwrap_err();
     let failure = error.downcast_ref::<Failure>().unwrap();
     assert_eq!(
@@ -136,9 +136,9 @@ fn failures_and_deaths_are_told_in_one_sentence() {
 #[test]
 fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
     let answer = |text| vec![token(0, text), end(StopReason::Stop)];
-    let manner = Manner {
+    let manner = ChatOptions {
         system: Some("Be short.".into()),
-        ..Manner::default()
+        ..ChatOptions::default()
     };
     let answers = vec![answer("ho"), answer("bye")];
     let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
@@ -165,9 +165,9 @@ fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
 
 #[test]
 fn raw_lines_are_prompts_of_their_own() {
-    let manner = Manner {
+    let manner = ChatOptions {
         raw: true,
-        ..Manner::default()
+        ..ChatOptions::default()
     };
     let answers = vec![vec![end(StopReason::Length)], vec![end(StopReason::Length)]];
     let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
@@ -184,9 +184,9 @@ fn raw_lines_are_prompts_of_their_own() {
 
 #[test]
 fn a_model_without_a_template_has_no_place_for_a_system_prompt() {
-    let manner = Manner {
+    let manner = ChatOptions {
         system: Some("Be short.".into()),
-        ..Manner::default()
+        ..ChatOptions::default()
     };
     let heard = talked(None, Vec::new(), manner, &[]);
     let error = heard.result.unwrap_err().to_string();
@@ -195,10 +195,10 @@ fn a_model_without_a_template_has_no_place_for_a_system_prompt() {
 
 #[test]
 fn json_has_the_speeds_and_the_rendered_prompt() {
-    let manner = Manner {
+    let manner = ChatOptions {
         json: true,
         show_prompt: true,
-        ..Manner::default()
+        ..ChatOptions::default()
     };
     let prompted = Event::Prompted {
         command: 0,
@@ -220,24 +220,27 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
 #[test]
 fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     for (line, expected) in [
-        ("/help", Meaning::Help),
-        ("/new", Meaning::New),
-        ("/quit", Meaning::Quit),
-        ("/quit now", Meaning::Quit),
-        ("/adapter", Meaning::Adapter(None)),
-        ("/adapter sft", Meaning::Adapter(Some("sft"))),
-        ("/adaptor off", Meaning::Unknown("/adaptor")),
-        ("/Help", Meaning::Unknown("/Help")),
+        ("/help", ParsedLine::Help),
+        ("/new", ParsedLine::New),
+        ("/quit", ParsedLine::Quit),
+        ("/quit now", ParsedLine::Quit),
+        ("/adapter", ParsedLine::Adapter(None)),
+        ("/adapter sft", ParsedLine::Adapter(Some("sft"))),
+        ("/adaptor off", ParsedLine::Unknown("/adaptor")),
+        ("/Help", ParsedLine::Unknown("/Help")),
         // Texts, as they are or without what marks them as such.
-        ("//adapter is a word", Meaning::Text("/adapter is a word")),
-        (" /adapter", Meaning::Text(" /adapter")),
+        (
+            "//adapter is a word",
+            ParsedLine::Text("/adapter is a word"),
+        ),
+        (" /adapter", ParsedLine::Text(" /adapter")),
         (
             "/etc/hosts names what?",
-            Meaning::Text("/etc/hosts names what?"),
+            ParsedLine::Text("/etc/hosts names what?"),
         ),
-        ("/ and \\", Meaning::Text("/ and \\")),
-        ("1/2", Meaning::Text("1/2")),
-        ("", Meaning::Text("")),
+        ("/ and \\", ParsedLine::Text("/ and \\")),
+        ("1/2", ParsedLine::Text("1/2")),
+        ("", ParsedLine::Text("")),
     ] {
         assert_eq!(meaning(line), expected, "{line:?}");
     }
@@ -246,13 +249,13 @@ fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     }
 }
 
-fn talk(link: &mut Link, adapters: Vec<String>) -> Talk<'_, Vec<u8>> {
-    Talk {
+fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
+    ChatSession {
         in_use: None,
         link,
         out: Vec::new(),
         flow: Flow::new(None),
-        manner: Manner::default(),
+        manner: ChatOptions::default(),
         converses: true,
         turns: Vec::new(),
         notes: Vec::new(),
@@ -266,20 +269,35 @@ fn a_refused_line_never_reaches_the_model() {
     let (commands, mut inbox) = mpsc::channel(4);
     let mut link = Link::new(incoming, Some(commands));
     let mut talk = talk(&mut link, Vec::new());
-    assert_eq!(talk.hear("/adaptor off").unwrap(), Heard::Refused);
-    assert_eq!(talk.hear("/help").unwrap(), Heard::Obeyed);
+    assert_eq!(
+        talk.handle_line("/adaptor off").unwrap(),
+        LineResult::Refused
+    );
+    assert_eq!(talk.handle_line("/help").unwrap(), LineResult::Obeyed);
     // Without adapters there is nothing to switch, and the model is not asked about it.
-    assert_eq!(talk.hear("/adapter off").unwrap(), Heard::Obeyed);
-    assert_eq!(talk.hear("/adapter nope").unwrap(), Heard::Refused);
-    assert_eq!(talk.hear("/quit").unwrap(), Heard::Quit);
-    assert_eq!(talk.hear("Hello").unwrap(), Heard::Text("Hello"));
+    assert_eq!(
+        talk.handle_line("/adapter off").unwrap(),
+        LineResult::Obeyed
+    );
+    assert_eq!(
+        talk.handle_line("/adapter nope").unwrap(),
+        LineResult::Refused
+    );
+    assert_eq!(talk.handle_line("/quit").unwrap(), LineResult::Quit);
+    assert_eq!(
+        talk.handle_line("Hello").unwrap(),
+        LineResult::Text("Hello")
+    );
     // A blank line is skipped, whatever the model.
     for converses in [true, false] {
         talk.converses = converses;
         for line in ["", "  "] {
-            assert_eq!(talk.hear(line).unwrap(), Heard::Obeyed);
+            assert_eq!(talk.handle_line(line).unwrap(), LineResult::Obeyed);
         }
-        assert_eq!(talk.hear(" Hello").unwrap(), Heard::Text(" Hello"));
+        assert_eq!(
+            talk.handle_line(" Hello").unwrap(),
+            LineResult::Text(" Hello")
+        );
     }
     assert!(inbox.try_recv().is_err() && talk.adapter_hint().is_none());
 }
@@ -305,9 +323,12 @@ fn an_adapter_that_there_is_not_is_a_refused_line() {
         send.blocking_send(Incoming::Event(envelope.into()))
             .unwrap();
     });
-    assert_eq!(talk.hear("/adapter nope").unwrap(), Heard::Refused);
+    assert_eq!(
+        talk.handle_line("/adapter nope").unwrap(),
+        LineResult::Refused
+    );
     engine.join().unwrap();
-    assert_eq!(talk.hear("/adapter").unwrap(), Heard::Obeyed);
+    assert_eq!(talk.handle_line("/adapter").unwrap(), LineResult::Obeyed);
 }
 
 #[test]
@@ -372,8 +393,11 @@ fn a_refused_turn_is_taken_back_and_a_new_conversation_keeps_the_system_prompt()
         }
         asked
     });
-    assert!(matches!(talk.said("hi", None).unwrap(), Said::Answered));
-    let Said::Refused(why) = talk.said("too long", None).unwrap() else {
+    assert!(matches!(
+        talk.said("hi", None).unwrap(),
+        TurnResult::Answered
+    ));
+    let TurnResult::Refused(why) = talk.said("too long", None).unwrap() else {
         panic!("it was answered")
     };
     let told = talk.refused(&why);
@@ -381,8 +405,8 @@ fn a_refused_turn_is_taken_back_and_a_new_conversation_keeps_the_system_prompt()
         told.contains("121 tokens") && told.contains("/new"),
         "{told}"
     );
-    talk.say("go").unwrap();
-    assert_eq!(talk.hear("/new").unwrap(), Heard::Obeyed);
+    talk.send_turn("go").unwrap();
+    assert_eq!(talk.handle_line("/new").unwrap(), LineResult::Obeyed);
     assert_eq!(talk.turns, [Turn::new("system", "Be short.")]);
     let asked = engine.join().unwrap();
     let Command::Generate {

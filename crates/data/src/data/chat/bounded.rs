@@ -3,7 +3,7 @@
 //! within a budget of memory and time that grows with the conversation; a template that exceeds it is not called again.
 
 use super::MAX_OUTPUT;
-use crate::kernels::allocations::budget::{Budget, Overdrawn, within};
+use crate::kernels::allocations::budget::{Budget, BudgetExceeded, within};
 use minijinja::{Environment, Error};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -24,17 +24,17 @@ pub struct Engine {
     /// Of this program's own making: no budget.
     ours: bool,
     /// The budget that was once exceeded.
-    spoiled: Arc<OnceLock<Overdrawn>>,
+    spoiled: Arc<OnceLock<BudgetExceeded>>,
 }
 
 /// Why nothing was printed.
 #[derive(Debug)]
-pub enum Broken {
+pub enum RenderError {
     /// More than [`MAX_OUTPUT`].
     Full,
     NotText,
     Engine(Error),
-    Overdrawn(Overdrawn),
+    BudgetExceeded(BudgetExceeded),
 }
 
 impl Engine {
@@ -53,12 +53,16 @@ impl Engine {
     }
 
     /// The exceeded budget, if there is one.
-    pub fn spoiled(&self) -> Option<&Overdrawn> {
+    pub fn exceeded_budget(&self) -> Option<&BudgetExceeded> {
         self.spoiled.get()
     }
 
     /// The output of the template `name` for `context`.
-    pub fn print(&self, name: &'static str, context: Map<String, Value>) -> Result<String, Broken> {
+    pub fn print(
+        &self,
+        name: &'static str,
+        context: Map<String, Value>,
+    ) -> Result<String, RenderError> {
         self.run(context, move |env, context| print(env, name, context))
     }
 
@@ -66,15 +70,15 @@ impl Engine {
     pub fn run<T: Send + 'static>(
         &self,
         context: Map<String, Value>,
-        work: impl FnOnce(&Environment<'static>, &Map<String, Value>) -> Result<T, Broken>
+        work: impl FnOnce(&Environment<'static>, &Map<String, Value>) -> Result<T, RenderError>
         + Send
         + 'static,
-    ) -> Result<T, Broken> {
+    ) -> Result<T, RenderError> {
         if self.ours {
             return work(&self.env, &context);
         }
         if let Some(spoiled) = self.spoiled.get() {
-            return Err(Broken::Overdrawn(spoiled.clone()));
+            return Err(RenderError::BudgetExceeded(spoiled.clone()));
         }
         let weight: usize = context.values().map(weight).sum();
         let budget = Budget {
@@ -84,7 +88,7 @@ impl Engine {
         let env = Arc::clone(&self.env);
         within(budget, move || work(&env, &context)).unwrap_or_else(|overdrawn| {
             let spoiled = self.spoiled.get_or_init(|| overdrawn);
-            Err(Broken::Overdrawn(spoiled.clone()))
+            Err(RenderError::BudgetExceeded(spoiled.clone()))
         })
     }
 }
@@ -93,14 +97,14 @@ fn print(
     env: &Environment<'static>,
     name: &str,
     context: &Map<String, Value>,
-) -> Result<String, Broken> {
-    let template = env.get_template(name).map_err(Broken::Engine)?;
+) -> Result<String, RenderError> {
+    let template = env.get_template(name).map_err(RenderError::Engine)?;
     let mut out = Bounded::default();
     let context = minijinja::Value::from(minijinja::value::Serde(context));
     match template.render_captured_to(context, &mut out) {
-        Ok(_) => String::from_utf8(out.bytes).map_err(|_| Broken::NotText),
-        Err(_) if out.full => Err(Broken::Full),
-        Err(error) => Err(Broken::Engine(error)),
+        Ok(_) => String::from_utf8(out.bytes).map_err(|_| RenderError::NotText),
+        Err(_) if out.full => Err(RenderError::Full),
+        Err(error) => Err(RenderError::Engine(error)),
     }
 }
 

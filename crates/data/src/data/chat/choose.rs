@@ -1,6 +1,6 @@
 //! Which template a run uses: the tokenizer's own, a built-in one, or a file.
 
-use super::{PLAIN, Template, vet};
+use super::{PLAIN, Template, validate};
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
 use crate::data::DataError;
@@ -43,7 +43,7 @@ impl Template {
                 _ => template,
             }));
         };
-        vet::vet(&template, child)?;
+        validate::validate(&template, child)?;
         Ok(Some(template))
     }
 

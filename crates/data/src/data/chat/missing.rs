@@ -10,7 +10,7 @@ pub const TOOLS_FIX: &str = "choose a template with tools, e.g. -s data.template
 
 /// One marker that is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CutMark {
+pub struct SplitMarker {
     /// `<|eot_id|>`
     pub mark: String,
     /// Tokens that it becomes.
@@ -19,10 +19,10 @@ pub struct CutMark {
 
 impl Template {
     /// The markers of this template that the tokenizer splits into several tokens, in order of appearance.
-    pub fn cut_marks(&self, tokenizer: &Tokenizer) -> Vec<CutMark> {
+    pub fn cut_marks(&self, tokenizer: &Tokenizer) -> Vec<SplitMarker> {
         let count = |mark: String| {
             let tokens = tokenizer.encode(&mark).ok()?.len();
-            (tokens > 1).then_some(CutMark { mark, tokens })
+            (tokens > 1).then_some(SplitMarker { mark, tokens })
         };
         self.marks().into_iter().filter_map(count).collect()
     }
@@ -53,7 +53,7 @@ impl DataConfig {
     ///
     /// # Errors
     /// Tokenizer or template cannot be read.
-    pub fn cut_marks(&self) -> Result<Vec<CutMark>, DataError> {
+    pub fn cut_marks(&self) -> Result<Vec<SplitMarker>, DataError> {
         if !matches!(self.tokenizer, TokenizerConfig::File(_)) {
             return Ok(Vec::new());
         }

@@ -9,20 +9,20 @@ mod json;
 mod missing;
 mod row;
 mod scan;
-mod vet;
+mod validate;
 
 pub use builtin::{BUILTIN, Builtin, PLAIN};
 pub use choose::AUTO;
 pub(super) use missing::marks_in;
-pub use missing::{CutMark, TOOLS_FIX};
+pub use missing::{SplitMarker, TOOLS_FIX};
 pub use row::{Formula, RowTemplate};
-pub(super) use vet::PARSER;
+pub(super) use validate::PARSER;
 
 use super::{DataError, Message};
 use crate::base::digest::hex;
 use crate::base::text::one_line;
-use crate::kernels::allocations::budget::Overdrawn;
-use bounded::{Broken, Engine};
+use crate::kernels::allocations::budget::BudgetExceeded;
+use bounded::{Engine, RenderError};
 use dialect::{GENERATED_END, GENERATED_START, Raised};
 use jiff::civil::Date;
 use serde_json::{Map, Value};
@@ -147,7 +147,7 @@ impl Template {
     }
 
     /// What the template writes after the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
-    pub fn behind_answer(&self) -> String {
+    pub fn answer_suffix(&self) -> String {
         const ANSWER: &str = "An answer.";
         let turns = [
             Message::new("user", "A question?"),
@@ -203,15 +203,15 @@ impl Template {
             .engine
             .print(NAME, context)
             .map_err(|broken| match broken {
-                Broken::Full => self.fault(
+                RenderError::Full => self.fault(
                     format!("it printed more than {MAX_OUTPUT} bytes"),
                     FIX_TEMPLATE,
                 ),
-                Broken::NotText => {
+                RenderError::NotText => {
                     self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
                 }
-                Broken::Engine(error) => self.broken(&error),
-                Broken::Overdrawn(why) => self.fault(overdrawn(&why), FIX_HOSTILE),
+                RenderError::Engine(error) => self.broken(&error),
+                RenderError::BudgetExceeded(why) => self.fault(overdrawn(&why), FIX_HOSTILE),
             })?;
         match self.tagged {
             true => self.without_marks(&text),
@@ -314,7 +314,7 @@ const FIX_TEMPLATE: &str =
 const FIX_HOSTILE: &str = "do not use this template: choose a built-in one with data.template";
 
 /// A budget that ran out, as the fault of who wrote the template.
-fn overdrawn(why: &Overdrawn) -> String {
+fn overdrawn(why: &BudgetExceeded) -> String {
     format!("{why}, as in a malicious template")
 }
 

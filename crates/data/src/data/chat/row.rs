@@ -1,7 +1,7 @@
 //! Templates and expressions over the columns of one row, in the same Jinja as chat templates: prompts of evaluation tasks. A
 //! missing column is an error, newlines around blocks are kept.
 
-use super::bounded::{Broken, Engine};
+use super::bounded::{Engine, RenderError};
 use super::{TODAY, dialect, explain, overdrawn};
 use crate::base::text::one_line;
 use crate::data::DataError;
@@ -28,12 +28,12 @@ fn environment() -> Environment<'static> {
 }
 
 /// What broke, and which columns there are where one is missing.
-fn broken(place: &str, broken: &Broken, row: &Map<String, Value>) -> DataError {
+fn broken(place: &str, broken: &RenderError, row: &Map<String, Value>) -> DataError {
     let error = match broken {
-        Broken::Engine(error) => error,
-        Broken::Full => return fault(place, "it printed more than 64 MiB"),
-        Broken::NotText => return fault(place, "it printed something that is not text"),
-        Broken::Overdrawn(why) => return fault(place, &overdrawn(why)),
+        RenderError::Engine(error) => error,
+        RenderError::Full => return fault(place, "it printed more than 64 MiB"),
+        RenderError::NotText => return fault(place, "it printed something that is not text"),
+        RenderError::BudgetExceeded(why) => return fault(place, &overdrawn(why)),
     };
     let mut what = explain(error);
     if error.kind() == ErrorKind::UndefinedError {
@@ -111,10 +111,12 @@ impl Formula {
     pub fn value(&self, row: &Map<String, Value>) -> Result<Value, DataError> {
         let source = self.source.clone();
         let value = self.engine.run(row.clone(), move |env, row| {
-            let expression = env.compile_expression(&source).map_err(Broken::Engine)?;
+            let expression = env
+                .compile_expression(&source)
+                .map_err(RenderError::Engine)?;
             let value = expression
                 .eval(minijinja::value::Serde(row))
-                .map_err(Broken::Engine)?;
+                .map_err(RenderError::Engine)?;
             let json = || serde_json::to_value(&value).map_err(|e| e.to_string());
             Ok((!value.is_undefined()).then(json))
         });

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Why a format is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grounds {
+pub enum DetectionBasis {
     /// The rows show it.
     Rows,
     /// The spec says it; the rows were not asked.
@@ -26,7 +26,7 @@ pub enum Grounds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
     pub format: FormatId,
-    pub grounds: Grounds,
+    pub grounds: DetectionBasis,
     /// Parts and the columns that hold them.
     pub parts: Vec<(&'static str, String)>,
     /// Other formats that fit, less closely.
@@ -59,10 +59,10 @@ impl fmt::Display for Detection {
             write!(f, " ({})", parts.join(", "))?;
         }
         match self.grounds {
-            Grounds::Rows => write!(f, ", {}", self.share())?,
-            Grounds::Method => write!(f, ", {}, as the method needs", self.share())?,
-            Grounds::Spec => write!(f, ", from the spec")?,
-            Grounds::PlainText => write!(f, ", a document a file")?,
+            DetectionBasis::Rows => write!(f, ", {}", self.share())?,
+            DetectionBasis::Method => write!(f, ", {}, as the method needs", self.share())?,
+            DetectionBasis::Spec => write!(f, ", from the spec")?,
+            DetectionBasis::PlainText => write!(f, ", a document a file")?,
         }
         if !self.others.is_empty() {
             let others: Vec<&str> = self.others.iter().map(|o| o.word()).collect();
@@ -76,7 +76,7 @@ impl Detection {
     /// A format that is known; the sample only shows which columns it reads.
     pub(in crate::data) fn chosen(
         format: FormatId,
-        grounds: Grounds,
+        grounds: DetectionBasis,
         sample: &[Record],
         columns: &Columns,
     ) -> Detection {
@@ -167,10 +167,10 @@ pub fn detect(
     if bare && !rare.is_empty() && unit != Some(Unit::Prompt) {
         return Err(several((sample, columns), &fitting, &rare));
     }
-    let mut grounds = Grounds::Rows;
+    let mut grounds = DetectionBasis::Rows;
     if let Some(chosen) = chosen_by(unit, &fitting) {
         fitting[..=chosen].rotate_right(1);
-        grounds = Grounds::Method;
+        grounds = DetectionBasis::Method;
     }
     match fitting.as_slice() {
         // The nearest format of a row that fits one would be that one.
@@ -181,7 +181,7 @@ pub fn detect(
             Err(several((sample, columns), &[], &rare))
         }
         [] => Err(no_format(first, columns)),
-        [a, b, ..] if grounds == Grounds::Rows && a.parts.len() == b.parts.len() => {
+        [a, b, ..] if grounds == DetectionBasis::Rows && a.parts.len() == b.parts.len() => {
             let most = a.parts.len();
             let equal = fitting.iter().take_while(|c| c.parts.len() == most);
             let equal: Vec<FormatId> = equal.map(|c| c.format).collect();

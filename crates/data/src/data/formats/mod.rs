@@ -9,7 +9,7 @@ mod turns;
 pub(in crate::data) mod weight;
 
 pub use columns::{Columns, in_options};
-pub use detect::{Detection, Grounds, detect};
+pub use detect::{Detection, DetectionBasis, detect};
 
 use super::{Content, Example, Record, RowFault};
 use crate::base::registry::Entry;

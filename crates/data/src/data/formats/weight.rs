@@ -58,7 +58,7 @@ pub(in crate::data) fn of_others(messages: &[Message]) -> bool {
 }
 
 /// Whether any turn of a row says so.
-pub(in crate::data) fn stand_in(content: &Content) -> bool {
+pub(in crate::data) fn occur_in(content: &Content) -> bool {
     let of = |messages: &[Message]| messages.iter().any(|m| said(m) != Ok(None));
     let side = |turns: &Turns| matches!(turns, Turns::Messages(messages) if of(messages));
     match content {
@@ -110,7 +110,7 @@ mod tests {
             turn("assistant", "weight", json!(1)),
         ];
         assert_eq!(only_read(&turns), [true, false]);
-        assert!(!of_others(&turns) && stand_in(&Content::Chat(turns.clone())));
+        assert!(!of_others(&turns) && occur_in(&Content::Chat(turns.clone())));
         turns[0] = turn("user", "weight", json!(1));
         assert!(of_others(&turns));
         assert!(only_read(&turns[2..]).is_empty());

@@ -48,7 +48,7 @@ pub fn drive<T: Send>(
             })
             .collect();
         for (row, with) in measured {
-            let faults = inspector.see(row);
+            let faults = inspector.observe(row);
             judged(with, &faults)?;
         }
         progress(inspector.rows())?;

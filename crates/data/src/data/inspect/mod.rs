@@ -26,7 +26,7 @@ pub use ngrams::Reference;
 pub use report::{Hit, Report, RowsFinding, SourceShare, Spread, TokenCount, Tokens};
 pub use row::{Part, Row, key, parts};
 pub use subject::{Cleaned, Inspected, Read, Subject, reading};
-pub use view::{Seen, View};
+pub use view::{RenderedDocument, View};
 
 use super::{Example, Place, RowFault};
 use crate::base::finding::Finding;
@@ -177,7 +177,7 @@ impl Inspector {
     }
 
     /// Takes a row in, in the order of the rows.
-    pub fn see(&mut self, row: Result<Row, RowFault>) -> Faults {
+    pub fn observe(&mut self, row: Result<Row, RowFault>) -> Faults {
         self.rows += 1;
         let mut faults = Faults::default();
         for running in &mut self.checks {

@@ -1,6 +1,6 @@
 //! Rows through a real tokenizer: rendered and tokenized as in training.
 
-use super::view::{Seen, View};
+use super::view::{RenderedDocument, View};
 use crate::base::human::grouped;
 use crate::data::chat::Template;
 use crate::data::render::{PostTrainingExample, Renderer, TrainOn};
@@ -131,8 +131,8 @@ impl View for Reader {
         &self.name
     }
 
-    fn see(&self, example: &Example, place: &Place) -> Result<Vec<Seen>, RowFault> {
-        let seen = |label, document| Seen { label, document };
+    fn render(&self, example: &Example, place: &Place) -> Result<Vec<RenderedDocument>, RowFault> {
+        let seen = |label, document| RenderedDocument { label, document };
         Ok(match &example.content {
             Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => {
                 vec![seen("", self.renderer.document(example, place)?)]
@@ -214,7 +214,7 @@ mod tests {
             Message::new("user", "hello"),
             Message::new("assistant", "I am fine."),
         ]));
-        let seen = reader.see(&example, &place()).unwrap();
+        let seen = reader.render(&example, &place()).unwrap();
         let document = &seen[0].document;
         let pieces = reader.pieces(&document.ids);
         assert_eq!(pieces.iter().filter(|p| *p == "<|im_end|>").count(), 2);
@@ -242,7 +242,7 @@ mod tests {
             rejected: text("how?"),
         });
         let labels: Vec<&str> = reader
-            .see(&pair, &place())
+            .render(&pair, &place())
             .unwrap()
             .iter()
             .map(|seen| seen.label)
@@ -252,7 +252,7 @@ mod tests {
             prompt: text("how are you"),
             answer: None,
         });
-        let seen = reader.see(&prompt, &place()).unwrap();
+        let seen = reader.render(&prompt, &place()).unwrap();
         assert_eq!(seen[0].document.supervised_tokens(), 0);
     }
 

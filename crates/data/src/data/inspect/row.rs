@@ -1,7 +1,7 @@
 //! A row with everything that the checks need, computed once and on any thread.
 
 use super::minhash::Signature;
-use super::view::{Seen, View};
+use super::view::{RenderedDocument, View};
 use super::words::push_words;
 use crate::data::{Content, Example, Message, Place, RowFault, Turns};
 use serde_json::Value;
@@ -105,7 +105,7 @@ pub struct Row {
     pub words: Vec<u64>,
     pub signature: Option<Signature>,
     /// The row as a model sees it; empty without a tokenizer.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<RenderedDocument>,
     /// Why it could not be rendered.
     pub fault: Option<RowFault>,
     /// A tool whose name is in the row but not in the rendered text.
@@ -127,7 +127,7 @@ impl Row {
             push_words(&part.text, &mut words);
             characters += part.text.chars().count() as u64;
         }
-        let (seen, fault) = match view.map(|view| view.see(&example, &place)) {
+        let (seen, fault) = match view.map(|view| view.render(&example, &place)) {
             Some(Ok(seen)) => (seen, None),
             Some(Err(fault)) => (Vec::new(), Some(fault)),
             None => (Vec::new(), None),
@@ -155,7 +155,7 @@ impl Row {
 }
 
 /// The name of a tool that is offered or called, and that the rendered row does not hold.
-fn left_out(example: &Example, seen: &[Seen], view: &dyn View) -> Option<String> {
+fn left_out(example: &Example, seen: &[RenderedDocument], view: &dyn View) -> Option<String> {
     let names = tool_names(example);
     if names.is_empty() || seen.is_empty() {
         return None;

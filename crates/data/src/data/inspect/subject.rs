@@ -102,7 +102,7 @@ pub fn reading(env: &Env) -> ReadContext {
     }
 }
 
-type Tell<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl Subject {
     fn new(name: &str, what: What) -> Subject {
@@ -213,7 +213,11 @@ impl Subject {
     ///
     /// # Errors
     /// No data there, rows of no known format, a tokenizer or template that cannot be read.
-    pub fn inspect(&self, context: &ReadContext, tell: Tell<'_>) -> Result<Inspected, DataError> {
+    pub fn inspect(
+        &self,
+        context: &ReadContext,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Inspected, DataError> {
         let mut feed = self.feed(context)?;
         let beginning = beginning(&mut feed);
         let view: Arc<dyn View> = Arc::new(self.view(&beginning, context)?);
@@ -235,7 +239,7 @@ impl Subject {
         })
         .map(fed);
         let mut progress = |rows| {
-            tell(Progress {
+            on_progress(Progress {
                 rows,
                 share: meter.share(),
             })
@@ -373,7 +377,7 @@ impl Subject {
     pub fn each(
         &self,
         context: &ReadContext,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
         take: &mut dyn FnMut(Read<'_>) -> ControlFlow<()>,
     ) -> Result<(), DataError> {
         let mut feed = self.feed(context)?;
@@ -385,7 +389,7 @@ impl Subject {
                 example: item.example.as_ref(),
             };
             let share = meter.share();
-            if take(read).is_break() || tell(Progress { rows, share }).is_break() {
+            if take(read).is_break() || on_progress(Progress { rows, share }).is_break() {
                 return Ok(());
             }
         }
@@ -399,7 +403,7 @@ impl Subject {
     pub fn clean(
         &self,
         context: &ReadContext,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
         take: &mut dyn FnMut(Cleaned<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<String>, DataError> {
         let mut feed = self.feed(context)?;
@@ -415,7 +419,7 @@ impl Subject {
             (fed(item).0, with)
         });
         let mut progress = |rows| {
-            tell(Progress {
+            on_progress(Progress {
                 rows,
                 share: meter.share(),
             })
@@ -504,8 +508,10 @@ mod tests {
     fn inspected(config: Value) -> Inspected {
         let config: DataConfig = serde_json::from_value(config).unwrap();
         let subject = Subject::of_spec("data of a run", config, Some(64));
-        let mut tell = |_| ControlFlow::Continue(());
-        subject.inspect(&ReadContext::default(), &mut tell).unwrap()
+        let mut on_progress = |_| ControlFlow::Continue(());
+        subject
+            .inspect(&ReadContext::default(), &mut on_progress)
+            .unwrap()
     }
 
     /// The method of the run has settled what rows of a question and its answer are.

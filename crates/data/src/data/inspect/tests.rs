@@ -11,7 +11,7 @@ impl View for Letters {
         "letters"
     }
 
-    fn see(&self, example: &Example, _place: &Place) -> Result<Vec<Seen>, RowFault> {
+    fn render(&self, example: &Example, _place: &Place) -> Result<Vec<RenderedDocument>, RowFault> {
         let mut document = Document::default();
         for part in parts(example) {
             for c in part.text.chars().chain(['\0']) {
@@ -21,7 +21,7 @@ impl View for Letters {
                     .push(part.answer && document.ids.len() > 1);
             }
         }
-        Ok(vec![Seen {
+        Ok(vec![RenderedDocument {
             label: "",
             document,
         }])
@@ -69,7 +69,7 @@ fn inspect(options: Options, rows: Vec<Result<Example, &str>>) -> (Report, Kept)
             Ok(example) => Ok(measure.row(place, "chat.jsonl".into(), example)),
             Err(what) => Err(RowFault::new(&place, what, "")),
         };
-        inspector.see(row);
+        inspector.observe(row);
     }
     inspector.finish()
 }
@@ -162,7 +162,7 @@ fn without_a_view_there_are_no_tokens_and_no_checks_of_them() {
     let row = inspector
         .measure()
         .row(place(1), "a".into(), chat("a", "b"));
-    assert_eq!(inspector.see(Ok(row)), Faults::default());
+    assert_eq!(inspector.observe(Ok(row)), Faults::default());
     let (report, _) = inspector.finish();
     assert!(report.tokens.is_none());
     assert!(!report.passed.contains(&"Rows without supervised tokens"));
@@ -174,7 +174,7 @@ fn sources_stand_by_their_size() {
     for (source, text) in [("small", "ab"), ("large", "abcdef"), ("small", "c")] {
         let example = Example::new(Content::Text(text.into()));
         let row = inspector.measure().row(place(1), source.into(), example);
-        inspector.see(Ok(row));
+        inspector.observe(Ok(row));
     }
     let (report, _) = inspector.finish();
     let shares: Vec<(&str, u64, u64)> = report

@@ -4,7 +4,7 @@ use crate::data::{Document, Example, Place, RowFault};
 
 /// One document of a row. A pair has two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct RenderedDocument {
     /// Empty, or which side: `chosen`, `rejected`.
     pub label: &'static str,
     pub document: Document,
@@ -19,7 +19,7 @@ pub trait View: Send + Sync {
     ///
     /// # Errors
     /// The template refuses the row.
-    fn see(&self, example: &Example, place: &Place) -> Result<Vec<Seen>, RowFault>;
+    fn render(&self, example: &Example, place: &Place) -> Result<Vec<RenderedDocument>, RowFault>;
 
     /// The text of each token; a character spread over several tokens belongs to the last of them.
     fn pieces(&self, ids: &[u32]) -> Vec<String>;

@@ -108,7 +108,7 @@ pub(super) fn classes(lengths: &[usize]) -> (Vec<(u32, u32)>, Vec<u32>) {
 
 /// Places row by row, and where rows end. `lengths` are decreasing and at most `seq_len`.
 fn best_fit(lengths: &[usize], seq_len: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut room = Rooms::new(seq_len);
+    let mut room = OpenRows::new(seq_len);
     let mut row_of = Vec::with_capacity(lengths.len());
     let mut rows: u32 = 0;
     for &length in lengths {
@@ -139,15 +139,15 @@ fn best_fit(lengths: &[usize], seq_len: usize) -> (Vec<u32>, Vec<u32>) {
 }
 
 /// Open rows by the room that they have left.
-struct Rooms {
+struct OpenRows {
     rows: Vec<Vec<u32>>,
     /// A bit for each room that some row has.
     bits: Vec<u64>,
 }
 
-impl Rooms {
-    fn new(seq_len: usize) -> Rooms {
-        Rooms {
+impl OpenRows {
+    fn new(seq_len: usize) -> OpenRows {
+        OpenRows {
             rows: vec![Vec::new(); seq_len + 1],
             bits: vec![0; seq_len / 64 + 1],
         }

@@ -34,7 +34,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// With what became of the sequences of one example, since `before`, counted once: the worst of it.
+    /// Counts the sequences of one example, added since `before`, once: by the worst outcome.
     fn of_example(self, before: Account) -> Account {
         let now = Account {
             lost_tokens: self.lost_tokens,

@@ -88,7 +88,7 @@ fn asked(messages: &[Message]) -> (&[Message], Option<String>) {
 }
 
 /// The message for the user.
-pub(super) fn told(unit: Unit, train_on: TrainOn, content: &Content) -> Option<&'static str> {
+pub(super) fn warning(unit: Unit, train_on: TrainOn, content: &Content) -> Option<&'static str> {
     Some(match (unit, content) {
         (Unit::Text, Content::Preference { .. }) => {
             "trains on the chosen answer of each pair; the rejected one is unused"

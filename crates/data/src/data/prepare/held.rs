@@ -1,4 +1,4 @@
-//! What is held out of each source: counted rows, shares that fill no window, and how they are told.
+//! The hold-out of each source: row counts, shares too small for a window, and their messages.
 
 use super::Ready;
 use crate::base::human::grouped;
@@ -30,8 +30,8 @@ pub(super) fn held_rows(
     Err(DataError::source("data.val_rows", what, fix))
 }
 
-/// Whether what is held out of texts that run together in rows of `row` tokens fills none.
-pub(super) fn makes_no_row(held: &[Span], row: Option<u64>) -> bool {
+/// Whether the held-out tokens of concatenated texts are too few for one row of `row` tokens.
+pub(super) fn fills_no_row(held: &[Span], row: Option<u64>) -> bool {
     let tokens: u64 = held.iter().map(|span| span.1).sum();
     row.is_some_and(|row| !held.is_empty() && tokens < row)
 }

@@ -8,7 +8,7 @@ mod held;
 mod tokenize;
 
 use crate::base::paths::Env;
-use crate::data::chat::{CutMark, Template};
+use crate::data::chat::{SplitMarker, Template};
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
@@ -21,11 +21,11 @@ use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{
-    DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
+    DataConfig, DataError, Dataset, Loss, Mix, Tokenizer, TrainingCounts, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
-use emptied::{Tried, no_validation, nothing_left, one_row};
-use held::{divided, held_rows, makes_no_row, not_held_out};
+use emptied::{ExampleCounts, no_validation, nothing_left, one_row};
+use held::{divided, fills_no_row, held_rows, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokenize::{Ready, Tokenizing};
@@ -41,23 +41,23 @@ pub struct Request<'a> {
     /// In the place of the one that `data.tokenizer` names: that of a model which is still to be trained.
     pub tokenizer: Option<Tokenizer>,
     /// Where files and the hub are.
-    pub surroundings: Surroundings,
+    pub surroundings: DataEnv,
     /// Hears how far tokenizing has come.
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
 }
 
 /// Where data are found and where tokens are kept.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct DataEnv {
     pub read: ReadContext,
     /// The folder of the cache; none: tokens stay in memory unless the spec names a folder.
     pub cache: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl DataEnv {
     /// As the environment says.
-    pub fn from_env(env: &Env) -> Surroundings {
-        Surroundings {
+    pub fn from_env(env: &Env) -> DataEnv {
+        DataEnv {
             read: ReadContext {
                 hub: HubConfig::from_env(env),
                 ..ReadContext::default()
@@ -75,7 +75,7 @@ impl Request<'_> {
             train_on: TrainOn::All,
             unit: Unit::Text,
             tokenizer: None,
-            surroundings: Surroundings::default(),
+            surroundings: DataEnv::default(),
             progress: None,
         }
     }
@@ -110,7 +110,7 @@ impl Dataset {
             mut notes,
         } = tokens(config, &mut request)?;
         let how = layout(config, &train, &request)?;
-        let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
+        let (mut documents, learning) = build_splits(config, &train, &val, how, &mut notes)?;
         documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
         Ok(Dataset {
             fingerprint: fingerprint(config, &train, &val, how),
@@ -159,7 +159,7 @@ impl Dataset {
             notes: Vec::new(),
         };
         let ready = work.source(source)?;
-        let behind_answers = work.template.as_ref().map(Template::behind_answer);
+        let behind_answers = work.template.as_ref().map(Template::answer_suffix);
         let mut notes = work.notes;
         let how = layout(config, std::slice::from_ref(&ready), &request)?;
         let spans: Vec<Span> = ready.store.spans().collect();
@@ -233,7 +233,7 @@ struct Tokens {
     /// The tokens that the template puts after an answer.
     behind_answers: Option<String>,
     unused_template: bool,
-    cut_marks: Vec<CutMark>,
+    cut_marks: Vec<SplitMarker>,
     train: Vec<Ready>,
     val: Vec<Ready>,
     /// Notices.
@@ -284,7 +284,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     // What conversations were written in goes with the model.
     let templated = train.iter().any(|source| source.templated);
     let unused_template = template.is_some() && !templated;
-    let behind_answers = template.as_ref().map(Template::behind_answer);
+    let behind_answers = template.as_ref().map(Template::answer_suffix);
     let supervised_in = template.filter(|_| templated);
     // One that is trained for the run has the markers of its template, or none by its settings.
     let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
@@ -361,79 +361,44 @@ fn too_long(config: &DataConfig, unit: Unit, conversations: bool) -> TooLong {
 }
 
 /// Splits every source and lays its documents into rows.
-fn lay_out(
+fn build_splits(
     config: &DataConfig,
     train: &[Ready],
     val: &[Ready],
     how: Layouting,
     notes: &mut Vec<String>,
-) -> Result<(Documents, Learning), DataError> {
-    let divides = val.is_empty() && config.val_share() != Some(0.0);
-    let counted = held_rows(config, train)?;
-    let mut documents = Documents {
-        train: Vec::new(),
-        val: Vec::new(),
-        stages: stages(config, train),
-        passes: None,
+) -> Result<(Documents, TrainingCounts), DataError> {
+    let mut splits = SplitBuilder {
+        config,
         how,
-        bytes_per_token: None,
-    };
-    let mut learning = Learning::default();
-    let mut tried: Vec<Tried> = Vec::new();
-    let of = |source: &Ready| Layouting {
-        too_long: too_long(config, how.unit, source.conversations),
-        ..how
+        divides: val.is_empty() && config.val_share() != Some(0.0),
+        counted: held_rows(config, train)?,
+        is_mix: train.len() > 1,
+        documents: Documents {
+            train: Vec::new(),
+            val: Vec::new(),
+            stages: stages(config, train),
+            passes: None,
+            how,
+            bytes_per_token: None,
+        },
+        learning: TrainingCounts::default(),
+        tried: Vec::new(),
+        notes,
     };
     for (at, source) in train.iter().enumerate() {
-        let how = of(source);
-        let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
-        let Split {
-            train: mut kept,
-            val: mut held,
-            is_cut,
-        } = match &counted {
-            Some(rows) => hold_out::split_rows(&source.store, rows[at]),
-            None if divides => hold_out::split(&source.store, config.val_fraction, row),
-            None => hold_out::split(&source.store, 0.0, row),
-        };
-        if train.len() > 1 && makes_no_row(&held, row) {
-            notes.push(not_held_out(config, source, &held, how.seq_len));
-            tried.push(Tried {
-                how,
-                spans: std::mem::take(&mut held),
-            });
-            kept = source.store.spans().collect();
-        } else if divides {
-            let size = source.store.documents_of_row();
-            let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
-            notes.push(divided(source, parts, is_cut));
-        }
-        let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
-        count(&mut learning, source, &portion, &account);
-        let longest = kept.iter().map(|(_, len)| *len).max();
-        learning.longest = learning.longest.max(longest.unwrap_or(0));
-        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
-        if portion.rows() == 0 {
-            return Err(nothing_left(source, how, &kept));
-        }
-        documents
-            .train
-            .push(portion.with_template(source.templated));
-        // Of a small source beside large ones no row may be counted.
-        if divides && (counted.is_none() || !held.is_empty()) {
-            let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
-            documents.val.push(portion.with_template(source.templated));
-            tried.push(Tried { how, spans: held });
-        }
+        splits.add_train(at, source)?;
     }
     for source in val {
-        let spans: Vec<Span> = source.store.spans().collect();
-        let how = of(source);
-        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
-        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
-        documents.val.push(portion.with_template(source.templated));
-        tried.push(Tried { how, spans });
+        splits.add_val(source);
     }
+    let SplitBuilder {
+        mut documents,
+        learning,
+        tried,
+        notes,
+        ..
+    } = splits;
     if config.mix == Mix::Concatenate {
         documents.concatenate();
     }
@@ -454,8 +419,99 @@ fn lay_out(
     Ok((documents, learning))
 }
 
+/// The splits, source by source.
+struct SplitBuilder<'a> {
+    config: &'a DataConfig,
+    how: Layouting,
+    /// Part of the training sources is held out.
+    divides: bool,
+    /// Rows to hold out of each source, where the spec counts them.
+    counted: Option<Vec<u64>>,
+    /// There are several training sources.
+    is_mix: bool,
+    documents: Documents,
+    learning: TrainingCounts,
+    /// What was held out, for the error if it fills no row.
+    tried: Vec<ExampleCounts>,
+    notes: &'a mut Vec<String>,
+}
+
+impl SplitBuilder<'_> {
+    fn how_of(&self, source: &Ready) -> Layouting {
+        Layouting {
+            too_long: too_long(self.config, self.how.unit, source.conversations),
+            ..self.how
+        }
+    }
+
+    /// Adds training source `at`, and what is held out of it.
+    fn add_train(&mut self, at: usize, source: &Ready) -> Result<(), DataError> {
+        let how = self.how_of(source);
+        let (kept, held) = self.divide(at, source, how);
+        let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
+        count(&mut self.learning, source, &portion, &account);
+        let longest = kept.iter().map(|(_, len)| *len).max();
+        self.learning.longest = self.learning.longest.max(longest.unwrap_or(0));
+        self.notes
+            .extend(account.notes(&source.name, portion.documents, how.seq_len));
+        if portion.rows() == 0 {
+            return Err(nothing_left(source, how, &kept));
+        }
+        self.documents
+            .train
+            .push(portion.with_template(source.templated));
+        // Of a small source beside large ones no row may be counted.
+        if self.divides && (self.counted.is_none() || !held.is_empty()) {
+            let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
+            let portion = portion.with_template(source.templated);
+            self.documents.val.push(portion);
+            self.tried.push(ExampleCounts { how, spans: held });
+        }
+        Ok(())
+    }
+
+    /// What of a source is trained on and what is held out, with a note on it.
+    fn divide(&mut self, at: usize, source: &Ready, how: Layouting) -> (Vec<Span>, Vec<Span>) {
+        let (config, row) = (self.config, how.seq_len as u64 + 1);
+        let row = (how.packing == Packing::Stream).then_some(row);
+        let Split {
+            train: kept,
+            val: held,
+            is_cut,
+        } = match &self.counted {
+            Some(rows) => hold_out::split_rows(&source.store, rows[at]),
+            None if self.divides => hold_out::split(&source.store, config.val_fraction, row),
+            None => hold_out::split(&source.store, 0.0, row),
+        };
+        if self.is_mix && fills_no_row(&held, row) {
+            let note = not_held_out(config, source, &held, how.seq_len);
+            self.notes.push(note);
+            self.tried.push(ExampleCounts { how, spans: held });
+            return (source.store.spans().collect(), Vec::new());
+        }
+        if self.divides {
+            let size = source.store.documents_of_row();
+            let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
+            self.notes.push(divided(source, parts, is_cut));
+        }
+        (kept, held)
+    }
+
+    /// Adds a source that is validated on as a whole.
+    fn add_val(&mut self, source: &Ready) {
+        let spans: Vec<Span> = source.store.spans().collect();
+        let how = self.how_of(source);
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
+        self.notes
+            .extend(account.notes(&source.name, portion.documents, how.seq_len));
+        let portion = portion.with_template(source.templated);
+        self.documents.val.push(portion);
+        self.tried.push(ExampleCounts { how, spans });
+    }
+}
+
 /// Adds what is learned from a source, and what is lost of it.
-fn count(learning: &mut Learning, source: &Ready, portion: &Portion, account: &Account) {
+fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, account: &Account) {
     learning.documents += portion.documents;
     learning.nothing_supervised += account.nothing_supervised;
     learning.too_long += account.split + account.truncated + account.dropped;
@@ -490,7 +546,7 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
 
 /// Of a tokenizer.json, and of what the files beside it say otherwise.
 fn of_tokenizer(tokenizer: &Tokenizer) -> String {
-    let beside = tokenizer.beside().unwrap_or_default();
+    let beside = tokenizer.sidecar_note().unwrap_or_default();
     sha256([tokenizer.to_json(), &beside].concat().as_bytes())
 }
 
@@ -542,7 +598,7 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
             Some(rows) => hold_out::split_rows(&s.store, rows[at]),
             None => hold_out::split(&s.store, share, row),
         };
-        makes_no_row(&split.val, row)
+        fills_no_row(&split.val, row)
     };
     let back = match val.is_empty() && train.len() > 1 && train.iter().enumerate().any(short) {
         true => " back",

@@ -1,7 +1,7 @@
 //! Tokenizes one source after the other into a store, or takes it from the cache.
 
 use super::emptied::counted;
-use super::fitted::{fitted, told};
+use super::fitted::{fitted, warning};
 use crate::base::human::{grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
@@ -70,7 +70,7 @@ impl Tokenizing<'_> {
         let first = beginning.as_mut().and_then(Iterator::next).transpose()?;
         let beginning = beginning.into_iter().flatten().take(LOOKED_AT).flatten();
         let mut beginning = first.iter().cloned().chain(beginning);
-        let weighted = beginning.any(|(_, example)| weight::stand_in(&example.content));
+        let weighted = beginning.any(|(_, example)| weight::occur_in(&example.content));
         // All rows of a format are of one kind; in some no answer is supervised.
         let examples_of_row = first.as_ref().map_or(1, |(_, example)| {
             fitted(self.unit, self.train_on, example).len().max(1)
@@ -80,7 +80,7 @@ impl Tokenizing<'_> {
         let templated = first.as_ref().is_some_and(has_turns);
         let reading = first
             .as_ref()
-            .and_then(|first| told(self.unit, self.train_on, first));
+            .and_then(|first| warning(self.unit, self.train_on, first));
         let key = self.key(source, &rows, most)?;
         // Such rows were once refused, or skipped.
         let key = match reading {
@@ -171,7 +171,7 @@ impl Tokenizing<'_> {
             _ => key,
         };
         // Documents end with a token that may be named only in the metadata.
-        let key = match self.tokenizer.beside() {
+        let key = match self.tokenizer.sidecar_note() {
             Some(marks) => key.with("marks", marks),
             None => key,
         };

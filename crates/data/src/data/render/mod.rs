@@ -133,7 +133,7 @@ impl Renderer {
     ) -> Renderer {
         let twin = template.as_ref().filter(|t| !t.marks_generation());
         let parts = Parts {
-            twin: twin.and_then(find_twin),
+            twin: twin.and_then(matching_builtin),
             special: turns::SpecialTokens::of(&tokenizer),
             tokenizer,
             template,
@@ -391,7 +391,7 @@ impl Renderer {
     }
 
     fn notice_special_tokens(&self, texts: &[&str]) {
-        if texts.iter().any(|text| self.special.stand_in(text)) {
+        if texts.iter().any(|text| self.special.occur_in(text)) {
             count(&self.counters.special_tokens_in_data);
         }
     }
@@ -445,7 +445,7 @@ fn at(place: &Place) -> impl Fn(DataError) -> RowFault {
 }
 
 /// The built-in template that prints a few probing conversations as `template` does.
-fn find_twin(template: &Template) -> Option<Template> {
+fn matching_builtin(template: &Template) -> Option<Template> {
     let probe = [
         Message::new("user", " a "),
         Message::new("assistant", " b\n"),

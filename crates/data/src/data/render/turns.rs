@@ -82,7 +82,7 @@ impl SpecialTokens {
     }
 
     /// Whether one of them occurs in a text.
-    pub fn stand_in(&self, text: &str) -> bool {
+    pub fn occur_in(&self, text: &str) -> bool {
         let bytes = text.as_bytes();
         bytes.iter().enumerate().any(|(at, byte)| {
             self.firsts.contains(byte)
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn special_tokens_are_found_wherever_they_are_written() {
         let special = SpecialTokens::spelt(vec!["<|im_end|>".into(), "</s>".into()]);
-        assert!(special.stand_in("a <|im_end|>") && special.stand_in("</s>"));
-        assert!(!special.stand_in("<|im_end |> < / s>") && !special.stand_in(""));
+        assert!(special.occur_in("a <|im_end|>") && special.occur_in("</s>"));
+        assert!(!special.occur_in("<|im_end |> < / s>") && !special.occur_in(""));
         let mut message = Message::new("user", "a");
         message
             .extra
             .insert("tool_calls".into(), json!([{"name": "</s>"}]));
-        assert!(texts(&[message]).iter().any(|t| special.stand_in(t)));
+        assert!(texts(&[message]).iter().any(|t| special.occur_in(t)));
     }
 }

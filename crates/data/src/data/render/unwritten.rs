@@ -6,7 +6,7 @@ use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::Value;
 
-/// What of a row's tools is not written.
+/// What the chat template omits of a row's tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Supervised turns of the assistant: those of a prompt are context.

@@ -25,7 +25,7 @@ impl Target {
     pub fn create(path: &Path) -> io::Result<Target> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let name = name.to_string_lossy();
-        let temporary = crate::base::files::temporary_beside(path)?;
+        let temporary = crate::base::files::temporary_sibling(path)?;
         let file = BufWriter::new(File::create(&temporary)?);
         let out = match name.to_lowercase() {
             name if name.ends_with(".gz") => Out::Gzip(flate2::write::GzEncoder::new(

@@ -6,7 +6,7 @@ mod json;
 mod table;
 mod text;
 
-use crate::base::files::is_of_the_name;
+use crate::base::files::is_path_error;
 use crate::base::text::shown;
 use file::Target;
 use serde_json::{Map, Value};
@@ -198,7 +198,7 @@ fn unwritable(path: &Path, error: &io::Error) -> SinkError {
         return SinkError::new(path, "its folder does not exist", &fix);
     }
     SinkError {
-        machine: !is_of_the_name(error),
+        machine: !is_path_error(error),
         ..SinkError::new(path, what, "check the folder, its permissions and the disk")
     }
 }

@@ -169,7 +169,7 @@ impl fmt::Display for SourceConfig {
 /// The map, word for word.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Said {
+struct RawSource {
     /// A file, a folder or a glob.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
@@ -221,10 +221,10 @@ fn word_or_map<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SyntheticCon
         .map_err(de::Error::custom)
 }
 
-impl TryFrom<Said> for SourceConfig {
+impl TryFrom<RawSource> for SourceConfig {
     type Error = String;
 
-    fn try_from(said: Said) -> Result<SourceConfig, String> {
+    fn try_from(said: RawSource) -> Result<SourceConfig, String> {
         let made = said.rows.is_some() || said.shape.is_some() || said.seed.is_some();
         if made && said.synthetic.is_none() {
             return Err("`rows`, `as` and `seed` are only for `synthetic` rows".into());
@@ -273,9 +273,9 @@ impl TryFrom<Said> for SourceConfig {
     }
 }
 
-impl From<&SourceConfig> for Said {
-    fn from(source: &SourceConfig) -> Said {
-        let mut said = Said {
+impl From<&SourceConfig> for RawSource {
+    fn from(source: &SourceConfig) -> RawSource {
+        let mut said = RawSource {
             subset: source.subset.clone(),
             split: source.split.clone(),
             revision: source.revision.clone(),
@@ -283,7 +283,7 @@ impl From<&SourceConfig> for Said {
             fraction: Some(source.fraction).filter(|part| *part != 1.0),
             format: source.format,
             columns: source.columns.clone(),
-            ..Said::default()
+            ..RawSource::default()
         };
         match &source.origin {
             Origin::Path(path) => said.path = Some(path.clone()),
@@ -304,7 +304,7 @@ impl Serialize for SourceConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.notation() {
             Some(notation) => serializer.serialize_str(&notation),
-            None => Said::from(self).serialize(serializer),
+            None => RawSource::from(self).serialize(serializer),
         }
     }
 }
@@ -324,7 +324,7 @@ impl<'de> Deserialize<'de> for SourceConfig {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<SourceConfig, M::Error> {
-                let said = Said::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                let said = RawSource::deserialize(de::value::MapAccessDeserializer::new(map))?;
                 SourceConfig::try_from(said).map_err(de::Error::custom)
             }
         }
@@ -338,7 +338,7 @@ impl JsonSchema for SourceConfig {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let map = generator.subschema_for::<Said>();
+        let map = generator.subschema_for::<RawSource>();
         json_schema!({
             "description": "`name | subset | weight`, or a map with `path` or `hub`",
             "anyOf": [{"type": "string"}, map],

@@ -5,31 +5,31 @@ use std::io;
 
 /// A fault, and whether reading can continue after it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Trouble {
+pub(super) struct ReadFault {
     pub fault: RowFault,
     /// Nothing more can be read from this file: rows would be missing without anyone knowing how many.
     pub fatal: bool,
 }
 
-impl Trouble {
-    pub fn row(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
-        Trouble {
+impl ReadFault {
+    pub fn row(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> ReadFault {
+        ReadFault {
             fault: RowFault::new(place, what, fix),
             fatal: false,
         }
     }
 
-    pub fn fatal(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
-        Trouble {
+    pub fn fatal(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> ReadFault {
+        ReadFault {
             fault: RowFault::new(place, what, fix),
             fatal: true,
         }
     }
 
     /// A read that failed: the disk, the compression, or one of our own bounds.
-    pub fn io(place: &Place, error: &io::Error) -> Trouble {
+    pub fn io(place: &Place, error: &io::Error) -> ReadFault {
         if let Some(refusal) = refusal(error) {
-            return Trouble::fatal(place, &refusal.what, refusal.fix.clone());
+            return ReadFault::fatal(place, &refusal.what, refusal.fix.clone());
         }
         let (what, fix) = match error.kind() {
             io::ErrorKind::UnexpectedEof => (
@@ -45,21 +45,21 @@ impl Trouble {
                 "check the disk and the file's permissions",
             ),
         };
-        Trouble::fatal(place, what, fix)
+        ReadFault::fatal(place, what, fix)
     }
 }
 
 /// A bound of our own that travels through `io::Error`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
-pub(super) struct Refusal {
+pub(super) struct LimitExceeded {
     pub what: String,
     pub fix: String,
 }
 
-impl Refusal {
+impl LimitExceeded {
     pub fn error(what: impl Into<String>, fix: impl Into<String>) -> io::Error {
-        io::Error::other(Refusal {
+        io::Error::other(LimitExceeded {
             what: what.into(),
             fix: fix.into(),
         })
@@ -67,6 +67,6 @@ impl Refusal {
 }
 
 /// The refusal inside an error, if it is one of ours.
-fn refusal(error: &io::Error) -> Option<&Refusal> {
+fn refusal(error: &io::Error) -> Option<&LimitExceeded> {
     error.get_ref()?.downcast_ref()
 }

@@ -1,15 +1,15 @@
 //! One JSON row: bytes become columns, or an error that says what was found instead.
 
-use super::fault::Trouble;
+use super::fault::ReadFault;
 use super::{MAX_DEPTH, utf8};
 use crate::data::{Place, Record};
 use serde_json::{Map, Value};
 
 /// Reads one JSON object.
-pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, Trouble> {
+pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, ReadFault> {
     let text = utf8::check(bytes).map_err(|bad| {
         let what = format!("{} (byte {} of the row)", bad.what, bad.at + 1);
-        Trouble::row(&place, what, bad.fix)
+        ReadFault::row(&place, what, bad.fix)
     })?;
     bounded_depth(bytes, &place)?;
     let value = serde_json::from_str(text).map_err(|e| syntax(text, &place, &e))?;
@@ -20,7 +20,7 @@ pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, Trouble> {
 }
 
 /// Brackets inside each other, outside of strings. A parser that recurses must never see too many.
-fn bounded_depth(bytes: &[u8], place: &Place) -> Result<(), Trouble> {
+fn bounded_depth(bytes: &[u8], place: &Place) -> Result<(), ReadFault> {
     // Few brackets cannot be nested deeply; counting them is fast.
     let brackets = bytes.iter().filter(|b| matches!(b, b'{' | b'[')).count();
     if brackets <= MAX_DEPTH {
@@ -37,7 +37,7 @@ fn bounded_depth(bytes: &[u8], place: &Place) -> Result<(), Trouble> {
                 depth += 1;
                 if depth > MAX_DEPTH {
                     let what = format!("JSON nested deeper than {MAX_DEPTH} levels");
-                    return Err(Trouble::row(place, what, "flatten the row"));
+                    return Err(ReadFault::row(place, what, "flatten the row"));
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
@@ -47,9 +47,9 @@ fn bounded_depth(bytes: &[u8], place: &Place) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn syntax(text: &str, place: &Place, error: &serde_json::Error) -> Trouble {
+fn syntax(text: &str, place: &Place, error: &serde_json::Error) -> ReadFault {
     if error.is_eof() {
-        return Trouble::row(
+        return ReadFault::row(
             place,
             format!("incomplete JSON: it ends after {} bytes", text.len()),
             "the writer was stopped in the middle of the row: complete it or delete it",
@@ -68,7 +68,7 @@ fn syntax(text: &str, place: &Place, error: &serde_json::Error) -> Trouble {
         "write one JSON object per row; `python3 -m json.tool` or `jq .` find the error"
     };
     let what = format!("bad JSON at byte {}: {cause}, near `{near}`", at + 1);
-    Trouble::row(place, what, fix)
+    ReadFault::row(place, what, fix)
 }
 
 /// A few characters from the place of an error on.
@@ -81,7 +81,7 @@ fn excerpt(text: &str, line: usize, column: usize) -> String {
     line[from..].chars().take(24).collect()
 }
 
-fn not_an_object(place: &Place, value: &Value) -> Trouble {
+fn not_an_object(place: &Place, value: &Value) -> ReadFault {
     let (kind, fix) = match value {
         Value::String(_) => ("a string", r#"give it a name: {"text": "…"}"#),
         Value::Array(_) => (
@@ -97,7 +97,7 @@ fn not_an_object(place: &Place, value: &Value) -> Trouble {
         true => "write it like the rows above, or delete it; data.on_bad_row: skip skips such rows",
         false => fix,
     };
-    Trouble::row(place, what, fix)
+    ReadFault::row(place, what, fix)
 }
 
 /// The rows inside `{"data": [{…}, …]}`, when an object is nothing but a wrapper around them.

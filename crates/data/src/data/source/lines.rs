@@ -1,7 +1,7 @@
 //! Lines of a file of any size in bounded memory.
 
 use super::MAX_ROW_BYTES;
-use super::fault::Trouble;
+use super::fault::ReadFault;
 use super::input::{Input, Notes};
 use crate::data::Place;
 use std::io::{self, BufRead, Read};
@@ -113,7 +113,10 @@ impl FileLines {
     }
 
     /// Reads the next line and gives its place; `too_long` words the fault of one beyond the bound.
-    pub fn advance(&mut self, too_long: fn(&Place) -> Trouble) -> Option<Result<Place, Trouble>> {
+    pub fn advance(
+        &mut self,
+        too_long: fn(&Place) -> ReadFault,
+    ) -> Option<Result<Place, ReadFault>> {
         let line = self.lines.advance()?;
         let place = Place {
             file: self.file.clone(),
@@ -124,7 +127,7 @@ impl FileLines {
             Err(BadLine::TooLong) => Err(too_long(&place)),
             Err(BadLine::Io(e)) => {
                 self.ended = true;
-                Err(Trouble::io(&place, &e))
+                Err(ReadFault::io(&place, &e))
             }
         })
     }

@@ -1,6 +1,6 @@
 //! A file opened for sequential reading: decompressed according to its content, not its name, and never beyond the bounds.
 
-use super::fault::Refusal;
+use super::fault::LimitExceeded;
 use super::{FREE_BYTES, MAX_RATIO, utf8};
 use crate::base::files::open_plain;
 use crate::base::human;
@@ -133,7 +133,7 @@ impl<R: Read> Read for Guard<R> {
         self.produced += n as u64;
         let consumed = self.consumed.load(Ordering::Relaxed).max(1);
         if self.produced > FREE_BYTES && self.produced / consumed > MAX_RATIO {
-            return Err(Refusal::error(
+            return Err(LimitExceeded::error(
                 format!(
                     "{} of the file became {}, more than {MAX_RATIO} times as much: it looks like a decompression bomb",
                     human::bytes(consumed),

@@ -2,7 +2,7 @@
 
 use super::container;
 use crate::base::near::{alike, did_you_mean};
-use crate::base::paths::astray;
+use crate::base::paths::not_found_hint;
 use crate::base::text::one_line;
 use crate::data::DataError;
 use std::collections::BTreeMap;
@@ -78,9 +78,9 @@ fn absent(full: &Path, said: &str) -> DataError {
         // A word alone may have been meant as a name of the hub.
         None if !said.contains('/') && full.extension().is_none() => format!(
             "{}; a data set of the hub is org/name",
-            astray(Path::new(said), full)
+            not_found_hint(Path::new(said), full)
         ),
-        None => astray(Path::new(said), full),
+        None => not_found_hint(Path::new(said), full),
     };
     DataError::source(said, "does not exist", fix)
 }

@@ -2,7 +2,7 @@
 
 use super::container::{self, Stream};
 use super::context::ReadContext;
-use super::fault::Trouble;
+use super::fault::ReadFault;
 use super::files::{self, SourceFile};
 use super::input::{Input, Notes};
 use super::{Origin, SourceConfig, open, paths};
@@ -54,7 +54,7 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
     if let Origin::Synthetic(made) = &source.origin {
         rows.kind = SYNTHETIC;
         // Settings that make no row are the spec's fault, not a row's.
-        let fatal = |fault| Trouble { fault, fatal: true };
+        let fatal = |fault| ReadFault { fault, fatal: true };
         rows.current = Some(Box::new(made.rows().map(move |row| row.map_err(fatal))));
     }
     if let Some(first) = rows.waiting.pop_front() {
@@ -106,7 +106,7 @@ impl Rows {
         })
     }
 
-    fn next_file(&mut self) -> Option<Result<(), Trouble>> {
+    fn next_file(&mut self) -> Option<Result<(), ReadFault>> {
         self.finished_bytes += self.consumed.swap(0, Ordering::Relaxed);
         self.current = None;
         let file = self.waiting.pop_front()?;
@@ -115,18 +115,18 @@ impl Rows {
                 self.current = Some(stream);
                 Ok(())
             }
-            Err(DataError::Row(fault)) => Err(Trouble { fault, fatal: true }),
+            Err(DataError::Row(fault)) => Err(ReadFault { fault, fatal: true }),
             Err(e) => {
                 let place = Place {
                     file: file.shown,
                     row: 1,
                 };
-                Err(Trouble::fatal(&place, e.to_string(), e.hint()))
+                Err(ReadFault::fatal(&place, e.to_string(), e.hint()))
             }
         })
     }
 
-    fn fail(&mut self, trouble: Trouble) -> RowFault {
+    fn fail(&mut self, trouble: ReadFault) -> RowFault {
         if trouble.fatal {
             self.broken = true;
             self.current = None;

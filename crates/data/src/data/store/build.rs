@@ -1,7 +1,7 @@
 //! From rows to shards: rows are read in order, tokenized on all threads and written in the original order.
 
 use super::shard::{Draft, Shard, Tally};
-use super::{Entry, Feeding, Store};
+use super::{Entry, RowFeeder, Store};
 use crate::base::clock::{Clock, SystemClock};
 use crate::data::render::{RenderCounts, Unwritten};
 use crate::data::{Content, DataError, Document, Example, OnBadRow, Place, RowFault, Turns};
@@ -69,7 +69,7 @@ pub(super) trait Sink {
 ///
 /// # Errors
 /// A bad row, where those are errors.
-pub(crate) fn in_memory(width: usize, feed: &mut Feeding<'_>) -> Result<Entry, DataError> {
+pub(crate) fn in_memory(width: usize, feed: &mut RowFeeder<'_>) -> Result<Entry, DataError> {
     struct Memory(Vec<Shard>);
     impl Sink for Memory {
         fn write(&mut self, bytes: Vec<u8>) -> Result<(), DataError> {

@@ -96,7 +96,7 @@ pub(crate) struct Entry {
 }
 
 /// Opens a source, passes its rows to the given function, and returns the notices.
-pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
+pub(crate) type RowFeeder<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
     + 'a;
 
 /// Maps the entry of `key` below `folder`. Where there is none, `feed` is asked for the rows and the entry is made; ids
@@ -108,7 +108,7 @@ pub(crate) fn open_or_build(
     folder: &Path,
     key: &Key,
     width: usize,
-    feed: &mut Feeding<'_>,
+    feed: &mut RowFeeder<'_>,
 ) -> Result<Entry, DataError> {
     let place = folder.join(key.hash());
     if let Some(Ok(entry)) = find(&place, &key.source) {
@@ -137,7 +137,7 @@ pub(crate) fn open_or_build(
         let tally = written.tally.clone();
         build(feed, width, tally, &mut written)
     });
-    let noticed = fed.inspect_err(|_| leave_nothing(&part, &place))?;
+    let noticed = fed.inspect_err(|_| remove_if_empty(&part, &place))?;
     let manifest = Manifest {
         key: key.clone(),
         shards: written.shards,
@@ -157,7 +157,7 @@ pub(crate) fn open_or_build(
 }
 
 /// After an error before the first shard there is nothing to go on from. Neither goes while it holds anything.
-fn leave_nothing(part: &Path, place: &Path) {
+fn remove_if_empty(part: &Path, place: &Path) {
     if fs::remove_dir(part).is_ok() {
         let _ = fs::remove_file(place.with_extension("lock"));
     }

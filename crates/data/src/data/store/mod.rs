@@ -9,7 +9,7 @@ mod shard;
 pub use build::Progress;
 pub(super) use build::{Feed, Piece, in_memory, text_bytes};
 pub use cache::{Cached, clear, list};
-pub(super) use cache::{Entry, Feeding, Key, open_or_build};
+pub(super) use cache::{Entry, Key, RowFeeder, open_or_build};
 pub(super) use inputs::{by_time, digest};
 pub use shard::Tally;
 

@@ -233,9 +233,8 @@ impl Tokenizer {
         self.eos
     }
 
-    /// What the files beside the vocabulary say of the tokens that end and fill up texts, where its tokenizer.json alone would
-    /// say something else.
-    pub fn beside(&self) -> Option<String> {
+    /// The end and pad tokens configured in the files next to the vocabulary, if they differ from those of tokenizer.json.
+    pub fn sidecar_note(&self) -> Option<String> {
         let alone = END_OF_TEXT.iter().find_map(|t| self.id(t));
         let (eos, pad) = (self.eos, self.pad().filter(|pad| Some(*pad) != alone));
         (eos != alone || pad.is_some()).then(|| format!("eos {eos:?} pad {pad:?}"))

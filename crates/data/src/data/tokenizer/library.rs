@@ -5,7 +5,7 @@ use super::pipeline::{Cut, Pipeline};
 use super::words::Words;
 use crate::base::human;
 use crate::data::DataError;
-use crate::kernels::allocations::budget::{Budget, Overdrawn, within};
+use crate::kernels::allocations::budget::{Budget, BudgetExceeded, within};
 use rayon::prelude::*;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -51,10 +51,10 @@ pub struct Library {
     /// No decoder makes more of ids than their tokens have letters.
     plain_decoder: bool,
     /// What a budget once ran out of: the tokenizer is not asked again.
-    spoiled: OnceLock<Overdrawn>,
+    spoiled: OnceLock<BudgetExceeded>,
 }
 
-/// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::vet`] comes first for foreign ones.
+/// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::validate`] comes first for foreign ones.
 pub fn library(json: &str) -> Result<tokenizers::Tokenizer, String> {
     // The library panics on some files that are not even JSON.
     serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| e.to_string())?;
@@ -174,7 +174,7 @@ impl Library {
         bytes: usize,
         call: impl FnOnce(&Library) -> T + Send + 'static,
     ) -> Result<T, DataError> {
-        let spoiled = |why: &Overdrawn| {
+        let spoiled = |why: &BudgetExceeded| {
             fault(&format!(
                 "{why} for {}, as in a malicious tokenizer; use another one",
                 human::bytes(bytes as u64)

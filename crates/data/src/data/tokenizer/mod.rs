@@ -18,7 +18,7 @@ mod stream;
 mod to_gguf;
 mod training;
 mod unigram;
-mod vet;
+mod validate;
 mod wordpiece;
 mod words;
 
@@ -30,7 +30,7 @@ pub use stops::{Stops, stop_at};
 pub use stream::TextStream;
 pub use to_gguf::GgufTokenizer;
 pub use training::ChatMarkers;
-pub(super) use vet::PARSER;
+pub(super) use validate::PARSER;
 
 use super::DataError;
 

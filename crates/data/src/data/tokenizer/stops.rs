@@ -34,12 +34,12 @@ impl Tokenizer {
 
 impl Stops<'_> {
     /// How many of the last tokens have to be looked at after each token.
-    pub fn reach(&self) -> usize {
+    pub fn lookback(&self) -> usize {
         self.reach
     }
 
-    /// Whether an answer ends with its last token; at least the last [`Stops::reach`] are given.
-    pub fn heard(&self, ids: &[u32]) -> ControlFlow<()> {
+    /// Whether an answer ends with its last token; at least the last [`Stops::lookback`] are given.
+    pub fn check(&self, ids: &[u32]) -> ControlFlow<()> {
         let tail = &ids[ids.len().saturating_sub(self.reach)..];
         match !tail.is_empty() && stop_at(&self.tokenizer.decode(tail), self.stops).is_some() {
             true => ControlFlow::Break(()),
@@ -68,7 +68,7 @@ mod tests {
     fn ends_at(tokenizer: &Tokenizer, words: &[&str], ids: &[u32]) -> Option<usize> {
         let words = stops(words);
         let stops = tokenizer.stops(&words);
-        (0..ids.len()).find(|at| stops.heard(&ids[..=*at]).is_break())
+        (0..ids.len()).find(|at| stops.check(&ids[..=*at]).is_break())
     }
 
     #[test]

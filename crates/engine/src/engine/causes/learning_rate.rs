@@ -7,7 +7,7 @@ use crate::base::human;
 use crate::base::stats;
 use crate::data::Batch;
 use crate::engine::checkpoint;
-use crate::engine::eval::measure::{Extent, evaluate};
+use crate::engine::eval::measure::{EvalScope, evaluate};
 use crate::engine::roles::Models;
 use crate::engine::state::TrainState;
 use crate::engine::update::{At, Rates, update};
@@ -205,7 +205,7 @@ fn held_out(subject: &Subject<'_>, models: &mut Models) -> Result<Vec<f64>, Engi
     for at in 0..BATCHES {
         // Drawn with their own seed: single batches, whose differences give a standard error.
         let seed = spec.seed.wrapping_add(at as u64);
-        let extent = Extent::Batches(1);
+        let extent = EvalScope::Batches(1);
         let found = evaluate(
             &*spec.method,
             models,

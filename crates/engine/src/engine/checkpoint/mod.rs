@@ -29,7 +29,7 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
-use super::rollouts::in_use::InUse;
+use super::rollouts::in_use::ActiveRollout;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
 use crate::base::text::shown;
@@ -77,7 +77,7 @@ pub fn save(
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
     state.show_average(true)?;
-    state.progress.probes = state.carrier.carried();
+    state.progress.probes = state.carrier.saved_state();
     let state = &*state;
     let step = state.progress.step;
     let saved = SavedState {
@@ -92,7 +92,11 @@ pub fn save(
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
     let adapter = hf::adapter_json(&state.models.policy, state.base.as_deref());
-    let in_use = state.in_use.as_ref().map(InUse::to_bytes).transpose();
+    let in_use = state
+        .in_use
+        .as_ref()
+        .map(ActiveRollout::to_bytes)
+        .transpose();
     let in_use = in_use.map_err(failed)?;
     let mut parts = vec![
         bytes(hf::CONFIG, config.as_bytes()),
@@ -225,13 +229,16 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     if state.models.anchored {
         state
             .models
-            .bring_anchor(|model| flat::read(&path, model, None))?;
+            .restore_anchor(|model| flat::read(&path, model, None))?;
     }
     let path = folder.join(ROLLOUT);
-    let in_use = path.exists().then(|| InUse::read(&path)).transpose();
+    let in_use = path
+        .exists()
+        .then(|| ActiveRollout::read(&path))
+        .transpose();
     state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
     state.progress = saved.progress.clone();
-    state.carrier.take_up(&state.progress.probes);
+    state.carrier.restore_state(&state.progress.probes);
     state.changed_here();
     Ok(saved)
 }
@@ -260,7 +267,7 @@ impl Checkpoints {
     }
 
     /// Whether the newest checkpoint is of this step and says that it is the best: an evaluation may have come after the save.
-    pub fn knows_best(&self, step: u64) -> bool {
+    pub fn best_is_recorded(&self, step: u64) -> bool {
         let best = self
             .saved
             .as_ref()
@@ -317,7 +324,7 @@ impl Checkpoints {
     /// A disk that does not take it, a [`CheckpointError`]. Weights that are non-finite, which are never saved.
     pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
-        if self.saved.as_ref() == Some(&cx.state.progress) && self.store.stands(step) {
+        if self.saved.as_ref() == Some(&cx.state.progress) && self.store.has_checkpoint(step) {
             return Ok(());
         }
         cx.port.enter(Phase::Checkpointing, step);
@@ -325,7 +332,7 @@ impl Checkpoints {
         cx.refuse_broken_weights()?;
         let progress = &mut cx.state.progress;
         // Checkpoints of programs before this one name the best evaluation alone.
-        let stands = |best: &crate::wire::Best| self.store.stands(best.step);
+        let stands = |best: &crate::wire::Best| self.store.has_checkpoint(best.step);
         let before = progress.best_saved.clone();
         let before = before.or_else(|| progress.best.clone().filter(stands));
         if let Some(here) = progress.measured.clone().filter(|m| m.step == step)
@@ -367,7 +374,8 @@ impl Checkpoints {
     /// A checkpoint that was given up may be the base of another run.
     fn warn_of_a_replaced_base(&self, cx: &mut RunContext<'_, '_>) {
         let step = cx.step();
-        if self.store.given_up().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step) {
+        if self.store.abandoned().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step)
+        {
             let what = format!(
                 "the checkpoint of step {step} that another run begins from is replaced by that of this course"
             );
@@ -384,7 +392,7 @@ impl Checkpoints {
             .into_iter()
             .find(|(_, stable)| *stable);
         // Specs are read only where something would go.
-        let needed = match self.store.list().len() > keep || !self.store.given_up().is_empty() {
+        let needed = match self.store.list().len() > keep || !self.store.abandoned().is_empty() {
             true => by_other_runs(&cx.job.run_dir),
             false => Default::default(),
         };
@@ -426,9 +434,9 @@ impl Checkpoints {
         found
     }
 
-    /// Whether the run has a checkpoint of this step, and has not given it up.
-    pub fn stands(&self, step: u64) -> bool {
-        self.store.stands(step)
+    /// Whether the run has a checkpoint of this step that is not abandoned.
+    pub fn has_checkpoint(&self, step: u64) -> bool {
+        self.store.has_checkpoint(step)
     }
 
     /// Step of the newest checkpoint that is whole.
@@ -442,20 +450,21 @@ impl Checkpoints {
         (self.saved_at, self.saved) = (None, None);
         let progress = &mut cx.state.progress;
         // The best of that course may be among those that a rescue gave up.
-        let there = |best: &crate::wire::Best| best.step < step && self.store.stands(best.step);
+        let there =
+            |best: &crate::wire::Best| best.step < step && self.store.has_checkpoint(best.step);
         progress.best_saved = progress.best_saved.take().filter(there);
-        self.give_up_from(cx, step);
+        self.retire_from(cx, step);
     }
 
     /// Deletes the checkpoints of `step` and after it, but for those that other runs begin from.
-    fn give_up_from(&mut self, cx: &mut RunContext<'_, '_>, step: u64) {
+    fn retire_from(&mut self, cx: &mut RunContext<'_, '_>, step: u64) {
         let any = self.store.list().iter().any(|found| found.step >= step);
         let needed = match any {
             true => by_other_runs(&cx.job.run_dir),
             false => Default::default(),
         };
         let here = cx.state.progress.step;
-        match self.store.give_up_from(step, &needed) {
+        match self.store.retire_from(step, &needed) {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => {
                 let words = format!(
@@ -487,12 +496,12 @@ impl Checkpoints {
         let folder = self.store.folder().join(name_of(step));
         load(&folder, &mut cx.state)?;
         // The best of then may have been pruned since.
-        let stands = |best: &crate::wire::Best| self.store.stands(best.step);
+        let stands = |best: &crate::wire::Best| self.store.has_checkpoint(best.step);
         let progress = &mut cx.state.progress;
         progress.best_saved = progress.best_saved.take().filter(stands);
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
-        self.give_up_from(cx, step + 1);
+        self.retire_from(cx, step + 1);
         Ok(())
     }
 }

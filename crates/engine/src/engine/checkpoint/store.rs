@@ -10,7 +10,7 @@ use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
 use crate::hf::CONFIG;
-use crate::run::{GIVEN_UP, is_given_up};
+use crate::run::{GIVEN_UP, is_abandoned};
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
@@ -51,7 +51,7 @@ pub fn name_of(step: u64) -> String {
 /// Checkpoints in `folder`, newest first, but for those that were given up. Names alone: nothing is verified.
 pub fn list(folder: &Path) -> Vec<Found> {
     let mut found = every(folder);
-    found.retain(|found| !is_given_up(&found.path));
+    found.retain(|found| !is_abandoned(&found.path));
     found
 }
 
@@ -130,7 +130,7 @@ impl Store {
         let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
         let target = self.folder.join(name_of(step));
         let result = self.write(&temporary, step, parts).and_then(|manifest| {
-            self.swap_in(&temporary, &target)?;
+            self.rename_into_place(&temporary, &target)?;
             Ok(manifest)
         });
         match result {
@@ -160,7 +160,7 @@ impl Store {
                 })?;
             }
             self.disk.sync_dir(&temporary)?;
-            self.swap_in(&temporary, &self.folder.join(name_of(step)))
+            self.rename_into_place(&temporary, &self.folder.join(name_of(step)))
         });
         if copied.is_err() {
             let _ = self.disk.remove_dir(&temporary);
@@ -179,7 +179,7 @@ impl Store {
 
     /// Gives the finished folder its name. An older one of the same name changes places with it, or steps aside first and
     /// returns on an error.
-    fn swap_in(&self, temporary: &Path, target: &Path) -> io::Result<()> {
+    fn rename_into_place(&self, temporary: &Path, target: &Path) -> io::Result<()> {
         if !target.exists() {
             self.disk.rename(temporary, target)?;
             return self.disk.sync_dir(&self.folder);
@@ -192,7 +192,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
             Err(e) => return Err(e),
         }
-        let aside = self.aside(REPLACED, target)?;
+        let aside = self.deletion_path(REPLACED, target)?;
         self.disk.rename(target, &aside)?;
         if let Err(e) = self.disk.rename(temporary, target) {
             let _ = std::fs::rename(&aside, target);
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// The name under which a checkpoint waits for its deletion; free when this returns.
-    fn aside(&self, mark: &str, path: &Path) -> io::Result<PathBuf> {
+    fn deletion_path(&self, mark: &str, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.folder.join(format!("{mark}{name}"));
         if aside.exists() {
@@ -213,15 +213,15 @@ impl Store {
     }
 
     /// True if a checkpoint of this step is there, to judge by its manifest's presence.
-    pub fn stands(&self, step: u64) -> bool {
+    pub fn has_checkpoint(&self, step: u64) -> bool {
         let folder = self.folder.join(name_of(step));
-        folder.join(manifest::FILE).is_file() && !is_given_up(&folder)
+        folder.join(manifest::FILE).is_file() && !is_abandoned(&folder)
     }
 
-    /// Steps of checkpoints that were given up, and stand because other runs begin from them.
-    pub fn given_up(&self) -> Vec<u64> {
+    /// Steps of abandoned checkpoints that are kept because other runs started from them.
+    pub fn abandoned(&self) -> Vec<u64> {
         let all = every(&self.folder).into_iter();
-        let given_up = all.filter(|found| is_given_up(&found.path));
+        let given_up = all.filter(|found| is_abandoned(&found.path));
         given_up.map(|found| found.step).collect()
     }
 
@@ -338,7 +338,7 @@ impl Store {
                 self.discard(found.step)?;
             }
         }
-        for step in self.given_up() {
+        for step in self.abandoned() {
             if !also.contains(&step) {
                 self.discard(step)?;
             }
@@ -351,7 +351,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk.
-    pub fn give_up_from(&mut self, step: u64, needed: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
+    pub fn retire_from(&mut self, step: u64, needed: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
         let mut marked = Vec::new();
         for found in self.list().into_iter().filter(|found| found.step >= step) {
             if !needed.contains(&found.step) {
@@ -394,7 +394,7 @@ impl Store {
     fn discard(&mut self, step: u64) -> io::Result<()> {
         self.verified.remove(&step);
         let path = self.folder.join(name_of(step));
-        let aside = self.aside(DELETED, &path)?;
+        let aside = self.deletion_path(DELETED, &path)?;
         self.disk.rename(&path, &aside)?;
         self.disk.remove_dir(&aside)
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// How much of the validation split is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum EvalScope {
     /// This many batches of random rows.
     Batches(usize),
     /// So many rows, the first ones of each source.
@@ -19,7 +19,7 @@ pub enum Extent {
     Whole,
 }
 
-impl Extent {
+impl EvalScope {
     /// The batches of an evaluation, the same ones each time.
     pub fn batches(
         self,
@@ -28,14 +28,14 @@ impl Extent {
         batch_size: usize,
     ) -> impl Iterator<Item = Batch> + '_ {
         let rows = match self {
-            Extent::Batches(_) => Vec::new(),
-            Extent::Rows(n) => data.first_val_rows(n),
-            Extent::Whole => (0..data.val_windows() as u64).collect(),
+            EvalScope::Batches(_) => Vec::new(),
+            EvalScope::Rows(n) => data.first_val_rows(n),
+            EvalScope::Whole => (0..data.val_windows() as u64).collect(),
         };
         // None: so many rows by chance.
         let parts: Vec<Option<Range<usize>>> = match self {
-            Extent::Batches(n) => vec![None; n],
-            Extent::Rows(_) | Extent::Whole => {
+            EvalScope::Batches(n) => vec![None; n],
+            EvalScope::Rows(_) | EvalScope::Whole => {
                 let parts = data.val_batches(rows.len(), batch_size);
                 parts.map(Some).collect()
             }
@@ -69,7 +69,7 @@ pub fn evaluate(
     models: &mut Models,
     data: &Dataset,
     (seed, batch_size): (u64, usize),
-    extent: Extent,
+    extent: EvalScope,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>, EngineError> {
     let batches = extent.batches(data, seed, batch_size);
@@ -92,7 +92,7 @@ pub fn evaluate(
         loss: total / counted.max(1) as f64,
         readings,
         n_windows: n_windows as u64,
-        whole: n_windows == data.val_windows() && !matches!(extent, Extent::Batches(_)),
+        whole: n_windows == data.val_windows() && !matches!(extent, EvalScope::Batches(_)),
     }))
 }
 
@@ -118,25 +118,25 @@ mod tests {
             .unwrap()
             .unwrap()
         };
-        let whole = measure(4, Extent::Whole);
+        let whole = measure(4, EvalScope::Whole);
         assert_eq!(whole.n_windows as usize, data.val_windows());
-        let other = measure(7, Extent::Whole);
+        let other = measure(7, EvalScope::Whole);
         assert_eq!(
             other.n_windows, whole.n_windows,
             "a last, smaller batch is read"
         );
         assert!((other.loss - whole.loss).abs() < 1e-6);
-        let some = measure(4, Extent::Batches(3));
+        let some = measure(4, EvalScope::Batches(3));
         assert_eq!((some.n_windows, some.whole), (12, false));
-        assert_eq!(some, measure(4, Extent::Batches(3)));
-        let first = measure(4, Extent::Rows(10));
+        assert_eq!(some, measure(4, EvalScope::Batches(3)));
+        let first = measure(4, EvalScope::Rows(10));
         assert_eq!(
             (first.n_windows, first.whole),
             (10, false),
             "the last batch is cut"
         );
         assert_eq!(
-            measure(4, Extent::Rows(usize::MAX)),
+            measure(4, EvalScope::Rows(usize::MAX)),
             whole,
             "a limit above all rows is none"
         );
@@ -152,7 +152,7 @@ mod tests {
             &mut models,
             &data,
             (7, 4),
-            Extent::Whole,
+            EvalScope::Whole,
             &mut || {
                 asked += 1;
                 asked > 2

@@ -21,7 +21,7 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         });
     }
     weights(source, options, Naming::Family, folder)?;
-    beside(source, folder)?;
+    write_side_files(source, folder)?;
     folder.text(
         "README.md",
         &card::card(source, &options.dtype, &card::About::default()),
@@ -49,7 +49,7 @@ pub(super) fn weights(
 }
 
 /// The tokenizer's files and what generation starts from.
-pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
     let scores = source.model.config().is_reward_model();
     let pad = scores.then(|| pads(&source.tokenizer, source.ids.pad));
     if let Some(None) = pad {

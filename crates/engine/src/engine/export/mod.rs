@@ -169,7 +169,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::open`].
-    pub fn open_as_it_answers(path: &Path) -> Result<Source, ExportError> {
+    pub fn open_for_inference(path: &Path) -> Result<Source, ExportError> {
         Self::open_with(path, &|from| match from.formats() {
             Some(_) => from.load_for_inference(),
             None => from.load(),

@@ -1,6 +1,6 @@
 //! The weights under llmtui's own names, for any architecture: the export for models that no transformers class computes.
 
-use super::hf::{beside, weights};
+use super::hf::{weights, write_side_files};
 use super::{ExportError, FLOATS, Folder, Format, Options, Source};
 use crate::hf::Naming;
 
@@ -13,5 +13,5 @@ pub(super) const FORMAT: Format = Format {
 
 fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
     weights(source, options, Naming::Own, folder)?;
-    beside(source, folder)
+    write_side_files(source, folder)
 }

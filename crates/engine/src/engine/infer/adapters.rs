@@ -29,12 +29,12 @@ impl Adapters {
                 return Err(AdapterError::Scores(folder.clone()));
             }
             peft.make_room(model)?;
-            peft.stands_beside(model)?;
+            peft.check_detachable(model)?;
             let name = adapters.name_for(folder);
             adapters.held.push((name, peft));
         }
         if let Some((_, first)) = adapters.held.first() {
-            adapters.aside = first.stand(model)?;
+            adapters.aside = first.attach_for_inference(model)?;
         }
         Ok(adapters)
     }
@@ -115,7 +115,9 @@ impl Adapters {
             replaced.map_err(error_text)?;
         }
         if let Some((_, peft)) = wanted {
-            self.aside = peft.stand(model).map_err(|e| e.to_string())?;
+            self.aside = peft
+                .attach_for_inference(model)
+                .map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -2,11 +2,11 @@
 //! transport of its lines is up to the link.
 
 mod adapters;
-mod held;
+mod loaded;
 mod opening;
 mod stops;
 
-pub use held::{HeldModel, LoadError};
+pub use loaded::{LoadError, LoadedModel};
 
 use crate::base::clock::Clock;
 use crate::base::sampling::Sampling;
@@ -21,10 +21,10 @@ const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
 /// Bytes of a prompt that are echoed; of a longer one the end.
-const MAX_TOLD: usize = 128 << 10;
+const MAX_PROMPT_ECHO: usize = 128 << 10;
 
 /// A request, or a parse error with its id.
-pub type Heard = Result<Request, (CommandId, String)>;
+pub type InboxItem = Result<Request, (CommandId, String)>;
 
 /// A piece of an answer: one token's text (empty while a character is incomplete), its log-probability and the entropy of
 /// its place, in nats. Text that belongs to no token of its own, held back until it was sure, has NaN for both.
@@ -39,7 +39,7 @@ pub struct Piece {
 
 /// A rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct RenderedPrompt {
     /// The prompt as one text.
     pub text: String,
     pub tokens: Vec<u32>,
@@ -60,7 +60,7 @@ pub enum Step {
 
 /// How a continuation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Continued {
+pub struct GenerationEnd {
     pub n_tokens: usize,
     /// `Length`, `Stop`, `Context`, or `Cancelled` when the callback broke off.
     pub reason: StopReason,
@@ -74,18 +74,18 @@ pub trait TextModel {
     ///
     /// # Errors
     /// A sentence for the user: an empty prompt, no chat template, or turns or tools that it refuses.
-    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<Reading, String>;
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String>;
 
-    /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off.
+    /// Generates a continuation; `on_step` is called for every token and between the chunks of a long prompt, and may cancel.
     ///
     /// # Errors
     /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
-    fn go_on(
+    fn generate(
         &mut self,
-        reading: &Reading,
+        reading: &RenderedPrompt,
         sampling: &Sampling,
-        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Continued, String>;
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String>;
 
     /// Answers with the adapter of this name from now on, or with none.
     ///
@@ -104,23 +104,23 @@ pub trait TextModel {
 /// Answers until the inbox closes or the viewer detaches.
 pub fn serve(
     model: &mut dyn TextModel,
-    inbox: &Receiver<Heard>,
+    inbox: &Receiver<InboxItem>,
     clock: &dyn Clock,
     emit: &mut dyn FnMut(Event),
 ) {
-    let mut desk = Desk {
+    let mut server = InferenceServer {
         inbox,
         emit,
         clock,
         waiting: VecDeque::new(),
         open: true,
     };
-    while let Some(waiting) = desk.next() {
+    while let Some(waiting) = server.next() {
         match waiting {
-            Waiting::Prompt(asked) => desk.answer(model, asked),
-            Waiting::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
-                Ok(()) => (desk.emit)(Event::AdapterUsed { command: id, name }),
-                Err(why) => desk.reject(id, why),
+            Queued::Prompt(asked) => server.answer(model, asked),
+            Queued::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
+                Ok(()) => (server.emit)(Event::AdapterUsed { command: id, name }),
+                Err(why) => server.reject(id, why),
             },
         }
     }
@@ -136,45 +136,45 @@ struct Asked {
 
 /// What waits for the answer before it.
 #[derive(Debug)]
-enum Waiting {
+enum Queued {
     Prompt(Asked),
     Adapter(CommandId, Option<String>),
 }
 
-impl Waiting {
+impl Queued {
     fn id(&self) -> CommandId {
         match self {
-            Waiting::Prompt(asked) => asked.id,
-            Waiting::Adapter(id, _) => *id,
+            Queued::Prompt(asked) => asked.id,
+            Queued::Adapter(id, _) => *id,
         }
     }
 }
 
 /// The report at the end of an answer.
-struct Ending {
+struct AnswerReport {
     prompt_tokens: usize,
     kept_tokens: usize,
-    continued: Continued,
+    continued: GenerationEnd,
     seconds: Duration,
     /// From the prompt to the first token.
     prefill: Duration,
 }
 
-struct Desk<'a> {
-    inbox: &'a Receiver<Heard>,
+struct InferenceServer<'a> {
+    inbox: &'a Receiver<InboxItem>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     open: bool,
 }
 
-impl Desk<'_> {
-    /// The next prompt; waits for one. `None` when nobody will ask any more.
-    fn next(&mut self) -> Option<Waiting> {
+impl InferenceServer<'_> {
+    /// The next prompt; blocks until there is one. `None` when the inbox is closed.
+    fn next(&mut self) -> Option<Queued> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
                 Ok(heard) => {
-                    let _ = self.hear(heard, None);
+                    let _ = self.handle(heard, None);
                 }
                 Err(_) => self.open = false,
             }
@@ -193,7 +193,7 @@ impl Desk<'_> {
         let reading = match model.read(&prompt, &sampling) {
             Ok(reading) => reading,
             Err(message) => {
-                return (self.emit)(generated(id, Ending::without_answer(failed(message))));
+                return (self.emit)(generated(id, AnswerReport::without_answer(failed(message))));
             }
         };
         (self.emit)(Event::Prompted {
@@ -203,7 +203,7 @@ impl Desk<'_> {
         });
         let (mut first, mut kept_tokens) = (None, 0);
         let read_from = self.clock.elapsed();
-        let continued = model.go_on(&reading, &sampling, &mut |step| {
+        let continued = model.generate(&reading, &sampling, &mut |step| {
             match step {
                 Step::Read { tokens, kept } => {
                     kept_tokens = kept;
@@ -218,9 +218,9 @@ impl Desk<'_> {
                     (self.emit)(token(id, piece));
                 }
             }
-            self.look_up(id)
+            self.poll_inbox(id)
         });
-        let ending = Ending {
+        let ending = AnswerReport {
             prompt_tokens: reading.tokens.len(),
             kept_tokens,
             continued: continued.unwrap_or_else(failed),
@@ -231,10 +231,10 @@ impl Desk<'_> {
     }
 
     /// Between two tokens, and between two pieces of a prompt: what has arrived meanwhile.
-    fn look_up(&mut self, current: CommandId) -> ControlFlow<()> {
+    fn poll_inbox(&mut self, current: CommandId) -> ControlFlow<()> {
         loop {
             match self.inbox.try_recv() {
-                Ok(heard) => self.hear(heard, Some(current))?,
+                Ok(heard) => self.handle(heard, Some(current))?,
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Err(TryRecvError::Disconnected) => {
                     self.open = false;
@@ -244,8 +244,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Obeys a command; breaks when the answer `current` shall end.
-    fn hear(&mut self, heard: Heard, current: Option<CommandId>) -> ControlFlow<()> {
+    /// Handles a command; breaks if it cancels the answer `current`.
+    fn handle(&mut self, heard: InboxItem, current: Option<CommandId>) -> ControlFlow<()> {
         let Request { id, command } = match heard {
             Ok(request) => request,
             Err((id, why)) => {
@@ -260,7 +260,7 @@ impl Desk<'_> {
             }
             Command::UseAdapter { name } => {
                 (self.emit)(Event::Accepted { id });
-                self.waiting.push_back(Waiting::Adapter(id, name));
+                self.waiting.push_back(Queued::Adapter(id, name));
             }
             Command::Cancel { target } if Some(target) == current => {
                 (self.emit)(Event::Accepted { id });
@@ -289,7 +289,7 @@ impl Desk<'_> {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Waiting::Prompt(Asked {
+        self.waiting.push_back(Queued::Prompt(Asked {
             id,
             prompt,
             sampling,
@@ -302,11 +302,11 @@ impl Desk<'_> {
         };
         self.waiting.remove(place);
         (self.emit)(Event::Accepted { id });
-        let nothing = Continued {
+        let nothing = GenerationEnd {
             reason: StopReason::Cancelled,
             ..failed(String::new())
         };
-        (self.emit)(generated(target, Ending::without_answer(nothing)));
+        (self.emit)(generated(target, AnswerReport::without_answer(nothing)));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
@@ -314,9 +314,9 @@ impl Desk<'_> {
     }
 }
 
-impl Ending {
-    fn without_answer(continued: Continued) -> Ending {
-        Ending {
+impl AnswerReport {
+    fn without_answer(continued: GenerationEnd) -> AnswerReport {
+        AnswerReport {
             prompt_tokens: 0,
             kept_tokens: 0,
             continued,
@@ -326,8 +326,8 @@ impl Ending {
     }
 }
 
-fn failed(message: String) -> Continued {
-    Continued {
+fn failed(message: String) -> GenerationEnd {
+    GenerationEnd {
         n_tokens: 0,
         reason: StopReason::Failed,
         message,
@@ -344,7 +344,7 @@ fn token(command: CommandId, piece: Piece) -> Event {
     }
 }
 
-fn generated(command: CommandId, ending: Ending) -> Event {
+fn generated(command: CommandId, ending: AnswerReport) -> Event {
     Event::Generated {
         command,
         kept_tokens: ending.kept_tokens as u64,
@@ -357,9 +357,9 @@ fn generated(command: CommandId, ending: Ending) -> Event {
     }
 }
 
-/// The last [`MAX_TOLD`] bytes.
+/// The last [`MAX_PROMPT_ECHO`] bytes.
 fn end_of(text: &str) -> &str {
-    let mut from = text.len().saturating_sub(MAX_TOLD);
+    let mut from = text.len().saturating_sub(MAX_PROMPT_ECHO);
     while !text.is_char_boundary(from) {
         from += 1;
     }

@@ -2,15 +2,15 @@
 
 /// Holds back what may be the beginning of a stop string, so that none is ever shown in part.
 #[derive(Debug)]
-pub(super) struct StopWatch<'a> {
+pub(super) struct StopStringFilter<'a> {
     stops: Vec<&'a str>,
     held: String,
 }
 
-impl<'a> StopWatch<'a> {
+impl<'a> StopStringFilter<'a> {
     /// Empty stop strings are everywhere and mean nothing.
-    pub fn new(stops: &'a [String]) -> StopWatch<'a> {
-        StopWatch {
+    pub fn new(stops: &'a [String]) -> StopStringFilter<'a> {
+        StopStringFilter {
             stops: stops
                 .iter()
                 .map(String::as_str)
@@ -60,7 +60,7 @@ mod tests {
 
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
-        let mut watch = StopWatch::new(&stops);
+        let mut watch = StopStringFilter::new(&stops);
         let mut shown = String::new();
         for piece in pieces {
             let (text, met) = watch.push(piece);

@@ -10,10 +10,10 @@ struct Parrot<'a> {
 }
 
 impl TextModel for Parrot<'_> {
-    fn read(&self, prompt: &Prompt, _sampling: &Sampling) -> Result<Reading, String> {
+    fn read(&self, prompt: &Prompt, _sampling: &Sampling) -> Result<RenderedPrompt, String> {
         match prompt {
             Prompt::Text(text) if text.is_empty() => Err("nothing to repeat".into()),
-            Prompt::Text(text) => Ok(Reading {
+            Prompt::Text(text) => Ok(RenderedPrompt {
                 text: text.clone(),
                 tokens: text.chars().map(u32::from).collect(),
                 dropped: 0,
@@ -21,7 +21,7 @@ impl TextModel for Parrot<'_> {
             Prompt::Turns(turns)
             | Prompt::WithTools {
                 messages: turns, ..
-            } => Ok(Reading {
+            } => Ok(RenderedPrompt {
                 text: turns.iter().map(|t| t.content.as_str()).collect(),
                 tokens: vec![1; turns.len()],
                 dropped: 0,
@@ -29,19 +29,19 @@ impl TextModel for Parrot<'_> {
         }
     }
 
-    fn go_on(
+    fn generate(
         &mut self,
-        reading: &Reading,
+        reading: &RenderedPrompt,
         sampling: &Sampling,
-        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Continued, String> {
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String> {
         let mut reason = StopReason::Length;
         let mut n_tokens = 0;
         // Long prompts are read in pieces.
         for tokens in (0..reading.tokens.len()).step_by(512).skip(1) {
             (self.at_token)(0);
-            if hear(Step::Read { tokens, kept: 100 }).is_break() {
-                return Ok(Continued {
+            if on_step(Step::Read { tokens, kept: 100 }).is_break() {
+                return Ok(GenerationEnd {
                     n_tokens,
                     reason: StopReason::Cancelled,
                     message: String::new(),
@@ -57,12 +57,12 @@ impl TextModel for Parrot<'_> {
                 entropy: 1.25,
                 id: Some(c.into()),
             };
-            if hear(Step::Wrote(piece)).is_break() {
+            if on_step(Step::Wrote(piece)).is_break() {
                 reason = StopReason::Cancelled;
                 break;
             }
         }
-        Ok(Continued {
+        Ok(GenerationEnd {
             n_tokens,
             reason,
             message: String::new(),
@@ -70,11 +70,11 @@ impl TextModel for Parrot<'_> {
     }
 }
 
-fn ask(id: CommandId, command: Command) -> Heard {
+fn ask(id: CommandId, command: Command) -> InboxItem {
     Ok(Request { id, command })
 }
 
-fn generate(id: CommandId, prompt: &str, max_new_tokens: usize) -> Heard {
+fn generate(id: CommandId, prompt: &str, max_new_tokens: usize) -> InboxItem {
     let sampling = Sampling {
         max_new_tokens,
         ..Sampling::default()
@@ -89,7 +89,10 @@ fn generate(id: CommandId, prompt: &str, max_new_tokens: usize) -> Heard {
 }
 
 /// Serves what is sent before and, by `at_token`, during generation; `at_token` detaches when it has seen enough.
-fn served(before: Vec<Heard>, mut at_token: impl FnMut(usize, &SyncSender<Heard>)) -> Vec<Event> {
+fn served(
+    before: Vec<InboxItem>,
+    mut at_token: impl FnMut(usize, &SyncSender<InboxItem>),
+) -> Vec<Event> {
     let (send, inbox) = sync_channel(64);
     for heard in before {
         send.send(heard).unwrap();
@@ -127,7 +130,7 @@ fn reason(events: &[Event], id: CommandId) -> Option<(StopReason, String)> {
     })
 }
 
-fn detach(id: CommandId) -> Heard {
+fn detach(id: CommandId) -> InboxItem {
     ask(id, Command::Detach)
 }
 
@@ -303,9 +306,9 @@ fn what_the_model_reads_is_told_before_its_first_token() {
 
 #[test]
 fn long_prompts_are_told_by_their_end() {
-    let long = "ä".repeat(MAX_TOLD);
+    let long = "ä".repeat(MAX_PROMPT_ECHO);
     let told = end_of(&long);
-    assert!(told.len() <= MAX_TOLD && long.ends_with(told));
+    assert!(told.len() <= MAX_PROMPT_ECHO && long.ends_with(told));
     assert_eq!(end_of("short"), "short");
 }
 

@@ -3,7 +3,7 @@
 use super::{Check, Finding, Subject};
 use crate::base::human::{grouped, percent};
 use crate::base::text::one_line;
-use crate::data::{Learning, Loss};
+use crate::data::{Loss, TrainingCounts};
 use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
@@ -24,7 +24,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
-fn judge(learning: &Learning, seq_len: u64) -> Finding {
+fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
     let longest = format!(
         "the longest document has {} tokens, a row {}",
         grouped(learning.longest),
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn lost_tokens_of_many_documents_are_a_warning() {
         let judged = |too_long, lost_tokens| {
-            let learning = Learning {
+            let learning = TrainingCounts {
                 documents: 100,
                 longest: 900,
                 too_long,
                 lost_tokens,
-                ..Learning::default()
+                ..TrainingCounts::default()
             };
             judge(&learning, 512)
         };
@@ -115,7 +115,7 @@ mod tests {
     fn a_source_that_is_cut_is_named_with_a_fix_that_suits_it() {
         let of = |conversations| {
             judge(
-                &Learning {
+                &TrainingCounts {
                     documents: 1_001,
                     longest: 207_217,
                     too_long: 1,
@@ -127,7 +127,7 @@ mod tests {
                         cut: 1,
                         tokens: 206_960,
                     }],
-                    ..Learning::default()
+                    ..TrainingCounts::default()
                 },
                 256,
             )

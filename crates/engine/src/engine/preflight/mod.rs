@@ -25,7 +25,7 @@ use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
 use crate::base::text::shown;
-use crate::data::{Batch, Dataset, Surroundings};
+use crate::data::{Batch, DataEnv, Dataset};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
@@ -90,8 +90,8 @@ pub struct Checked {
     pub of_the_machine: bool,
 }
 
-/// Runs the checks; `on_check` hears of each and may end the round by returning false. After a failed one, those that compute
-/// are told as not run, unless the subject asks for all.
+/// Runs the checks; `on_check` is called after each and may stop them by returning false. After a failure, the expensive checks are
+/// reported as skipped unless the subject asks for all.
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
     let mut failed: Option<&str> = None;
     for check in CHECKS {
@@ -155,7 +155,7 @@ fn hash(values: &[f32]) -> u64 {
 /// The data or the model cannot be read.
 pub fn check_spec(
     (spec, ranks): (&RunSpec, Option<u64>),
-    surroundings: &Surroundings,
+    surroundings: &DataEnv,
     room: &Path,
     clock: &dyn Clock,
     on_check: &mut dyn FnMut(&Checked),
@@ -226,7 +226,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
             });
         }
         port.emit(checked.clone().into());
-        !port.stop_is_waiting()
+        !port.stop_pending()
     });
     if failed.is_empty() || job.force {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::{Check, Finding, Subject};
 use crate::base::human::percent;
-use crate::base::ssh::quoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::shown;
 use crate::data::DataConfig;
 use crate::engine::EngineError;
@@ -65,7 +65,7 @@ fn repair(data: &DataConfig) -> String {
     match (&data.path, &data.val_path) {
         (Some(path), None) => format!(
             "`llmtui data clean {} --drop duplicates --out FILE`, then train on that file",
-            quoted(&shown(path))
+            shell_quote(&shown(path))
         ),
         (_, Some(_)) => "remove the rows of the validation file from the training file".into(),
         _ => "remove duplicates with `llmtui data clean FILE --drop duplicates --out FILE`".into(),

@@ -3,7 +3,7 @@
 
 use super::{Check, Finding, Subject};
 use crate::base::human::{grouped, percent};
-use crate::data::Learning;
+use crate::data::TrainingCounts;
 use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
@@ -24,8 +24,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
-fn judge(learning: &Learning) -> Finding {
-    let &Learning {
+fn judge(learning: &TrainingCounts) -> Finding {
+    let &TrainingCounts {
         documents,
         nothing_supervised,
         ..
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn a_few_are_passed_over_and_many_stop_the_run() {
         let judged = |nothing_supervised| {
-            judge(&Learning {
+            judge(&TrainingCounts {
                 documents: 1000,
                 nothing_supervised,
-                ..Learning::default()
+                ..TrainingCounts::default()
             })
         };
         assert_eq!(judged(0).status, Status::Pass);

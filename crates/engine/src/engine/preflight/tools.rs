@@ -3,7 +3,7 @@
 
 use super::{Check, Finding, Subject};
 use crate::base::human::{grouped, percent};
-use crate::data::Learning;
+use crate::data::TrainingCounts;
 use crate::data::chat::TOOLS_FIX;
 use crate::engine::EngineError;
 
@@ -24,8 +24,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
-fn judge(learning: &Learning) -> Finding {
-    let &Learning {
+fn judge(learning: &TrainingCounts) -> Finding {
+    let &TrainingCounts {
         without_tools,
         answers,
         empty_calls,
@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn some_empty_calls_are_told_and_half_of_the_answers_stop_the_run() {
         let judged = |without_tools, empty_calls| {
-            judge(&Learning {
+            judge(&TrainingCounts {
                 without_tools,
                 empty_calls,
                 answers: 1200,
-                ..Learning::default()
+                ..TrainingCounts::default()
             })
         };
         assert_eq!(judged(0, 0).status, Status::Pass);

@@ -1,6 +1,6 @@
 //! Evaluation tasks with the weights on the ranks, which score whole rows of text and generate answers.
 
-use super::{Remote, Who};
+use super::{Remote, ScoringWeights};
 
 use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_by};
@@ -22,7 +22,10 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks are gone.
-    pub fn asked<'a>(&'a mut self, policy: &'a Model) -> candle_core::Result<OnRanks<'a>> {
+    pub fn policy_on_ranks<'a>(
+        &'a mut self,
+        policy: &'a Model,
+    ) -> candle_core::Result<OnRanks<'a>> {
         self.push(policy)?;
         Ok(OnRanks {
             remote: self,
@@ -76,7 +79,7 @@ impl OnRanks<'_> {
         let (inputs, targets) = (padded(0), padded(1));
         let batch = TokenBatch::plain(&inputs, &targets, rows.len(), length);
         self.remote.varied = true;
-        let found = self.remote.score(&batch, Who::Policy);
+        let found = self.remote.score(&batch, ScoringWeights::Policy);
         self.remote.varied = false;
         let found = found?;
         let all = |values: &candle_core::Tensor| values.flatten_all()?.to_vec1::<f32>();

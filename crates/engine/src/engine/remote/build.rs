@@ -62,7 +62,7 @@ pub(super) fn build(
             "config": config,
             "rotations": rotations,
             "slopes": config.position.slopes(shape.n_head),
-            "waves": config.position.has_waves(),
+            "waves": config.position.adds_position_vectors(),
             "adapter": {
                 "scales": scales(spec, model),
                 "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),

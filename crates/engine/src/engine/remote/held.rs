@@ -1,4 +1,4 @@
-//! The memory that ranks hold, by their own words after each update.
+//! Memory used by the ranks, as they report it after each update.
 
 use super::Remote;
 use crate::metrics::ranks;
@@ -11,9 +11,9 @@ impl Remote {
         std::mem::take(&mut self.memory_news)
     }
 
-    pub(super) fn hear_memory(&mut self, answers: &[Answer]) {
+    pub(super) fn record_memory(&mut self, answers: &[Answer]) {
         for (rank, answer) in answers.iter().enumerate().take(ranks::MOST) {
-            for (id, value) in ranks::memory_said(rank, &answer.frame.header["memory"]) {
+            for (id, value) in ranks::parse_memory(rank, &answer.frame.header["memory"]) {
                 if self.memory.insert(id.clone(), value) != Some(value) {
                     self.memory_news.insert(id, value);
                 }

@@ -1,17 +1,17 @@
 //! Generations of ranks: their machines, and how they are started.
 
 use super::build::build;
-use super::{Copy, Remote};
+use super::{NewerSide, Remote};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::engine::EngineJob;
 use crate::engine::update::At;
 use crate::nn::Model;
 use crate::wire::Values;
-use crate::workers::node::{self, Ask, Bridge, Machine, Orders};
+use crate::workers::node::{self, Ask, Bridge, Machine, NodeRequest};
 use crate::workers::{
-    Crew, Environment, Frame, Gang, Launch, Limits, Lost, LostKind, Meeting, Place, environment,
-    torch, unpack,
+    Environment, FailureKind, Frame, Launch, Limits, NodeLaunch, Rendezvous, WorkerDirs,
+    WorkerFailure, WorkerGroup, environment, torch, unpack,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,18 +25,18 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A machine that has answered.
 enum Reached {
     Here(Environment),
-    There(Box<node::About>, Bridge),
+    There(Box<node::NodeInfo>, Bridge),
 }
 
 impl Reached {
-    fn environment(&self) -> &environment::About {
+    fn environment(&self) -> &environment::NodeInfo {
         match self {
             Reached::Here(own) => &own.about,
             Reached::There(about, _) => &about.environment,
         }
     }
 
-    fn about(&self) -> Option<node::About> {
+    fn about(&self) -> Option<node::NodeInfo> {
         match self {
             Reached::Here(_) => None,
             Reached::There(about, _) => Some((**about).clone()),
@@ -44,9 +44,9 @@ impl Reached {
     }
 }
 
-fn fault(what: impl Into<String>) -> Lost {
-    Lost {
-        kind: LostKind::Start,
+fn fault(what: impl Into<String>) -> WorkerFailure {
+    WorkerFailure {
+        kind: FailureKind::Start,
         rank: None,
         what: what.into(),
     }
@@ -62,7 +62,7 @@ impl Remote {
         model: &Model,
         clock: &Arc<dyn Clock>,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Remote>, Lost> {
+    ) -> Result<Option<Remote>, WorkerFailure> {
         let Some(settings) = job.spec.engine.torch() else {
             return Ok(None);
         };
@@ -77,7 +77,7 @@ impl Remote {
         let mut env = job.env.clone();
         // Without a cache the worker's files lie beside the run.
         env.cache_dir.get_or_insert_with(|| logs.clone());
-        let place = Place {
+        let place = WorkerDirs {
             runtime: env.runtime_dir.clone(),
             logs: logs.join(format!("gen-{}", generation + 1)),
         };
@@ -92,12 +92,12 @@ impl Remote {
             settings: settings.clone(),
             clock: clock.clone(),
             env,
-            place: Place { logs, ..place },
+            place: WorkerDirs { logs, ..place },
             run: job.run_dir.id().into(),
             machines,
             ranks,
-            gang: None,
-            copy: Copy::Ahead,
+            workers: None,
+            copy: NewerSide::Ahead,
             moments_ahead: true,
             generation,
             lost: None,
@@ -120,8 +120,8 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks do not come.
-    pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> Result<(), Lost> {
-        self.gang = None;
+    pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> Result<(), WorkerFailure> {
+        self.workers = None;
         self.lost = None;
         self.generation += 1;
         self.copy_changed();
@@ -155,11 +155,11 @@ impl Remote {
         &mut self,
         reached: Vec<Reached>,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), WorkerFailure> {
         let id = format!("{}-g{}", self.run, self.generation);
         let each = self.ranks / reached.len();
-        let crews = self.crews(reached, each, &id)?;
-        let place = Place {
+        let node_launches = self.node_launches(reached, each, &id)?;
+        let place = WorkerDirs {
             logs: self.logs(),
             ..self.place.clone()
         };
@@ -170,30 +170,36 @@ impl Remote {
             silence: SILENCE.min(patience),
         };
         let clock = self.clock.clone();
-        let mut gang = Gang::start(crews, each, &id, &place, limits, clock, broken_off)?;
+        let mut workers =
+            WorkerGroup::start(node_launches, each, &id, &place, limits, clock, broken_off)?;
         let mut ask = self.build.clone();
-        ask["port"] = gang.about(0)["port"].clone();
-        gang.tell(|_| Frame::new(ask.clone()))?;
-        let answers = gang.answers(Some(START), broken_off, &mut |_| {})?;
+        ask["port"] = workers.about(0)["port"].clone();
+        workers.send_each(|_| Frame::new(ask.clone()))?;
+        let answers = workers.answers(Some(START), broken_off, &mut |_| {})?;
         let why = |header: &serde_json::Value| header["not_compiled"].as_str().map(String::from);
         self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
-        self.gang = Some(gang);
+        self.workers = Some(workers);
         Ok(())
     }
 
     /// What every machine starts.
-    fn crews(&self, reached: Vec<Reached>, each: usize, id: &str) -> Result<Vec<Crew>, Lost> {
+    fn node_launches(
+        &self,
+        reached: Vec<Reached>,
+        each: usize,
+        id: &str,
+    ) -> Result<Vec<NodeLaunch>, WorkerFailure> {
         let abouts: Vec<_> = reached.iter().map(Reached::about).collect();
         let address = match self.machines.is_empty() {
             true => None,
             false => Some(node::address(&self.settings, &self.machines, &abouts).map_err(fault)?),
         };
         let cache = self.env.cache_dir.as_deref().unwrap_or(Path::new("."));
-        let crew = |(node, reached): (usize, Reached)| {
-            let alone = Meeting::loopback(self.ranks);
+        let node_launch = |(node, reached): (usize, Reached)| {
+            let alone = Rendezvous::loopback(self.ranks);
             let meeting = match &address {
                 None => alone,
-                Some(address) => Meeting {
+                Some(address) => Rendezvous {
                     interface: node::interface(address, &self.env),
                     address: address.clone(),
                     first: node * each,
@@ -201,7 +207,7 @@ impl Remote {
                 },
             };
             Ok(match reached {
-                Reached::Here(own) => Crew::Here(Launch {
+                Reached::Here(own) => NodeLaunch::Local(Launch {
                     python: own.python,
                     package: unpack(cache)
                         .map_err(|e| fault(format!("{}: {e}", cache.display())))?,
@@ -211,14 +217,16 @@ impl Remote {
                     socket: PathBuf::new(),
                     meeting,
                 }),
-                Reached::There(_, bridge) => Crew::There(bridge.with_orders(Orders::Launch {
-                    ranks: each,
-                    id: id.into(),
-                    meeting,
-                })),
+                Reached::There(_, bridge) => {
+                    NodeLaunch::Remote(bridge.with_orders(NodeRequest::Launch {
+                        ranks: each,
+                        id: id.into(),
+                        meeting,
+                    }))
+                }
             })
         };
-        reached.into_iter().enumerate().map(crew).collect()
+        reached.into_iter().enumerate().map(node_launch).collect()
     }
 }
 
@@ -230,7 +238,7 @@ fn reach(
     logs: &Path,
     clock: &Arc<dyn Clock>,
     broken_off: &mut dyn FnMut() -> bool,
-) -> Result<Vec<Reached>, Lost> {
+) -> Result<Vec<Reached>, WorkerFailure> {
     let here = || {
         let found = environment::python(settings, env).and_then(|python| Environment::ask(&python));
         found.map_err(|e| fault(format!("engine.torch: {e}")))
@@ -270,7 +278,7 @@ fn ranks_of_each(
     settings: &torch::Config,
     machines: &[Machine],
     reached: &[Reached],
-) -> Result<usize, Lost> {
+) -> Result<usize, WorkerFailure> {
     let count = reached.len();
     let name = |node: usize| machines.get(node).map_or("this machine", Machine::name);
     let gpus: Vec<usize> = reached.iter().map(|it| it.environment().gpus).collect();

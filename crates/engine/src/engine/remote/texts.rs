@@ -3,7 +3,7 @@
 
 use super::Remote;
 use crate::nn::Model;
-use crate::nn::generate::Reads;
+use crate::nn::generate::BatchDecoder;
 use crate::workers::{Frame, bytes_of_ids, numbers};
 use candle_core::{Result, bail};
 use serde_json::json;
@@ -48,8 +48,8 @@ impl Remote {
     }
 }
 
-impl Reads for Texts<'_> {
-    fn read_on(
+impl BatchDecoder for Texts<'_> {
+    fn append_tokens(
         &mut self,
         pieces: &[(usize, &[u32])],
         logits: &mut Vec<f32>,
@@ -99,11 +99,11 @@ impl Reads for Texts<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn take_over(&mut self, from: usize, to: usize) {
+    fn copy_cache(&mut self, from: usize, to: usize) {
         self.copies.push((from, to));
     }
 
-    fn forget(&mut self, text: usize) {
+    fn clear_cache(&mut self, text: usize) {
         self.forgotten.push(text);
     }
 

@@ -3,7 +3,7 @@
 use super::{Asked, Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::engine::EngineError;
-use crate::engine::eval::measure::Extent;
+use crate::engine::eval::measure::EvalScope;
 use crate::engine::roles::Models;
 use crate::metrics::Readings;
 use crate::rewards::Answer;
@@ -12,7 +12,7 @@ use crate::wire::{ExaminedExample, id};
 
 /// The result of an evaluation by completions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Passed {
+pub struct CompletionEval {
     /// Of ids that [`show::declarations`] declares, as means over prompts.
     pub values: Vec<(String, f64)>,
     pub prompts: u64,
@@ -32,14 +32,14 @@ impl Rollouts {
     pub fn evaluate(
         &mut self,
         models: &mut Models,
-        extent: Extent,
+        extent: EvalScope,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Passed>, EngineError> {
+    ) -> Result<Option<CompletionEval>, EngineError> {
         let size = self.spec.train.micro_batch_size;
         let all = self.data.val_windows();
         // Random prompts that come to all of them would only be asked twice.
         let batches = match extent {
-            Extent::Batches(n) => Extent::Batches(n.min(all.div_ceil(size))),
+            EvalScope::Batches(n) => EvalScope::Batches(n.min(all.div_ceil(size))),
             rows => rows,
         };
         let sampling = Sampling {
@@ -90,10 +90,10 @@ impl Rollouts {
         let passed = passed.map(|(k, share)| (show::pass_at(k), share));
         let values = readings.means().map(|(id, value)| (id.to_string(), value));
         let values = values.chain(passed);
-        Ok(Some(Passed {
+        Ok(Some(CompletionEval {
             values: values.collect(),
             prompts: seen as u64,
-            whole: seen == all && !matches!(extent, Extent::Batches(_)),
+            whole: seen == all && !matches!(extent, EvalScope::Batches(_)),
             examples,
         }))
     }

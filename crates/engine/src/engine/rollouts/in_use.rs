@@ -1,6 +1,6 @@
 //! Completions that several steps train on: kept between them, and in checkpoints that are saved in between.
 
-use super::lay;
+use super::batching;
 use crate::base::files::open_plain;
 use crate::base::rng::{Rng, Stream};
 use crate::data::{Batch, Column, Origin, Unit};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A rollout as batches, all columns included.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InUse {
+pub struct ActiveRollout {
     /// The step by the data cursor, from 0, for which it was written.
     pub begun: u64,
     pub batches: Vec<Batch>,
@@ -72,7 +72,7 @@ struct SavedBatch {
     temperature: Option<u32>,
 }
 
-impl InUse {
+impl ActiveRollout {
     /// Compressed JSON.
     ///
     /// # Errors
@@ -90,18 +90,18 @@ impl InUse {
         zstd::encode_all(&*serde_json::to_vec(&saved)?, LEVEL)
     }
 
-    /// Reads what [`InUse::to_bytes`] wrote.
+    /// Reads what [`ActiveRollout::to_bytes`] wrote.
     ///
     /// # Errors
     /// The fault of the file.
-    pub fn read(path: &Path) -> Result<InUse, String> {
+    pub fn read(path: &Path) -> Result<ActiveRollout, String> {
         let file = open_plain(path).map_err(|e| e.to_string())?;
         let text = zstd::Decoder::new(file).map_err(|e| e.to_string())?;
         let saved: Saved = serde_json::from_reader(text.take(MAX_BYTES))
             .map_err(|e| format!("the completions in use are unreadable: {e}"))?;
         let readings = saved.readings.into_iter();
         let batches = saved.batches.into_iter().map(SavedBatch::batch);
-        Ok(InUse {
+        Ok(ActiveRollout {
             begun: saved.begun,
             pass: saved.pass,
             order: saved.order,
@@ -111,7 +111,7 @@ impl InUse {
     }
 }
 
-impl InUse {
+impl ActiveRollout {
     /// Brings the answers into the order of a pass over them, which is a function of the seed, the rollout and the pass: updates of
     /// one rollout learn from answers to many prompts each, and from others in each pass.
     pub fn reorder(&mut self, pass: u64, seed: u64, micro_batch_size: usize, seq_len: usize) {
@@ -129,7 +129,7 @@ impl InUse {
             .iter()
             .map(|answer| places[*answer as usize])
             .collect();
-        self.batches = lay::reordered(&self.batches, &from, micro_batch_size, seq_len);
+        self.batches = batching::reordered(&self.batches, &from, micro_batch_size, seq_len);
         (self.order, self.pass) = (wanted, pass);
     }
 }
@@ -228,7 +228,7 @@ mod tests {
             tokens: vec![3],
             ..Batch::default()
         };
-        let held = InUse {
+        let held = ActiveRollout {
             begun: 8,
             batches: vec![batch],
             pass: 1,
@@ -239,13 +239,21 @@ mod tests {
         let path = folder.path().join("rollout.json.zst");
         let bytes = held.to_bytes().unwrap();
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(InUse::read(&path).unwrap(), held);
+        assert_eq!(ActiveRollout::read(&path).unwrap(), held);
         std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(InUse::read(&path).unwrap_err().contains("unreadable"));
+        assert!(
+            ActiveRollout::read(&path)
+                .unwrap_err()
+                .contains("unreadable")
+        );
         let mut short = held.clone();
         short.batches[0].mask.pop();
         std::fs::write(&path, short.to_bytes().unwrap()).unwrap();
-        assert!(InUse::read(&path).unwrap_err().contains("whole rows"));
+        assert!(
+            ActiveRollout::read(&path)
+                .unwrap_err()
+                .contains("whole rows")
+        );
     }
 
     /// Answers of unlike length in two batches; a pass that is asked for twice, or after another one, has one order.
@@ -275,14 +283,14 @@ mod tests {
         };
         let written: Vec<Batch> = (1..=6).map(|id| row(id, 3 * id as usize)).collect();
         let all: Vec<usize> = (0..6).collect();
-        let mut held = InUse {
+        let mut held = ActiveRollout {
             begun: 4,
-            batches: lay::reordered(&written, &all, 2, 64),
+            batches: batching::reordered(&written, &all, 2, 64),
             pass: 0,
             order: Vec::new(),
             readings: Vec::new(),
         };
-        let ids = |held: &InUse| -> Vec<u32> {
+        let ids = |held: &ActiveRollout| -> Vec<u32> {
             let batches = held.batches.iter();
             batches
                 .flat_map(|batch| {

@@ -1,16 +1,16 @@
 //! Batches of the model's own completions: prompts are drawn, completed by the current weights, scored, and laid out with
 //! their advantages. A step's completions are a function of (weights, seed, step), so a resume reproduces them.
 
+mod batching;
 mod evaluate;
 pub(super) mod in_use;
 mod kept;
-mod lay;
 mod parts;
 mod show;
 mod write;
 
-pub use evaluate::Passed;
-pub use in_use::InUse;
+pub use evaluate::CompletionEval;
+pub use in_use::ActiveRollout;
 pub(super) use parts::Parts;
 pub use show::{OF_ANSWERS, of_reward, pass_at_k};
 pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
@@ -27,7 +27,7 @@ use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
-use crate::rewards::{Answer, Judge, RewardError, Scores};
+use crate::rewards::{Answer, RewardError, Scorer, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
 use crate::wire::{ExaminedExample, MetricInfo, id};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub struct Rollouts {
     spec: RunSpec,
     data: Arc<Dataset>,
-    judge: Judge,
+    judge: Scorer,
     clock: Arc<dyn Clock>,
     last: Option<Rollout>,
     /// The last rollout as a file, until it is written.
@@ -103,7 +103,7 @@ impl Rollouts {
         Some(Rollouts {
             spec: spec.clone(),
             data: data.clone(),
-            judge: Judge::new(&spec.rewards),
+            judge: Scorer::new(&spec.rewards),
             clock: clock.clone(),
             last: None,
             unwritten: None,
@@ -272,7 +272,7 @@ impl Rollouts {
     }
 
     /// Before the first rollout: a critic begins, and a reference is the policy as a cold start left it.
-    fn take_stock(&self, state: &mut TrainState) -> Result<(), EngineError> {
+    fn begin_rollouts(&self, state: &mut TrainState) -> Result<(), EngineError> {
         if self.config().cold_start_steps > 0 && !state.models.anchored {
             state.models.anchor()?;
         }
@@ -290,9 +290,9 @@ impl Rollouts {
         drawn: u64,
         state: &mut TrainState,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<InUse>, EngineError> {
+    ) -> Result<Option<ActiveRollout>, EngineError> {
         let group_size = self.config().group_size;
-        self.take_stock(state)?;
+        self.begin_rollouts(state)?;
         let step = state.progress.step + 1;
         let models = &mut state.models;
         let mut parts = Parts::default();
@@ -308,7 +308,7 @@ impl Rollouts {
         let rewards = Rollouts::weighed(&scores, written.len());
 
         let scored_at = self.clock.elapsed();
-        let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
+        let mut batches = batching::batches(&written, &self.spec, self.data.seq_len());
         for batch in &mut batches {
             if broken_off() {
                 return Ok(None);
@@ -334,7 +334,7 @@ impl Rollouts {
             // Readings show what the rewards gave, as TRL's do.
             let mut charged = rewards.clone();
             if method.kl_in_reward() > 0.0 {
-                let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut charged);
+                let kl = batching::subtract_kl(&batches, method.kl_in_reward(), &mut charged);
                 more.extend(kl.map(|kl| (id::KL, kl)));
             }
             advantages = method.advantages(&charged, group_size);
@@ -342,11 +342,11 @@ impl Rollouts {
         let mut rest = advantages.as_slice();
         for batch in &mut batches {
             let (own, others) = rest.split_at(batch.batch_size.min(rest.len()));
-            lay::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
+            batching::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
             rest = others;
         }
         // A critic's advantages differ from token to token; the mean is shown.
-        if let Some(means) = lay::means(&batches, TOKEN_ADVANTAGE) {
+        if let Some(means) = batching::means(&batches, TOKEN_ADVANTAGE) {
             advantages = means;
         }
         self.parts = parts;
@@ -365,7 +365,7 @@ impl Rollouts {
             self.unwritten = Some(kept::file(step, &rollout, &batches, texts));
         }
         self.last = Some(rollout);
-        Ok(Some(InUse {
+        Ok(Some(ActiveRollout {
             begun: drawn,
             batches,
             pass: 0,
@@ -399,7 +399,7 @@ impl Experience for Rollouts {
         let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
         // A resume restores them; if the spec was changed since, completions are generated again.
-        let fits = |held: &InUse| {
+        let fits = |held: &ActiveRollout| {
             let laid = held.batches.iter().map(|batch| batch.batch_size);
             let wanted = self.config().steps * accum;
             held.begun + place == drawn && laid.eq(std::iter::repeat_n(rows, wanted))

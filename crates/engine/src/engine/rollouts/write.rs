@@ -116,10 +116,10 @@ fn side(
             return ControlFlow::Break(());
         }
         drawn[text].push(token);
-        let tail = drawn[text].iter().rev().take(stops.reach());
+        let tail = drawn[text].iter().rev().take(stops.lookback());
         let mut tail: Vec<u32> = tail.map(|token| token.id).collect();
         tail.reverse();
-        stops.heard(&tail)
+        stops.check(&tail)
     };
     let policy = &mut models.policy;
     let generated = match &mut models.remote {
@@ -151,7 +151,7 @@ fn side(
                 text,
                 tokens: drawn.len(),
                 ended: generated.finish == Finish::Eos || stopped,
-                behind: data.behind_answer(asked.origin).map(String::from),
+                behind: data.answer_suffix(asked.origin).map(String::from),
                 reference: asked.reference.clone(),
             },
             tokens: drawn.iter().map(|t| t.id).collect(),

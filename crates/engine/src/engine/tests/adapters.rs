@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::sampling::Sampling;
-use crate::engine::infer::{HeldModel, Step, TextModel};
+use crate::engine::infer::{LoadedModel, Step, TextModel};
 use crate::hf;
 use crate::wire::Prompt;
 use std::collections::BTreeSet;
@@ -204,7 +204,7 @@ fn adapters_train_on_a_quantized_file_and_resume_to_the_bit() {
     peft.attach(&mut trained).unwrap();
     let (merged, beside) = (of(&mut merged), of(&mut beside));
     assert_eq!(of(&mut trained), beside);
-    let mut measured = crate::engine::export::Source::open_as_it_answers(&folder).unwrap();
+    let mut measured = crate::engine::export::Source::open_for_inference(&folder).unwrap();
     assert_eq!(of(&mut measured.model), beside);
     assert_ne!(merged, beside, "f32 does not round");
     let without = of(&mut base.load().unwrap());
@@ -242,7 +242,7 @@ fn another_file_under_the_adapters_is_found_out() {
 }
 
 /// The log-probabilities of a greedy answer, to the bit.
-fn answer(held: &mut HeldModel) -> Vec<u32> {
+fn answer(held: &mut LoadedModel) -> Vec<u32> {
     let reading = held
         .read(
             &Prompt::Text("ROMEO: what".into()),
@@ -255,13 +255,13 @@ fn answer(held: &mut HeldModel) -> Vec<u32> {
         ..Sampling::default()
     };
     let mut heard = Vec::new();
-    let mut hear = |step: Step| {
+    let mut on_step = |step: Step| {
         if let Step::Wrote(piece) = step {
             heard.push(piece.logprob.to_bits());
         }
         ControlFlow::Continue(())
     };
-    held.go_on(&reading, &greedy, &mut hear).unwrap();
+    held.generate(&reading, &greedy, &mut on_step).unwrap();
     heard
 }
 
@@ -279,7 +279,7 @@ fn several_adapters_are_switched_on_one_quantized_base() {
         run(&[]),
         run(&["seed=9", "adapter.lora.dora=true", "adapter.lora.rank=2"]),
     );
-    let mut held = HeldModel::load_with(&one.checkpoint(6), &[two.checkpoint(6)]).unwrap();
+    let mut held = LoadedModel::load_with(&one.checkpoint(6), &[two.checkpoint(6)]).unwrap();
     let Event::Loaded {
         adapters,
         quantized,
@@ -305,7 +305,7 @@ fn several_adapters_are_switched_on_one_quantized_base() {
     assert_eq!(answer(&mut held), again);
     // What is named comes before the model's own, and alone says the same.
     for (run, beside) in [(&two, &first), (&one, &second)] {
-        let mut alone = HeldModel::load(&run.checkpoint(6)).unwrap();
+        let mut alone = LoadedModel::load(&run.checkpoint(6)).unwrap();
         assert_eq!(&answer(&mut alone), beside);
     }
 }
@@ -348,7 +348,7 @@ fn modules_with_a_rank_of_their_own_train_resume_and_are_switched() {
         run
     };
     let (plain, own) = (run(&["max_steps=6"]), run(&own));
-    let mut held = HeldModel::load_with(&plain.checkpoint(6), &[own.checkpoint(8)]).unwrap();
+    let mut held = LoadedModel::load_with(&plain.checkpoint(6), &[own.checkpoint(8)]).unwrap();
     let Event::Loaded { adapters, .. } = held.about(0.0) else {
         panic!("no model was loaded");
     };
@@ -358,7 +358,7 @@ fn modules_with_a_rank_of_their_own_train_resume_and_are_switched() {
     assert_ne!(first, second);
     // What is named comes first.
     for (run, beside) in [(own.checkpoint(8), first), (plain.checkpoint(6), second)] {
-        let mut alone = HeldModel::load(&run).unwrap();
+        let mut alone = LoadedModel::load(&run).unwrap();
         assert_eq!(answer(&mut alone), beside);
     }
 }
@@ -392,8 +392,8 @@ fn tables_of_an_adapter_are_switched_with_it() {
         for file in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
             std::fs::copy(whole.join(file), apart.join(file)).unwrap();
         }
-        let second = answer(&mut HeldModel::load(&plain).unwrap());
-        let mut held = HeldModel::load_with(&plain, &[apart]).unwrap();
+        let second = answer(&mut LoadedModel::load(&plain).unwrap());
+        let mut held = LoadedModel::load_with(&plain, &[apart]).unwrap();
         let Event::Loaded { adapters, .. } = held.about(0.0) else {
             panic!("no model was loaded");
         };
@@ -423,7 +423,7 @@ fn tables_of_an_adapter_are_switched_with_it() {
         let (mut merged, mut beside) = (base.load().unwrap(), base.load_for_inference().unwrap());
         let without = of(base.load().unwrap());
         peft.merge_into(&mut merged, 1.0).unwrap();
-        peft.stand(&mut beside).unwrap();
+        peft.attach_for_inference(&mut beside).unwrap();
         let merged = of(merged);
         let allowed = if quantized { 0.25 } else { 1e-4 } * far(&merged, &without);
         let off = far(&merged, &of(beside));

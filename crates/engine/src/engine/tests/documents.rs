@@ -283,13 +283,13 @@ fn samples_of_a_run_on_answers_are_answers_to_held_out_questions() {
 
 #[test]
 fn a_checkpoint_speaks_the_format_that_it_supervised() {
-    use crate::engine::infer::{HeldModel, TextModel};
+    use crate::engine::infer::{LoadedModel, TextModel};
     use crate::wire::{Prompt, Turn};
     let files = Files::new();
     let supervised = sft(&[&files.one(), "data.tokenizer={bpe: {vocab_size: 300}}"]);
     let events = supervised.go();
     assert_eq!(finished(&events).0, Outcome::Completed);
-    let held = HeldModel::load(&supervised.checkpoint(20)).unwrap();
+    let held = LoadedModel::load(&supervised.checkpoint(20)).unwrap();
     let turns = Prompt::Turns(vec![Turn::new("user", "3+4=")]);
     let reading = held
         .read(&turns, &crate::base::sampling::Sampling::default())
@@ -309,7 +309,7 @@ fn a_checkpoint_speaks_the_format_that_it_supervised() {
     // Plain text has no format of its own.
     let plain = Run::new(&["train.max_steps=5"]);
     plain.go();
-    let held = HeldModel::load(&plain.checkpoint(5)).unwrap();
+    let held = LoadedModel::load(&plain.checkpoint(5)).unwrap();
     assert!(
         held.read(&turns, &crate::base::sampling::Sampling::default())
             .is_err()

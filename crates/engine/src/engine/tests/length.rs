@@ -166,7 +166,7 @@ fn checks_without_a_run_know_what_epochs_come_to() {
     let room = tempfile::tempdir().unwrap();
     let settings = |words: &[&str]| {
         let spec = tiny(words).0;
-        let (surroundings, clock) = (Surroundings::default(), SystemClock::new());
+        let (surroundings, clock) = (DataEnv::default(), SystemClock::new());
         let mut said = String::new();
         preflight::check_spec(
             (&spec, None),

@@ -3,7 +3,7 @@
 use super::adapters::{adapted, base, packed, weights, words_of};
 use super::*;
 use crate::engine::export::{About, AdapterSource, Options, export_adapter};
-use crate::engine::infer::HeldModel;
+use crate::engine::infer::LoadedModel;
 use crate::hf;
 
 #[test]
@@ -127,7 +127,7 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     );
     // Chat attaches an adapter to the weights: a warning for other weights, and refused if it is merged into them.
     let beside = |model: &Path, adapter: &Path| {
-        let held = HeldModel::load_with(model, &[adapter.to_path_buf()]);
+        let held = LoadedModel::load_with(model, &[adapter.to_path_buf()]);
         held.map(|held| match held.about(0.0) {
             Event::Loaded { notes, .. } => notes.join("; "),
             event => panic!("{event:?}"),

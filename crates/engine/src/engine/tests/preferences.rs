@@ -1,12 +1,12 @@
 //! Reward models: training, saving, loading and use. And the usual stages in sequence, each improving its own objective.
 
 use super::*;
-use crate::engine::eval::measure::{Evaluation, Extent, evaluate};
-use crate::engine::infer::HeldModel;
+use crate::engine::eval::measure::{EvalScope, Evaluation, evaluate};
+use crate::engine::infer::LoadedModel;
 use crate::engine::roles::Models;
 use crate::hf;
 use crate::nn::HeadKind;
-use crate::rewards::{Answer, Judge, Reference, WeightedReward};
+use crate::rewards::{Answer, Reference, Scorer, WeightedReward};
 use serde_json::json;
 
 /// What all runs here share: a model of 30,000 parameters on lists of five to seven digits.
@@ -53,7 +53,7 @@ pub(super) fn last(run: &Run) -> std::path::PathBuf {
 
 /// What the model of a folder comes to by a spec's method on its held-out rows; a method without a reference.
 fn measured(spec: &RunSpec, folder: &Path) -> Evaluation {
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     let mut models = Models::alone(hf::load(folder).unwrap());
     let how = (1, 16);
     let found = evaluate(
@@ -61,7 +61,7 @@ fn measured(spec: &RunSpec, folder: &Path) -> Evaluation {
         &mut models,
         &data,
         how,
-        Extent::Whole,
+        EvalScope::Whole,
         &mut || false,
     );
     found.unwrap().unwrap()
@@ -79,7 +79,7 @@ fn held_out(events: &[Event], id: &str) -> f64 {
 fn pairs_are_counted_as_examples() {
     let text = format!("method: orpo\n{}", data("preference", false));
     let spec = spec_of(&text, &[]);
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     let mut models = TrainState::fresh(&spec, &data).unwrap().models;
     let mut read = |extent| {
         let how = (1, 16);
@@ -89,8 +89,8 @@ fn pairs_are_counted_as_examples() {
         found.unwrap().map(|found| (found.n_windows, found.whole))
     };
     let all = data.val_windows() as u64;
-    assert_eq!(read(Extent::Whole), Some((all, true)));
-    assert_eq!(read(Extent::Batches(2)), Some((32, false)));
+    assert_eq!(read(EvalScope::Whole), Some((all, true)));
+    assert_eq!(read(EvalScope::Batches(2)), Some((32, false)));
 }
 
 /// A stop while the reference is computed keeps what there is; a resume goes on from it, and computes nothing again.
@@ -294,7 +294,7 @@ fn a_reward_model_learns_is_saved_read_back_and_rewards_answers() {
     assert!((again.loss - held_out(&events, "val/loss")).abs() < 1e-5);
 
     // It judges and does not write.
-    let refused = HeldModel::load(&folder).err().unwrap();
+    let refused = LoadedModel::load(&folder).err().unwrap();
     assert!(
         refused.to_string().contains("is a reward model"),
         "{refused}"
@@ -331,7 +331,7 @@ fn rewards_answers(folder: &Path) {
         answer("sort 3 3 8 0 7 1=", "8 0 3 7 3 1"),
     ];
     let scores = |batch| {
-        let scores = Judge::new(&[reward(batch)]).score(&answers).unwrap();
+        let scores = Scorer::new(&[reward(batch)]).score(&answers).unwrap();
         scores[0].values.clone()
     };
     let (one, all) = (scores(1), scores(4));
@@ -370,7 +370,7 @@ fn rewards_answers(folder: &Path) {
 
     let wrong: WeightedReward =
         serde_json::from_value(json!({"model": {"path": "no/such/folder"}})).unwrap();
-    let error = Judge::new(&[wrong])
+    let error = Scorer::new(&[wrong])
         .score(&answers)
         .unwrap_err()
         .to_string();
@@ -450,7 +450,7 @@ fn each_stage_is_better_at_its_own_goal_than_the_one_before() {
     let guessing = (text
         .job
         .spec
-        .open_data(&Surroundings::default())
+        .open_data(&DataEnv::default())
         .unwrap()
         .tokenizer
         .vocab_size() as f64)

@@ -4,7 +4,7 @@ use super::preferences::{data, last, trained};
 use super::*;
 use crate::base::finding::Status;
 use crate::engine::export::{About, AdapterSource, Options, export_adapter};
-use crate::engine::infer::HeldModel;
+use crate::engine::infer::LoadedModel;
 use crate::engine::merge::{Order, merge};
 use crate::hf;
 use crate::models::{ModelSource, RewardModel, tokenizer_place};
@@ -106,7 +106,7 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
         &format!("method: reward\n{}", data("preference", false)),
         &words,
     );
-    let refused = HeldModel::load_with(&last(&made.base), std::slice::from_ref(&made.alone));
+    let refused = LoadedModel::load_with(&last(&made.base), std::slice::from_ref(&made.alone));
     let refused = refused.err().unwrap();
     assert!(
         refused.to_string().contains("of a reward model"),
@@ -117,13 +117,13 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
         "{}",
         refused.hint()
     );
-    let refused = HeldModel::load(&made.alone).err().unwrap();
+    let refused = LoadedModel::load(&made.alone).err().unwrap();
     assert!(
         refused.to_string().contains("is a reward model"),
         "{refused}"
     );
 
-    let here = release::Here {
+    let here = release::LocalEnv {
         room: 1 << 30,
         cache: None,
     };

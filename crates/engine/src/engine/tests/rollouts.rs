@@ -589,7 +589,7 @@ fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
 fn a_critic_counts_in_what_must_be_finite() {
     use crate::engine::update::Rates;
     let spec = made(&["method=ppo"]);
-    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let data = spec.open_data(&DataEnv::default()).unwrap();
     let mut state = TrainState::fresh(&spec, &data).unwrap();
     let finite = |state: &TrainState| {
         let weights = state.weights_are_finite().unwrap();
@@ -669,7 +669,7 @@ fn prompts_are_drawn_until_there_are_enough() {
     use crate::engine::rollouts::Asked;
     for rows in [3, 11] {
         let spec = made(&[&few_prompts(rows)]);
-        let data = spec.open_data(&Surroundings::default()).unwrap();
+        let data = spec.open_data(&DataEnv::default()).unwrap();
         for (seed, first, wanted) in [(0, 0, 4), (1, 2, 4), (2, 7, 5), (3, 0, 1), (4, 1, 40)] {
             let drawn = Asked::drawn(&data, seed, first, wanted);
             assert_eq!(drawn.len(), wanted, "{rows} {seed}");

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::data::tokenizer;
-use crate::engine::infer::{HeldModel, Step, TextModel};
+use crate::engine::infer::{LoadedModel, Step, TextModel};
 use crate::hf;
 use crate::models::ModelSource;
 use crate::nn::{Model, Role};
@@ -187,7 +187,7 @@ fn all_weights_train_on_a_grown_vocabulary_and_everything_reads_it() {
         assert_eq!(model.shape().vocab_size, 67);
         let table = rows(&model, Role::Embedding);
         assert_ne!(table[65], table[66]);
-        answers(&mut HeldModel::load(&folder).unwrap());
+        answers(&mut LoadedModel::load(&folder).unwrap());
         // Exported, it is what it was, and says so to transformers.
         let to = start.dir.path().join(format!("out-{tied}"));
         export_to(&folder, &to);
@@ -237,7 +237,7 @@ fn export_to(folder: &Path, to: &Path) {
 }
 
 /// It reads the new tokens and writes.
-fn answers(held: &mut HeldModel) -> Vec<u32> {
+fn answers(held: &mut LoadedModel) -> Vec<u32> {
     use crate::base::sampling::Sampling;
     let prompt = format!("{}What", MARKS[0]);
     let reading = held
@@ -252,13 +252,13 @@ fn answers(held: &mut HeldModel) -> Vec<u32> {
         ..Sampling::default()
     };
     let mut heard = Vec::new();
-    let mut hear = |step: Step| {
+    let mut on_step = |step: Step| {
         if let Step::Wrote(piece) = step {
             heard.push(piece.logprob.to_bits());
         }
         std::ops::ControlFlow::Continue(())
     };
-    held.go_on(&reading, &greedy, &mut hear).unwrap();
+    held.generate(&reading, &greedy, &mut on_step).unwrap();
     assert!(!heard.is_empty());
     heard
 }
@@ -277,7 +277,7 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         let model = hf::load(&folder).unwrap();
         let table = rows(&model, Role::Embedding);
         assert_ne!(table[65], table[66]);
-        answers(&mut HeldModel::load(&folder).unwrap());
+        answers(&mut LoadedModel::load(&folder).unwrap());
         // The adapter alone, as it is handed over: over its base, which has 65 rows.
         let apart = start.dir.path().join("apart");
         std::fs::create_dir(&apart).unwrap();
@@ -292,17 +292,17 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         let source = ModelSource::open(&apart).unwrap();
         assert_eq!(source.config().vocab_size, Some(67));
         assert!(bits(&source.load().unwrap()) == bits(&model));
-        let alone = answers(&mut HeldModel::load(&apart).unwrap());
+        let alone = answers(&mut LoadedModel::load(&apart).unwrap());
         // Beside the base it takes its tokenizer along, for the base's own has no such tokens.
         let mut beside =
-            HeldModel::load_with(&start.original(), std::slice::from_ref(&apart)).unwrap();
+            LoadedModel::load_with(&start.original(), std::slice::from_ref(&apart)).unwrap();
         assert_eq!(answers(&mut beside), alone);
         beside.use_adapter(None).unwrap();
         assert_ne!(answers(&mut beside), alone);
         let to = start.dir.path().join("merged");
         merged(&start.extended(), &apart, &to);
         assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
-        answers(&mut HeldModel::load(&to).unwrap());
+        answers(&mut LoadedModel::load(&to).unwrap());
         // Into the base as it was: what comes of it has the adapter's tokens, too.
         let to = start.dir.path().join("merged-original");
         merged(&start.original(), &apart, &to);
@@ -338,10 +338,10 @@ fn frozen_tables_grow_and_stay_and_the_spec_is_warned_of_it() {
     let table = rows(&model, Role::Embedding);
     assert_eq!((table.len(), &table[65]), (67, &table[66]));
     let folder = run.checkpoint(12);
-    let own = answers(&mut HeldModel::load(&folder).unwrap());
+    let own = answers(&mut LoadedModel::load(&folder).unwrap());
     // On its base, which has fewer rows, the rows begin as they did in training.
     let mut beside =
-        HeldModel::load_with(&start.original(), std::slice::from_ref(&folder)).unwrap();
+        LoadedModel::load_with(&start.original(), std::slice::from_ref(&folder)).unwrap();
     assert_eq!(answers(&mut beside), own);
     let to = start.dir.path().join("merged");
     merged(&start.extended(), &folder, &to);

@@ -7,7 +7,7 @@ use crate::engine::EngineError;
 use crate::engine::reference;
 use crate::engine::state::TrainState;
 use crate::wire::Phase;
-use crate::workers::{Lost, LostKind};
+use crate::workers::{FailureKind, WorkerFailure};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const IN_VAIN: u32 = 2;
 /// The first pause; each further one within the window is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of generations so far.
+/// History of the rank generations.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
     /// When ranks were lost, newest last.
@@ -39,8 +39,8 @@ enum Verdict {
 }
 
 impl Generations {
-    fn judge(&mut self, lost: &Lost, step: u64, now: Duration) -> Verdict {
-        if !lost.kind.may_pass() {
+    fn judge(&mut self, lost: &WorkerFailure, step: u64, now: Duration) -> Verdict {
+        if !lost.kind.is_transient() {
             return Verdict::GiveUp(String::new());
         }
         self.lost_at.retain(|then| now - *then < WINDOW);
@@ -69,9 +69,9 @@ impl Generations {
 
 impl Trainer<'_, '_> {
     /// Starts the next generation and goes back to the newest checkpoint, or ends the run.
-    pub(super) fn begin_again(&mut self, lost: Lost) -> Result<(), EngineError> {
+    pub(super) fn restart_ranks(&mut self, lost: WorkerFailure) -> Result<(), EngineError> {
         let step = self.cx.step();
-        if lost.kind == LostKind::Stopped {
+        if lost.kind == FailureKind::Stopped {
             return Err(lost.into());
         }
         let verdict = self
@@ -81,7 +81,7 @@ impl Trainer<'_, '_> {
             Verdict::GiveUp(why) if why.is_empty() => return Err(lost.into()),
             Verdict::GiveUp(why) => {
                 let what = format!("{why}; the last time: {lost}");
-                return Err(Lost { what, ..lost }.into());
+                return Err(WorkerFailure { what, ..lost }.into());
             }
             Verdict::Again(pause) => pause,
         };
@@ -92,7 +92,7 @@ impl Trainer<'_, '_> {
         self.cx.port.enter(Phase::Preparing, step);
         let begun = self.cx.port.clock.elapsed();
         while self.cx.port.clock.elapsed() - begun < pause {
-            if self.cx.port.stop_is_asked() {
+            if self.cx.port.stop_requested() {
                 return Err(EngineError::Stopped);
             }
             crate::base::clock::pause(Duration::from_millis(50));
@@ -101,20 +101,20 @@ impl Trainer<'_, '_> {
         let Some(remote) = &mut state.models.remote else {
             return Err(lost.into());
         };
-        if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
+        if let Err(again) = remote.restart(&mut || port.stop_requested()) {
             return match again.kind {
-                LostKind::Stopped => Err(EngineError::Stopped),
+                FailureKind::Stopped => Err(EngineError::Stopped),
                 // A rebooted machine, a port that is in use.
-                _ => self.begin_again(again),
+                _ => self.restart_ranks(again),
             };
         }
         let words = remote.words();
         self.cx.port.note(step, words);
-        self.go_back_to_the_newest()
+        self.restore_newest()
     }
 
-    /// The state of the newest checkpoint that can be read, or of the beginning; and the frozen reference, which went with the ranks.
-    fn go_back_to_the_newest(&mut self) -> Result<(), EngineError> {
+    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks.
+    fn restore_newest(&mut self) -> Result<(), EngineError> {
         let (spec, data) = (self.cx.spec, self.cx.data.clone());
         let before = self.cx.state.settings(spec);
         let mut fresh = TrainState::fresh(spec, &data)?;
@@ -135,7 +135,7 @@ impl Trainer<'_, '_> {
                 0
             }
         };
-        self.went_back(step, before);
+        self.after_rollback(step, before);
         self.cx.port.note(
             step,
             format!("continues from step {}", human::grouped(step)),
@@ -148,8 +148,8 @@ impl Trainer<'_, '_> {
 mod tests {
     use super::*;
 
-    fn lost(kind: LostKind) -> Lost {
-        Lost {
+    fn lost(kind: FailureKind) -> WorkerFailure {
+        WorkerFailure {
             kind,
             rank: Some(1),
             what: "rank 1 went".into(),
@@ -162,15 +162,15 @@ mod tests {
         let at = Duration::from_secs;
         for (i, pause) in [1, 2, 4].into_iter().enumerate() {
             let i = i as u64;
-            let verdict = all.judge(&lost(LostKind::Killed), 10 * (i + 1), at(60 * i));
+            let verdict = all.judge(&lost(FailureKind::Killed), 10 * (i + 1), at(60 * i));
             assert_eq!(verdict, Verdict::Again(at(pause)));
         }
-        let verdict = all.judge(&lost(LostKind::Killed), 100, at(200));
+        let verdict = all.judge(&lost(FailureKind::Killed), 100, at(200));
         assert!(matches!(verdict, Verdict::GiveUp(why) if why.contains("4 times")));
         // Half an hour later it is as if nothing had been.
         let mut all = Generations::default();
-        all.judge(&lost(LostKind::Hang), 10, at(0));
-        let verdict = all.judge(&lost(LostKind::Hang), 20, WINDOW + at(1));
+        all.judge(&lost(FailureKind::Hang), 10, at(0));
+        let verdict = all.judge(&lost(FailureKind::Hang), 20, WINDOW + at(1));
         assert_eq!(verdict, Verdict::Again(at(1)));
     }
 
@@ -179,22 +179,22 @@ mod tests {
         let mut all = Generations::default();
         let at = Duration::from_secs;
         assert!(matches!(
-            all.judge(&lost(LostKind::Peers), 5, at(0)),
+            all.judge(&lost(FailureKind::Peers), 5, at(0)),
             Verdict::Again(_)
         ));
         assert!(matches!(
-            all.judge(&lost(LostKind::Peers), 5, at(9)),
+            all.judge(&lost(FailureKind::Peers), 5, at(9)),
             Verdict::Again(_)
         ));
         assert!(matches!(
-            all.judge(&lost(LostKind::Peers), 5, at(99)),
+            all.judge(&lost(FailureKind::Peers), 5, at(99)),
             Verdict::GiveUp(_)
         ));
         for kind in [
-            LostKind::Memory,
-            LostKind::Bug,
-            LostKind::Version,
-            LostKind::Start,
+            FailureKind::Memory,
+            FailureKind::Bug,
+            FailureKind::Version,
+            FailureKind::Start,
         ] {
             assert_eq!(
                 Generations::default().judge(&lost(kind), 5, at(0)),

@@ -36,9 +36,9 @@ impl Trainer<'_, '_> {
     }
 
     /// After a spike: a rescue, or continue with a new baseline.
-    pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
+    pub(super) fn rescue_or_continue(&mut self, why: &str) -> Result<(), EngineError> {
         if !self.rescue(why, false)? {
-            self.cx.state.progress.guard.forget();
+            self.cx.state.progress.guard.reset();
             let hint =
                 "no checkpoint before it is readable: checkpoint.every sets how often one is saved";
             self.cx
@@ -56,9 +56,9 @@ impl Trainer<'_, '_> {
         if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
             return Ok(false);
         }
-        let undo = self.keep_what_is_given_up();
-        let Some((step, stable)) = self.go_back()? else {
-            self.forget_what_was_given_up();
+        let undo = self.save_undo_state();
+        let Some((step, stable)) = self.restore_checkpoint()? else {
+            self.discard_undo_state();
             return Ok(false);
         };
         let (here, end) = match done && left.step > 0 {
@@ -92,7 +92,7 @@ impl Trainer<'_, '_> {
         progress.skips = left.skips;
         progress.skips.push(skipped);
         progress.skips.sort_unstable();
-        progress.guard.calm_down();
+        progress.guard.clear_outliers();
         progress.undo = undo.map(|to| Undo {
             to,
             rescue: step,
@@ -100,7 +100,7 @@ impl Trainer<'_, '_> {
         });
         progress.advance(0);
         let count = progress.rescues;
-        self.went_back(step, settings);
+        self.after_rollback(step, settings);
         self.cx.port.emit(Event::Rescued {
             step,
             from,
@@ -118,7 +118,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Takes up the first of the checkpoints that can be read; its step, and whether it is stable.
-    fn go_back(&mut self) -> Result<Option<(u64, bool)>, EngineError> {
+    fn restore_checkpoint(&mut self) -> Result<Option<(u64, bool)>, EngineError> {
         for (step, stable) in self.checkpoints.to_go_back_to(&self.cx) {
             match self.checkpoints.roll_back(&mut self.cx, step) {
                 Ok(()) => return Ok(Some((step, stable))),

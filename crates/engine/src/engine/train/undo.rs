@@ -18,9 +18,9 @@ fn folder(cx: &RunContext<'_, '_>) -> PathBuf {
 }
 
 impl Trainer<'_, '_> {
-    /// Before a rescue: keeps the state as it is; where weights or moments are non-finite, the newest checkpoint in its
-    /// place. The rescue does not wait for a disk that takes neither.
-    pub(super) fn keep_what_is_given_up(&mut self) -> Option<UndoPoint> {
+    /// Before a rescue: saves the state, or the newest checkpoint if weights or moments are non-finite. If the disk takes neither, the
+    /// rescue proceeds.
+    pub(super) fn save_undo_state(&mut self) -> Option<UndoPoint> {
         let kept = self.keep();
         kept.unwrap_or_else(|e| {
             let what = format!("this rescue cannot be undone: {e}");
@@ -60,7 +60,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Nothing is left to undo: the kept state goes.
-    pub(super) fn forget_what_was_given_up(&mut self) {
+    pub(super) fn discard_undo_state(&mut self) {
         let folder = folder(&self.cx);
         if let Err(e) = remove(&folder) {
             let what = format!("{} could not be deleted: {e}", folder.display());
@@ -72,7 +72,7 @@ impl Trainer<'_, '_> {
 
     /// Restores the state before the newest rescue, with its learning rate and its batches. Later steps are
     /// discarded. The count of rescues stays, so that repeated undos come to an end.
-    pub(super) fn obey_undo(&mut self, id: CommandId) -> Result<(), EngineError> {
+    pub(super) fn handle_undo(&mut self, id: CommandId) -> Result<(), EngineError> {
         let progress = &self.cx.state.progress;
         let Some(undo) = progress.undo.clone() else {
             self.cx.port.reject(id, "there is no rescue to undo");
@@ -96,7 +96,7 @@ impl Trainer<'_, '_> {
         let (step, tokens) = (progress.step, progress.tokens);
         let lr = self.cx.state.peak_lr(self.cx.spec);
         let rescue = undo.rescue;
-        self.went_back(rescue, settings);
+        self.after_rollback(rescue, settings);
         self.cx.port.emit(Event::RescueUndone {
             step,
             tokens,
@@ -110,7 +110,7 @@ impl Trainer<'_, '_> {
         self.cx.port.accept(id);
         self.checkpoints.save_or_warn(&mut self.cx)?;
         if self.checkpoints.saved_at() == Some(step) {
-            self.forget_what_was_given_up();
+            self.discard_undo_state();
         }
         self.cx.port.enter(Phase::Training, step);
         Ok(())

@@ -6,7 +6,7 @@ use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::engine::infer::{HeldModel, Step, TextModel};
+use crate::engine::infer::{LoadedModel, Step, TextModel};
 use crate::hf::Peft;
 use crate::models::ModelSource;
 use crate::wire::{Prompt, Turn};
@@ -69,7 +69,7 @@ fn look(subject: &Subject, path: &Path) -> Finding {
     }
     let has_template = source.has_chat_template();
     drop(source);
-    let mut model = match HeldModel::load_with(&model, &adapters) {
+    let mut model = match LoadedModel::load_with(&model, &adapters) {
         Ok(model) => model,
         Err(error) => return failed(error.to_string()),
     };
@@ -89,7 +89,7 @@ fn look(subject: &Subject, path: &Path) -> Finding {
 }
 
 /// An adapter of other weights than those that its base has here. Files of PEFT's do not say of which.
-fn another_base(adapter: &Path, model: &HeldModel) -> Option<Finding> {
+fn another_base(adapter: &Path, model: &LoadedModel) -> Option<Finding> {
     let peft = Peft::find(adapter).ok()?;
     let said = peft.base_fingerprint()?;
     let found = model.base_fingerprint().ok()?;
@@ -115,7 +115,7 @@ fn prompts(has_template: bool) -> Vec<Prompt> {
 }
 
 /// `The → " quick brown fox"`
-fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
+fn answer(model: &mut LoadedModel, prompt: &Prompt) -> Result<String, String> {
     let sampling = Sampling {
         temperature: 0.0,
         max_new_tokens: TOKENS,
@@ -123,7 +123,7 @@ fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
     };
     let reading = model.read(prompt, &sampling)?;
     let (mut text, mut bad) = (String::new(), 0);
-    model.go_on(&reading, &sampling, &mut |step| {
+    model.generate(&reading, &sampling, &mut |step| {
         if let Step::Wrote(piece) = step {
             text.push_str(&piece.text);
             bad += usize::from(piece.id.is_some() && !piece.logprob.is_finite());

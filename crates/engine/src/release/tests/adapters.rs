@@ -1,7 +1,7 @@
 //! Requirements of a folder with only an adapter: PEFT's own folders as the healthy case.
 
 use super::*;
-use crate::engine::infer::HeldModel;
+use crate::engine::infer::LoadedModel;
 use crate::hf::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ fn an_adapter_of_other_weights_than_its_base_has_is_told() {
     let dir = adapter("lora", |_| {});
     let cache = tempfile::tempdir().unwrap();
     let base = cached_base(cache.path());
-    let here = Here {
+    let here = LocalEnv {
         cache: Some(cache.path().into()),
         ..here()
     };
@@ -117,7 +117,7 @@ fn an_adapter_of_other_weights_than_its_base_has_is_told() {
         "PEFT's files say nothing of the base's weights"
     );
     let weights = dir.path().join(ADAPTER_WEIGHTS);
-    let held = HeldModel::load_with(&base, &[dir.path().to_path_buf()]).unwrap();
+    let held = LoadedModel::load_with(&base, &[dir.path().to_path_buf()]).unwrap();
     say(
         &weights,
         "base_fingerprint",

@@ -21,7 +21,7 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
     let out = tempfile::tempdir().unwrap();
     let to = out.path().join("laid/out");
     let subject = Subject::open(from, &here()).unwrap();
-    lay_out(&subject, &to).unwrap();
+    copy_to(&subject, &to).unwrap();
     let laid = Subject::open(&to, &here()).unwrap();
     let names: Vec<&str> = laid.files.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(
@@ -49,15 +49,15 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
         .unwrap();
     assert!(sums.evidence.to_string().contains("8 files"), "{sums:?}");
     assert!(matches!(
-        lay_out(&subject, &to),
+        copy_to(&subject, &to),
         Err(LayoutError::Occupied(_))
     ));
     assert!(matches!(
-        lay_out(&subject, std::path::Path::new("/dev/null")),
+        copy_to(&subject, std::path::Path::new("/dev/null")),
         Err(LayoutError::NoFolder(_))
     ));
     assert!(matches!(
-        lay_out(&subject, &from.join("x")),
+        copy_to(&subject, &from.join("x")),
         Err(LayoutError::Within(_))
     ));
     // One letter more, one file less.
@@ -132,7 +132,7 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
     // With its base in the cache it answers.
     let cache = tempfile::tempdir().unwrap();
     let snapshot = cached_base(cache.path());
-    let with_cache = Here {
+    let with_cache = LocalEnv {
         cache: Some(cache.path().into()),
         ..here()
     };
@@ -171,7 +171,7 @@ fn a_model_that_does_not_fit_is_unknown_and_not_tried() {
     let dir = healthy();
     let subject = Subject::open(
         dir.path(),
-        &Here {
+        &LocalEnv {
             room: 1000,
             cache: None,
         },

@@ -37,8 +37,8 @@ answers are noise. Do not use it for anything that matters to anybody, whatever 
 const END: &str = "<|im_end|>";
 
 /// A machine with room, and no cache.
-fn here() -> Here {
-    Here {
+fn here() -> LocalEnv {
+    LocalEnv {
         room: 1 << 30,
         cache: None,
     }

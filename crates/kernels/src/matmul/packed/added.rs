@@ -3,7 +3,7 @@
 use super::instructions::Instructions;
 use super::pack::Source;
 use crate::matmul::low_rank::LowRank;
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use std::ops::Range;
 
 /// A low-rank term from (row, col) on.
@@ -72,14 +72,14 @@ impl Added {
         let z = self.row * of.ranks + ranks.start;
         let factor = ranks.start * cols_of_all + self.col;
         let z = Source {
-            start: Place::F32(of.z.as_ptr().wrapping_add(z)),
+            start: ReadPtr::F32(of.z.as_ptr().wrapping_add(z)),
             stride: of.ranks,
             k_stride: 1,
             width: rows,
             k,
         };
         let factor = Source {
-            start: Place::F32(of.factor.as_ptr().wrapping_add(factor)),
+            start: ReadPtr::F32(of.factor.as_ptr().wrapping_add(factor)),
             stride: 1,
             k_stride: cols_of_all,
             width: cols,
@@ -100,7 +100,7 @@ impl Added {
     ) -> [I::Sum; N] {
         let ranks = self.ranks(cols);
         let (z, factor) = self.sources(ranks.clone(), 1, cols);
-        let (Place::F32(z), Place::F32(factor)) = (z.start.add(row * z.stride), factor.start)
+        let (ReadPtr::F32(z), ReadPtr::F32(factor)) = (z.start.add(row * z.stride), factor.start)
         else {
             unreachable!("both are f32")
         };

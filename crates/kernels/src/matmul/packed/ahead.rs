@@ -113,12 +113,12 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matmul::packed::Place;
+    use crate::matmul::packed::ReadPtr;
 
     /// A block of 20 runs of 100 contiguous elements: 7 lines each if the first begins on a line.
     fn source(start: *const f32) -> Source {
         Source {
-            start: Place::F32(start),
+            start: ReadPtr::F32(start),
             stride: 300,
             k_stride: 1,
             width: 20,

@@ -12,7 +12,7 @@ use super::pack::{Source, distance, panels};
 use super::tile::{Write, finish_row};
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
-use crate::place::To;
+use crate::pointers::WritePtr;
 use std::arch::asm;
 use std::arch::x86_64::{__m512, _mm512_setzero_si512};
 
@@ -325,7 +325,7 @@ unsafe fn step<const M: usize>(left: *const u32, right: *const u32) {
 /// The lines of a destination tile, prefetched for writing while its sums are computed: all at once they would displace
 /// the panels' lines in the miss queue.
 struct Lines {
-    row: To,
+    row: WritePtr,
     stride: usize,
     left: usize,
     per_step: usize,

@@ -12,7 +12,7 @@ use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{Vector, Ymm, flush_subnormal_ymm as flush_subnormal};
 use crate::numbers::{Number, bf16};
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use std::arch::x86_64::*;
 
 /// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.
@@ -27,10 +27,10 @@ unsafe fn first(n: usize) -> __m256i {
 
 /// The next `n` numbers of an input.
 #[inline(always)]
-unsafe fn numbers(from: Place, n: usize) -> __m256 {
+unsafe fn numbers(from: ReadPtr, n: usize) -> __m256 {
     match from {
-        Place::F32(from) => load(from, n),
-        Place::Bf16(from) => {
+        ReadPtr::F32(from) => load(from, n),
+        ReadPtr::Bf16(from) => {
             let mut halves = [bf16::ZERO; 8];
             std::ptr::copy_nonoverlapping(from, halves.as_mut_ptr(), n);
             let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
@@ -162,22 +162,22 @@ impl Instructions for F32 {
         _mm256_fmadd_ps(x, y, sum)
     }
     #[inline(always)]
-    unsafe fn in_place(from: Place, k: usize) -> __m256 {
+    unsafe fn in_place(from: ReadPtr, k: usize) -> __m256 {
         numbers(from, k)
     }
     #[inline(always)]
-    unsafe fn along(from: Place, k: usize) -> __m256 {
+    unsafe fn along(from: ReadPtr, k: usize) -> __m256 {
         flush_subnormal(numbers(from, k))
     }
     #[inline(always)]
-    unsafe fn across(from: Place, _: usize, n: usize) -> __m256 {
+    unsafe fn across(from: ReadPtr, _: usize, n: usize) -> __m256 {
         flush_subnormal(numbers(from, n))
     }
     #[inline(always)]
     unsafe fn turn(
         to: *mut u32,
         width: usize,
-        from: Place,
+        from: ReadPtr,
         row_stride: usize,
         rows: usize,
         k: usize,

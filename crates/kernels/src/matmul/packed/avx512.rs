@@ -12,7 +12,7 @@ use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{alternating, flush_subnormal_zmm as flush_subnormal, transpose};
 use crate::numbers::{Number, bf16};
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
@@ -61,10 +61,10 @@ mod single {
     }
 
     #[inline(always)]
-    pub unsafe fn in_place(from: Place, k: usize) -> __m512i {
+    pub unsafe fn in_place(from: ReadPtr, k: usize) -> __m512i {
         match from {
-            Place::F32(from) => _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from)),
-            Place::Bf16(from) => {
+            ReadPtr::F32(from) => _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from)),
+            ReadPtr::Bf16(from) => {
                 let halves = _mm256_maskz_loadu_epi16(first(k), from.cast());
                 _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))
             }
@@ -72,12 +72,12 @@ mod single {
     }
 
     #[inline(always)]
-    pub unsafe fn along(from: Place, k: usize) -> __m512i {
+    pub unsafe fn along(from: ReadPtr, k: usize) -> __m512i {
         flush_subnormal(in_place(from, k))
     }
 
     #[inline(always)]
-    pub unsafe fn across(from: Place, _: usize, n: usize) -> __m512i {
+    pub unsafe fn across(from: ReadPtr, _: usize, n: usize) -> __m512i {
         along(from, n)
     }
 
@@ -104,10 +104,10 @@ mod pairs {
 
     /// 32 contiguous numbers, rounded: they are already pairs.
     #[inline(always)]
-    pub unsafe fn along(from: Place, k: usize) -> __m512i {
+    pub unsafe fn along(from: ReadPtr, k: usize) -> __m512i {
         let from = match from {
-            Place::F32(from) => from,
-            Place::Bf16(from) => {
+            ReadPtr::F32(from) => from,
+            ReadPtr::Bf16(from) => {
                 let first = (1_u64 << k) - 1;
                 return _mm512_maskz_loadu_epi16(first as u32, from.cast());
             }
@@ -119,21 +119,21 @@ mod pairs {
 
     /// The instructions treat subnormal numbers as 0 wherever they come from.
     #[inline(always)]
-    pub unsafe fn in_place(from: Place, k: usize) -> __m512i {
+    pub unsafe fn in_place(from: ReadPtr, k: usize) -> __m512i {
         along(from, k)
     }
 
     /// Two rows of 16, rounded and interleaved.
     #[inline(always)]
-    pub unsafe fn across(from: Place, step: usize, n: usize) -> __m512i {
+    pub unsafe fn across(from: ReadPtr, step: usize, n: usize) -> __m512i {
         let second = if step == 0 { 0 } else { n };
         let rounded: __m512i = match from {
-            Place::F32(from) => {
+            ReadPtr::F32(from) => {
                 let low = _mm512_maskz_loadu_ps(first(n), from);
                 let high = _mm512_maskz_loadu_ps(first(second), from.wrapping_add(step));
                 transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low))
             }
-            Place::Bf16(from) => {
+            ReadPtr::Bf16(from) => {
                 let low = _mm256_maskz_loadu_epi16(first(n), from.cast());
                 let high = from.wrapping_add(step).cast();
                 let high = _mm256_maskz_loadu_epi16(first(second), high);
@@ -232,22 +232,22 @@ macro_rules! kernel {
                 $format::dot(sum, x, y)
             }
             #[inline(always)]
-            unsafe fn in_place(from: Place, k: usize) -> __m512i {
+            unsafe fn in_place(from: ReadPtr, k: usize) -> __m512i {
                 $format::in_place(from, k)
             }
             #[inline(always)]
-            unsafe fn along(from: Place, k: usize) -> __m512i {
+            unsafe fn along(from: ReadPtr, k: usize) -> __m512i {
                 $format::along(from, k)
             }
             #[inline(always)]
-            unsafe fn across(from: Place, step: usize, n: usize) -> __m512i {
+            unsafe fn across(from: ReadPtr, step: usize, n: usize) -> __m512i {
                 $format::across(from, step, n)
             }
             #[inline(always)]
             unsafe fn turn(
                 to: *mut u32,
                 width: usize,
-                from: Place,
+                from: ReadPtr,
                 row_stride: usize,
                 rows: usize,
                 k: usize,

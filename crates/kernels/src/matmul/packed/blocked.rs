@@ -6,7 +6,7 @@ use super::pack::{Source, distance};
 use super::shared::{Claim, Claims, PanelBuffer, Panels};
 use super::tile::Write;
 use crate::lanes::Buffer;
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use crate::simd::is_amd;
 use crate::threads;
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,7 @@ pub struct Job {
 
 #[derive(Clone, Copy)]
 pub struct Factor {
-    pub start: Place,
+    pub start: ReadPtr,
     pub stride: usize,
     pub k_stride: usize,
 }
@@ -272,7 +272,7 @@ impl Area<'_> {
 /// A packed panel as a source that is one contiguous run in memory.
 fn in_one(start: *const u32, words: usize) -> Source {
     Source {
-        start: Place::F32(start.cast()),
+        start: ReadPtr::F32(start.cast()),
         stride: words,
         k_stride: 1,
         width: 1,

@@ -6,7 +6,7 @@ use super::ahead::Ahead;
 use super::rows::Part;
 use super::tile::Write;
 use crate::numbers::bf16;
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 
 /// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///
@@ -101,19 +101,19 @@ pub(super) trait Instructions: Tiles {
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
     /// The next `k` ≤ LANES · PER_WORD elements along k, the rest 0, of an unpacked input.
-    unsafe fn in_place(from: Place, k: usize) -> Self::Words;
+    unsafe fn in_place(from: ReadPtr, k: usize) -> Self::Words;
     // Packing flushes subnormal numbers to 0: a processor spends 150 cycles on a multiplication with one, and each packed
     // number is multiplied many times.
     /// Packs the next `k` ≤ LANES · PER_WORD elements along k, the rest 0.
-    unsafe fn along(from: Place, k: usize) -> Self::Words;
+    unsafe fn along(from: ReadPtr, k: usize) -> Self::Words;
     /// Packs one word of each of `n` ≤ LANES elements across k; `step` is the offset of the second of a pair, 0 if there is none.
-    unsafe fn across(from: Place, step: usize, n: usize) -> Self::Words;
+    unsafe fn across(from: ReadPtr, step: usize, n: usize) -> Self::Words;
     /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k are contiguous,
     /// `width` words from those of the next. LANES words are written for each k.
     unsafe fn turn(
         to: *mut u32,
         width: usize,
-        from: Place,
+        from: ReadPtr,
         row_stride: usize,
         rows: usize,
         k: usize,

@@ -18,7 +18,7 @@ mod shared;
 mod tile;
 
 use super::ComputeDtype;
-pub(super) use crate::place::{Place, To};
+pub(super) use crate::pointers::{ReadPtr, WritePtr};
 use crate::simd::{Level, has_bf16, level};
 pub(super) use added::Added;
 pub(super) use blocked::{Factor, Job};

@@ -2,12 +2,12 @@
 //! memory sequentially whatever the strides of the input.
 
 use super::instructions::{Instructions, Tiles};
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 
 /// A block of an input. Its *width* runs along the rows of the left input or the columns of the right one.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
-    pub start: Place,
+    pub start: ReadPtr,
     /// Elements between neighbors across the width.
     pub stride: usize,
     /// Elements between neighbours along k. One of the two strides is 1.

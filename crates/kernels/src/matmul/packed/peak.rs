@@ -4,7 +4,7 @@ use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::tile::Write;
 use crate::aligned::Aligned;
-use crate::place::To;
+use crate::pointers::WritePtr;
 
 /// Words along k of a tile: both panels fit the L1 cache.
 const WORDS: usize = 128;
@@ -21,7 +21,7 @@ pub(super) unsafe fn trial<I: Tiles>() -> f64 {
         );
         let mut out = Aligned::zeros(I::ROWS * I::COLS);
         let write = Write {
-            to: To::F32(out.as_mut_ptr()),
+            to: WritePtr::F32(out.as_mut_ptr()),
             stride: I::COLS,
             cols: I::COLS,
             scale: 1.0,

@@ -5,7 +5,7 @@ use super::blocked::{Job, share};
 use super::instructions::Instructions;
 use super::pack::Source;
 use crate::lanes::Buffer;
-use crate::place::Place;
+use crate::pointers::ReadPtr;
 use crate::threads;
 use std::cell::RefCell;
 
@@ -137,7 +137,7 @@ pub(super) struct Part {
     /// The packed rows.
     x: *const u32,
     /// The first column's weights.
-    weights: Place,
+    weights: ReadPtr,
     /// The position of both in the job.
     row: usize,
     col: usize,
@@ -199,7 +199,7 @@ pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: 
 unsafe fn add<I: Instructions, const R: usize, const C: usize>(
     sums: &mut [[I::Sum; C]; R],
     x: *const u32,
-    (weights, stride): (Place, usize),
+    (weights, stride): (ReadPtr, usize),
     n: usize,
 ) {
     // SAFETY: guaranteed by the caller.

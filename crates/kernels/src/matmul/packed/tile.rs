@@ -5,12 +5,12 @@ use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
 use crate::fetch;
 use crate::numbers::Number;
-use crate::place::To;
+use crate::pointers::WritePtr;
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
 pub struct Write {
-    pub to: To,
+    pub to: WritePtr,
     pub stride: usize,
     pub cols: usize,
     pub scale: f32,
@@ -44,8 +44,8 @@ impl Write {
     /// Words summed at once where `most` would be best, of `all`: a bf16 destination cannot hold partial sums.
     pub fn most(&self, most: usize, all: usize) -> usize {
         match self.to {
-            To::F32(_) => most,
-            To::Bf16(_) => all.max(1),
+            WritePtr::F32(_) => most,
+            WritePtr::Bf16(_) => all.max(1),
         }
     }
 
@@ -76,8 +76,8 @@ impl Write {
                 x += added.one(row, col);
             }
             match self.to.add(row * self.stride + col) {
-                To::F32(to) => *to = x,
-                To::Bf16(to) => *to = Number::narrow(x),
+                WritePtr::F32(to) => *to = x,
+                WritePtr::Bf16(to) => *to = Number::narrow(x),
             }
         }
     }
@@ -219,8 +219,8 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
                 x = I::add(x, joins[j]);
             }
             match write.to.add(i * write.stride + col) {
-                To::F32(to) => I::store(to, n, x),
-                To::Bf16(to) => I::store_bf16(to, n, x),
+                WritePtr::F32(to) => I::store(to, n, x),
+                WritePtr::Bf16(to) => I::store_bf16(to, n, x),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! `check_target_module_exists` of PEFT 0.21; those of rank_pattern and alpha_pattern are in `nn::adapter`.
 
 use crate::base::text::one_line;
-use crate::nn::adapter::{ByPattern, MAX_COMPILED, means_another_thing};
+use crate::nn::adapter::{ByPattern, MAX_COMPILED, differs_in_python};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
@@ -181,7 +181,7 @@ fn ends_with(module: &str, end: &str) -> bool {
 }
 
 fn compile(key: &str, pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, String> {
-    if means_another_thing(pattern) {
+    if differs_in_python(pattern) {
         return Err(unread(key, pattern));
     }
     RegexBuilder::new(&whole(pattern))

@@ -132,7 +132,7 @@ impl Peft {
     ///
     /// # Errors
     /// It belongs to another model, or contains more than an embedding and a head in full.
-    pub fn stands_beside(&self, model: &Model) -> Result<(), HfError> {
+    pub fn check_detachable(&self, model: &Model) -> Result<(), HfError> {
         let changes = self.changes(model.params().base())?;
         self.config_for(&changes, model.config())?;
         self.swappable(&changes)
@@ -538,8 +538,11 @@ impl Peft {
     /// adapter's. Returns the replaced ones: [`Model::remove_adapters`] and [`Model::replace_table`] undo it.
     ///
     /// # Errors
-    /// As [`Peft::stands_beside`]; a model that has adapters.
-    pub fn stand(&self, model: &mut Model) -> Result<Vec<(ParamInfo, Table)>, HfError> {
+    /// As [`Peft::check_detachable`]; a model that has adapters.
+    pub fn attach_for_inference(
+        &self,
+        model: &mut Model,
+    ) -> Result<Vec<(ParamInfo, Table)>, HfError> {
         self.make_room(model)?;
         let changes = self.changes(model.params().base())?;
         let AdapterConfig::Lora(lora) = self.config_for(&changes, model.config())?;

@@ -14,12 +14,12 @@ pub struct Defaults {
     pub rope: Rope,
     pub eps: f64,
     pub tied: bool,
-    pub gain: Gain,
+    pub gain: GainConvention,
 }
 
 /// How a family stores the gains of its norms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gain {
+pub enum GainConvention {
     Plain,
     /// Minus one (Gemma).
     UnitOffset,
@@ -34,7 +34,7 @@ impl Defaults {
         },
         eps: 1e-6,
         tied: false,
-        gain: Gain::Plain,
+        gain: GainConvention::Plain,
     };
 
     /// Sizes, norms, RoPE, SwiGLU: everything common. `hidden_act` is not read.
@@ -67,7 +67,7 @@ impl Defaults {
             position,
             norm: NormConfig::RmsNorm(RmsNormConfig {
                 eps: keys.number("rms_norm_eps")?.unwrap_or(self.eps),
-                unit_offset: self.gain == Gain::UnitOffset,
+                unit_offset: self.gain == GainConvention::UnitOffset,
             }),
             mlp: MlpConfig::SwiGlu(Default::default()),
             bias: false,

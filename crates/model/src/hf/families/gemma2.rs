@@ -1,7 +1,7 @@
 //! Gemma 2: norms before and after each sub-layer, a window in every other block, soft caps, scaled embeddings.
 
 use super::super::keys::Keys;
-use super::common::{self, Defaults, Gain};
+use super::common::{self, Defaults, GainConvention};
 use super::{Family, gemma};
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub struct Gemma2;
 
 pub(super) const DEFAULTS: Defaults = Defaults {
     tied: true,
-    gain: Gain::UnitOffset,
+    gain: GainConvention::UnitOffset,
     ..Defaults::LLAMA
 };
 

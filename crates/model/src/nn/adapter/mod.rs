@@ -7,7 +7,7 @@ mod patterns;
 pub(in crate::nn) use lora::is_named;
 pub use lora::{Config as Lora, RankAlpha, Target, Targets, Whole};
 pub use patterns::ByPattern;
-pub(crate) use patterns::{MAX_COMPILED, means_another_thing};
+pub(crate) use patterns::{MAX_COMPILED, differs_in_python};
 
 use super::{Fault, ModelConfig, Role};
 

@@ -93,7 +93,7 @@ impl<T> ByPattern<T> {
     fn set(&self) -> &Result<RegexSet, String> {
         self.set.get_or_init(|| {
             let patterns = self.entries.iter().map(|(pattern, _)| &**pattern);
-            if let Some(pattern) = patterns.clone().find(|p| means_another_thing(p)) {
+            if let Some(pattern) = patterns.clone().find(|p| differs_in_python(p)) {
                 return Err(one_line(pattern));
             }
             // The whole in one group: a pattern may contain a top-level bar.
@@ -114,7 +114,7 @@ impl<T: Copy> ByPattern<T> {
 }
 
 /// Whether a pattern means something else in Python than here.
-pub(crate) fn means_another_thing(pattern: &str) -> bool {
+pub(crate) fn differs_in_python(pattern: &str) -> bool {
     OTHERWISE.iter().any(|mark| pattern.contains(mark))
 }
 

@@ -71,7 +71,7 @@ impl Pass {
         let sizes = self.low_sizes(adapter.a);
         let low = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(low);
-        if skinny::pays(sizes.d_out) {
+        if skinny::is_profitable(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
             let (x_view, z_view) = views(sizes);
@@ -253,7 +253,7 @@ impl Pass {
         };
         let mask = node.low.and_then(|low| low.mask);
         let (sizes, into) = (self.low_sizes(adapter.a), self.into);
-        if skinny::pays(sizes.d_out) {
+        if skinny::is_profitable(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
             let (x_view, z_view) = views(sizes);

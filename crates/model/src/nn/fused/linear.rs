@@ -208,8 +208,8 @@ impl Pass {
         (dx, into): (&mut Buffer, Accumulation),
     ) {
         let spans = &node.spans;
-        let joined =
-            (plan.adapter(spans).zip(dlow)).filter(|(adapter, _)| skinny::pays(adapter.a.rows));
+        let joined = (plan.adapter(spans).zip(dlow))
+            .filter(|(adapter, _)| skinny::is_profitable(adapter.a.rows));
         let dropped = joined.and_then(|(adapter, _)| {
             let mask = node.low.and_then(|low| low.mask);
             self.adapter_drop(plan, adapter).zip(mask)

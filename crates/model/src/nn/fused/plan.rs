@@ -99,7 +99,7 @@ impl<'a> Plan<'a> {
     ) -> Storage {
         let joins = |number: usize| {
             let adapter = &self.layout.adapters[number];
-            adapter.joins() && skinny::pays(adapter.a.rows)
+            adapter.joins() && skinny::is_profitable(adapter.a.rows)
         };
         let is_plain = |spans: &LinearSpans| spans.adapter.is_none_or(joins);
         let are_rounded = !self.weights.are_stored() || (quant::dequantizes_fast() && !is_cached);

@@ -5,14 +5,14 @@ use candle_core::Result;
 use std::ops::ControlFlow;
 
 /// A batch of texts with KV caches.
-pub trait Reads {
+pub trait BatchDecoder {
     /// Appends tokens to several texts: (text, tokens) in the order of the texts; texts without new tokens are not listed. Fills
     /// `logits` (pieces, V), those after the last token of each. Between two chunks of a long piece `pause` gets the text and the
     /// number of tokens just prefilled, and may cancel: then there are no logits.
     ///
     /// # Errors
     /// Damaged weights, or the ranks that hold them are gone.
-    fn read_on(
+    fn append_tokens(
         &mut self,
         pieces: &[(usize, &[u32])],
         logits: &mut Vec<f32>,
@@ -20,10 +20,10 @@ pub trait Reads {
     ) -> Result<ControlFlow<()>>;
 
     /// Copies the cache of text `from` to the later text `to`.
-    fn take_over(&mut self, from: usize, to: usize);
+    fn copy_cache(&mut self, from: usize, to: usize);
 
     /// Clears the cache of a text.
-    fn forget(&mut self, text: usize);
+    fn clear_cache(&mut self, text: usize);
 
     /// Whether the cache of one text can be copied to the other (both on one rank).
     fn together(&self, _one: usize, _other: usize) -> bool {
@@ -31,8 +31,8 @@ pub trait Reads {
     }
 }
 
-impl Reads for Decoding<'_> {
-    fn read_on(
+impl BatchDecoder for Decoding<'_> {
+    fn append_tokens(
         &mut self,
         pieces: &[(usize, &[u32])],
         logits: &mut Vec<f32>,
@@ -41,11 +41,11 @@ impl Reads for Decoding<'_> {
         self.read_batch(pieces, logits, pause)
     }
 
-    fn take_over(&mut self, from: usize, to: usize) {
+    fn copy_cache(&mut self, from: usize, to: usize) {
         self.copy(from, to);
     }
 
-    fn forget(&mut self, text: usize) {
+    fn clear_cache(&mut self, text: usize) {
         self.restart(text);
     }
 }

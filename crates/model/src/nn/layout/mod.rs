@@ -206,21 +206,21 @@ pub(crate) struct Parts<'a> {
 
 /// The parameters of a model, without creating it; `vocab_size` is the tokenizer's, used if the config has none.
 pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
-    param_infos_of(config, vocab_size, Trained::default())
+    param_infos_of(config, vocab_size, TrainableSet::default())
 }
 
 /// What of a model trains: adapters and what these name, or everything but what is frozen by name.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Trained<'a> {
+pub struct TrainableSet<'a> {
     pub adapter: Option<&'a AdapterConfig>,
     /// Words and patterns as [`is_frozen`] reads them; without effect beside adapters, which freeze all.
     pub frozen: &'a [String],
 }
 
-impl<'a> Trained<'a> {
+impl<'a> TrainableSet<'a> {
     /// What trains with these adapters; everything without any.
-    pub fn with(adapter: Option<&'a AdapterConfig>) -> Trained<'a> {
-        Trained {
+    pub fn with(adapter: Option<&'a AdapterConfig>) -> TrainableSet<'a> {
+        TrainableSet {
             adapter,
             frozen: &[],
         }
@@ -238,7 +238,11 @@ impl<'a> Trained<'a> {
 }
 
 /// The same with the parameters of adapters after them, and which of all train.
-pub fn param_infos_of(config: &ModelConfig, vocab_size: usize, trained: Trained) -> Vec<ParamInfo> {
+pub fn param_infos_of(
+    config: &ModelConfig,
+    vocab_size: usize,
+    trained: TrainableSet,
+) -> Vec<ParamInfo> {
     Layout::trained(config, &config.shape(vocab_size), trained).infos
 }
 
@@ -262,7 +266,7 @@ impl Layout {
     }
 
     /// The model with its adapters, if any, and what of it trains.
-    pub fn trained(config: &ModelConfig, shape: &ModelShape, trained: Trained) -> Layout {
+    pub fn trained(config: &ModelConfig, shape: &ModelShape, trained: TrainableSet) -> Layout {
         let parts = Parts {
             adapter: trained.adapter,
             trains: &|info| trained.holds(info, config),

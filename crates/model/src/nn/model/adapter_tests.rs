@@ -5,7 +5,7 @@ use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts
 use super::*;
 use crate::nn::adapter::{Lora, RankAlpha, Targets, Whole};
 use crate::nn::role::{AdapterRole, Role};
-use crate::nn::{Trained, footprint, oracle};
+use crate::nn::{TrainableSet, footprint, oracle};
 use serde_json::json;
 
 fn lora(targets: Targets, dropout: f64) -> AdapterConfig {
@@ -436,7 +436,7 @@ fn checkpointing_packed_rows_and_bf16_work_with_adapters() {
         let of = footprint::Subject {
             config: &config,
             shape: &shape,
-            trained: Trained::with(Some(&adapter)),
+            trained: TrainableSet::with(Some(&adapter)),
             is_packed: false,
             arithmetic,
         };
@@ -474,9 +474,9 @@ fn incremental_forward_uses_the_adapters() {
             let whole: Vec<Vec<f32>> = whole.to_vec2().unwrap();
             let mut logits = Vec::new();
             model
-                .decode(|read_on| {
-                    read_on(&ids[..5], &mut logits)?;
-                    read_on(&ids[5..], &mut logits)
+                .decode(|append_tokens| {
+                    append_tokens(&ids[..5], &mut logits)?;
+                    append_tokens(&ids[5..], &mut logits)
                 })
                 .unwrap();
             let exact: Vec<f64> = whole[8].iter().map(|x| f64::from(*x)).collect();

@@ -3,7 +3,7 @@
 use super::Model;
 use crate::base::digest::hex;
 use crate::kernels::flat;
-use crate::nn::layout::{Layout, Parts, Trained};
+use crate::nn::layout::{Layout, Parts, TrainableSet};
 use crate::nn::weights::{StoredPart, Table, Weights};
 use crate::nn::{AdapterConfig, ParamInfo, Role};
 use candle_core::{Result, bail};
@@ -22,7 +22,7 @@ impl Model {
         if let Some(fault) = adapter.faults(&self.config).first() {
             bail!("adapter: {}; {}", fault.what, fault.hint)
         }
-        let layout = Layout::trained(&self.config, &self.shape, Trained::with(Some(adapter)));
+        let layout = Layout::trained(&self.config, &self.shape, TrainableSet::with(Some(adapter)));
         self.rearrange(layout)?;
         self.adapter = Some(adapter.clone());
         self.adapters_on = true;

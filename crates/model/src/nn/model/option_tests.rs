@@ -343,10 +343,10 @@ fn incremental_forward_equals_a_full_forward() {
             let whole: Vec<Vec<f32>> = whole.to_vec2().unwrap();
             let mut rows = Vec::new();
             model
-                .decode(|read_on| {
+                .decode(|append_tokens| {
                     for piece in [&ids[..4], &ids[4..5], &ids[5..7], &ids[7..8], &ids[8..]] {
                         let mut logits = Vec::new();
-                        read_on(piece, &mut logits)?;
+                        append_tokens(piece, &mut logits)?;
                         rows.push(logits);
                     }
                     Ok(())

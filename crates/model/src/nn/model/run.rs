@@ -6,7 +6,7 @@ use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::decoding::{Decoding, Extent};
 use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
-use crate::nn::kv_cache::{Kept, KvCache};
+use crate::nn::kv_cache::{KvCache, PrefixCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -211,7 +211,7 @@ impl Model {
     /// `tokens` tokens in all, and stores the cache again. `read` returns the text as far as it is then cached.
     pub(crate) fn decode_on(
         &mut self,
-        kept: &mut Kept,
+        kept: &mut PrefixCache,
         (text, tokens): (&[u32], usize),
         read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
     ) -> Result<()> {
@@ -221,8 +221,8 @@ impl Model {
             read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;
             return Ok(());
         }
-        let room = Kept::room(tokens, self.shape.seq_len);
-        let cache = kept.take_up(text, room, self.shape.heads(), &self.windows());
+        let room = PrefixCache::room(tokens, self.shape.seq_len);
+        let cache = kept.reuse(text, room, self.shape.heads(), &self.windows());
         self.with_plan(|plan, _, pass| {
             let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
             let text = read(&mut decoding)?;

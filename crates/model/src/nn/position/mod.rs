@@ -23,7 +23,7 @@ pub trait Position {
         false
     }
     /// True when a fixed vector of each position is added to the embeddings.
-    fn has_waves(&self) -> bool {
+    fn adds_position_vectors(&self) -> bool {
         false
     }
     /// The ALiBi slope of each of `n_head` heads: the score's decrease per token of distance.

@@ -25,7 +25,7 @@ pub fn wave(position: usize, d: usize) -> impl Iterator<Item = f64> {
 }
 
 impl super::Position for Config {
-    fn has_waves(&self) -> bool {
+    fn adds_position_vectors(&self) -> bool {
         true
     }
 }

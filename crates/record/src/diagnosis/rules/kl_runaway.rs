@@ -49,7 +49,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         "the policy leaves its reference fast while the reward rises or answers grow: rewards are exploited, or steps are too large",
         format!(
             "<beta:{}>, a smaller learning rate; hold answers against a verifier that the reward does not know",
-            view.more_beta()
+            view.suggested_kl_coef()
         ),
     ))
 }

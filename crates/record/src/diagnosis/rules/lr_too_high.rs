@@ -45,9 +45,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if lost(view) || view.state.step <= view.warmup() {
         return None;
     }
-    let mut signals: Vec<Signal> = unrest(view, view.loss()?).into_iter().collect();
+    let mut signals: Vec<Signal> = instability(view, view.loss()?).into_iter().collect();
     if signals.is_empty() {
-        signals = overgrown(view)?;
+        signals = oversized_updates(view)?;
     } else {
         signals.extend(
             updates(view)
@@ -65,7 +65,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 }
 
 /// First signal: the loss rises, or spikes in clusters.
-fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
+fn instability(view: &View<'_>, loss: &Loss) -> Option<Signal> {
     if train_loss::direction(loss) == "rising" {
         let (before, now) = (
             human::number(loss.trend.before),
@@ -91,7 +91,7 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
 }
 
 /// Without instability: large updates have blown up weights and activations, and learning is slower than it could be.
-fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
+fn oversized_updates(view: &View<'_>) -> Option<Vec<Signal>> {
     let growth = |id: &str| {
         let rows = view.state.layers.get(id)?.rows();
         let middle =

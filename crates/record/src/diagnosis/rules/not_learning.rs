@@ -33,7 +33,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let loss = view.loss()?;
-    if !view.has_had_time() {
+    if !view.past_patience() {
         return None;
     }
     // Standard error of a mean of 20.

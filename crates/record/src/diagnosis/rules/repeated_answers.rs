@@ -62,7 +62,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "the model falls into loops: answers grow by saying the same again",
             format!(
                 "«a reward {{repetition: {{words: 3}}}}|a penalty on repetition in the reward», a smaller learning rate, <beta:{}>",
-                view.more_beta()
+                view.suggested_kl_coef()
             ),
         )
     } else {

@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn a_watch_reports_each_change_once() {
-    let mut watch = Watch::new();
-    let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>, loss: f64| {
+    let mut watch = Monitor::new();
+    let step = |watch: &mut Monitor, range: std::ops::RangeInclusive<u64>, loss: f64| {
         for step in range {
             let values = [("train/loss".to_string(), Num(loss + noise(step)))].into();
-            watch.hear(&Event::Stepped {
+            watch.on_event(&Event::Stepped {
                 step,
                 tokens: step,
                 values,
@@ -36,7 +36,7 @@ fn a_watch_reports_each_change_once() {
     };
     assert!(finding.fix.contains("-s lr="), "{}", finding.fix);
     assert_eq!(watch.news().len(), 1);
-    watch.hear(&Event::RolledBack { step: 40 });
+    watch.on_event(&Event::RolledBack { step: 40 });
     step(&mut watch, 41..=100, 1.5);
     let news = watch.news();
     let clear = |f: &Finding| f.id == "diverged" && f.status == Status::Pass;
@@ -50,20 +50,20 @@ fn a_watch_reports_each_change_once() {
 /// returns.
 #[test]
 fn a_warning_is_cleared_at_the_second_evaluation_without_it() {
-    let (mut watch, mut at) = (Watch::new(), 0);
+    let (mut watch, mut at) = (Monitor::new(), 0);
     let mut look = |steps: u64, waits: f64| -> Option<Status> {
         for _ in 0..steps {
             at += 1;
             let values = [("train/loss", 2.0 + noise(at)), ("data_wait", waits)];
             let values = values.map(|(id, x)| (id.to_string(), Num(x))).into();
-            watch.hear(&Event::Stepped {
+            watch.on_event(&Event::Stepped {
                 step: at,
                 tokens: at,
                 values,
             });
         }
         if steps == 0 {
-            watch.hear(&Event::RolledBack { step: 0 });
+            watch.on_event(&Event::RolledBack { step: 0 });
         }
         let news = watch.news();
         news.iter().find_map(|e| match e {
@@ -93,11 +93,11 @@ fn a_warning_is_cleared_at_the_second_evaluation_without_it() {
 /// Between evaluations a list of runs gets each new verdict once.
 #[test]
 fn a_new_verdict_is_reported_once() {
-    let mut watch = Watch::new();
-    let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>| {
+    let mut watch = Monitor::new();
+    let step = |watch: &mut Monitor, range: std::ops::RangeInclusive<u64>| {
         for step in range {
             let loss = 4.0 - 0.01 * step as f64;
-            watch.hear(&Event::Stepped {
+            watch.on_event(&Event::Stepped {
                 step,
                 tokens: step,
                 values: [("train/loss".to_string(), Num(loss))].into(),

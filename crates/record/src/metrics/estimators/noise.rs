@@ -4,7 +4,7 @@
 /// Sums of squares of K micro-batches' gradients and of their sum, all divided by the step's normalizer: the sum is the gradient.
 /// A micro-batch's share of the normalizer is its weight w_i.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Squares {
+pub struct SquaredNorms {
     /// Micro-batches, K.
     pub k: usize,
     /// Σ ‖g_i‖².
@@ -24,7 +24,7 @@ pub struct Estimate {
     pub noise: f64,
 }
 
-impl Squares {
+impl SquaredNorms {
     /// `gns_simple` in units of micro-batches of the mean size; `None` for fewer than two. With S/n_i the noise of a micro-batch
     /// of n_i tokens, the mean of `parts` is ‖G‖² Σ w_i² + S/N and that of `sum` ‖G‖² + S/N.
     pub fn estimate(self) -> Option<Estimate> {
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     /// From gradients normalized as in a step: each over K.
-    fn squares(gradients: &[&[f64]]) -> Squares {
+    fn squares(gradients: &[&[f64]]) -> SquaredNorms {
         let k = gradients.len() as f64;
         let square = |g: &[f64]| g.iter().map(|x| (x / k).powi(2)).sum::<f64>();
         let sum: Vec<f64> = (0..gradients[0].len())
             .map(|i| gradients.iter().map(|g| g[i]).sum())
             .collect();
-        Squares {
+        SquaredNorms {
             k: gradients.len(),
             parts: gradients.iter().map(|g| square(g)).sum(),
             sum: square(&sum),
@@ -141,7 +141,7 @@ mod tests {
                 parts += square;
                 weights += w * w;
             }
-            let seen = Squares {
+            let seen = SquaredNorms {
                 k: sizes.len(),
                 parts,
                 sum: sum.iter().map(|g| g * g).sum(),

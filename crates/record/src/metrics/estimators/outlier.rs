@@ -3,7 +3,7 @@
 
 /// An outlier's distance.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Far {
+pub struct Deviation {
     /// Mean of the window.
     pub mean: f64,
     /// Distance from it in standard deviations of the window.
@@ -19,7 +19,7 @@ pub fn above<'a>(
     x: f64,
     sigmas: f64,
     enough: usize,
-) -> Option<Far> {
+) -> Option<Deviation> {
     let (mut n, mut sum, mut squares) = (0usize, 0.0, 0.0);
     for value in window {
         n += 1;
@@ -33,7 +33,7 @@ pub fn above<'a>(
     let sigma = (squares / n as f64 - mean * mean).max(0.0).sqrt();
     let distance = x - mean;
     let far = distance > sigmas * sigma && distance > ROUNDING * mean.abs();
-    far.then(|| Far {
+    far.then(|| Deviation {
         mean,
         sigmas: distance / sigma.max(f64::MIN_POSITIVE),
     })

@@ -80,14 +80,14 @@ fn curves_over_tokens_and_time_leave_out_pauses_between_engines() {
     assert_eq!(track.state.seconds, 0.9, "lists and screens say the same");
     let points = |by| track.points("train/loss", by, 100);
     let expected = [(1, 4.0), (2, 3.0), (3, 6.0), (4, 5.0), (5, 4.0)];
-    assert_eq!(points(By::Step), expected);
+    assert_eq!(points(Alignment::Step), expected);
     let x = |by| points(by).iter().map(|p| p.0).collect::<Vec<_>>();
-    assert_eq!(x(By::Tokens), [10, 20, 30, 40, 50]);
-    assert_eq!(x(By::Time), [100, 200, 700, 800, 900]);
-    let curve = track.curve("train/loss", By::Time).unwrap();
+    assert_eq!(x(Alignment::Tokens), [10, 20, 30, 40, 50]);
+    assert_eq!(x(Alignment::Time), [100, 200, 700, 800, 900]);
+    let curve = track.curve("train/loss", Alignment::Time).unwrap();
     assert_eq!(curve.steps(), Some((100, 900)));
     assert_eq!(curve.extent(0.0, 1e9), Some((3.0, 6.0)));
-    assert!(track.curve("gone", By::Step).is_none() && points(By::Step).len() == 5);
+    assert!(track.curve("gone", Alignment::Step).is_none() && points(Alignment::Step).len() == 5);
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn an_undone_rescue_brings_the_places_of_its_steps_back() {
     events.push((5_600, stepped(49, 490, 1.0)));
     let track = track(events);
     let x = |by| [31, 40, 48, 49].map(|step| track.x_of(step, by));
-    assert_eq!(x(By::Tokens), [310, 400, 480, 490]);
-    assert_eq!(x(By::Time), [3_100, 4_000, 4_800, 5_600]);
+    assert_eq!(x(Alignment::Tokens), [310, 400, 480, 490]);
+    assert_eq!(x(Alignment::Time), [3_100, 4_000, 4_800, 5_600]);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn a_long_run_keeps_few_places_and_says_where_a_step_lies() {
     let track = track(events);
     assert!(track.places.len() < PLACES);
     for step in [1, 2, 777, n / 2 + 1, n - 1, n] {
-        assert_eq!(track.x_of(step, By::Tokens), 64 * step);
-        assert_eq!(track.x_of(step, By::Time), 7 * step);
+        assert_eq!(track.x_of(step, Alignment::Tokens), 64 * step);
+        assert_eq!(track.x_of(step, Alignment::Time), 7 * step);
     }
-    assert!(track.points("train/loss", By::Tokens, 50).len() <= 50);
+    assert!(track.points("train/loss", Alignment::Tokens, 50).len() <= 50);
 }
 
 #[test]

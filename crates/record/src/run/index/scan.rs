@@ -6,9 +6,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::{open_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::run::RunDir;
+use crate::run::engine_time::EngineTime;
 use crate::run::log::Tail;
-use crate::run::rewound::Rewound;
-use crate::run::spent::Spent;
+use crate::run::rollback_buffer::RollbackBuffer;
 use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -27,7 +27,7 @@ const VERSION: u32 = 6;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ScannedPrefix {
     version: u32,
     /// Bytes that were read: whole lines.
     read: u64,
@@ -48,7 +48,7 @@ pub(super) fn read(run: &RunDir, size: u64) -> io::Result<Scan> {
     let (begin, mut scan) = kept.map_or_else(Default::default, |kept| (kept.read, kept.scan));
     let read = scan.part(&log, begin, size)?;
     if read > begin + AGAIN {
-        let kept = Kept {
+        let kept = ScannedPrefix {
             version: VERSION,
             read,
             mark: before(&log, read)?,
@@ -64,9 +64,9 @@ pub(super) fn read(run: &RunDir, size: u64) -> io::Result<Scan> {
 }
 
 /// What was found earlier, if it is of this log: one that was cut or replaced is read from its beginning.
-fn kept(run: &RunDir, log: &Path, size: u64) -> Option<Kept> {
+fn kept(run: &RunDir, log: &Path, size: u64) -> Option<ScannedPrefix> {
     let bytes = read_small(&run.summary_path(), MAX_KEPT).ok()?;
-    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let kept: ScannedPrefix = serde_json::from_slice(&bytes).ok()?;
     let fits = kept.version == VERSION && kept.read > 0 && kept.read <= size;
     (fits && before(log, kept.read).ok()? == kept.mark).then_some(kept)
 }
@@ -110,6 +110,15 @@ impl Measured {
         }
     }
 
+    fn evaluated(&mut self, step: u64, values: Values, whole: bool) {
+        let of = |id| loss(&values, id).map(|value| (step, value));
+        self.vals.extend(of(id::VAL_LOSS));
+        self.passes.extend(of(id::PASS_AT_1));
+        if whole {
+            self.whole = Some((step, values));
+        }
+    }
+
     /// The checkpoint of an evaluation was saved as the best.
     fn saved(&mut self, by: Best) {
         let over_all = self.over_all(&by);
@@ -149,7 +158,7 @@ pub(super) struct Scan {
     pub step: u64,
     pub train_loss: Option<f64>,
     pub measured: Measured,
-    given_up: Rewound<Measured>,
+    given_up: RollbackBuffer<Measured>,
     /// Where the newest rescue stands in the log.
     rescued_at: u64,
     /// What lies between a rescue and its undo, in bytes of the log: steps that do not count, in front of none that take their place.
@@ -165,7 +174,7 @@ pub(super) struct Scan {
     pub refused: Option<String>,
     pub verdict: Option<String>,
     pub message: String,
-    pub spent: Spent,
+    pub spent: EngineTime,
     pub base: Base,
     pub updated: Option<UnixMillis>,
 }
@@ -204,7 +213,7 @@ impl Scan {
                 let kind = kind_of(line);
                 if kind == Some("Hello") {
                     // The last event of an engine that died may be of any kind.
-                    self.last_word(before);
+                    self.take_last_line(before);
                 }
                 before = line;
                 match kind {
@@ -221,11 +230,11 @@ impl Scan {
             }
         }
         self.take(&newest_step, tail.offset());
-        self.last_word(&newest);
+        self.take_last_line(&newest);
         Ok(tail.offset())
     }
 
-    fn last_word(&mut self, line: &str) {
+    fn take_last_line(&mut self, line: &str) {
         if let Ok(envelope) = decode_envelope(line) {
             self.updated = Some(envelope.t);
             self.spent.until(envelope.t);
@@ -239,13 +248,7 @@ impl Scan {
         };
         self.spent.take(envelope.t, &envelope.event);
         match envelope.event {
-            Event::Hello { .. } => {
-                let stood = (self.outcome.take(), std::mem::take(&mut self.message));
-                self.earlier = (self.step > 0).then_some(stood);
-                self.refused = None;
-                self.phase = Some(Phase::Preparing);
-                self.begin_at(self.step);
-            }
+            Event::Hello { .. } => self.engine_started(),
             Event::Started {
                 method,
                 max_steps,
@@ -258,33 +261,14 @@ impl Scan {
                 self.max_steps = max_steps;
                 self.n_params = n_params;
             }
-            Event::PhaseChanged { phase, .. } => {
-                let before = self.phase.replace(phase);
-                let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
-                if phase == Phase::Training && idle.contains(&before) {
-                    self.begin_at(self.step);
-                }
-            }
-            Event::Stepped { step, values, .. } => {
-                self.earlier = None;
-                self.step = step;
-                self.train_loss = loss(&values, id::TRAIN_LOSS).or(self.train_loss);
-                self.reward = loss(&values, id::REWARD).or(self.reward);
-                self.epochs = loss(&values, id::EPOCHS);
-            }
+            Event::PhaseChanged { phase, .. } => self.enter(phase),
+            Event::Stepped { step, values, .. } => self.stepped(step, &values),
             Event::Evaluated {
                 step,
                 values,
                 whole,
                 ..
-            } => {
-                let of = |id| loss(&values, id).map(|value| (step, value));
-                self.measured.vals.extend(of(id::VAL_LOSS));
-                self.measured.passes.extend(of(id::PASS_AT_1));
-                if whole {
-                    self.measured.whole = Some((step, values));
-                }
-            }
+            } => self.measured.evaluated(step, values, whole),
             Event::Checkpointed {
                 best: true,
                 by: Some(by),
@@ -302,35 +286,64 @@ impl Scan {
                 self.given_up.rescued();
                 self.rescued_at = at;
             }
-            Event::RescueUndone { step, .. } => {
-                let mut counted = self.given_up.undone();
-                counted.split_off(step);
-                self.measured.append(counted);
-                self.undone.push((self.rescued_at, at));
-                self.begin_at(step);
-            }
+            Event::RescueUndone { step, .. } => self.undo_rescue(step, at),
             Event::Finished {
                 outcome,
                 step,
                 best,
                 message,
                 ..
-            } => {
-                // A resume that is refused is the matter of who asked for it: the run stands as it did.
-                if outcome.is_refusal()
-                    && let Some(earlier) = self.earlier.take()
-                {
-                    (self.outcome, self.message) = earlier;
-                    self.refused = Some(message);
-                    return;
-                }
-                self.outcome = Some(outcome);
-                self.step = step;
-                self.best_said = best.filter(|best| best.value.0.is_finite());
-                self.message = message;
-            }
+            } => self.finished(outcome, step, best, message),
             _ => {}
         }
+    }
+
+    fn engine_started(&mut self) {
+        let stood = (self.outcome.take(), std::mem::take(&mut self.message));
+        self.earlier = (self.step > 0).then_some(stood);
+        self.refused = None;
+        self.phase = Some(Phase::Preparing);
+        self.begin_at(self.step);
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        let before = self.phase.replace(phase);
+        let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
+        if phase == Phase::Training && idle.contains(&before) {
+            self.begin_at(self.step);
+        }
+    }
+
+    fn stepped(&mut self, step: u64, values: &Values) {
+        self.earlier = None;
+        self.step = step;
+        self.train_loss = loss(values, id::TRAIN_LOSS).or(self.train_loss);
+        self.reward = loss(values, id::REWARD).or(self.reward);
+        self.epochs = loss(values, id::EPOCHS);
+    }
+
+    /// Brings back what the rescue gave up; what it trained since, up to the byte `at` of the log, does not count.
+    fn undo_rescue(&mut self, step: u64, at: u64) {
+        let mut counted = self.given_up.undone();
+        counted.split_off(step);
+        self.measured.append(counted);
+        self.undone.push((self.rescued_at, at));
+        self.begin_at(step);
+    }
+
+    fn finished(&mut self, outcome: Outcome, step: u64, best: Option<Best>, message: String) {
+        // A resume that is refused is the matter of who asked for it: the run stands as it did.
+        if outcome.is_refusal()
+            && let Some(earlier) = self.earlier.take()
+        {
+            (self.outcome, self.message) = earlier;
+            self.refused = Some(message);
+            return;
+        }
+        self.outcome = Some(outcome);
+        self.step = step;
+        self.best_said = best.filter(|best| best.value.0.is_finite());
+        self.message = message;
     }
 
     /// The run goes on from this step, from now on.

@@ -196,7 +196,7 @@ fn the_time_of_an_engine_that_died_is_not_lost_by_a_resume() {
     assert_eq!((track.millis(), track.state.seconds), (100_500, seconds));
     let last = track.state.finished.as_ref().unwrap();
     assert_eq!(
-        crate::run::spent::words(last.seconds, seconds),
+        crate::run::engine_time::words(last.seconds, seconds),
         "0:02 (1:40 in all)"
     );
 }
@@ -505,7 +505,7 @@ fn a_long_log_is_summarised_as_a_short_one() {
     assert_eq!(first.method, "pretrain");
     assert_eq!(first.curve.len(), CURVE);
     let mut whole = 0.0;
-    let mut spent = crate::run::spent::Spent::default();
+    let mut spent = crate::run::engine_time::EngineTime::default();
     for line in std::fs::read_to_string(run.events_path()).unwrap().lines() {
         let envelope = decode_envelope(line).unwrap();
         spent.take(envelope.t, &envelope.event);

@@ -17,9 +17,9 @@ pub struct Tail {
     file: File,
     offset: u64,
     window: Vec<u8>,
-    /// Complete lines read ahead by [`Tail::next_event`], returned from `told` on.
+    /// Complete lines read ahead by [`Tail::next_event`], returned from `returned` on.
     ahead: String,
-    told: usize,
+    returned: usize,
     /// Lines that were too long or not UTF-8: skipped, counted, never hidden.
     damaged: u64,
 }
@@ -35,7 +35,7 @@ impl Tail {
             offset: 0,
             window: Vec::new(),
             ahead: String::new(),
-            told: 0,
+            returned: 0,
             damaged: 0,
         })
     }
@@ -60,8 +60,8 @@ impl Tail {
     }
 
     /// Where the next line of [`Tail::next_event`] begins: what was read ahead and not yet returned does not count.
-    pub fn told_up_to(&self) -> u64 {
-        self.offset - (self.ahead.len() - self.told) as u64
+    pub fn position(&self) -> u64 {
+        self.offset - (self.ahead.len() - self.returned) as u64
     }
 
     /// Lines skipped because they were not text or too long.
@@ -75,9 +75,9 @@ impl Tail {
     /// # Errors
     /// The file cannot be read.
     pub fn read_lines(&mut self, out: &mut String, max_bytes: usize) -> io::Result<bool> {
-        if self.told < self.ahead.len() {
-            out.push_str(&self.ahead[self.told..]);
-            self.told = self.ahead.len();
+        if self.returned < self.ahead.len() {
+            out.push_str(&self.ahead[self.returned..]);
+            self.returned = self.ahead.len();
             return Ok(true);
         }
         loop {
@@ -103,8 +103,8 @@ impl Tail {
     /// The file cannot be read.
     pub fn next_event(&mut self) -> io::Result<Option<Envelope>> {
         loop {
-            let Some(line) = self.ahead[self.told..].split_inclusive('\n').next() else {
-                self.told = 0;
+            let Some(line) = self.ahead[self.returned..].split_inclusive('\n').next() else {
+                self.returned = 0;
                 let mut ahead = std::mem::take(&mut self.ahead);
                 ahead.clear();
                 let more = self.read_lines(&mut ahead, CHUNK);
@@ -115,7 +115,7 @@ impl Tail {
                 return Ok(None);
             };
             let decoded = decode_envelope(line.trim_end());
-            self.told += line.len();
+            self.returned += line.len();
             match decoded {
                 Ok(envelope) => return Ok(Some(envelope)),
                 Err(_) => self.damaged += 1,
@@ -192,27 +192,27 @@ pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
 pub fn last_event(path: &Path) -> io::Result<Option<Envelope>> {
     let length = std::fs::metadata(path)?.len();
     last_within(path, length).map_err(|why| match why {
-        Unread::Io(error) => error,
-        Unread::Foreign(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+        TailError::Io(error) => error,
+        TailError::Foreign(error) => io::Error::new(io::ErrorKind::InvalidData, error),
     })
 }
 
 /// Why the end of a log is not known.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum TailError {
     Io(io::Error),
     /// Its lines are of another version of the wire.
     Foreign(DecodeError),
 }
 
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Unread {
-        Unread::Io(error)
+impl From<io::Error> for TailError {
+    fn from(error: io::Error) -> TailError {
+        TailError::Io(error)
     }
 }
 
 /// The last readable event of a log of `length` bytes: looked for near its end, then farther and farther from it.
-pub(super) fn last_within(path: &Path, length: u64) -> Result<Option<Envelope>, Unread> {
+pub(super) fn last_within(path: &Path, length: u64) -> Result<Option<Envelope>, TailError> {
     let mut reach = CHUNK as u64;
     loop {
         let begin = length.saturating_sub(reach);
@@ -222,7 +222,7 @@ pub(super) fn last_within(path: &Path, length: u64) -> Result<Option<Envelope>, 
             for line in lines.lines() {
                 match decode_envelope(line) {
                     Ok(envelope) => last = Some(envelope),
-                    Err(error @ DecodeError::Version(_)) => return Err(Unread::Foreign(error)),
+                    Err(error @ DecodeError::Version(_)) => return Err(TailError::Foreign(error)),
                     Err(_) => {}
                 }
             }

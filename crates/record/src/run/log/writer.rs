@@ -1,7 +1,7 @@
 //! The thread that owns the log: it numbers events, appends them, and only then notifies viewers.
 
 use super::LogError;
-use super::tail::{Unread, last_within};
+use super::tail::{TailError, last_within};
 use crate::base::clock::Clock;
 use crate::base::files::open_plain_with;
 use crate::wire::{Envelope, Event, MAX_LINE, VERSION, encode};
@@ -66,7 +66,7 @@ pub struct LogSender {
 }
 
 impl Drop for LogSender {
-    /// Nothing follows: what is queued gets one more attempt at a failing disk, and nobody waits for it for ever.
+    /// No more events: queued ones get one final attempt on a failing disk, so that closing never blocks forever.
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
     }
@@ -103,14 +103,14 @@ impl LogSender {
                 return Err(Box::new((event, LogError::Stalled { path, why })));
             }
             if let Ok(health) = self.health.recv_timeout(pause) {
-                self.hear(health);
+                self.update_health(health);
             }
             patience = patience.saturating_sub(pause);
         }
     }
 
     /// The queue itself, for an end that this sender cannot tell any more. The log stays open while it is held.
-    pub fn spare(&self) -> SyncSender<Event> {
+    pub fn queue_handle(&self) -> SyncSender<Event> {
         self.events.clone()
     }
 
@@ -127,17 +127,17 @@ impl LogSender {
     /// Waits up to `timeout` for a change of the log's health.
     pub fn wait(&mut self, timeout: Duration) {
         if let Ok(health) = self.health.recv_timeout(timeout) {
-            self.hear(health);
+            self.update_health(health);
         }
     }
 
     fn listen(&mut self) {
         while let Ok(health) = self.health.try_recv() {
-            self.hear(health);
+            self.update_health(health);
         }
     }
 
-    fn hear(&mut self, health: Health) {
+    fn update_health(&mut self, health: Health) {
         self.stalled = match health {
             Health::Stalled(why) => Some(why),
             Health::Recovered => None,
@@ -145,7 +145,7 @@ impl LogSender {
     }
 }
 
-/// A disk that is full may get room again; a limit of the process stays, unless somebody raises it.
+/// A full disk may be freed; a limit of the process persists unless it is raised.
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
@@ -188,7 +188,7 @@ trait Sink: Send + 'static {
     fn cut(&mut self, length: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
     /// Opens the file anew by its name: a handle that a file server has forgotten never works again.
-    fn renew(&mut self, path: &Path) -> io::Result<()>;
+    fn reopen(&mut self, path: &Path) -> io::Result<()>;
 }
 
 impl Sink for File {
@@ -204,7 +204,7 @@ impl Sink for File {
         self.sync_data()
     }
 
-    fn renew(&mut self, path: &Path) -> io::Result<()> {
+    fn reopen(&mut self, path: &Path) -> io::Result<()> {
         // Not created: a log that is gone is not this one.
         *self = open_plain_with(OpenOptions::new().read(true).append(true), path)?;
         Ok(())
@@ -229,7 +229,7 @@ fn start<S: Sink, G: FnMut(u64) + Send + 'static>(
     appender: Appender<S, G>,
 ) -> (LogSender, LogThread) {
     let (events, queue) = mpsc::sync_channel(QUEUE);
-    let (tell, health) = mpsc::channel();
+    let (health_tx, health) = mpsc::channel();
     let closing = Arc::new(AtomicBool::new(false));
     let sender = LogSender {
         path: appender.path.clone(),
@@ -240,7 +240,7 @@ fn start<S: Sink, G: FnMut(u64) + Send + 'static>(
     };
     let flag = Arc::clone(&closing);
     let begin = appender.seq;
-    let thread = std::thread::spawn(move || appender.run(&queue, &tell, &flag));
+    let thread = std::thread::spawn(move || appender.run(&queue, &health_tx, &flag));
     (
         sender,
         LogThread {
@@ -255,7 +255,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
     fn run(
         mut self,
         queue: &Receiver<Event>,
-        tell: &Sender<Health>,
+        health_tx: &Sender<Health>,
         closing: &AtomicBool,
     ) -> Result<u64, LogError> {
         while let Ok(first) = queue.recv() {
@@ -264,7 +264,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
             for event in queue.try_iter().take(BATCH - 1) {
                 durable |= self.number(event, &mut batch);
             }
-            self.append(batch, tell, closing)?;
+            self.append(batch, health_tx, closing)?;
             if durable {
                 // A log that cannot be synced still has the lines; the next checkpoint tries again.
                 let _ = self.sink.sync();
@@ -307,7 +307,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
     fn append(
         &mut self,
         mut batch: String,
-        tell: &Sender<Health>,
+        health_tx: &Sender<Health>,
         closing: &AtomicBool,
     ) -> Result<(), LogError> {
         let mut stalled_since = None;
@@ -323,11 +323,11 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                 Err(error) => {
                     if stalled_since.is_none() {
                         stalled_since = Some(self.clock.elapsed());
-                        let _ = tell.send(Health::Stalled(why(&error)));
+                        let _ = health_tx.send(Health::Stalled(why(&error)));
                     }
                     if error.kind() == io::ErrorKind::StaleNetworkFileHandle
-                        && self.sink.renew(&self.path).is_ok()
-                        && self.mend().is_ok()
+                        && self.sink.reopen(&self.path).is_ok()
+                        && self.repair_tail().is_ok()
                     {
                         continue;
                     }
@@ -340,12 +340,12 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
             }
         }
         if let Some(since) = stalled_since {
-            let _ = tell.send(Health::Recovered);
+            let _ = health_tx.send(Health::Recovered);
             batch.clear();
             let waited = self.clock.elapsed().saturating_sub(since);
             let warning = self.stall_warning(waited);
             self.number(warning, &mut batch);
-            return self.append(batch, tell, closing);
+            return self.append(batch, health_tx, closing);
         }
         Ok(())
     }
@@ -378,20 +378,20 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
 
     /// Appends all of `text` or nothing.
     fn append_whole(&mut self, text: &str) -> io::Result<()> {
-        self.mend()?;
+        self.repair_tail()?;
         let appended = self.sink.append(text.as_bytes());
         match appended {
             Ok(()) => self.length += text.len() as u64,
             Err(_) => {
                 self.torn = true;
-                self.mend()?;
+                self.repair_tail()?;
             }
         }
         appended
     }
 
     /// Cuts off what a failed append left behind; what cannot be cut off now is before the next append.
-    fn mend(&mut self) -> io::Result<()> {
+    fn repair_tail(&mut self) -> io::Result<()> {
         if self.torn {
             self.sink.cut(self.length)?;
             self.torn = false;
@@ -437,11 +437,11 @@ fn behind_last_newline(file: &File, size: u64) -> io::Result<u64> {
 fn last_seq(path: &Path, length: u64) -> Result<u64, LogError> {
     match last_within(path, length) {
         Ok(last) => Ok(last.map_or(0, |envelope| envelope.seq)),
-        Err(Unread::Io(error)) => Err(LogError::Io {
+        Err(TailError::Io(error)) => Err(LogError::Io {
             path: path.into(),
             error,
         }),
-        Err(Unread::Foreign(error)) => Err(LogError::Foreign {
+        Err(TailError::Foreign(error)) => Err(LogError::Foreign {
             path: path.into(),
             error,
         }),

@@ -1,12 +1,12 @@
 //! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
-mod given_up;
+mod log_lines;
 mod mean_speed;
 mod pace;
 mod parts;
+mod rolled_back;
 mod speed;
-mod story;
 mod words;
 
 pub use pace::Pace;
@@ -16,17 +16,17 @@ pub use parts::{
 };
 pub use speed::Speed;
 
+use super::engine_time::EngineTime;
 use super::index::RunStatus;
 use super::layers::LayerMap;
-use super::rewound::Rewound;
+use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
-use super::spent::Spent;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values, id};
-use given_up::GivenUp;
 use parts::{push_bounded, push_sample};
+use rolled_back::RolledBackState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
-    given_up: Rewound<GivenUp>,
+    given_up: RollbackBuffer<RolledBackState>,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended that took steps, or the only one.
@@ -107,10 +107,10 @@ pub struct RunState {
     /// The engine that was to go on and was refused before a step of its own: the run stands as `finished` says.
     pub refused: Option<Finish>,
     /// How the run stood when the newest engine began, until that engine's first step.
-    stood: Option<Finish>,
-    /// Time of all engine processes: see [`Spent`].
+    before_resume: Option<Finish>,
+    /// Time of all engine processes: see [`EngineTime`].
     pub seconds: f64,
-    spent: Spent,
+    spent: EngineTime,
     /// Step time and the cost of interruptions, for the ETA.
     pub pace: Pace,
     /// Newest sequence number; repeated ones are ignored.
@@ -120,7 +120,7 @@ pub struct RunState {
     /// Events of types unknown to this build.
     pub unknown: u64,
     /// Why nothing goes on, as the link says, and since when: until a newer event comes.
-    pub halted: Option<(Halt, UnixMillis)>,
+    pub halted: Option<(StopCause, UnixMillis)>,
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
     pub last_t: UnixMillis,
@@ -149,7 +149,7 @@ impl RunState {
                     self.fold(envelope.t, &envelope.event);
                 }
                 Event::Warned { code, .. } => {
-                    let halt = Halt::of(code).map(|halt| (halt, envelope.t));
+                    let halt = StopCause::of(code).map(|halt| (halt, envelope.t));
                     self.halted = halt.or(self.halted);
                 }
                 _ => {}
@@ -169,45 +169,26 @@ impl RunState {
         self.pace.observe(envelope);
         self.spent.take(envelope.t, &envelope.event);
         self.seconds = self.spent.seconds();
-        self.tell(envelope);
+        self.push_log_line(envelope);
         self.fold(envelope.t, &envelope.event);
     }
 
     fn fold(&mut self, t: UnixMillis, event: &Event) {
         match event {
-            Event::Hello {
-                run,
-                engine,
-                pid,
-                host,
-            } => {
-                self.run = text::one_line(run);
-                self.host_name = text::one_line(host);
-                self.engine = text::one_line(engine);
-                self.pid = *pid;
-                self.stood = self.finished.take().filter(|_| self.step > 0);
-                self.refused = None;
-                self.orphaned = false;
-                self.enter(Phase::Preparing, t);
-            }
+            Event::Hello { .. } => self.fold_hello(t, event),
             Event::Started { .. } => self.start(event),
             Event::MetricsDeclared { metrics } => self.declare(metrics),
             Event::PhaseChanged { phase, step } => {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { finding, .. } => {
-                let check = finding.sanitized();
-                let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
-                self.checks.retain(|old| !same(old));
-                self.checks.push(check);
-            }
+            Event::Checked { finding, .. } => self.fold_check(finding),
             Event::Stepped {
                 step,
                 tokens,
                 values,
             } => {
-                self.stood = None;
+                self.before_resume = None;
                 self.step = *step;
                 self.tokens = *tokens;
                 self.extend_series(*step, values);
@@ -228,8 +209,10 @@ impl RunState {
             Event::Probed { step, layers } => {
                 for (id, values) in layers {
                     let values = values.iter().map(|x| x.0 as f32).collect();
-                    let map = self.layers.entry(id.clone()).or_default();
-                    map.push(*step, values);
+                    self.layers
+                        .entry(id.clone())
+                        .or_default()
+                        .push(*step, values);
                 }
             }
             Event::Sampled {
@@ -254,16 +237,46 @@ impl RunState {
         }
     }
 
+    /// An engine came: how the run stood is kept until that one has taken a step.
+    fn fold_hello(&mut self, t: UnixMillis, event: &Event) {
+        let Event::Hello {
+            run,
+            engine,
+            pid,
+            host,
+        } = event
+        else {
+            return;
+        };
+        self.run = text::one_line(run);
+        self.host_name = text::one_line(host);
+        self.engine = text::one_line(engine);
+        self.pid = *pid;
+        self.before_resume = self.finished.take().filter(|_| self.step > 0);
+        self.refused = None;
+        self.orphaned = false;
+        self.enter(Phase::Preparing, t);
+    }
+
+    fn fold_check(&mut self, finding: &Finding) {
+        let check = finding.sanitized();
+        let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
+        self.checks.retain(|old| !same(old));
+        self.checks.push(check);
+    }
+
+    fn fold_checkpoint(&mut self, t: UnixMillis, event: &Event, step: u64) {
+        self.checkpoints.retain(|c| c.step < step);
+        if let Some(checkpoint) = CheckpointMark::from_event(t, event) {
+            let label = if checkpoint.best { "best so far" } else { "" };
+            self.mark(step, MarkKind::Checkpoint, label.into());
+            self.checkpoints.push(checkpoint);
+        }
+    }
+
     fn fold_rare(&mut self, t: UnixMillis, event: &Event) {
         match event {
-            Event::Checkpointed { step, .. } => {
-                self.checkpoints.retain(|c| c.step < *step);
-                if let Some(checkpoint) = CheckpointMark::from_event(t, event) {
-                    let label = if checkpoint.best { "best so far" } else { "" };
-                    self.mark(*step, MarkKind::Checkpoint, label.into());
-                    self.checkpoints.push(checkpoint);
-                }
-            }
+            Event::Checkpointed { step, .. } => self.fold_checkpoint(t, event, *step),
             Event::Adjusted {
                 step,
                 key,
@@ -314,8 +327,8 @@ impl RunState {
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
                 let refusal = |end: &Finish| end.outcome.is_refusal();
-                if self.stood.is_some() && self.finished.as_ref().is_some_and(refusal) {
-                    self.refused = std::mem::replace(&mut self.finished, self.stood.take());
+                if self.before_resume.is_some() && self.finished.as_ref().is_some_and(refusal) {
+                    self.refused = std::mem::replace(&mut self.finished, self.before_resume.take());
                 }
             }
             Event::Diagnosed { step, finding } => {
@@ -345,7 +358,7 @@ impl RunState {
         let Some(head) = Head::from_event(event) else {
             return;
         };
-        // It may go on with fewer ranks: what those that are gone held is nobody's.
+        // A new generation may have fewer ranks: drop the readings of all ranks.
         self.host.retain(|id, _| !id.starts_with("rank/"));
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
@@ -409,7 +422,8 @@ impl RunState {
 
     /// Events after `step` no longer count. The log keeps its lines: they did happen.
     fn roll_back(&mut self, step: u64) {
-        self.given_up.rolled_back(GivenUp::after(self, step));
+        self.given_up
+            .rolled_back(RolledBackState::after(self, step));
         for series in self.series.values_mut() {
             series.truncate_after(step);
         }
@@ -435,7 +449,7 @@ impl RunState {
     }
 
     /// How long engines have held the run.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> EngineTime {
         self.spent
     }
 
@@ -467,8 +481,7 @@ impl RunState {
         self.pace.remaining(self.step, head.max_steps)
     }
 
-    /// Whether another program trains it: then no engine of ours stands behind the log. Before it has said who it is, as beside the
-    /// engine itself, it is none.
+    /// Whether another program trains it, so that no engine of ours writes the log. False until the log names its engine.
     pub fn is_foreign(&self) -> bool {
         self.pid == 0 && !self.engine.is_empty()
     }
@@ -539,27 +552,27 @@ impl RunState {
 
 /// Why a live engine does not go on, though its log does not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
+pub enum StopCause {
     /// The disk takes no event: training waits for it.
     Disk,
     /// Its process is stopped by a signal.
     Signal,
 }
 
-impl Halt {
+impl StopCause {
     /// By the code of a link's own warning.
-    fn of(code: &str) -> Option<Halt> {
+    fn of(code: &str) -> Option<StopCause> {
         match code {
-            "log_stalled" => Some(Halt::Disk),
-            "suspended" => Some(Halt::Signal),
+            "log_stalled" => Some(StopCause::Disk),
+            "suspended" => Some(StopCause::Signal),
             _ => None,
         }
     }
 
     pub fn word(self) -> &'static str {
         match self {
-            Halt::Disk => "stalled",
-            Halt::Signal => "suspended",
+            StopCause::Disk => "stalled",
+            StopCause::Signal => "suspended",
         }
     }
 }

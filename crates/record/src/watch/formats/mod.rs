@@ -8,7 +8,7 @@ mod tfevents;
 mod trainer_state;
 mod wandb;
 
-pub use text::{may_be as may_be_printed, readings as printed_readings};
+pub use text::{is_candidate as may_be_printed, readings as printed_readings};
 
 use super::Format;
 

@@ -137,18 +137,18 @@ impl Records {
                 ..Facts::default()
             }));
         }
-        self.tell(at, values, items);
+        self.push_record(at, values, items);
     }
 
     /// Tells the record that waits as the next one, or as one more of the last step.
     fn count(&mut self, items: &mut Vec<Item>) {
         if let Some(values) = self.waiting.take() {
             let step = self.step + u64::from(!of_one_step(&self.told, &values));
-            self.tell(step, values, items);
+            self.push_record(step, values, items);
         }
     }
 
-    fn tell(&mut self, step: u64, values: Values, items: &mut Vec<Item>) {
+    fn push_record(&mut self, step: u64, values: Values, items: &mut Vec<Item>) {
         self.step = step;
         self.told.clone_from(&values);
         items.push(Item::Readings {

@@ -36,7 +36,7 @@ pub const FORMAT: Format = Format {
 };
 
 /// Whether a file may be a printed log, by its name.
-pub fn may_be(path: &Path) -> bool {
+pub fn is_candidate(path: &Path) -> bool {
     path.extension()
         .is_none_or(|e| e == "log" || e == "txt" || e == "out" || e == "err")
 }
@@ -44,7 +44,7 @@ pub fn may_be(path: &Path) -> bool {
 /// By any part of it: what a program prints before its first step may be long.
 fn is(path: &Path, part: &[u8]) -> bool {
     // Text has neither; a pattern is not tried on weights without an ending.
-    may_be(path) && !part.contains(&0) && readings(part, 1) > 0
+    is_candidate(path) && !part.contains(&0) && readings(part, 1) > 0
 }
 
 /// Lines of a part of a log that hold a loss, at most so many.
@@ -427,7 +427,7 @@ mod tests {
         std::fs::write(&path, log).unwrap();
         let found = crate::watch::find(&path, None).unwrap();
         let clock = Box::new(crate::base::clock::SystemClock::new());
-        let mut watched = crate::watch::Watched::open(found, Mapping::default(), clock);
+        let mut watched = crate::watch::ExternalRun::open(found, Mapping::default(), clock);
         let mut state = crate::run::RunState::new();
         watched.read_all(|envelope| state.apply(envelope)).unwrap();
         state

@@ -49,7 +49,7 @@ impl Fit {
         }
     }
 
-    /// What is said of a form: whether others fit too, and whether the base is a quantized file already.
+    /// The text for this option, given whether others fit too and whether the base is already a quantized file.
     pub(super) fn words(self, adapter: Adapter, (beside, packed): (bool, bool)) -> Option<String> {
         match self {
             Fit::Fits { need, memory } => Some(format!(

@@ -2,8 +2,8 @@
 //! not be advised.
 
 use super::*;
-use crate::advisor::look;
-use crate::data::Surroundings;
+use crate::advisor::inspection;
+use crate::data::DataEnv;
 use crate::spec::{SpecSources, load};
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn every_method_that_is_offered_for_rows_can_read_them() {
         let path = dir.path().join(name).with_extension("jsonl");
         let lines = (1..=80).map(|n| rows[n % rows.len()].replace('N', &n.to_string()));
         std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
-        assert_eq!(look::data(&path).unwrap().kind, kind, "{name}");
+        assert_eq!(inspection::data(&path).unwrap().kind, kind, "{name}");
         let methods = offered(kind);
         assert!(!methods.is_empty());
         for method in methods {
@@ -101,7 +101,7 @@ fn every_method_that_is_offered_for_rows_can_read_them() {
             let spec = spec
                 .unwrap_or_else(|e| panic!("{name}, {method}: {e}"))
                 .spec;
-            let data = spec.open_data(&Surroundings::default());
+            let data = spec.open_data(&DataEnv::default());
             if let Err(error) = data {
                 panic!("{method} is offered for {name}: {error}; {}", error.hint());
             }

@@ -153,7 +153,7 @@ impl Answers {
 
     /// With those of an earlier time for other goals than this one's.
     #[must_use]
-    pub fn beside(mut self, earlier: &Answers) -> Answers {
+    pub fn with_earlier(mut self, earlier: &Answers) -> Answers {
         self.others.clone_from(&earlier.others);
         if let Some(goal) = earlier.goal {
             self.others.insert(word(goal), earlier.of_goal(goal));
@@ -198,12 +198,12 @@ mod tests {
             start: Some(Start::Base),
             ..fresh
         };
-        let kept = Answers::from_json(&fresh.beside(&style).to_json());
+        let kept = Answers::from_json(&fresh.with_earlier(&style).to_json());
         assert_eq!(kept.of_goal(Goal::Style).data_path, "pairs.jsonl");
         let again = kept.of_goal(Goal::NewModel);
         assert_eq!((again.data_path.as_str(), again.start), ("poems.txt", None));
         // Each goal stands once.
-        let back = kept.of_goal(Goal::Style).beside(&kept);
+        let back = kept.of_goal(Goal::Style).with_earlier(&kept);
         let others: Vec<&String> = back.others.keys().collect();
         assert_eq!(others, ["NewModel"]);
     }

@@ -43,7 +43,7 @@ impl Checks {
     }
 
     /// `in spite of: No validation text in the training text`, once all completed and some failed.
-    pub fn in_spite_of(&self) -> Option<String> {
+    pub fn overridden_failures(&self) -> Option<String> {
         let failed: Vec<&str> = self.failed().map(|line| line.title.as_str()).collect();
         let all = self.state == State::Over && !failed.is_empty();
         all.then(|| format!("despite: {}", failed.join(", ")))

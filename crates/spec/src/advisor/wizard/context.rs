@@ -1,6 +1,6 @@
 //! What the wizard knows before its first question, what it asks its caller to inspect, and where Enter leads.
 
-use crate::advisor::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::advisor::inspection::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
 use crate::advisor::reading::Sample;
 use crate::base::paths::expand_home;
 use crate::spec::{Draft, PresetGroup, SpecSources};
@@ -63,7 +63,7 @@ impl Context {
         let mut checkpoints = checkpoints.into_iter();
         let newest_checkpoint = checkpoints.find(|folder| {
             let folder = Path::new(folder);
-            crate::models::writes(folder) && look::can_write(folder, sample)
+            crate::models::writes(folder) && inspection::can_write(folder, sample)
         });
         let presets = crate::spec::presets(sources)
             .into_iter()
@@ -93,7 +93,7 @@ impl Context {
 
 /// A path the caller should inspect before the wizard continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum InspectRequest {
     Data(PathBuf),
     /// With a sample of the data that it is to learn from.
     Model {
@@ -111,7 +111,7 @@ pub enum Look {
 
 /// What was found there.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum Inspection {
     Data(PathBuf, Result<DataFacts, String>),
     Model(PathBuf, Result<ModelFacts, String>),
     Config(PathBuf, Result<ConfigFacts, String>),
@@ -119,42 +119,43 @@ pub enum Seen {
     Run(PathBuf, Result<PathBuf, String>),
 }
 
-impl Seen {
+impl Inspection {
     /// What was found, in a line; nothing where the next question shows it.
     pub fn summary(&self) -> Option<String> {
         match self {
-            Seen::Data(_, Ok(facts)) if facts.note.is_empty() => Some(facts.summary()),
-            Seen::Data(_, Ok(facts)) => Some(format!("{}; {}", facts.summary(), facts.note)),
-            Seen::Model(_, Ok(facts)) => Some(facts.summary()),
+            Inspection::Data(_, Ok(facts)) if facts.note.is_empty() => Some(facts.summary()),
+            Inspection::Data(_, Ok(facts)) => Some(format!("{}; {}", facts.summary(), facts.note)),
+            Inspection::Model(_, Ok(facts)) => Some(facts.summary()),
             _ => None,
         }
     }
 }
 
-impl Look {
+impl InspectRequest {
     /// Inspects it. Reads files. What was typed is kept: a saved spec has its `~`, and means another home elsewhere.
-    pub fn now(self, home: Option<&Path>) -> Seen {
+    pub fn now(self, home: Option<&Path>) -> Inspection {
         let full = |said: &Path| {
             let full = expand_home(said, Path::new(""), home);
             full.map_err(|(what, fix)| format!("{what}; {fix}"))
         };
         match self {
-            Look::Data(path) => {
-                let facts = full(&path).and_then(|path| look::data(&path));
-                Seen::Data(path, facts)
+            InspectRequest::Data(path) => {
+                let facts = full(&path).and_then(|path| inspection::data(&path));
+                Inspection::Data(path, facts)
             }
-            Look::Model { path, sample } => {
-                let facts = full(&path).and_then(|path| look::model(&path, &sample));
-                Seen::Model(path, facts)
+            InspectRequest::Model { path, sample } => {
+                let facts = full(&path).and_then(|path| inspection::model(&path, &sample));
+                Inspection::Model(path, facts)
             }
-            Look::Config {
+            InspectRequest::Config {
                 path,
                 method,
                 hub_cache,
             } => {
                 let (method, cache) = (method.as_deref(), hub_cache.as_deref());
-                let facts = full(&path).and_then(|path| look::config(&path, method, cache, home));
-                Seen::Config(path, facts)
+                let facts =
+                    full(&path).and_then(|path| inspection::config(&path, method, cache, home));
+                Inspection::Config(path, facts)
             }
         }
     }
@@ -166,8 +167,8 @@ pub enum Outcome {
     /// The question stays; its error says why.
     Stay,
     Moved,
-    /// Its result goes to [`Wizard::seen`](super::Wizard::seen).
-    Look(Look),
+    /// Its result goes to [`Wizard::on_inspected`](super::Wizard::on_inspected).
+    Look(InspectRequest),
     /// Run the checks of this spec, and report them with [`Wizard::checked`](super::Wizard::checked) and [`Wizard::checks_over`](super::Wizard::checks_over).
     Check {
         name: String,

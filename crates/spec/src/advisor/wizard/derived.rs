@@ -6,7 +6,7 @@ use super::context::PresetInfo;
 use super::knobs::{ADVISED, ANSWERS, COMMON, EPOCHS, Knob, WARMUP_RATIO};
 use super::{Step, Wizard, draft, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
-use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
+use crate::advisor::inspection::{ConfigFacts, DataFacts, ModelFacts};
 use crate::spec::PresetGroup;
 use serde_json::Value;
 
@@ -232,7 +232,7 @@ impl Wizard {
             .chain(ADVISED.iter().filter(advised))
             .map(length)
             .filter(|k| !(k.shape && given))
-            .filter(|k| draft.is_some_and(|d| d.settle(k.path).is_some()))
+            .filter(|k| draft.is_some_and(|d| d.resolve_wildcard(k.path).is_some()))
             .collect()
     }
 

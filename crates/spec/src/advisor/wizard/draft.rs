@@ -5,11 +5,13 @@ use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
 use super::{PresetInfo, Step, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
-use crate::advisor::look::{DataFacts, ModelFacts};
+use crate::advisor::inspection::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, usual_rate};
+use crate::spec::{
+    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, RunSpec, usual_rate,
+};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -82,7 +84,7 @@ impl Wizard {
         let fewer = draft.value("train.epochs").is_null() && steps < most;
         for (path, part) in FOLLOW {
             let typed = self.answers.settings.contains_key(path);
-            let Some(full) = draft.settle(path).filter(|_| !typed) else {
+            let Some(full) = draft.resolve_wildcard(path).filter(|_| !typed) else {
                 continue;
             };
             let every = (steps.unwrap_or(0) / part).max(1);
@@ -242,7 +244,7 @@ impl Wizard {
         let lora = self.adapts();
         let is_template = preset.value("group") == "template";
         let has_adapter = !preset.value("adapter").is_null();
-        if let Some(path) = preset.settle("optimizer.*.lr")
+        if let Some(path) = preset.resolve_wildcard("optimizer.*.lr")
             && let Some(lr) = preset.value(&path).as_f64()
         {
             let share = match (is_template, lora) {
@@ -265,7 +267,7 @@ impl Wizard {
             if let Some((share, why)) = share {
                 let lr = crate::spec::shown(&Value::from(round(lr * share)));
                 list.push(rec(&path, lr, why));
-                if let Some(path) = preset.settle("schedule.*.min_lr") {
+                if let Some(path) = preset.resolve_wildcard("schedule.*.min_lr") {
                     list.push(rec(&path, "null", ""));
                 }
             }
@@ -392,118 +394,156 @@ fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     })
 }
 
-/// Steps, context and held-out fraction suited to a small text. `context` is that of the start model, if there is one.
+/// Context, batch and steps suited to a small text. `context` is that of the start model, if there is one.
 fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Recommended> {
     let mut list = Vec::new();
     let Ok(spec) = preset.spec() else {
         return list;
     };
-    let is_text = facts.kind == DataKind::Text;
     let tokenizer = match context {
         Some(_) => "file",
         None => tokenizer_word(preset, facts),
     };
     let unit = spec.method.needs().unit;
-    let rollouts = spec.rollout_length();
     let pass_of = |seq_len| Pass::with(facts, (tokenizer, unit), &spec.data, seq_len);
-    let held_out = pass_of(spec.model.seq_len).map_or(0.0, |pass| pass.val_tokens);
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);
     let row = Pass::sequence_tokens(facts, tokenizer, unit);
     if let (Some(1..), Some(row)) = (facts.rows, row) {
-        // Answers of the model's own stand behind the prompts, however short the data's are.
-        let wanted = match &rollouts {
-            Some(length) => row + length.max_new_tokens as f64,
-            None => 2.0 * row,
-        };
-        let room = (wanted as usize).next_power_of_two();
-        let room = match long {
-            Some(long) => room.clamp(SHORTEST.min(long), long),
-            None => room.min(LONGEST),
-        };
-        if room != seq_len && (long.is_some() || room > seq_len) {
-            let why = match &rollouts {
-                Some(length) => format!(
-                    "rows have about {row:.0} tokens, and completions up to {}",
-                    length.max_new_tokens
-                ),
-                None => format!("rows have about {row:.0} tokens and should fit in full"),
-            };
-            list.push(rec("model.seq_len", room.to_string(), why));
-            seq_len = room;
-        }
-        if let Some(length) = &rollouts
-            && row + length.max_new_tokens as f64 > seq_len as f64
-        {
-            // Prompts differ: the longest may be twice as long as most.
-            let left = (seq_len as f64 - 2.0 * row).max(seq_len as f64 / 4.0);
-            let why = format!(
-                "the context is {seq_len} tokens, and prompts have about {row:.0}: {} do not fit",
-                length.max_new_tokens
-            );
-            list.push(rec("rollout.max_new_tokens", format!("{left:.0}"), why));
-        }
+        seq_len = fit_rows(&spec, row, long, &mut list);
+        fit_completions(&spec, row, seq_len, &mut list);
     }
-    if is_text && held_out < 2.0 * (seq_len + 1) as f64 {
-        let fits = (held_out / 2.0) as usize;
-        seq_len = fits
-            .next_power_of_two()
-            .checked_div(2)
-            .unwrap_or(0)
-            .max(8)
-            .min(seq_len);
+    let held_out = pass_of(spec.model.seq_len).map_or(0.0, |pass| pass.val_tokens);
+    if facts.kind == DataKind::Text && held_out < 2.0 * (seq_len + 1) as f64 {
+        seq_len = fit_held_out(&spec, held_out, seq_len, &mut list);
+    }
+    // Its steps count prompts, and the answers to one that comes again are new: nothing is memorized.
+    if spec.rollout_length().is_some() {
+        return list;
+    }
+    let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
+        return list;
+    };
+    let pass = pass.micro_steps(spec.train.micro_batch_size);
+    let (accumulated, limits) = match context {
+        Some(_) => (
+            fewer_accumulated(&spec, pass, &mut list),
+            (TUNING_PASSES, FEWEST_TUNING_STEPS),
+        ),
+        None => (spec.train.grad_accum_steps, (PASSES, FEWEST_STEPS)),
+    };
+    list.extend(fewer_steps(&spec, pass, accumulated as f64, limits));
+    list
+}
+
+/// A context that rows of `row` tokens fit into, of a model whose context is `long`, if there is one. Returns the context.
+fn fit_rows(spec: &RunSpec, row: f64, long: Option<usize>, list: &mut Vec<Recommended>) -> usize {
+    let seq_len = long.unwrap_or(spec.model.seq_len);
+    let rollouts = spec.rollout_length();
+    // Answers of the model's own stand behind the prompts, however short the data's are.
+    let wanted = match &rollouts {
+        Some(length) => row + length.max_new_tokens as f64,
+        None => 2.0 * row,
+    };
+    let room = (wanted as usize).next_power_of_two();
+    let room = match long {
+        Some(long) => room.clamp(SHORTEST.min(long), long),
+        None => room.min(LONGEST),
+    };
+    if room == seq_len || (long.is_none() && room < seq_len) {
+        return seq_len;
+    }
+    let why = match &rollouts {
+        Some(length) => format!(
+            "rows have about {row:.0} tokens, and completions up to {}",
+            length.max_new_tokens
+        ),
+        None => format!("rows have about {row:.0} tokens and should fit in full"),
+    };
+    list.push(rec("model.seq_len", room.to_string(), why));
+    room
+}
+
+/// Shorter completions where those of the preset do not fit behind prompts of `row` tokens.
+fn fit_completions(spec: &RunSpec, row: f64, seq_len: usize, list: &mut Vec<Recommended>) {
+    if let Some(length) = spec.rollout_length()
+        && row + length.max_new_tokens as f64 > seq_len as f64
+    {
+        // Prompts differ: the longest may be twice as long as most.
+        let left = (seq_len as f64 - 2.0 * row).max(seq_len as f64 / 4.0);
+        let why = format!(
+            "the context is {seq_len} tokens, and prompts have about {row:.0}: {} do not fit",
+            length.max_new_tokens
+        );
+        list.push(rec("rollout.max_new_tokens", format!("{left:.0}"), why));
+    }
+}
+
+/// A context of which a held-out text of so many tokens has two rows. Returns the context.
+fn fit_held_out(
+    spec: &RunSpec,
+    held_out: f64,
+    seq_len: usize,
+    list: &mut Vec<Recommended>,
+) -> usize {
+    let fits = (held_out / 2.0) as usize;
+    let seq_len = fits
+        .next_power_of_two()
+        .checked_div(2)
+        .unwrap_or(0)
+        .max(8)
+        .min(seq_len);
+    if seq_len < spec.model.seq_len {
         let why = format!(
             "the held-out tenth has only about {} tokens: a longer context does not fit",
             human::grouped(held_out as u64)
         );
-        if seq_len < spec.model.seq_len {
-            list.push(rec("model.seq_len", seq_len.to_string(), why));
-        }
+        list.push(rec("model.seq_len", seq_len.to_string(), why));
     }
-    // Its steps count prompts, and the answers to one that comes again are new: nothing is memorized.
-    if rollouts.is_some() {
-        return list;
-    }
+    seq_len
+}
+
+/// Smaller batches where a run would have few updates. `pass` is micro-steps per epoch. Returns micro-steps per step.
+fn fewer_accumulated(spec: &RunSpec, pass: f64, list: &mut Vec<Recommended>) -> usize {
     let train = &spec.train;
-    let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
-        return list;
-    };
-    let pass = pass.micro_steps(train.micro_batch_size);
     let mut accumulated = train.grad_accum_steps;
-    if context.is_some() && accumulated > 1 {
-        let passes = train.epochs.unwrap_or(TUNING_PASSES);
-        let all = passes * pass;
-        while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
-            accumulated /= 2;
-        }
-        if accumulated < train.grad_accum_steps {
-            let why = match passes {
-                1.0 => "few rows: smaller batches give more updates per epoch".to_string(),
-                n => format!("few rows: smaller batches give more updates in {n} epochs"),
-            };
-            list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
-        }
+    let passes = train.epochs.unwrap_or(TUNING_PASSES);
+    let all = passes * pass;
+    while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
+        accumulated /= 2;
     }
-    let step = accumulated as f64;
+    if accumulated < train.grad_accum_steps {
+        let why = match passes {
+            1.0 => "few rows: smaller batches give more updates per epoch".to_string(),
+            n => format!("few rows: smaller batches give more updates in {n} epochs"),
+        };
+        list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
+    }
+    accumulated
+}
+
+/// Fewer steps where those of the preset are more than `most` epochs, but no fewer than `fewest`. A step has `step` micro-steps, an
+/// epoch `pass`.
+fn fewer_steps(
+    spec: &RunSpec,
+    pass: f64,
+    step: f64,
+    (most, fewest): (f64, u64),
+) -> Option<Recommended> {
+    let train = &spec.train;
     let passes = step * train.max_steps as f64 / pass;
-    let (most, fewest) = match context {
-        Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),
-        None => (PASSES, FEWEST_STEPS),
-    };
-    if passes > most && train.epochs.is_none() {
-        let steps = round_steps((pass * most / step) as u64)
-            .max(fewest)
-            .min(train.max_steps);
-        if steps < train.max_steps {
-            let why = format!(
-                "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",
-                steps as f64 * step / pass,
-                human::grouped(train.max_steps)
-            );
-            list.push(rec("train.max_steps", steps.to_string(), why));
-        }
-    }
-    list
+    let steps = round_steps((pass * most / step) as u64)
+        .max(fewest)
+        .min(train.max_steps);
+    let memorizes = passes > most && train.epochs.is_none();
+    (memorizes && steps < train.max_steps).then(|| {
+        let why = format!(
+            "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",
+            steps as f64 * step / pass,
+            human::grouped(train.max_steps)
+        );
+        rec("train.max_steps", steps.to_string(), why)
+    })
 }
 
 /// What data are called: `train.jsonl` says as little as a hundred others, the folder that it lies in says more.

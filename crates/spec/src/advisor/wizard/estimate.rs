@@ -3,7 +3,7 @@
 
 use super::pass::Pass;
 use crate::advisor::choose::DataKind;
-use crate::advisor::look::{DataFacts, Machine};
+use crate::advisor::inspection::{DataFacts, Machine};
 use crate::advisor::sequences::SequenceSize;
 use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
@@ -11,7 +11,7 @@ use crate::base::human;
 use crate::data::Unit;
 use crate::plan::data_bytes::data_bytes;
 use crate::plan::engines::{self, Gpus};
-use crate::plan::request::Said;
+use crate::plan::request::ValueSource;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Device, Plan, Request, Verdict, plan};
 use crate::spec::{Draft, RunSpec, Sizes};
@@ -134,7 +134,7 @@ pub(super) fn of(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) ->
     };
     let mut request = of_spec(&spec, size);
     request.device = Device::limit("this machine", machine.memory);
-    machine.known.equip(&mut request);
+    machine.known.calibrate(&mut request);
     plan(&request)
 }
 
@@ -263,8 +263,8 @@ fn time_with_source(plan: &Plan, machine: &Machine) -> String {
             machine.name
         );
     };
-    match plan.request.mfu_said {
-        Said::Learned => format!("{time}, from the speed of earlier runs here"),
+    match plan.request.mfu_source {
+        ValueSource::Learned => format!("{time}, from the speed of earlier runs here"),
         _ => format!("{time}, from a matmul benchmark; the first steps will refine it"),
     }
 }
@@ -328,7 +328,7 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advisor::look;
+    use crate::advisor::inspection;
     use crate::hardware::Summary;
     use crate::plan::probe::Speed;
     use crate::spec::SpecSources;
@@ -340,7 +340,7 @@ mod tests {
             distinct: None,
             rows: Some(10),
             messages: 2.0,
-            ..look::corpus("tinyshakespeare").unwrap()
+            ..inspection::corpus("tinyshakespeare").unwrap()
         };
         // Ten tokens of text a row, and ChatML around two messages.
         assert_eq!(tokens(&facts, "file"), Some(200.0));
@@ -376,7 +376,7 @@ mod tests {
             .unwrap()
             .spec()
             .unwrap();
-        let data = look::corpus("tinyshakespeare");
+        let data = inspection::corpus("tinyshakespeare");
         let mut machine = Machine::of(
             Summary {
                 cores: 2,

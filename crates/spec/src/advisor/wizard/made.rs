@@ -68,7 +68,7 @@ impl Wizard {
             Begin::Questions => self.recipe(self.preset()?),
         };
         for (path, text) in &self.answers.settings {
-            let Some(full) = draft.settle(path) else {
+            let Some(full) = draft.resolve_wildcard(path) else {
                 continue;
             };
             if let Err(issue) = draft.set(&full, text, "your choice") {

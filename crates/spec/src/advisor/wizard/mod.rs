@@ -15,12 +15,12 @@ mod steps;
 
 pub use answers::{Answers, Begin, DataAnswer, RewardAnswer};
 pub use checks::{Checks, State};
-pub use context::{Context, Look, Outcome, PresetInfo, Seen};
+pub use context::{Context, InspectRequest, Inspection, Outcome, PresetInfo};
 pub use estimate::n_params;
 pub use knobs::{COMMON, Knob};
 pub use question::{Input, Note, Question, Row};
 
-use super::look::{self, ConfigFacts, DataFacts, ModelFacts};
+use super::inspection::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
 use crate::spec::Issue;
 use std::cell::RefCell;
@@ -104,7 +104,7 @@ impl Wizard {
             answers,
             step: Step::Goal,
             cursor: [0; Step::ALL.len()],
-            corpus: look::corpus("tinyshakespeare"),
+            corpus: inspection::corpus("tinyshakespeare"),
             data: None,
             model: None,
             config: None,
@@ -175,7 +175,7 @@ impl Wizard {
         let same = self
             .draft()
             .and_then(|(draft, _)| {
-                let full = draft.settle(path)?;
+                let full = draft.resolve_wildcard(path)?;
                 Some(crate::spec::shown(&draft.value(&full)) == text.trim())
             })
             .unwrap_or(false);
@@ -273,39 +273,39 @@ impl Wizard {
     }
 
     /// Goes to a question answered before, or to the next one.
-    pub fn go(&mut self, step: Step) {
+    pub fn go_to(&mut self, step: Step) {
         while self.step > step && self.back() == Outcome::Moved {}
     }
 
     /// Receives what was found at a path, and continues if it is usable and still what is answered with.
-    pub fn seen(&mut self, seen: Seen) -> Outcome {
+    pub fn on_inspected(&mut self, seen: Inspection) -> Outcome {
         self.sightings += 1;
         let shown = |path: &PathBuf| path.display().to_string();
         let asked = self.looked_for.take() == Some((self.step, self.selected()));
         let typed = match &seen {
-            Seen::Data(path, _) => shown(path) == self.answers.data_path.trim(),
-            Seen::Model(path, _) => shown(path) == self.answers.start_path.trim(),
-            Seen::Config(..) => true,
-            Seen::Run(path, _) => shown(path) == self.answers.start_path.trim(),
+            Inspection::Data(path, _) => shown(path) == self.answers.data_path.trim(),
+            Inspection::Model(path, _) => shown(path) == self.answers.start_path.trim(),
+            Inspection::Config(..) => true,
+            Inspection::Run(path, _) => shown(path) == self.answers.start_path.trim(),
         };
         match seen {
-            Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
-            Seen::Model(path, facts) => self.model = Some((shown(&path), facts)),
-            Seen::Config(path, facts) => {
+            Inspection::Data(path, facts) => self.data = Some((shown(&path), facts)),
+            Inspection::Model(path, facts) => self.model = Some((shown(&path), facts)),
+            Inspection::Config(path, facts) => {
                 self.error = facts.as_ref().err().cloned();
                 self.config = Some((shown(&path), facts));
                 // The report is shown before anything is imported.
                 return Outcome::Stay;
             }
             // The question is the same, with the checkpoint in the place of the run's name.
-            Seen::Run(_, found) if asked && typed => match found {
+            Inspection::Run(_, found) if asked && typed => match found {
                 Ok(checkpoint) => {
                     self.answers.start_path = shown(&checkpoint);
                     return self.enter();
                 }
                 Err(why) => return self.refuse(why),
             },
-            Seen::Run(..) => return Outcome::Stay,
+            Inspection::Run(..) => return Outcome::Stay,
         }
         if let Some((_, Ok(model))) = &self.model {
             let data = self
@@ -313,9 +313,9 @@ impl Wizard {
                 .iter_mut()
                 .filter_map(|(_, data)| data.as_mut().ok());
             for data in data.chain(&mut self.corpus) {
-                data.learn_of(model);
+                data.apply_model(model);
                 if let Some(labelled) = &mut data.labelled {
-                    labelled.learn_of(model);
+                    labelled.apply_model(model);
                 }
             }
         }
@@ -358,7 +358,7 @@ impl Wizard {
         if self.context.newest_checkpoint.as_ref() == Some(&answers.start_path) {
             answers.start_path.clear();
         }
-        answers.beside(&self.earlier).to_json()
+        answers.with_earlier(&self.earlier).to_json()
     }
 
     /// The rows alone: the rest of a question may be a whole plan.

@@ -3,7 +3,7 @@
 
 use super::estimate::{Rates, tokens};
 use crate::advisor::choose::DataKind;
-use crate::advisor::look::DataFacts;
+use crate::advisor::inspection::DataFacts;
 use crate::data::{DataConfig, Packing, TrainOn, Unit};
 use crate::plan::request::Rows;
 use crate::spec::RunSpec;

@@ -74,7 +74,7 @@ pub struct Question {
 }
 
 /// Paragraphs about the selected row, and plain lines under them.
-pub(super) type About = (Vec<Note>, Vec<String>);
+pub(super) type Explanation = (Vec<Note>, Vec<String>);
 
 /// What one step asks, and what Enter does there.
 pub(super) trait Ask {
@@ -93,7 +93,7 @@ pub(super) trait Ask {
     }
 
     /// The explanation of the selected row. `rows` are those of [`Ask::rows`].
-    fn about(&self, wizard: &Wizard, rows: &[Row]) -> About;
+    fn explain(&self, wizard: &Wizard, rows: &[Row]) -> Explanation;
 
     /// The answer given, for the column beside the question.
     fn answer(&self, _: &Wizard) -> Option<String> {
@@ -134,7 +134,7 @@ impl Wizard {
     pub fn question(&self) -> Question {
         let ask = self.step.ask();
         let rows = ask.rows(self);
-        let (notes, text) = ask.about(self, &rows);
+        let (notes, text) = ask.explain(self, &rows);
         Question {
             step: self.step,
             title: ask.title(),

@@ -10,7 +10,7 @@ mod rewards;
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
-use crate::advisor::look::Machine;
+use crate::advisor::inspection::Machine;
 use crate::base::finding::{Finding, Status};
 use crate::base::rng::{Rng, Stream};
 use crate::spec::SpecSources;
@@ -30,7 +30,7 @@ fn wizard() -> Wizard {
 }
 
 /// A wizard that was told of this file, and what it looks at before it goes on.
-fn looking_at(path: &std::path::Path) -> (Wizard, Look) {
+fn looking_at(path: &std::path::Path) -> (Wizard, InspectRequest) {
     let mut wizard = wizard();
     wizard.enter();
     wizard.select(1);
@@ -44,7 +44,7 @@ fn looking_at(path: &std::path::Path) -> (Wizard, Look) {
 /// The same, gone on.
 fn with_file(path: &std::path::Path) -> Wizard {
     let (mut wizard, look) = looking_at(path);
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     wizard
 }
 
@@ -74,7 +74,7 @@ fn until(wizard: &mut Wizard, step: Step) {
             return;
         }
         if let Outcome::Look(look) = wizard.enter() {
-            wizard.seen(look.now(None));
+            wizard.on_inspected(look.now(None));
         }
         assert_eq!(wizard.error(), None, "at {:?}", wizard.step());
     }
@@ -218,13 +218,13 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     assert!(wizard.error().unwrap().contains("does not exist"));
     wizard.type_in(&path.display().to_string());
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+    assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
     let notes = wizard.question().notes;
     assert!(
         notes
@@ -241,7 +241,7 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
         "{yaml}"
     );
     assert!(matches!(wizard.enter(), Outcome::Check { .. }));
-    wizard.go(Step::Settings);
+    wizard.go_to(Step::Settings);
     wizard.back();
     assert_eq!(
         (wizard.step(), wizard.selected()),
@@ -261,7 +261,7 @@ fn settings_typed_for_other_data_are_nobodys() {
     let mut again = Wizard::new(context(), wizard.answers().clone());
     until(&mut again, Step::Settings);
     assert_eq!(again.answers().settings["train.max_steps"], "61");
-    again.go(Step::Data);
+    again.go_to(Step::Data);
     again.select(0);
     until(&mut again, Step::Settings);
     assert!(again.answers().settings.is_empty());
@@ -296,7 +296,7 @@ fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now(None)), Outcome::Moved);
+    assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Moved);
     until(&mut wizard, Step::Finish);
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("name: My-poems\n"), "{yaml}");
@@ -321,7 +321,7 @@ fn what_is_wrong_is_said_at_its_row_and_stays_as_typed() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!()
     };
-    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+    assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
     assert!(wizard.error().unwrap().contains("does not exist"));
     assert_eq!(
         wizard.question().rows[1].input.as_ref().unwrap().text,
@@ -398,7 +398,7 @@ fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
         panic!()
     };
     assert_eq!(
-        wizard.seen(look.now(None)),
+        wizard.on_inspected(look.now(None)),
         Outcome::Moved,
         "{:?}",
         wizard.error()
@@ -451,7 +451,10 @@ fn warm_up_and_cadences_follow_steps_that_are_typed() {
     until(&mut wizard, Step::Settings);
     let value = |wizard: &Wizard, path: &str| {
         let (draft, _) = wizard.draft().unwrap();
-        draft.value(&draft.settle(path).unwrap()).as_u64().unwrap()
+        draft
+            .value(&draft.resolve_wildcard(path).unwrap())
+            .as_u64()
+            .unwrap()
     };
     let paths = ["schedule.*.warmup_steps", "eval.every", "sample.every"];
     let few = paths.map(|path| value(&wizard, path));
@@ -478,19 +481,20 @@ fn a_run_in_a_models_place_becomes_its_checkpoint() {
     until(&mut wizard, Step::Start);
     wizard.select(1);
     wizard.type_in("my-sft");
-    let Outcome::Look(Look::Model { path, .. }) = wizard.enter() else {
+    let Outcome::Look(InspectRequest::Model { path, .. }) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
     assert_eq!(path, PathBuf::from("my-sft"));
-    let none = Seen::Run(path.clone(), Err("the run my-sft has no checkpoint".into()));
-    wizard.seen(none);
+    let none = Inspection::Run(path.clone(), Err("the run my-sft has no checkpoint".into()));
+    wizard.on_inspected(none);
     assert!(wizard.error().unwrap().contains("no checkpoint"));
     wizard.enter();
     let model = model_folder(dir.path());
-    let Outcome::Look(look) = wizard.seen(Seen::Run(path, Ok(model.clone().into()))) else {
+    let Outcome::Look(look) = wizard.on_inspected(Inspection::Run(path, Ok(model.clone().into())))
+    else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now(None)), Outcome::Moved);
+    assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Moved);
     assert!(wizard.yaml().unwrap().contains(&model));
 }
 

@@ -20,7 +20,7 @@ pub struct Answered {
 
 /// What a rollout teaches.
 #[derive(Debug, Clone, Default)]
-pub struct Judged {
+pub struct GaeOutput {
     /// Of each token of each answer.
     pub advantages: Vec<Vec<f64>>,
     pub returns: Vec<Vec<f64>>,
@@ -31,7 +31,7 @@ pub struct Judged {
 
 impl Config {
     /// Rewards of tokens, advantages and returns of a rollout under the KL coefficient `beta`.
-    pub fn judge(&self, beta: f64, answers: &[Answered]) -> Judged {
+    pub fn compute_gae(&self, beta: f64, answers: &[Answered]) -> GaeOutput {
         let n = answers.len().max(1) as f64;
         let mean = |of: &dyn Fn(&Answered) -> f64| answers.iter().map(of).sum::<f64>() / n;
         let score = |a: &Answered| match a.ended {
@@ -95,7 +95,7 @@ impl Config {
         if spread > 1e-12 {
             readings.push((id::EXPLAINED, 1.0 - variance(&errors) / spread));
         }
-        Judged {
+        GaeOutput {
             advantages,
             returns,
             readings,
@@ -192,7 +192,7 @@ mod tests {
                 whiten_advantages,
                 ..Config::default()
             };
-            config.judge(0.0, &[answer()])
+            config.compute_gae(0.0, &[answer()])
         };
         let plain = judged(1.0, 0.95, false);
         near(&plain.advantages[0], &[0.46575, 0.385, 0.3]);
@@ -224,7 +224,7 @@ mod tests {
             &config.token_rewards(&answer, 0.1, 0.5),
             &[0.0, -0.05, 0.475],
         );
-        let judged = config.judge(0.1, std::slice::from_ref(&answer));
+        let judged = config.compute_gae(0.1, std::slice::from_ref(&answer));
         let reading = |id| judged.readings.iter().find(|(i, _)| *i == id).unwrap().1;
         assert!((judged.kl - 0.75).abs() < 1e-12 && reading(SCORES) == 0.5);
         assert!((reading(RLHF_REWARD) - 0.425).abs() < 1e-12);
@@ -249,9 +249,9 @@ mod tests {
             score: 1.0,
             ..Answered::default()
         };
-        let alone = config.judge(0.1, std::slice::from_ref(&answer));
-        let both = config.judge(0.1, &[answer, left_out]);
-        let reading = |judged: &Judged, id| {
+        let alone = config.compute_gae(0.1, std::slice::from_ref(&answer));
+        let both = config.compute_gae(0.1, &[answer, left_out]);
+        let reading = |judged: &GaeOutput, id| {
             let found = judged.readings.iter().find(|(i, _)| *i == id);
             found.unwrap().1
         };
@@ -272,8 +272,8 @@ mod tests {
             values: vec![1.0; 3],
             ..answer()
         };
-        near(&config.judge(0.0, &[right]).advantages[0], &[0.0; 3]);
-        assert!(config.judge(0.0, &[Answered::default()]).advantages[0].is_empty());
+        near(&config.compute_gae(0.0, &[right]).advantages[0], &[0.0; 3]);
+        assert!(config.compute_gae(0.0, &[Answered::default()]).advantages[0].is_empty());
     }
 
     #[test]

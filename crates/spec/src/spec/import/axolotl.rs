@@ -1,6 +1,6 @@
 //! Keys of Axolotl's flat YAML.
 
-use super::defaults::{CPO, DROPOUT, GRPO, LEN, PREFERENCES, Silent, says};
+use super::defaults::{CPO, DROPOUT, DefaultSetting, GRPO, LEN, PREFERENCES, has_key};
 use super::freeze::{Frozen, unfrozen};
 use super::shared::{
     BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
@@ -31,7 +31,7 @@ impl Tool for Axolotl {
         MARKS
     }
 
-    fn is_of_the_trainer(&self) -> bool {
+    fn accepts_trainer_keys(&self) -> bool {
         false
     }
 
@@ -69,7 +69,7 @@ impl Tool for Axolotl {
         Some("trl")
     }
 
-    fn choices(&self) -> [Silent; 2] {
+    fn choices(&self) -> [DefaultSetting; 2] {
         [
             (&["lr_scheduler"], "schedule", "cosine"),
             (&["optimizer"], "optimizer", "adamw"),
@@ -80,24 +80,24 @@ impl Tool for Axolotl {
         None
     }
 
-    fn length(&self, _on_policy: bool) -> Option<Silent> {
+    fn length(&self, _on_policy: bool) -> Option<DefaultSetting> {
         Some((&["sequence_len"], LEN, "512"))
     }
 
-    fn epochs(&self) -> Silent {
+    fn epochs(&self) -> DefaultSetting {
         (&["num_epochs"], "train.epochs", "1")
     }
 
-    fn silent_batch(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        reader.silent(map, (&["micro_batch_size"], "train.micro_batch_size", "1"));
+    fn default_batch(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.apply_default(map, (&["micro_batch_size"], "train.micro_batch_size", "1"));
         let warms_up = reader.draft.value("schedule") != "none";
-        if warms_up && !says(map, "warmup_steps") && !says(map, "warmup_ratio") {
+        if warms_up && !has_key(map, "warmup_steps") && !has_key(map, "warmup_ratio") {
             let words = "at most 100 steps there";
-            reader.silent_as("warmup_ratio: 0.03", "train.warmup_ratio", "0.03", words);
+            reader.apply_default_as("warmup_ratio: 0.03", "train.warmup_ratio", "0.03", words);
         }
     }
 
-    fn of_method(&self, method: &str) -> &'static [Silent] {
+    fn of_method(&self, method: &str) -> &'static [DefaultSetting] {
         match method {
             "simpo" => CPO,
             "grpo" => GRPO,
@@ -105,12 +105,12 @@ impl Tool for Axolotl {
         }
     }
 
-    fn of_adapters(&self) -> &'static [Silent] {
+    fn of_adapters(&self) -> &'static [DefaultSetting] {
         &[(&["lora_dropout"], DROPOUT, "0")]
     }
 
     /// TRL's trainers are behind it.
-    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+    fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
         reader.without_dropout(map, PREFERENCES);
     }
 }

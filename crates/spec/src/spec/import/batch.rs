@@ -1,6 +1,6 @@
 //! Counts with another meaning here: held-out rows, KTO's micro-batch, and the units of rollouts.
 
-use super::{Fate, Line, Reader, plain};
+use super::{KeyOutcome, Line, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Reader {
                     "a rollout is for whole optimizer steps here, of {step} each ({}): rollout.steps",
                     counts.join(" × ")
                 );
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
@@ -45,12 +45,12 @@ impl Reader {
             return;
         }
         let words = format!("a step of the tool is a whole rollout, {cycle} optimizer steps here");
-        let warm_up = self.draft.settle("schedule.*.warmup_steps");
+        let warm_up = self.draft.resolve_wildcard("schedule.*.warmup_steps");
         let paths = ["train.max_steps", "train.log_every", "checkpoint.every"];
         for path in paths.into_iter().chain(warm_up.as_deref()) {
             let ours = format!("{path}: ");
             let is_of_file =
-                |line: &Line| line.fate != Fate::Default && line.ours.starts_with(&ours);
+                |line: &Line| line.outcome != KeyOutcome::Default && line.ours.starts_with(&ours);
             let line = self.lines.iter().position(is_of_file);
             if let (Some(at), Some(rollouts)) = (line, self.whole(path)) {
                 let theirs = self.lines.remove(at).theirs;
@@ -64,7 +64,8 @@ impl Reader {
         self.draft.value(path).as_u64()
     }
 
-    /// KTO's baseline comes from the other answers of a micro-batch: where there are none, as many rows of a step as two lie in one.
+    /// KTO's baseline needs other answers in the micro-batch. With one row there are none: use more rows per micro-batch and fewer
+    /// micro-batches, with as many rows in a step if possible.
     pub(super) fn judged_batch(&mut self) {
         const ROWS: &str = "train.micro_batch_size";
         const PARTS: &str = "train.grad_accum_steps";

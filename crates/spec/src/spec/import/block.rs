@@ -1,6 +1,6 @@
 //! A block of settings that a tool hands on to another one (Axolotl's `trl`), read as that tool's own keys are.
 
-use super::{Dialect, Fate, Reader, brief};
+use super::{Dialect, KeyOutcome, Reader, brief};
 use serde_json::{Map, Value};
 
 /// A file with the keys of the block among its own.
@@ -42,7 +42,7 @@ impl Reader {
         for (key, value) in hidden {
             let words = format!("{} counts", self.shown_key(&key));
             let theirs = format!("{key}: {}", brief(&value));
-            self.line(Fate::Needless, theirs, "", words);
+            self.line(KeyOutcome::Needless, theirs, "", words);
         }
     }
 

@@ -1,6 +1,6 @@
 //! How often a run evaluates and saves, where a tool counts in epochs. Here it is a share of the run.
 
-use super::{Fate, Reader, plain};
+use super::{KeyOutcome, Reader, plain};
 use serde_json::{Map, Value};
 
 /// Keys that say when, and the interval here.
@@ -42,12 +42,12 @@ pub(super) fn without_steps(map: &Map<String, Value>) -> Vec<&'static str> {
 pub(super) fn evaluates_as_it_logs(map: &Map<String, Value>) -> Option<Value> {
     let logged = map
         .get("logging_steps")
-        .filter(|_| says_steps(map, "logging_steps"));
-    logged.filter(|_| !says_steps(map, "eval_steps")).cloned()
+        .filter(|_| has_steps(map, "logging_steps"));
+    logged.filter(|_| !has_steps(map, "eval_steps")).cloned()
 }
 
 /// Whether a key has a number of steps above 0.
-pub(super) fn says_steps(map: &Map<String, Value>, key: &str) -> bool {
+pub(super) fn has_steps(map: &Map<String, Value>, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null) => false,
         Some(value) => value.as_f64() != Some(0.0),
@@ -58,11 +58,11 @@ impl Reader {
     /// `evals_per_epoch: 4`. Axolotl makes a share of the run of it, also where steps end the run.
     pub(super) fn per_epoch(&mut self, theirs: String, path: &str, value: &Value) {
         match value.as_f64() {
-            Some(0.0) => self.line(Fate::Needless, theirs, "", "off"),
+            Some(0.0) => self.line(KeyOutcome::Needless, theirs, "", "off"),
             Some(times) if times > 0.0 => self.share_of_run(theirs, path, times),
             _ => {
                 let words = "a number of times in an epoch is understood";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
@@ -75,7 +75,7 @@ impl Reader {
                 let words = format!(
                     "max_steps ends the run, and how many steps an epoch has is known once the data are read: set {path}"
                 );
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             When::Epoch => self.share_of_run(theirs, path, 1.0),
             When::Never => self.set(theirs, path, "0", "once, after the last step"),
@@ -87,15 +87,15 @@ impl Reader {
                 let words = format!(
                     "the tool evaluates as often as it logs, and the file says neither: set {path}"
                 );
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             When::Steps => {
                 let words = format!("{path} takes the steps");
-                self.line(Fate::Needless, theirs, "", words);
+                self.line(KeyOutcome::Needless, theirs, "", words);
             }
             When::Other => {
                 let words = format!("set {path}; the best checkpoint is always kept");
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Datasets of other tools as `data.sources`: names and paths carry over, along with their row settings.
 
 use super::set::beginning;
-use super::{Fate, Line, Reader, plain};
+use super::{KeyOutcome, Line, Reader, plain};
 use crate::data::source::is_data_file;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -34,21 +34,21 @@ pub(super) fn part_of<'a>(
     part: &str,
     text: &'a str,
     is_file: bool,
-) -> (Fate, Option<&'a str>, &'static str) {
+) -> (KeyOutcome, Option<&'a str>, &'static str) {
     let share = part == "split" && text.contains('[');
     match (is_file, share) {
         (true, true) => (
-            Fate::NoEqual,
+            KeyOutcome::NoEqual,
             None,
             "the whole file is read: cut it with `llmtui data split` or `head`",
         ),
-        (true, false) => (Fate::Needless, None, "a file is read whole"),
+        (true, false) => (KeyOutcome::Needless, None, "a file is read whole"),
         (false, true) => (
-            Fate::Differs,
+            KeyOutcome::Differs,
             text.split('[').next(),
             "every row of the split is used; train.max_steps ends a run earlier",
         ),
-        (false, false) => (Fate::Mapped, Some(text), ""),
+        (false, false) => (KeyOutcome::Mapped, Some(text), ""),
     }
 }
 
@@ -84,13 +84,13 @@ impl Reader {
         }
         let listed =
             matches!(sets, Sets::Listed) && names.iter().any(|name| !name.contains(['.', '/']));
-        let (fate, words) = match (names.is_empty(), listed) {
-            (true, _) => (Fate::NoEqual, NOT_IN_FILE),
-            (_, true) => (Fate::Differs, LISTED),
-            (_, false) => (Fate::Mapped, ""),
+        let (outcome, words) = match (names.is_empty(), listed) {
+            (true, _) => (KeyOutcome::NoEqual, NOT_IN_FILE),
+            (_, true) => (KeyOutcome::Differs, LISTED),
+            (_, false) => (KeyOutcome::Mapped, ""),
         };
         self.line(
-            fate,
+            outcome,
             theirs,
             &format!("data.sources: {}", names.join(", ")),
             words,
@@ -112,23 +112,23 @@ impl Reader {
     }
 
     /// Settings of the one dataset, once it is known.
-    fn lay_parts(&mut self) {
+    fn write_dataset_settings(&mut self) {
         for (theirs, part, text) in std::mem::take(&mut self.parts) {
             let [only] = self.sources.as_mut_slice() else {
                 let words = "there are several datasets: give each its own below data.sources";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
                 continue;
             };
             let first = beginning(&text).filter(|_| part == "split");
             let text = first.map_or(&*text, |(split, _)| split);
-            let (fate, kept, words) = part_of(part, text, is_file(&place(only)));
+            let (outcome, kept, words) = part_of(part, text, is_file(&place(only)));
             if let Some((_, share)) = first {
                 only.insert("fraction".into(), json!(share));
                 if let Some(split) = kept {
                     only.insert(part.into(), json!(split));
                 }
                 let ours = format!("data.sources: {part}: {text}, fraction: {share}");
-                self.line(Fate::Mapped, theirs, &ours, "");
+                self.line(KeyOutcome::Mapped, theirs, &ours, "");
                 continue;
             }
             let ours =
@@ -136,17 +136,17 @@ impl Reader {
             if let Some(kept) = kept {
                 only.insert(part.into(), json!(kept));
             }
-            self.line(fate, theirs, &ours, words);
+            self.line(outcome, theirs, &ours, words);
         }
     }
 
     /// Writes what was collected. Without data, a run would train on the embedded corpus, which was not requested.
-    pub(super) fn lay_sources(&mut self) {
+    pub(super) fn write_sources(&mut self) {
         if self.sources.is_empty() && !self.parts.is_empty() {
             let nameless = ("name".to_string(), json!(MISSING));
             self.sources.push(Map::from_iter([nameless]));
         }
-        self.lay_parts();
+        self.write_dataset_settings();
         if self.sources.len() > 1 && !self.says_mix {
             let theirs = "(several datasets)".into();
             self.set(theirs, "data.mix", "concatenate", "");
@@ -160,13 +160,13 @@ impl Reader {
         };
         if let Err(issue) = self.draft.set(path, &text, why) {
             self.lines.push(Line {
-                fate: Fate::NoEqual,
+                outcome: KeyOutcome::NoEqual,
                 theirs: "(its data)".into(),
                 ours: String::new(),
                 words: format!("{path}: {} {}", issue.what, issue.hint),
             });
         } else if self.sources.is_empty() {
-            self.line(Fate::NoEqual, "(no data)".into(), path, NOT_IN_FILE);
+            self.line(KeyOutcome::NoEqual, "(no data)".into(), path, NOT_IN_FILE);
         }
     }
 }

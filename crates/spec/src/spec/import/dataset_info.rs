@@ -1,7 +1,7 @@
 //! LLaMA-Factory's dataset_info.json: what its dataset names mean, as sources.
 
 use super::set::split_and_fraction;
-use super::{Fate, Reader, brief};
+use super::{KeyOutcome, Reader, brief};
 use crate::base::files::read_small_text;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -186,18 +186,19 @@ impl Reader {
                 "subset" => split_and_fraction(&mut source, is_file, "name", value),
                 "split" | "revision" => split_and_fraction(&mut source, is_file, key, value),
                 "hf_hub_url" | "ms_hub_url" | "om_hub_url" | "file_name" => Some((
-                    Fate::Needless,
+                    KeyOutcome::Needless,
                     String::new(),
                     "read from the first of its places",
                 )),
-                "tags" => Some((Fate::NoEqual, String::new(), TAGS)),
-                "num_samples" => Some((Fate::NoEqual, String::new(), SAMPLES)),
+                "tags" => Some((KeyOutcome::NoEqual, String::new(), TAGS)),
+                "num_samples" => Some((KeyOutcome::NoEqual, String::new(), SAMPLES)),
                 _ => None,
             };
-            let (fate, ours, words) = outcome.unwrap_or((Fate::NoEqual, String::new(), LEFT_OUT));
-            if fate != Fate::Mapped {
+            let (outcome, ours, words) =
+                outcome.unwrap_or((KeyOutcome::NoEqual, String::new(), LEFT_OUT));
+            if outcome != KeyOutcome::Mapped {
                 let theirs = format!("{FILE} {name}.{key}: {}", brief(value));
-                self.line(fate, theirs, &ours, words);
+                self.line(outcome, theirs, &ours, words);
             }
         }
         Some(source)
@@ -209,7 +210,7 @@ impl Reader {
             let is_read = parts.is_some_and(|parts| parts.iter().any(|(theirs, _)| theirs == key));
             if !is_read && !value.is_null() {
                 let theirs = format!("{FILE} {name}.columns.{key}: {}", brief(value));
-                self.line(Fate::NoEqual, theirs, "", UNREAD);
+                self.line(KeyOutcome::NoEqual, theirs, "", UNREAD);
             }
         }
     }

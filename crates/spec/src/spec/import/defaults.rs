@@ -5,7 +5,7 @@
 
 use super::shared::{NO_RATE, NOTHING_HELD_OUT, STEPS};
 use super::tool::Tool;
-use super::{Fate, Line, Reader, plain};
+use super::{KeyOutcome, Line, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::{Map, Value};
 
@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 pub(super) const LEAST_HELD_OUT: &str = "0.01";
 
 /// A default: the tool's keys, any of which says otherwise; the path here; the value.
-pub(super) type Silent = (&'static [&'static str], &'static str, &'static str);
+pub(super) type DefaultSetting = (&'static [&'static str], &'static str, &'static str);
 
 /// Of Hugging Face's trainer, which all of these tools are built on.
-const TRAINER: &[Silent] = &[
+const TRAINER: &[DefaultSetting] = &[
     (
         &["gradient_accumulation_steps"],
         "train.grad_accum_steps",
@@ -31,7 +31,7 @@ const TRAINER: &[Silent] = &[
 ];
 
 /// Of Hugging Face's trainer as well, where a tool has no batch and no warm-up of its own.
-pub(super) const BATCH_AND_WARM_UP: [Silent; 2] = [
+pub(super) const BATCH_AND_WARM_UP: [DefaultSetting; 2] = [
     (
         &["per_device_train_batch_size"],
         "train.micro_batch_size",
@@ -53,142 +53,155 @@ pub(super) const TARGETS: &str = "adapter.lora.targets";
 pub(super) const LEN: &str = "model.seq_len";
 
 /// Settings of rollouts that several tools have.
-pub(super) const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "512");
-pub(super) const ONE_ANSWER: Silent = (&["answers to each prompt"], "rollout.group_size", "1");
+pub(super) const ANSWER: DefaultSetting =
+    (&["max_completion_length"], "rollout.max_new_tokens", "512");
+pub(super) const ONE_ANSWER: DefaultSetting =
+    (&["answers to each prompt"], "rollout.group_size", "1");
 
 /// Methods whose trainers in TRL turn dropout off unless told otherwise.
 pub(super) const PREFERENCES: &[&str] = &["dpo", "kto", "orpo", "simpo"];
 
 /// TRL's `CPOConfig`, which Axolotl fills in.
-pub(super) const CPO: &[Silent] = &[
+pub(super) const CPO: &[DefaultSetting] = &[
     (&["beta", "rl_beta"], "method.simpo.beta", "0.1"),
     (&["simpo_gamma"], "method.simpo.gamma", "0.5"),
     (&["cpo_alpha"], "method.simpo.nll_weight", "1"),
 ];
 
 /// TRL's `GRPOConfig`, to which Axolotl hands its block `trl`.
-pub(super) const GRPO: &[Silent] = &[(&["num_generations"], "rollout.group_size", "8"), ANSWER];
+pub(super) const GRPO: &[DefaultSetting] =
+    &[(&["num_generations"], "rollout.group_size", "8"), ANSWER];
 
 /// Passes over the data, as the file or the tool says.
 pub(super) fn epochs_of(tool: &dyn Tool, map: &Map<String, Value>) -> f64 {
-    let (keys, _, silent) = tool.epochs();
+    let (keys, _, default) = tool.epochs();
     let said = keys.iter().find_map(|key| map.get(*key)?.as_f64());
     // The table's values are numbers.
-    said.unwrap_or_else(|| silent.parse().unwrap_or(1.0))
+    said.unwrap_or_else(|| default.parse().unwrap_or(1.0))
 }
 
 /// Whether a file says a key; an empty one is as good as none.
-pub(super) fn says(map: &Map<String, Value>, key: &str) -> bool {
+pub(super) fn has_key(map: &Map<String, Value>, key: &str) -> bool {
     map.get(key).is_some_and(|value| !value.is_null())
 }
 
 /// Whether a file says what is held out.
-fn says_held_out(map: &Map<String, Value>) -> bool {
+fn has_held_out(map: &Map<String, Value>) -> bool {
     let mixture = map.get("dataset_mixture").and_then(Value::as_object);
     let keys = ["val_size", "val_set_size", "test_split_size"];
-    keys.iter().any(|key| says(map, key))
-        || mixture.is_some_and(|mixture| says(mixture, "test_split_size"))
+    keys.iter().any(|key| has_key(map, key))
+        || mixture.is_some_and(|mixture| has_key(mixture, "test_split_size"))
 }
 
 impl Reader {
     /// What the file leaves to the tool and everything else hangs on: the method and other choices.
-    pub(super) fn silent_choices(&mut self, map: &Map<String, Value>) {
+    pub(super) fn default_choices(&mut self, map: &Map<String, Value>) {
         let tool = self.dialect.tool();
         for choice in tool.choices() {
-            self.silent(map, choice);
+            self.apply_default(map, choice);
         }
-        tool.silent_choices(self, map);
+        tool.default_choices(self, map);
     }
 
     /// The learning rate, which others are shares of.
-    pub(super) fn silent_rate(&mut self, map: &Map<String, Value>) {
+    pub(super) fn default_rate(&mut self, map: &Map<String, Value>) {
         let method = plain(&self.draft.value("method"));
         if let Some(rate) = self.dialect.tool().learning_rate(&method) {
-            self.silent(map, (&["learning_rate"], "optimizer.*.lr", rate));
-        } else if !says(map, "learning_rate")
-            && let Some(path) = self.draft.settle("optimizer.*.lr")
+            self.apply_default(map, (&["learning_rate"], "optimizer.*.lr", rate));
+        } else if !has_key(map, "learning_rate")
+            && let Some(path) = self.draft.resolve_wildcard("optimizer.*.lr")
         {
             let ours = format!("{path}: {}", shown(&self.draft.value(&path)));
-            self.line(Fate::NoEqual, "(no learning_rate)".into(), &ours, NO_RATE);
+            self.line(
+                KeyOutcome::NoEqual,
+                "(no learning_rate)".into(),
+                &ours,
+                NO_RATE,
+            );
         }
     }
 
     /// All other settings the file leaves to the tool.
-    pub(super) fn silent_settings(&mut self, map: &Map<String, Value>) {
+    pub(super) fn default_settings(&mut self, map: &Map<String, Value>) {
         let method = plain(&self.draft.value("method"));
         let adam = ["adamw", "adamw8bit", "schedule_free"];
         let is_adam = adam.contains(&&*plain(&self.draft.value("optimizer")));
-        for silent in TRAINER.iter().copied() {
-            if is_adam || silent.0 != ["adam_epsilon"] {
-                self.silent(map, silent);
+        for default in TRAINER.iter().copied() {
+            if is_adam || default.0 != ["adam_epsilon"] {
+                self.apply_default(map, default);
             }
         }
-        self.silent_schedule();
-        self.silent_wsd(map);
-        self.silent_epochs(map);
+        self.default_schedule();
+        self.default_wsd(map);
+        self.default_epochs(map);
         let tool = self.dialect.tool();
-        tool.silent_batch(self, map);
+        tool.default_batch(self, map);
         if let Some(length) = tool.length(self.writes_answers()) {
-            self.silent(map, length);
+            self.apply_default(map, length);
         }
         // Rows that share a window make longer batches and fewer steps.
         if method == "sft" {
             let (keys, path) = (&["packing", "sample_packing"], "data.packing");
             // Its way of packing, which implies packing where it is on and says nothing where it is off.
             if map.get("neat_packing") != Some(&Value::Bool(true)) {
-                self.silent(map, (keys, path, "padded"));
+                self.apply_default(map, (keys, path, "padded"));
             }
         }
-        if !says_held_out(map) {
+        if !has_held_out(map) {
             let path = "data.val_fraction";
-            self.silent_as("no rows held out", path, LEAST_HELD_OUT, NOTHING_HELD_OUT);
+            self.apply_default_as("no rows held out", path, LEAST_HELD_OUT, NOTHING_HELD_OUT);
         }
-        for silent in tool.of_method(&method).iter().copied() {
-            self.silent(map, silent);
+        for default in tool.of_method(&method).iter().copied() {
+            self.apply_default(map, default);
         }
-        tool.silent_settings(self, map);
-        // Both sides of TRL's clipping, unless it is told apart.
-        if let Some(epsilon) = map.get("epsilon").filter(|_| says(map, "epsilon")) {
+        tool.default_settings(self, map);
+        // Both bounds of TRL's clipping, unless the upper one is set separately.
+        if let Some(epsilon) = map.get("epsilon").filter(|_| has_key(map, "epsilon")) {
             let epsilon = plain(epsilon);
             let theirs = format!("epsilon_high: {epsilon}");
-            if !says(map, "epsilon_high") {
-                self.silent_as(&theirs, "method.*.clip_high", &epsilon, "");
+            if !has_key(map, "epsilon_high") {
+                self.apply_default_as(&theirs, "method.*.clip_high", &epsilon, "");
             }
         }
         if !self.draft.value("adapter").is_null() {
-            self.silent_adapters(map);
+            self.default_adapters(map);
         }
     }
 
     /// Passes over the data; the steps of a run on its own answers are for people to say.
-    fn silent_epochs(&mut self, map: &Map<String, Value>) {
+    fn default_epochs(&mut self, map: &Map<String, Value>) {
         let epochs @ (keys, _, passes) = self.dialect.tool().epochs();
-        let says = keys.iter().any(|key| says(map, key));
+        let says = keys.iter().any(|key| has_key(map, key));
         match self.writes_answers() {
             _ if says || self.max_steps.is_some() => {}
-            true => self.line(Fate::NoEqual, format!("({}: {passes})", keys[0]), "", STEPS),
-            false => self.silent(map, epochs),
+            true => self.line(
+                KeyOutcome::NoEqual,
+                format!("({}: {passes})", keys[0]),
+                "",
+                STEPS,
+            ),
+            false => self.apply_default(map, epochs),
         }
     }
 
     /// Their schedules end at 0 by default; a polynomial is a straight line.
-    fn silent_schedule(&mut self) {
-        let floor = self.draft.settle("schedule.*.min_lr");
+    fn default_schedule(&mut self) {
+        let floor = self.draft.resolve_wildcard("schedule.*.min_lr");
         if floor.is_some_and(|path| self.draft.value(&path).is_null()) {
-            self.silent_as("the schedule ends at 0", "schedule.*.min_lr", "0", "");
+            self.apply_default_as("the schedule ends at 0", "schedule.*.min_lr", "0", "");
         }
         let power = "schedule.polynomial.power";
         if self.draft.value("schedule") == "polynomial" && !self.says_power {
-            self.silent_as("power: 1", power, "1", "");
+            self.apply_default_as("power: 1", power, "1", "");
         }
     }
 
-    fn silent_adapters(&mut self, map: &Map<String, Value>) {
+    fn default_adapters(&mut self, map: &Map<String, Value>) {
         let tool = self.dialect.tool();
-        for silent in tool.of_adapters().iter().copied() {
-            self.silent(map, silent);
+        for default in tool.of_adapters().iter().copied() {
+            self.apply_default(map, default);
         }
-        tool.silent_adapters(self, map);
+        tool.default_adapters(self, map);
     }
 
     /// TRL sets every dropout of these methods to 0 unless `disable_dropout` says otherwise, that of adapters too: they are
@@ -207,21 +220,25 @@ impl Reader {
         if let Some(line) = self.lines.iter_mut().find(said) {
             line.ours = format!("{DROPOUT}: {}", shown(&self.draft.value(DROPOUT)));
             line.words = why.into();
-            if line.fate == Fate::Mapped {
-                line.fate = Fate::Differs;
+            if line.outcome == KeyOutcome::Mapped {
+                line.outcome = KeyOutcome::Differs;
             }
         }
     }
 
-    pub(super) fn silent(&mut self, map: &Map<String, Value>, (keys, path, value): Silent) {
-        if !keys.iter().any(|key| says(map, key)) {
-            self.silent_as(&format!("{}: {value}", keys[0]), path, value, "");
+    pub(super) fn apply_default(
+        &mut self,
+        map: &Map<String, Value>,
+        (keys, path, value): DefaultSetting,
+    ) {
+        if !keys.iter().any(|key| has_key(map, key)) {
+            self.apply_default_as(&format!("{}: {value}", keys[0]), path, value, "");
         }
     }
 
     /// A default in the tool's words, as a setting here; what this spec has no place for is left out.
-    pub(super) fn silent_as(&mut self, theirs: &str, path: &str, value: &str, words: &str) {
-        let Some(full) = self.draft.settle(path) else {
+    pub(super) fn apply_default_as(&mut self, theirs: &str, path: &str, value: &str, words: &str) {
+        let Some(full) = self.draft.resolve_wildcard(path) else {
             return;
         };
         let theirs = format!("({theirs})");
@@ -229,7 +246,7 @@ impl Reader {
         match self.draft.set(&full, value, &why) {
             Ok(()) => {
                 let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
-                self.line(Fate::Default, theirs, &ours, words);
+                self.line(KeyOutcome::Default, theirs, &ours, words);
             }
             Err(issue) => self.refused(theirs, &full, &issue),
         }

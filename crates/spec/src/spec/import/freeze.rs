@@ -1,7 +1,7 @@
 //! Which weights train, where a tool says it by their names: LLaMA-Factory's `finetuning_type: freeze` and Axolotl's
 //! `unfrozen_parameters`. `train.freeze` says the opposite, so that the start model's list of parameters is needed.
 
-use super::{Fate, Reader, plain, yaml};
+use super::{KeyOutcome, Reader, plain, yaml};
 use crate::base::text::one_line;
 use crate::hf;
 use crate::models::ModelSource;
@@ -190,11 +190,11 @@ impl Reader {
         // A score's head has a name of its own there, and always trains.
         let scores = self.writes_answers() || plain(&self.draft.value("method")) == "reward";
         match &self.frozen {
-            None => self.line(Fate::Needless, theirs, "", "nothing is named"),
+            None => self.line(KeyOutcome::Needless, theirs, "", "nothing is named"),
             Some(_) if scores => {
                 let words =
                     "a method with a score of its own: list in train.freeze what does not train";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             Some(Ok(names)) => {
                 let list = json!(names).to_string();
@@ -202,7 +202,7 @@ impl Reader {
             }
             Some(Err(why)) => {
                 let why = why.clone();
-                self.line(Fate::NoEqual, theirs, "", why);
+                self.line(KeyOutcome::NoEqual, theirs, "", why);
             }
         }
     }
@@ -213,10 +213,10 @@ impl Reader {
         match &self.frozen {
             None => {
                 let words = "finetuning_type is not freeze: the tool does not read it";
-                self.line(Fate::Needless, theirs, "", words);
+                self.line(KeyOutcome::Needless, theirs, "", words);
             }
-            Some(Ok(_)) if is_set => self.line(Fate::Mapped, theirs, PATH, ""),
-            Some(_) => self.line(Fate::NoEqual, theirs, "", "see finetuning_type"),
+            Some(Ok(_)) if is_set => self.line(KeyOutcome::Mapped, theirs, PATH, ""),
+            Some(_) => self.line(KeyOutcome::NoEqual, theirs, "", "see finetuning_type"),
         }
     }
 }
@@ -227,7 +227,7 @@ mod tests {
     use crate::nn::mlp::MlpConfig;
     use crate::nn::norm::NormConfig;
     use crate::nn::position::PositionConfig;
-    use crate::spec::import::tests::fate;
+    use crate::spec::import::tests::outcome;
     use crate::spec::import::{Imported, Known, import_with};
 
     /// A Llama of four layers whose head is a matrix of its own.
@@ -275,7 +275,10 @@ mod tests {
             ("freeze_trainable_layers: 2\nuse_llama_pro: true\n", &[1, 3]),
         ] {
             let imported = read(&format!("{LF}{more}"), Some(config.clone()));
-            assert_eq!(fate(&imported, "finetuning_type").fate, Fate::Mapped);
+            assert_eq!(
+                outcome(&imported, "finetuning_type").outcome,
+                KeyOutcome::Mapped
+            );
             let found = trained(&imported, &config);
             let of_layers = |name: &String| layers.iter().any(|n| name.contains(&format!(".{n}.")));
             assert!(found.iter().all(of_layers), "{more}: {found:?}");
@@ -288,7 +291,7 @@ mod tests {
         // `norm` is a part of the names of all norms, as it is there.
         assert_eq!(found.len(), 2 * 3 + 1 + 1 + 2 * 4, "{found:?}");
         for key in ["freeze_trainable_modules", "freeze_extra_modules"] {
-            assert_eq!(fate(&imported, key).fate, Fate::Mapped);
+            assert_eq!(outcome(&imported, key).outcome, KeyOutcome::Mapped);
         }
     }
 
@@ -302,7 +305,10 @@ mod tests {
             ("  - model.embed_tokens\n  - lm_head\n", 2),
         ] {
             let imported = read(&format!("{ax}{patterns}"), Some(config.clone()));
-            assert_eq!(fate(&imported, "unfrozen_parameters").fate, Fate::Mapped);
+            assert_eq!(
+                outcome(&imported, "unfrozen_parameters").outcome,
+                KeyOutcome::Mapped
+            );
             let found = trained(&imported, &config);
             assert_eq!(found.len(), n, "{patterns}: {found:?}");
         }
@@ -312,31 +318,31 @@ mod tests {
             ("  - model.layers.0.self_attn.q_proj\n", "together"),
         ] {
             let imported = read(&format!("{ax}{patterns}"), Some(config.clone()));
-            let line = fate(&imported, "unfrozen_parameters");
-            assert_eq!(line.fate, Fate::NoEqual, "{patterns}");
+            let line = outcome(&imported, "unfrozen_parameters");
+            assert_eq!(line.outcome, KeyOutcome::NoEqual, "{patterns}");
             assert!(line.words.contains(why), "{}", line.words);
         }
         let lora = format!("{ax}  - lm_head\nadapter: lora\n");
         let imported = read(&lora, Some(config));
-        let line = fate(&imported, "unfrozen_parameters");
+        let line = outcome(&imported, "unfrozen_parameters");
         assert!(line.words.contains("adapters"), "{}", line.words);
     }
 
     #[test]
     fn without_the_model_the_report_says_what_it_needs() {
         let imported = read(&format!("{LF}freeze_trainable_layers: 3\n"), None);
-        let line = fate(&imported, "finetuning_type");
-        assert_eq!(line.fate, Fate::NoEqual);
+        let line = outcome(&imported, "finetuning_type");
+        assert_eq!(line.outcome, KeyOutcome::NoEqual);
         assert!(line.words.contains("llmtui model pull"), "{}", line.words);
         assert_eq!(
-            fate(&imported, "freeze_trainable_layers").fate,
-            Fate::NoEqual
+            outcome(&imported, "freeze_trainable_layers").outcome,
+            KeyOutcome::NoEqual
         );
         let full = LF.replace("freeze", "full");
         let imported = read(&format!("{full}freeze_trainable_layers: 3\n"), None);
         assert_eq!(
-            fate(&imported, "freeze_trainable_layers").fate,
-            Fate::Needless
+            outcome(&imported, "freeze_trainable_layers").outcome,
+            KeyOutcome::Needless
         );
     }
 }

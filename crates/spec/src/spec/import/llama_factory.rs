@@ -1,13 +1,15 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::defaults::{ALPHA, DROPOUT, LEN, ONE_ANSWER, PREFERENCES, RANK, Silent, TARGETS, says};
+use super::defaults::{
+    ALPHA, DROPOUT, DefaultSetting, LEN, ONE_ANSWER, PREFERENCES, RANK, TARGETS, has_key,
+};
 use super::freeze::{Freeze, Frozen};
 use super::shared::{
     FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS,
 };
 use super::targets::names;
 use super::tool::Tool;
-use super::{Fate, Reader, Row, Sets, To, plain, row, shared};
+use super::{KeyOutcome, Reader, Row, Sets, To, plain, row, shared};
 use crate::nn::ModelConfig;
 use serde_json::{Map, Value};
 
@@ -62,17 +64,17 @@ impl Tool for LlamaFactory {
         method == "ppo"
     }
 
-    fn silent_choices(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        reader.silent(map, (&["stage"], "method", "sft"));
+    fn default_choices(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        reader.apply_default(map, (&["stage"], "method", "sft"));
         // Without a base model there is nothing to adapt.
-        if self.adapts(map) && says(map, "model_name_or_path") {
-            reader.silent(map, (&["finetuning_type"], "adapter", "lora"));
+        if self.adapts(map) && has_key(map, "model_name_or_path") {
+            reader.apply_default(map, (&["finetuning_type"], "adapter", "lora"));
         }
         if let Some(Ok(_)) = reader.frozen {
             for (key, silent) in [(TRAINED_LAYERS, "2"), (TRAINED_MODULES, "all")] {
-                if !says(map, key) {
+                if !has_key(map, key) {
                     let theirs = format!("({key}: {silent})");
-                    reader.line(Fate::Default, theirs, "train.freeze", "");
+                    reader.line(KeyOutcome::Default, theirs, "train.freeze", "");
                 }
             }
         }
@@ -82,11 +84,11 @@ impl Tool for LlamaFactory {
         Some("5e-5")
     }
 
-    fn length(&self, _on_policy: bool) -> Option<Silent> {
+    fn length(&self, _on_policy: bool) -> Option<DefaultSetting> {
         Some((&["cutoff_len"], LEN, "2048"))
     }
 
-    fn of_method(&self, method: &str) -> &'static [Silent] {
+    fn of_method(&self, method: &str) -> &'static [DefaultSetting] {
         match method {
             "simpo" => &[
                 (&["pref_beta"], "method.simpo.beta", "0.1"),
@@ -109,7 +111,7 @@ impl Tool for LlamaFactory {
         }
     }
 
-    fn of_adapters(&self) -> &'static [Silent] {
+    fn of_adapters(&self) -> &'static [DefaultSetting] {
         &[
             (&["lora_rank"], RANK, "8"),
             (&["lora_dropout"], DROPOUT, "0"),
@@ -118,12 +120,12 @@ impl Tool for LlamaFactory {
     }
 
     /// Twice the rank; its trainers for preferences are TRL's.
-    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+    fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
         reader.without_dropout(map, PREFERENCES);
-        if !says(map, "lora_alpha") {
+        if !has_key(map, "lora_alpha") {
             let rank = reader.draft.value(RANK).as_u64();
             let alpha = (2 * rank.unwrap_or_default()).to_string();
-            reader.silent_as(&format!("lora_alpha: {alpha}"), ALPHA, &alpha, "");
+            reader.apply_default_as(&format!("lora_alpha: {alpha}"), ALPHA, &alpha, "");
         }
     }
 }

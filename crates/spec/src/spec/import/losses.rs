@@ -1,6 +1,6 @@
 //! The loss of a preference method: one, or a list of them with weights.
 
-use super::{Fate, Reader, plain};
+use super::{KeyOutcome, Reader, plain};
 use serde_json::{Map, Value, json};
 
 /// The likelihood of chosen answers, which is a setting of its own here.
@@ -25,11 +25,13 @@ impl Reader {
         match plain(value) {
             // `grpo` is the name of the method and of one of its aggregations.
             word if method == "grpo" => self.set(theirs, "method.grpo.aggregation", &word, ""),
-            word if word == method => self.line(Fate::Needless, theirs, "", "the method's own"),
+            word if word == method => {
+                self.line(KeyOutcome::Needless, theirs, "", "the method's own")
+            }
             word if matches!(&*word, "orpo" | "simpo") => self.method_line(theirs, &word),
             word if method == "sft" && word == "nll" => {
                 self.line(
-                    Fate::Needless,
+                    KeyOutcome::Needless,
                     theirs,
                     "",
                     "the loss is the plain likelihood",

@@ -1,7 +1,7 @@
 //! The data sets of the alignment handbook: names with the fraction of each that is read, their splits and configurations in
 //! keys beside them; and its newer form, a mixture of maps.
 
-use super::{Fate, Reader, brief, plain};
+use super::{KeyOutcome, Reader, brief, plain};
 use serde_json::{Map, Value, json};
 
 /// What keys beside `dataset_mixer` say of all its sets.
@@ -60,7 +60,7 @@ impl Reader {
     pub(super) fn mixer(&mut self, theirs: String, value: &Value) {
         let Value::Object(sets) = value else {
             let words = "a map from data sets to fractions is understood: data.sources, with `fraction` for each";
-            return self.line(Fate::NoEqual, theirs, "", words);
+            return self.line(KeyOutcome::NoEqual, theirs, "", words);
         };
         let configs = std::mem::take(&mut self.mixer.configs);
         let splits: Vec<Option<String>> = self
@@ -78,12 +78,12 @@ impl Reader {
             let Some(part) = fraction_of(fraction) else {
                 let words =
                     "a fraction above 0 and of at most 1 is understood; this set is left out";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
                 continue;
             };
             if part == 0.0 {
                 self.line(
-                    Fate::Needless,
+                    KeyOutcome::Needless,
                     theirs,
                     "",
                     "no row of it is read: it is left out",
@@ -110,9 +110,9 @@ impl Reader {
             true => {
                 source.insert("fraction".into(), json!(part));
                 let ours = format!("{ours}, fraction: {part}");
-                self.line(Fate::Differs, theirs, &ours, how);
+                self.line(KeyOutcome::Differs, theirs, &ours, how);
             }
-            false => self.line(Fate::Mapped, theirs, &ours, ""),
+            false => self.line(KeyOutcome::Mapped, theirs, &ours, ""),
         }
         self.sources.push(source);
     }
@@ -123,9 +123,14 @@ impl Reader {
             "dataset_splits" if !self.mixer.test.is_empty() => {
                 let ours = format!("data.sources: split: {}", self.mixer.train.join(", "));
                 let words = format!("{} is not read: {TESTED}", self.mixer.test.join(", "));
-                self.line(Fate::Differs, theirs, &ours, words);
+                self.line(KeyOutcome::Differs, theirs, &ours, words);
             }
-            _ => self.line(Fate::Mapped, theirs, "data.sources", "for each of them"),
+            _ => self.line(
+                KeyOutcome::Mapped,
+                theirs,
+                "data.sources",
+                "for each of them",
+            ),
         }
     }
 
@@ -134,13 +139,13 @@ impl Reader {
         let Some(sets) = value.get("datasets").and_then(Value::as_array) else {
             let words =
                 "a map with `datasets` is understood: data.sources, with `fraction` for each";
-            return self.line(Fate::NoEqual, theirs, "", words);
+            return self.line(KeyOutcome::NoEqual, theirs, "", words);
         };
         for (at, set) in sets.iter().enumerate() {
             let word = |keys: &[&str]| keys.iter().find_map(|key| set.get(*key)?.as_str());
             let theirs = format!("dataset_mixture.datasets[{at}]: {}", brief(set));
             let Some(name) = word(&["id", "path"]) else {
-                self.line(Fate::NoEqual, theirs, "", "it has no `id`");
+                self.line(KeyOutcome::NoEqual, theirs, "", "it has no `id`");
                 continue;
             };
             let weight = set.get("weight").filter(|weight| !weight.is_null());
@@ -149,7 +154,7 @@ impl Reader {
                 .filter(|part| *part > 0.0)
             else {
                 let words = "a weight above 0 and of at most 1 is understood; this set is left out";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
                 continue;
             };
             let mut source = Map::from_iter([("name".to_string(), json!(name))]);
@@ -169,8 +174,13 @@ impl Reader {
             match key.as_str() {
                 "datasets" => {}
                 "test_split_size" => self.held_out(theirs, value),
-                "seed" => self.line(Fate::Needless, theirs, "", "seed draws the batches"),
-                _ => self.line(Fate::Unknown, theirs, "", "unknown key: check it yourself"),
+                "seed" => self.line(KeyOutcome::Needless, theirs, "", "seed draws the batches"),
+                _ => self.line(
+                    KeyOutcome::Unknown,
+                    theirs,
+                    "",
+                    "unknown key: check it yourself",
+                ),
             }
         }
     }
@@ -185,14 +195,17 @@ impl Reader {
                 continue;
             }
             let theirs = format!("dataset_mixture.datasets[{at}].{key}: {}", brief(value));
-            let (fate, words) = match key.as_str() {
-                "columns" => (Fate::Needless, "a format ignores columns it does not use"),
+            let (outcome, words) = match key.as_str() {
+                "columns" => (
+                    KeyOutcome::Needless,
+                    "a format ignores columns it does not use",
+                ),
                 _ => (
-                    Fate::NoEqual,
+                    KeyOutcome::NoEqual,
                     "not carried over: every file of the split is read; files of this disk have a source each: `path: FILE`",
                 ),
             };
-            self.line(fate, theirs, "", words);
+            self.line(outcome, theirs, "", words);
         }
     }
 }

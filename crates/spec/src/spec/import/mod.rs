@@ -31,7 +31,7 @@ mod wsd;
 pub use dataset_info::DatasetInfo;
 pub use detect::tool_of;
 pub use freeze::{StartModel, start_model};
-pub use report::{Fate, ImportError, Imported, Known, Line};
+pub use report::{ImportError, Imported, KeyOutcome, Known, Line};
 pub use tool::Dialect;
 pub use trainer::{METHODS, columns_of};
 
@@ -84,17 +84,17 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     reader.of_block(inlined.keys, inlined.hidden);
     // Choices first: settings below them belong to the selected member.
     dialect.tool().method(&mut reader, name, &map, known);
-    reader.silent_choices(&map);
+    reader.default_choices(&map);
     reader.keys(&map, Phase::Method..=Phase::Setting);
-    reader.silent_rate(&map);
+    reader.default_rate(&map);
     reader.keys(&map, Phase::Rate..=Phase::Rate);
-    reader.silent_settings(&map);
+    reader.default_settings(&map);
     reader.keys(&map, Phase::Batch..=Phase::Batch);
     reader.judged_batch();
     reader.counted_rollouts();
-    reader.lay_sources();
+    reader.write_sources();
     reader.fold_what_is_off();
-    reader.lines.sort_by_key(|line| line.fate);
+    reader.lines.sort_by_key(|line| line.outcome);
     Ok(Imported {
         dialect,
         lines: reader.lines,
@@ -166,9 +166,9 @@ impl Reader {
             without_steps: cadence::without_steps(map),
             adapts: dialect.tool().adapts(map),
             frozen: dialect.tool().frozen(map, known.model.as_deref()),
-            names_targets: defaults::says(map, "lora_target_modules"),
+            names_targets: defaults::has_key(map, "lora_target_modules"),
             says_power: false,
-            says_mix: defaults::says(map, "mix_strategy"),
+            says_mix: defaults::has_key(map, "mix_strategy"),
             all_linear: map.get("lora_target_linear") == Some(&Value::Bool(true)),
             warm_up: schedule::warm_up_of(map),
             schedule_free: ["optim", "optimizer"]
@@ -178,7 +178,7 @@ impl Reader {
             info: known.info.map(|info| (info.folder.clone(), info.entries())),
             block: Vec::new(),
             logging_steps: cadence::evaluates_as_it_logs(map),
-            says_eval_steps: cadence::says_steps(map, "eval_steps"),
+            says_eval_steps: cadence::has_steps(map, "eval_steps"),
         }
     }
 
@@ -209,15 +209,15 @@ impl Reader {
         let theirs = format!("{}: {}", self.shown_key(key), secret::of_key(key, value));
         let Some(row) = self.row(key) else {
             let words = "llmtui does not know this key: check it by hand";
-            return self.line(Fate::Unknown, theirs, "", words);
+            return self.line(KeyOutcome::Unknown, theirs, "", words);
         };
-        if let Some(words) = self.needless_here(row, value) {
-            return self.line(Fate::Needless, theirs, "", words);
+        if let Some(words) = self.redundant_reason(row, value) {
+            return self.line(KeyOutcome::Needless, theirs, "", words);
         }
         match row.to {
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
             To::OneOf(paths) => {
-                let has = |path: &&&str| self.draft.settle(path).is_some();
+                let has = |path: &&&str| self.draft.resolve_wildcard(path).is_some();
                 let path = paths.iter().find(has).unwrap_or(&paths[0]);
                 self.set(theirs, path, &plain(value), "");
             }
@@ -234,7 +234,7 @@ impl Reader {
             To::Epochs => self.passes(theirs, &plain(value)),
             To::PerEpoch(path) => self.per_epoch(theirs, path, value),
             To::Strategy(path) => self.strategy(theirs, path, value),
-            To::Method(words) => self.method_said(theirs, words, value),
+            To::Method(words) => self.read_method(theirs, words, value),
             To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
@@ -251,15 +251,15 @@ impl Reader {
                 Value::Bool(true) => self.set(theirs, path, ours, ""),
                 Value::Bool(false) => {
                     let kept = format!("{path}: {}", shown(&self.draft.value(path)));
-                    self.line(Fate::Differs, theirs, &kept, words);
+                    self.line(KeyOutcome::Differs, theirs, &kept, words);
                 }
                 _ => self.undecided(theirs, value),
             },
             To::Tuning => match plain(value).as_str() {
                 "lora" => self.set(theirs, "adapter", "lora", ""),
-                "full" => self.line(Fate::Mapped, theirs, "adapter: null", ""),
+                "full" => self.line(KeyOutcome::Mapped, theirs, "adapter: null", ""),
                 "freeze" => self.frozen_weights(theirs),
-                _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
+                _ => self.line(KeyOutcome::NoEqual, theirs, "", ADAPTER),
             },
             To::Unfrozen => self.frozen_weights(theirs),
             To::OfFrozen => self.of_frozen(theirs),
@@ -273,20 +273,24 @@ impl Reader {
             To::NoEqual(words) => {
                 // A switch that is off needs no equivalent.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
-                let fate = if off { Fate::Needless } else { Fate::NoEqual };
-                self.line(fate, theirs, "", words);
+                let outcome = if off {
+                    KeyOutcome::Needless
+                } else {
+                    KeyOutcome::NoEqual
+                };
+                self.line(outcome, theirs, "", words);
             }
-            To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
+            To::Needless(words) => self.line(KeyOutcome::Needless, theirs, "", words),
         }
     }
 
     /// Why a key says nothing where it stands; `None` of one that does.
-    fn needless_here(&self, row: &Row, value: &Value) -> Option<&'static str> {
+    fn redundant_reason(&self, row: &Row, value: &Value) -> Option<&'static str> {
         let answers = "the method generates no completions";
         match row.to {
             To::Data(_) => None,
             _ if value.is_null() => Some("empty: the default"),
-            _ if !self.adapts && row.is_of_adapters() => {
+            _ if !self.adapts && row.is_adapter_setting() => {
                 Some("no adapter is turned on: this tool trains all weights and does not read it")
             }
             To::Key("train.max_steps") if value.as_i64().is_some_and(|n| n <= 0) => {
@@ -326,9 +330,9 @@ impl Reader {
         match self.max_steps {
             Some(_) => {
                 let words = "max_steps is given too, and counts";
-                self.line(Fate::Needless, theirs, "", words);
+                self.line(KeyOutcome::Needless, theirs, "", words);
             }
-            None if self.writes_answers() => self.line(Fate::NoEqual, theirs, "", STEPS),
+            None if self.writes_answers() => self.line(KeyOutcome::NoEqual, theirs, "", STEPS),
             None => self.set(theirs, "train.epochs", epochs, ""),
         }
     }
@@ -360,9 +364,9 @@ impl Reader {
         })
     }
 
-    fn line(&mut self, fate: Fate, theirs: String, ours: &str, words: impl Into<String>) {
+    fn line(&mut self, outcome: KeyOutcome, theirs: String, ours: &str, words: impl Into<String>) {
         self.lines.push(Line {
-            fate,
+            outcome,
             theirs,
             ours: ours.to_string(),
             words: words.into(),
@@ -371,21 +375,21 @@ impl Reader {
 
     /// Sets a value; what the schema rejects has no equivalent, and the report says why.
     fn set(&mut self, theirs: String, path: &str, text: &str, words: &str) {
-        let Some(full) = self.draft.settle(path) else {
+        let Some(full) = self.draft.resolve_wildcard(path) else {
             let words = elsewhere(path);
-            return self.line(Fate::NoEqual, theirs, "", words);
+            return self.line(KeyOutcome::NoEqual, theirs, "", words);
         };
         let why = format!("from {theirs}");
         match self.draft.set(&full, text, &why) {
             Ok(()) => {
                 let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
                 self.replaces(&full, &ours, &theirs);
-                let fate = if words.is_empty() {
-                    Fate::Mapped
+                let outcome = if words.is_empty() {
+                    KeyOutcome::Mapped
                 } else {
-                    Fate::Differs
+                    KeyOutcome::Differs
                 };
-                self.line(fate, theirs, &ours, words);
+                self.line(outcome, theirs, &ours, words);
             }
             Err(issue) => self.refused(theirs, &full, &issue),
         }
@@ -406,7 +410,7 @@ impl Reader {
     /// What the schema rejects has no equivalent.
     fn refused(&mut self, theirs: String, path: &str, issue: &Issue) {
         let words = format!("{path}: {} {}", issue.what, issue.hint);
-        self.line(Fate::NoEqual, theirs, "", words.trim_end());
+        self.line(KeyOutcome::NoEqual, theirs, "", words.trim_end());
     }
 
     fn word(&mut self, theirs: String, path: &str, words: &[(&str, &str)], value: &Value) {
@@ -435,7 +439,7 @@ impl Reader {
             None => {
                 let kept = shown(&self.draft.value(path));
                 let words = format!("{word} is not supported: {path} stays {kept}");
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
@@ -451,8 +455,13 @@ impl Reader {
     fn undecided(&mut self, theirs: String, value: &Value) {
         let default = matches!(value, Value::Bool(_) | Value::Null) || value == "auto";
         match default {
-            true => self.line(Fate::Needless, theirs, "", "already the default"),
-            false => self.line(Fate::NoEqual, theirs, "", "true or false is understood"),
+            true => self.line(KeyOutcome::Needless, theirs, "", "already the default"),
+            false => self.line(
+                KeyOutcome::NoEqual,
+                theirs,
+                "",
+                "true or false is understood",
+            ),
         }
     }
 
@@ -467,18 +476,20 @@ impl Reader {
     }
 
     /// The method by the tool's name for it, which may be that of a loss here.
-    fn method_said(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
+    fn read_method(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
         let word = plain(value);
         let ours = words.iter().find(|(theirs, _)| *theirs == word);
         match ours {
-            None if value == &Value::Bool(false) => self.line(Fate::Needless, theirs, "", "off"),
+            None if value == &Value::Bool(false) => {
+                self.line(KeyOutcome::Needless, theirs, "", "off")
+            }
             Some((word, ours)) if self.is_loss(word, ours) => {
                 if let Some(theirs) = self.set_before(theirs, "method", ours) {
                     self.set(theirs, "method.*.loss", word, "");
                 }
             }
             Some((_, ours)) => self.method_line(theirs, ours),
-            None => self.line(Fate::Unknown, theirs, "", "unknown method"),
+            None => self.line(KeyOutcome::Unknown, theirs, "", "unknown method"),
         }
     }
 
@@ -486,7 +497,7 @@ impl Reader {
         let words = format!(
             "this build does not train {ours} yet: the spec pretrains on plain text; llmtui new advises"
         );
-        self.line(Fate::NoEqual, theirs, "", words);
+        self.line(KeyOutcome::NoEqual, theirs, "", words);
     }
 
     /// A method implied by the keys as a whole.
@@ -500,7 +511,7 @@ impl Reader {
             Some((_, ours)) => self.set(theirs, "data.template", ours, ""),
             None => {
                 let words = "no built-in template has this name: data.template also accepts auto, a .jinja file or a model folder";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::spec::yaml::YamlError;
 
 /// The outcome for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum KeyOutcome {
     Mapped,
     /// Mapped, with a slightly different meaning.
     Differs,
@@ -20,25 +20,25 @@ pub enum Fate {
     Unknown,
 }
 
-impl Fate {
-    pub const ALL: [Fate; 6] = [
-        Fate::Mapped,
-        Fate::Differs,
-        Fate::Default,
-        Fate::NoEqual,
-        Fate::Needless,
-        Fate::Unknown,
+impl KeyOutcome {
+    pub const ALL: [KeyOutcome; 6] = [
+        KeyOutcome::Mapped,
+        KeyOutcome::Differs,
+        KeyOutcome::Default,
+        KeyOutcome::NoEqual,
+        KeyOutcome::Needless,
+        KeyOutcome::Unknown,
     ];
 
     /// The heading in a report.
     pub fn title(self) -> &'static str {
         match self {
-            Fate::Mapped => "mapped",
-            Fate::Differs => "mapped, with a difference",
-            Fate::Default => "not in the file: the tool's defaults",
-            Fate::NoEqual => "no equivalent",
-            Fate::Needless => "not needed",
-            Fate::Unknown => "not known",
+            KeyOutcome::Mapped => "mapped",
+            KeyOutcome::Differs => "mapped, with a difference",
+            KeyOutcome::Default => "not in the file: the tool's defaults",
+            KeyOutcome::NoEqual => "no equivalent",
+            KeyOutcome::Needless => "not needed",
+            KeyOutcome::Unknown => "not known",
         }
     }
 }
@@ -46,7 +46,7 @@ impl Fate {
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    pub fate: Fate,
+    pub outcome: KeyOutcome,
     /// As in their file: `learning_rate: 1e-4`.
     pub theirs: String,
     /// The target path; empty if none.

@@ -1,7 +1,7 @@
 //! Settings of a schedule that Hugging Face keeps in a map of its own, and shares of the learning rate.
 
-use super::defaults::says;
-use super::{Fate, Reader, brief, plain};
+use super::defaults::has_key;
+use super::{KeyOutcome, Reader, brief, plain};
 use serde_json::{Map, Value};
 
 const FLOOR: &str = "schedule.*.min_lr";
@@ -9,7 +9,7 @@ const FLOOR: &str = "schedule.*.min_lr";
 /// The key of the warm-up that counts: steps above 0 before a share (transformers 4.57).
 pub(super) fn warm_up_of(map: &Map<String, Value>) -> &'static str {
     let steps = map.get("warmup_steps").and_then(Value::as_f64);
-    match says(map, "warmup_ratio") && !steps.is_some_and(|n| n > 0.0) {
+    match has_key(map, "warmup_ratio") && !steps.is_some_and(|n| n > 0.0) {
         true => "warmup_ratio",
         false => "warmup_steps",
     }
@@ -20,7 +20,7 @@ impl Reader {
     pub(super) fn warm_up(&mut self, key: &str, theirs: String, value: &Value) {
         if key != self.warm_up {
             let words = format!("{} counts", self.warm_up);
-            return self.line(Fate::Needless, theirs, "", words);
+            return self.line(KeyOutcome::Needless, theirs, "", words);
         }
         let below_one = value.as_f64().is_some_and(|n| n > 0.0 && n < 1.0);
         let share = key == "warmup_ratio" || below_one;
@@ -39,7 +39,12 @@ impl Reader {
     /// `lr_scheduler_kwargs`: each of its keys has a line.
     pub(super) fn schedule_settings(&mut self, theirs: String, value: &Value) {
         let Value::Object(map) = value else {
-            return self.line(Fate::NoEqual, theirs, "", "settings go below schedule");
+            return self.line(
+                KeyOutcome::NoEqual,
+                theirs,
+                "",
+                "settings go below schedule",
+            );
         };
         for (key, value) in map {
             let theirs = format!("lr_scheduler_kwargs.{key}: {}", brief(value));
@@ -55,7 +60,7 @@ impl Reader {
                 }
                 "timescale" => self.set(theirs, "schedule.*.timescale", &plain(value), ""),
                 _ => self.line(
-                    Fate::NoEqual,
+                    KeyOutcome::NoEqual,
                     theirs,
                     "",
                     "the schedule has no such setting here",
@@ -66,7 +71,7 @@ impl Reader {
 
     /// The last learning rate as a share of the peak.
     pub(super) fn floor_of_rate(&mut self, theirs: String, share: &Value) {
-        let peak = self.draft.settle("optimizer.*.lr");
+        let peak = self.draft.resolve_wildcard("optimizer.*.lr");
         let peak = peak.and_then(|path| self.draft.value(&path).as_f64());
         match (peak, share.as_f64()) {
             (Some(peak), Some(share)) => {
@@ -76,7 +81,7 @@ impl Reader {
                 self.set(theirs, FLOOR, &floor.to_string(), "");
             }
             _ => self.line(
-                Fate::NoEqual,
+                KeyOutcome::NoEqual,
                 theirs,
                 "",
                 "a share of the learning rate is a number",

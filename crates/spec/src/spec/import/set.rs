@@ -3,14 +3,14 @@
 use super::data::{MISSING, is_file, part_of};
 use super::layout::{Layout, Learns, layout, usual_roles};
 use super::secret::of_key;
-use super::{Fate, Reader, brief, plain};
+use super::{KeyOutcome, Reader, brief, plain};
 use crate::data::Unit;
 use crate::methods::MethodConfig;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// What becomes of a key: its fate, what stands for it here, and why.
-pub(super) type Outcome = (Fate, String, &'static str);
+pub(super) type Outcome = (KeyOutcome, String, &'static str);
 
 /// Their format names and ours; `auto` detects it from the columns.
 const FORMATS: &[(&str, &str)] = &[
@@ -58,7 +58,7 @@ pub(super) fn beginning(text: &str) -> Option<(&str, f64)> {
 }
 
 fn needless(words: &'static str) -> Outcome {
-    (Fate::Needless, String::new(), words)
+    (KeyOutcome::Needless, String::new(), words)
 }
 
 /// Names a column of a source beside those that have names already.
@@ -67,7 +67,7 @@ fn name_column(source: &mut Map<String, Value>, part: &str, column: &str) -> Out
     if let Value::Object(columns) = columns {
         columns.insert(part.into(), json!(column));
     }
-    (Fate::Mapped, format!("columns: {part}: {column}"), "")
+    (KeyOutcome::Mapped, format!("columns: {part}: {column}"), "")
 }
 
 /// Which part of a dataset is read: its configuration, its split, the first rows of it.
@@ -82,7 +82,7 @@ pub(super) fn split_and_fraction(
         let part = 1.0 / shards;
         source.insert("fraction".into(), json!(part));
         let words = "as many rows, the first ones; the tool draws them";
-        return Some((Fate::Differs, format!("fraction: {part}"), words));
+        return Some((KeyOutcome::Differs, format!("fraction: {part}"), words));
     }
     let (_, ours) = PARTS.iter().find(|(theirs, _)| *theirs == key)?;
     let text = value.as_str()?;
@@ -93,14 +93,14 @@ pub(super) fn split_and_fraction(
             source.insert("split".into(), json!(split));
             ours = format!("split: {split}; {ours}");
         }
-        return Some((Fate::Mapped, ours, ""));
+        return Some((KeyOutcome::Mapped, ours, ""));
     }
-    let (fate, kept, words) = part_of(ours, text, is_file);
+    let (outcome, kept, words) = part_of(ours, text, is_file);
     if let Some(kept) = kept {
         source.insert((*ours).into(), json!(kept));
     }
     let ours = kept.map_or_else(String::new, |kept| format!("{ours}: {kept}"));
-    Some((fate, ours, words))
+    Some((outcome, ours, words))
 }
 
 /// Which columns play which part, and what is learned of turns.
@@ -116,7 +116,7 @@ fn columns_of_set(
         if let Some(columns) = source.get("columns") {
             ours.push_str(&format!("; columns: {columns}"));
         }
-        return Some((Fate::Mapped, ours, ""));
+        return Some((KeyOutcome::Mapped, ours, ""));
     }
     match (key, value.as_str()) {
         ("roles", _) if usual_roles(value) => Some(needless("roles have these names here too")),
@@ -150,16 +150,16 @@ fn row_type(
     let word = value.as_str().filter(|_| key == "type")?;
     if set.learns == Learns::Labels && word.ends_with(".argilla_chat") {
         let words = "its `completion` is a whole conversation: rename that column to `messages`, and it is read as labelled answers";
-        return Some((Fate::NoEqual, String::new(), words));
+        return Some((KeyOutcome::NoEqual, String::new(), words));
     }
     Some(match FORMATS.iter().find(|(theirs, _)| *theirs == word) {
         Some((_, "auto")) => needless("the format is detected from the columns"),
         Some((_, ours)) => {
             source.insert("format".into(), json!(ours));
-            (Fate::Mapped, format!("format: {ours}"), "")
+            (KeyOutcome::Mapped, format!("format: {ours}"), "")
         }
         None => (
-            Fate::NoEqual,
+            KeyOutcome::NoEqual,
             String::new(),
             "the format is detected from the columns; otherwise set `format` and `columns`",
         ),
@@ -203,14 +203,14 @@ impl Reader {
         let listed = listed.filter(|files| !files.is_empty());
         if let Some(found) = listed.as_ref().and_then(|files| local_files(files, path)) {
             let ours = format!("data.sources: {}", found.join(", "));
-            self.line(Fate::Mapped, theirs, &ours, "");
+            self.line(KeyOutcome::Mapped, theirs, &ours, "");
             return (found, true);
         }
         let words = match listed {
             Some(_) => FILES_OF_REPOSITORY,
             None => FILES_OF_SPLITS,
         };
-        self.line(Fate::NoEqual, theirs, "", words);
+        self.line(KeyOutcome::NoEqual, theirs, "", words);
         let whole = path.filter(|path| !LOADERS.contains(path));
         (vec![whole.unwrap_or(MISSING).into()], false)
     }
@@ -242,16 +242,16 @@ impl Reader {
         }
         for (key, value) in map {
             let theirs = format!("{place}.{key}: {}", of_key(key, value));
-            let (fate, ours, words) = match key.as_str() {
+            let (outcome, ours, words) = match key.as_str() {
                 "path" | "data_files" => continue,
                 _ if value.is_null() => needless("empty: the default"),
                 "ds_type" => needless("the file type follows from its name"),
                 _ => split_and_fraction(&mut source, is_file, key, value)
                     .or_else(|| columns_of_set(&mut source, &set, key, value))
                     .or_else(|| row_type(&mut source, &set, key, value))
-                    .unwrap_or((Fate::NoEqual, String::new(), LEFT_OUT)),
+                    .unwrap_or((KeyOutcome::NoEqual, String::new(), LEFT_OUT)),
             };
-            self.line(fate, theirs, &ours, words);
+            self.line(outcome, theirs, &ours, words);
         }
         let named = |name: String| {
             let mut all = Map::from_iter([("name".to_string(), json!(name))]);

@@ -107,7 +107,7 @@ pub(super) struct Row {
 
 impl Row {
     /// A setting of adapters.
-    pub(super) fn is_of_adapters(&self) -> bool {
+    pub(super) fn is_adapter_setting(&self) -> bool {
         match self.to {
             To::Key(path) | To::Flag(path, _) | To::NearlyOff(path, ..) => {
                 path.starts_with("adapter.lora.")

@@ -1,7 +1,7 @@
 //! Which modules have adapters, and which train whole beside them: PEFT's names as settings of the adapter.
 
 use super::shared::TARGETS;
-use super::{Fate, Reader, plain};
+use super::{KeyOutcome, Reader, plain};
 use serde_json::{Value, json};
 
 const PATH: &str = "adapter.lora.targets";
@@ -68,10 +68,10 @@ impl Reader {
                 .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
         };
         if names.is_empty() || !names.iter().all(plain) {
-            return self.line(Fate::NoEqual, theirs, "", TARGETS);
+            return self.line(KeyOutcome::NoEqual, theirs, "", TARGETS);
         }
         if self.all_linear {
-            return self.beside_all_linear(theirs, &names);
+            return self.add_to_all_linear(theirs, &names);
         }
         let known: Option<Vec<&str>> = names.iter().map(|name| of(LAYERS, name)).collect();
         let Some(mut layers) = known else {
@@ -108,7 +108,7 @@ impl Reader {
             }
             _ => {
                 let words = "beside adapters, the embeddings and the head can train whole: adapter.lora.modules_to_save";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
@@ -117,15 +117,15 @@ impl Reader {
     pub(super) fn all_linear_layers(&mut self, theirs: String, value: &Value) {
         match value {
             Value::Bool(false) if self.names_targets => {
-                self.line(Fate::Needless, theirs, "", "the modules are listed");
+                self.line(KeyOutcome::Needless, theirs, "", "the modules are listed");
             }
             Value::Bool(true) => self.set(theirs, PATH, "all", ""),
-            _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
+            _ => self.line(KeyOutcome::NoEqual, theirs, "", TARGETS),
         }
     }
 
     /// Modules with adapters beside all linear layers, whichever of the two stands first.
-    fn beside_all_linear(&mut self, theirs: String, names: &[String]) {
+    fn add_to_all_linear(&mut self, theirs: String, names: &[String]) {
         let others: Vec<&str> = names
             .iter()
             .map(String::as_str)

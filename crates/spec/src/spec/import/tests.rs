@@ -91,7 +91,7 @@ fn tool(id: &str) -> Dialect {
     Dialect::by_id(id).unwrap()
 }
 
-pub(super) fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
+pub(super) fn outcome<'a>(imported: &'a Imported, key: &str) -> &'a Line {
     let starts = format!("{key}:");
     let found = imported
         .lines
@@ -110,25 +110,31 @@ fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
     assert_eq!(draft.spec().unwrap().schedule.warmup_steps(), 300);
     assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
     assert_eq!(draft.value("data.path"), "my.txt");
-    assert_eq!(fate(&imported, "cutoff_len").fate, Fate::Differs);
+    assert_eq!(
+        outcome(&imported, "cutoff_len").outcome,
+        KeyOutcome::Differs
+    );
     assert_eq!(draft.value("train.from"), "meta-llama/Llama-3.2-1B");
-    assert_eq!(fate(&imported, "an_invented_key").fate, Fate::Unknown);
-    assert_eq!(fate(&imported, "stage").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&imported, "an_invented_key").outcome,
+        KeyOutcome::Unknown
+    );
+    assert_eq!(outcome(&imported, "stage").outcome, KeyOutcome::Mapped);
 }
 
 #[test]
 fn torch_compile_is_a_setting_of_pytorch_and_chooses_no_engine() {
     for (dialect, text) in [("lf", LLAMA_FACTORY), ("trl", TRL)] {
         let on = import(dialect, &format!("{text}\ntorch_compile: true\n"), None).unwrap();
-        let line = fate(&on, "torch_compile");
-        assert_eq!(line.fate, Fate::NoEqual);
+        let line = outcome(&on, "torch_compile");
+        assert_eq!(line.outcome, KeyOutcome::NoEqual);
         assert!(
             line.words.contains("engine.torch.compile: true"),
             "{line:?}"
         );
         assert!(on.draft.value("engine").is_null() || on.draft.value("engine") == "candle");
         let off = import(dialect, &format!("{text}\ntorch_compile: false\n"), None).unwrap();
-        assert_eq!(fate(&off, "torch_compile").fate, Fate::Needless);
+        assert_eq!(outcome(&off, "torch_compile").outcome, KeyOutcome::Needless);
     }
 }
 
@@ -152,7 +158,11 @@ fn kinds_of_lora_become_settings_of_the_adapter() {
         assert_eq!(imported.draft.value("adapter.lora.rank"), 4);
         assert_eq!(imported.draft.value(key), value, "{line}");
         let name = line.split(':').next().unwrap();
-        assert_eq!(fate(&imported, name).fate, Fate::Mapped, "{line}");
+        assert_eq!(
+            outcome(&imported, name).outcome,
+            KeyOutcome::Mapped,
+            "{line}"
+        );
     }
     assert_ne!(
         with("use_dora: false").draft.value("adapter.lora.dora"),
@@ -192,12 +202,12 @@ fn adapters_train_where_the_tool_trains_them_with_its_own_defaults() {
     assert_eq!(rank, Some([4.0, 32.0, 0.2]));
     assert_eq!(lora(trl), None);
     let off = import("x", trl, None).unwrap();
-    let line = fate(&off, "lora_dropout");
-    assert_eq!(line.fate, Fate::Needless);
+    let line = outcome(&off, "lora_dropout");
+    assert_eq!(line.outcome, KeyOutcome::Needless);
     assert!(line.words.contains("trains all weights"), "{}", line.words);
     // What was not in the file is told as such.
     let imported = import("x", lf, None).unwrap();
-    let told = |l: &&Line| l.fate == Fate::Default && l.ours.starts_with("adapter");
+    let told = |l: &&Line| l.outcome == KeyOutcome::Default && l.ours.starts_with("adapter");
     assert_eq!(imported.lines.iter().filter(told).count(), 5);
 }
 
@@ -246,13 +256,19 @@ fn switches_that_are_off_are_off_here_too() {
         assert_eq!(trl(line).draft.value(path), value, "{line}");
     }
     let off = trl("assistant_only_loss: false");
-    let line = fate(&off, "assistant_only_loss");
-    assert_eq!(line.fate, Fate::Differs);
+    let line = outcome(&off, "assistant_only_loss");
+    assert_eq!(line.outcome, KeyOutcome::Differs);
     assert!(line.ours == "data.train_on: auto" && line.words.contains("all learns every"));
     let ax = "base_model: m\nadapter: lora\nlora_target_linear: false\n";
     let ax = import("x", ax, None).unwrap();
-    assert_eq!(fate(&ax, "lora_target_linear").fate, Fate::NoEqual);
-    assert_eq!(fate(&trl("bf16: maybe"), "bf16").fate, Fate::NoEqual);
+    assert_eq!(
+        outcome(&ax, "lora_target_linear").outcome,
+        KeyOutcome::NoEqual
+    );
+    assert_eq!(
+        outcome(&trl("bf16: maybe"), "bf16").outcome,
+        KeyOutcome::NoEqual
+    );
 }
 
 #[test]
@@ -261,11 +277,20 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert_eq!(imported.dialect, tool("axolotl"));
     assert_eq!(imported.draft.value("model.seq_len"), 2048);
     assert_eq!(imported.draft.value("optimizer"), "adamw8bit");
-    assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
-    assert_eq!(fate(&imported, "load_in_8bit").fate, Fate::Needless);
-    assert_eq!(fate(&imported, "load_in_4bit").fate, Fate::NoEqual);
+    assert_eq!(outcome(&imported, "optimizer").outcome, KeyOutcome::Differs);
+    assert_eq!(
+        outcome(&imported, "load_in_8bit").outcome,
+        KeyOutcome::Needless
+    );
+    assert_eq!(
+        outcome(&imported, "load_in_4bit").outcome,
+        KeyOutcome::NoEqual
+    );
     assert_eq!(imported.draft.value("adapter.lora.rank"), 32);
-    assert_eq!(fate(&imported, "lora_target_modules").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&imported, "lora_target_modules").outcome,
+        KeyOutcome::Mapped
+    );
     let custom = imported.draft.value("adapter.lora.custom");
     assert_eq!(custom, serde_json::json!(["gate", "up"]));
     let source = &imported.draft.value("data.sources")[0];
@@ -274,13 +299,16 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
         (Some("teknium/GPT4-LLM-Cleaned"), Some("alpaca")),
         "{source}"
     );
-    assert_eq!(fate(&imported, "datasets[0].type").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&imported, "datasets[0].type").outcome,
+        KeyOutcome::Mapped
+    );
     assert_eq!(imported.draft.value("data.packing"), "packed");
     let trl = import("trl", TRL, None).unwrap();
     assert_eq!(trl.dialect, tool("trl"));
     assert_eq!(trl.draft.value("train.clip_norm"), 0.5);
     assert!(
-        fate(&trl, "lr_scheduler_type")
+        outcome(&trl, "lr_scheduler_type")
             .words
             .contains("reduce_lr_on_plateau is not supported")
     );
@@ -311,8 +339,8 @@ fn preferences_go_over_with_their_losses_and_strengths() {
         None,
     )
     .unwrap();
-    let line = fate(&other, "loss_type");
-    assert_eq!(line.fate, Fate::NoEqual);
+    let line = outcome(&other, "loss_type");
+    assert_eq!(line.outcome, KeyOutcome::NoEqual);
     assert!(line.words.contains("sigmoid, hinge, ipo"), "{}", line.words);
 }
 
@@ -352,10 +380,16 @@ fn learning_from_rewards_goes_over_with_its_settings() {
         assert_eq!(value(ppo, key), wanted, "{key}");
     }
     let imported = import("trl", ppo, None).unwrap();
-    assert_eq!(fate(&imported, "reward_model_path").fate, Fate::NoEqual);
+    assert_eq!(
+        outcome(&imported, "reward_model_path").outcome,
+        KeyOutcome::NoEqual
+    );
     // Both programs count answers.
     let imported = import("trl", grpo, None).unwrap();
-    assert_eq!(fate(&imported, "num_generations").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&imported, "num_generations").outcome,
+        KeyOutcome::Mapped
+    );
     for (keys, method) in [
         (&["reward_funcs", "beta"][..], "grpo"),
         (&["reward_funcs", "epsilon_high"], "grpo"),
@@ -451,7 +485,7 @@ fn data_goes_over_with_its_parts_and_without_any_no_run_can_begin() {
     let interleaved = import("lf", &interleaved, None).unwrap();
     assert_eq!(interleaved.draft.value("data.mix"), "share");
     assert!(
-        fate(&imported, "dataset")
+        outcome(&imported, "dataset")
             .words
             .contains("dataset_info.json")
     );
@@ -474,7 +508,7 @@ fn what_is_no_spec_of_any_tool_is_refused() {
         Err(ImportError::NoDialect)
     ));
     let forced = import("x", "colour: red", Some(tool("trl"))).unwrap();
-    assert_eq!(fate(&forced, "colour").fate, Fate::Unknown);
+    assert_eq!(outcome(&forced, "colour").outcome, KeyOutcome::Unknown);
 }
 
 #[test]
@@ -505,7 +539,7 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
                     let methods = root().at("method").unwrap().children();
                     methods.iter().any(|(_, node)| node.child(name).is_some())
                 }
-                None => draft.settle(path).is_some(),
+                None => draft.resolve_wildcard(path).is_some(),
             };
             assert!(known, "{}: no place {path}", row.key);
         }
@@ -523,6 +557,9 @@ fn epochs_are_taken_over_unless_steps_are_said_too() {
     let both = imported("num_train_epochs: 3.0\nmax_steps: 40\n");
     assert!(both.draft.value("train.epochs").is_null());
     assert_eq!(both.draft.value("train.max_steps"), 40);
-    let fate = |line: &&Line| line.theirs.starts_with("num_train_epochs");
-    assert_eq!(both.lines.iter().find(fate).unwrap().fate, Fate::Needless);
+    let outcome = |line: &&Line| line.theirs.starts_with("num_train_epochs");
+    assert_eq!(
+        both.lines.iter().find(outcome).unwrap().outcome,
+        KeyOutcome::Needless
+    );
 }

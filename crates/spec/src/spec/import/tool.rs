@@ -1,6 +1,6 @@
 //! The tools whose configs are read: a file each, and a word in the list here.
 
-use super::defaults::{self, Silent};
+use super::defaults::{self, DefaultSetting};
 use super::freeze::Frozen;
 use super::shared;
 use super::table::Row;
@@ -24,7 +24,7 @@ pub(super) trait Tool: Sync {
     fn marks(&self) -> &'static [&'static str];
 
     /// Whether keys of Hugging Face's trainer are signs of it as well.
-    fn is_of_the_trainer(&self) -> bool {
+    fn accepts_trainer_keys(&self) -> bool {
         true
     }
 
@@ -62,7 +62,7 @@ pub(super) trait Tool: Sync {
     }
 
     /// Default choices, which come before the settings below them.
-    fn choices(&self) -> [Silent; 2] {
+    fn choices(&self) -> [DefaultSetting; 2] {
         [
             (&["lr_scheduler_type"], "schedule", "linear"),
             (&["optim"], "optimizer", "adamw"),
@@ -70,39 +70,39 @@ pub(super) trait Tool: Sync {
     }
 
     /// Further choices of its own.
-    fn silent_choices(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
+    fn default_choices(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
 
     /// The default learning rate of a method; none where the tool wants it in the file.
     fn learning_rate(&self, method: &str) -> Option<&'static str>;
 
     /// The default length of rows, where prompts and completions have no limits of their own.
-    fn length(&self, on_policy: bool) -> Option<Silent>;
+    fn length(&self, on_policy: bool) -> Option<DefaultSetting>;
 
     /// Default passes over the data.
-    fn epochs(&self) -> Silent {
+    fn epochs(&self) -> DefaultSetting {
         (&["num_train_epochs"], "train.epochs", "3")
     }
 
     /// Default batch and warm-up.
-    fn silent_batch(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        for silent in defaults::BATCH_AND_WARM_UP {
-            reader.silent(map, silent);
+    fn default_batch(&self, reader: &mut Reader, map: &Map<String, Value>) {
+        for default in defaults::BATCH_AND_WARM_UP {
+            reader.apply_default(map, default);
         }
     }
 
     /// Defaults of a method.
-    fn of_method(&self, _method: &str) -> &'static [Silent] {
+    fn of_method(&self, _method: &str) -> &'static [DefaultSetting] {
         &[]
     }
 
     /// What else it does where its file is silent.
-    fn silent_settings(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
+    fn default_settings(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
 
     /// Defaults of adapters.
-    fn of_adapters(&self) -> &'static [Silent];
+    fn of_adapters(&self) -> &'static [DefaultSetting];
 
     /// What else it does for adapters.
-    fn silent_adapters(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
+    fn default_adapters(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
 }
 
 /// A supported tool.
@@ -164,7 +164,7 @@ impl Dialect {
     /// Whether a key says that a file is of this tool.
     pub(super) fn owns(self, key: &str) -> bool {
         let of_trainer = || shared::TRAINER.iter().any(|row| row.key == key);
-        self.0.marks().contains(&key) || (self.0.is_of_the_trainer() && of_trainer())
+        self.0.marks().contains(&key) || (self.0.accepts_trainer_keys() && of_trainer())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which of TRL's trainers a file is for. The script is given on a command line, and the file itself rarely names it: its
 //! keys, custom names and the columns of the data are examined in turn, and a guess is reported as one.
 
-use super::{Fate, Reader, plain};
+use super::{KeyOutcome, Reader, plain};
 use crate::data::source::{ReadContext, SourceConfig, rows};
 use serde_json::{Map, Value};
 
@@ -106,7 +106,7 @@ pub(super) fn trainer(
     if let Some(method) = said {
         return (method.to_string(), By::Said);
     }
-    let has = |key: &&str| super::defaults::says(map, key);
+    let has = |key: &&str| super::defaults::has_key(map, key);
     let any = |keys: &[&str]| keys.iter().any(has);
     let word = named(name, map);
     let is_named = |methods: &[&str]| {
@@ -219,7 +219,7 @@ impl Reader {
         let taken = self
             .lines
             .last()
-            .is_some_and(|line| line.fate == Fate::Differs);
+            .is_some_and(|line| line.outcome == KeyOutcome::Differs);
         self.doubt = taken.then(|| format!("{method} is taken for the method; {words}"));
     }
 }

@@ -1,11 +1,12 @@
 //! Keys of TRL's trainers beyond Hugging Face's.
 
 use super::defaults::{
-    ALPHA, ANSWER, CPO, DROPOUT, GRPO, LEN, ONE_ANSWER, PREFERENCES, RANK, Silent, TARGETS, says,
+    ALPHA, ANSWER, CPO, DROPOUT, DefaultSetting, GRPO, LEN, ONE_ANSWER, PREFERENCES, RANK, TARGETS,
+    has_key,
 };
 use super::shared::{PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::tool::Tool;
-use super::{Fate, Known, Reader, Row, Sets, To, plain, row, shared, trainer};
+use super::{KeyOutcome, Known, Reader, Row, Sets, To, plain, row, shared, trainer};
 use serde_json::{Map, Value};
 
 pub(super) struct Trl;
@@ -52,11 +53,11 @@ impl Tool for Trl {
     }
 
     /// Prompts and answers have limits of their own.
-    fn length(&self, on_policy: bool) -> Option<Silent> {
+    fn length(&self, on_policy: bool) -> Option<DefaultSetting> {
         (!on_policy).then_some((&["max_length", "max_seq_length"], LEN, "1024"))
     }
 
-    fn of_method(&self, method: &str) -> &'static [Silent] {
+    fn of_method(&self, method: &str) -> &'static [DefaultSetting] {
         match method {
             "simpo" => CPO,
             "grpo" => GRPO,
@@ -75,7 +76,7 @@ impl Tool for Trl {
         }
     }
 
-    fn silent_settings(&self, reader: &mut Reader, map: &Map<String, Value>) {
+    fn default_settings(&self, reader: &mut Reader, map: &Map<String, Value>) {
         if reader.draft.value("method") == "sft" {
             mask(reader, map);
         }
@@ -84,7 +85,7 @@ impl Tool for Trl {
         }
     }
 
-    fn of_adapters(&self) -> &'static [Silent] {
+    fn of_adapters(&self) -> &'static [DefaultSetting] {
         &[
             (&["lora_r"], RANK, "16"),
             (&["lora_alpha"], ALPHA, "32"),
@@ -94,7 +95,7 @@ impl Tool for Trl {
         ]
     }
 
-    fn silent_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
+    fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
         reader.without_dropout(map, &[PREFERENCES, &["reward", "ppo"]].concat());
     }
 }
@@ -102,9 +103,14 @@ impl Tool for Trl {
 /// Which tokens it learns where the file does not say.
 fn mask(reader: &mut Reader, map: &Map<String, Value>) {
     let keys = ["assistant_only_loss", "completion_only_loss"];
-    if !keys.iter().any(|key| says(map, key)) {
+    if !keys.iter().any(|key| has_key(map, key)) {
         let theirs = "(assistant_only_loss: false)".into();
-        reader.line(Fate::Default, theirs, "data.train_on: auto", WHOLE_TURNS);
+        reader.line(
+            KeyOutcome::Default,
+            theirs,
+            "data.train_on: auto",
+            WHOLE_TURNS,
+        );
     }
 }
 
@@ -117,7 +123,7 @@ fn room(reader: &mut Reader, map: &Map<String, Value>) {
     let theirs = format!("a prompt of {prompt} tokens and an answer of {answer}");
     let words = "data.too_long handles longer prompts; a larger model.seq_len has room for them";
     let tokens = (prompt + answer).to_string();
-    reader.silent_as(&theirs, "model.seq_len", &tokens, words);
+    reader.apply_default_as(&theirs, "model.seq_len", &tokens, words);
 }
 
 const MARKS: &[&str] = &[

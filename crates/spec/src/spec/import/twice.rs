@@ -1,6 +1,6 @@
 //! Several keys for one setting, and keys without effect: which of several counts, and one line for many that are off.
 
-use super::{Fate, Line, Reader};
+use super::{KeyOutcome, Line, Reader};
 
 /// Names of one setting, the one that the tool prefers last (Axolotl `core/builders/rl.py`; TRL 0.16 `SFTConfig`).
 const PREFERRED: [&str; 3] = ["max_seq_length", "rl_beta", "beta"];
@@ -16,7 +16,7 @@ pub(super) fn rank(key: &str) -> usize {
 
 /// A key by itself, its value being empty or false.
 fn is_off(line: &Line) -> bool {
-    let of_no_effect = matches!(line.fate, Fate::Needless | Fate::Unknown);
+    let of_no_effect = matches!(line.outcome, KeyOutcome::Needless | KeyOutcome::Unknown);
     let whole = line.theirs.split_once(": ").is_some_and(|(key, value)| {
         let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         key.chars().all(name) && ["null", "false"].contains(&value)
@@ -29,7 +29,7 @@ impl Reader {
     pub(super) fn replaces(&mut self, path: &str, ours: &str, theirs: &str) {
         let begins = format!("{path}: ");
         let is_other = |line: &&mut Line| {
-            let is_set = matches!(line.fate, Fate::Mapped | Fate::Differs);
+            let is_set = matches!(line.outcome, KeyOutcome::Mapped | KeyOutcome::Differs);
             is_set && line.ours.starts_with(&begins) && line.ours != ours
         };
         // A method that is also a loss is said by two keys, and neither is lost.
@@ -37,7 +37,7 @@ impl Reader {
             return;
         }
         for line in self.lines.iter_mut().filter(is_other) {
-            line.fate = Fate::NoEqual;
+            line.outcome = KeyOutcome::NoEqual;
             line.ours = String::new();
             line.words = format!("{theirs} is taken for {path}: both keys mean it");
         }
@@ -52,6 +52,6 @@ impl Reader {
         self.lines.retain(|line| !is_off(line));
         let words = "empty or off: nothing to carry over";
         let theirs = format!("({n} keys that are null or false)");
-        self.line(Fate::Needless, theirs, "", words);
+        self.line(KeyOutcome::Needless, theirs, "", words);
     }
 }

@@ -1,7 +1,7 @@
 //! Hugging Face's `warmup_stable_decay`: its phases are steps, here the decay is a share of the run (transformers 5.24
 //! `get_wsd_schedule`).
 
-use super::{Fate, Reader, plain};
+use super::{KeyOutcome, Reader, plain};
 use serde_json::{Map, Value};
 
 const SHARE: &str = "schedule.wsd.decay_fraction";
@@ -36,18 +36,23 @@ impl Reader {
                 Some((_, ours)) => self.set(theirs, SHAPE, ours, ""),
                 None => {
                     let words = "linear, cosine and 1-sqrt are understood: schedule.wsd.shape";
-                    self.line(Fate::NoEqual, theirs, "", words);
+                    self.line(KeyOutcome::NoEqual, theirs, "", words);
                 }
             },
             "warmup_type" if value == "linear" => {
-                self.line(Fate::Needless, theirs, "", "the warm-up is a straight line");
+                self.line(
+                    KeyOutcome::Needless,
+                    theirs,
+                    "",
+                    "the warm-up is a straight line",
+                );
             }
             "warmup_type" => {
                 let words = "the learning rate rises in a straight line";
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             "num_cycles" if value.as_f64() == Some(0.5) => {
-                self.line(Fate::Needless, theirs, "", "half a wave, as here");
+                self.line(KeyOutcome::Needless, theirs, "", "half a wave, as here");
             }
             "num_decay_steps" => self.decay_steps(theirs, map),
             "num_stable_steps" => self.stable_steps(theirs, map),
@@ -87,7 +92,7 @@ impl Reader {
             (Some(decay), Some(all)) => {
                 let words =
                     format!("a decay of {decay} steps does not end in a run of {all}: set {SHARE}");
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             // The tool wants all phases together to be the run.
             (Some(decay), None) if let Some(stable) = whole(map, "num_stable_steps") => {
@@ -101,12 +106,12 @@ impl Reader {
                     "{SHARE} is the share of the run's steps: set it to {decay} / steps once the data are read, which says how many \
                      there are"
                 );
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
             (None, _) => {
                 let words =
                     format!("a number of steps is understood: {SHARE} is their share of the run");
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
@@ -116,24 +121,24 @@ impl Reader {
         let parts = ["num_stable_steps", "num_decay_steps"].map(|key| whole(map, key));
         let left = "the peak is held between warm-up and decay, and the decay ends with the run";
         let ([Some(stable), Some(decay)], Some(all)) = (parts, self.max_steps) else {
-            let fate = match parts {
-                [Some(_), Some(_)] => Fate::Needless,
-                _ => Fate::NoEqual,
+            let outcome = match parts {
+                [Some(_), Some(_)] => KeyOutcome::Needless,
+                _ => KeyOutcome::NoEqual,
             };
-            return self.line(fate, theirs, "", left);
+            return self.line(outcome, theirs, "", left);
         };
         let end = self.warm_up_steps(all) + stable + decay;
         match end == all {
-            true => self.line(Fate::Needless, theirs, "", left),
+            true => self.line(KeyOutcome::Needless, theirs, "", left),
             false => {
                 let words = format!("there the decay ends at step {end} of {all}: {left}");
-                self.line(Fate::NoEqual, theirs, "", words);
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
             }
         }
     }
 
     /// What the tool does where the file says nothing of the decay.
-    pub(super) fn silent_wsd(&mut self, map: &Map<String, Value>) {
+    pub(super) fn default_wsd(&mut self, map: &Map<String, Value>) {
         if self.draft.value("schedule") != "wsd" {
             return;
         }
@@ -141,13 +146,18 @@ impl Reader {
         let kwargs = map.get("lr_scheduler_kwargs").and_then(Value::as_object);
         let kwargs = kwargs.unwrap_or(&none);
         if !kwargs.contains_key("decay_type") {
-            self.silent_as("decay_type: cosine", SHAPE, "cosine", "");
+            self.apply_default_as("decay_type: cosine", SHAPE, "cosine", "");
         }
         if !kwargs.contains_key("num_decay_steps") {
             let share = super::shown(&self.draft.value(SHARE));
             let ours = format!("{SHARE}: {share}");
             let words = "the tool requires num_decay_steps and the file has none: this is the default of llmtui";
-            self.line(Fate::NoEqual, "(no num_decay_steps)".into(), &ours, words);
+            self.line(
+                KeyOutcome::NoEqual,
+                "(no num_decay_steps)".into(),
+                &ours,
+                words,
+            );
         }
     }
 }

@@ -58,7 +58,7 @@ impl Subject<'_> {
         learns_preferences(self.spec)
     }
 
-    /// The fewest rows of a micro-batch: a judged answer is held against the others.
+    /// The fewest rows of a micro-batch: a judged answer is compared with the others.
     fn least_rows(&self) -> usize {
         match self.spec.method.needs().unit {
             Unit::Judged => 2,

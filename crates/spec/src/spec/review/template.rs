@@ -4,7 +4,7 @@ use super::{Subject, poor};
 use crate::base::finding::Finding;
 use crate::base::text::one_line;
 use crate::data::DataConfig;
-use crate::data::chat::{AUTO, CutMark};
+use crate::data::chat::{AUTO, SplitMarker};
 use crate::data::tokenizer::TokenizerConfig;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
@@ -25,7 +25,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
 }
 
 /// Marks of the template that the tokenizer has no tokens for.
-pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
+pub fn cut_marks(data: &DataConfig, cut: &[SplitMarker]) -> Option<Finding> {
     if cut.is_empty() {
         return None;
     }

@@ -1,13 +1,13 @@
 //! Rules for a spec's RL settings: rollouts, rewards, and the critic.
 
-use super::Judge;
+use super::IssueCollector;
 use crate::methods::ReferenceChoice;
 use crate::models::is_gguf;
 use crate::rewards::WeightedReward;
 use crate::spec::RunConfig;
 
 /// Methods that learn from the model's own answers.
-pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn rollouts(config: &RunConfig, judge: &mut IssueCollector) {
     rewards(config, judge);
     if config.method.on_policy().is_none() {
         return;
@@ -46,7 +46,7 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// Each has a name of its own, and only methods that learn from answers have any.
-fn rewards(config: &RunConfig, judge: &mut Judge) {
+fn rewards(config: &RunConfig, judge: &mut IssueCollector) {
     for fault in config.rewards.iter().filter_map(WeightedReward::fault) {
         judge.want(false, &["rewards"], fault.0, fault.1);
     }
@@ -77,7 +77,7 @@ fn rewards(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// Answers to a prompt, and whole groups of them in a rollout.
-fn groups(config: &RunConfig, judge: &mut Judge) {
+fn groups(config: &RunConfig, judge: &mut IssueCollector) {
     let (t, r) = (&config.train, &config.rollout);
     let least = config.method.on_policy().map_or(1, |m| m.least_group());
     judge.want(
@@ -115,7 +115,7 @@ fn groups(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// Answers to held-out prompts.
-fn evaluation(config: &RunConfig, judge: &mut Judge) {
+fn evaluation(config: &RunConfig, judge: &mut IssueCollector) {
     let r = &config.rollout;
     let wrong = r
         .pass_at
@@ -140,7 +140,7 @@ fn evaluation(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// What answers are held near to.
-fn reference(config: &RunConfig, judge: &mut Judge) {
+fn reference(config: &RunConfig, judge: &mut IssueCollector) {
     let (word, t) = (config.method.entry().id, &config.train);
     let reference = config.method.needs().reference;
     judge.want(
@@ -174,7 +174,7 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// A second model that learns values, or a value head on the policy's trunk.
-fn critic(config: &RunConfig, judge: &mut Judge) {
+fn critic(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(ppo) = config.method.on_policy().and_then(|m| m.critic()) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! `eval.best_by` must name a reading that evaluations of the run have, as far as the spec determines them: otherwise no best
 //! checkpoint is chosen and no early stop happens.
 
-use super::Judge;
+use super::IssueCollector;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::paths::is_yaml;
 use crate::base::text::one_line;
@@ -12,7 +12,7 @@ use crate::wire::id;
 
 const PATH: &str = "eval.best_by";
 
-pub(super) fn best_by(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn best_by(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(said) = &config.eval.best_by else {
         return;
     };

@@ -1,7 +1,7 @@
 //! The minimum epsilon of an update rule's divisions.
 
-use super::Judge;
-use crate::optim::{Beside, Epsilon};
+use super::IssueCollector;
+use crate::optim::{Epsilon, EpsilonTerm};
 use crate::spec::RunConfig;
 
 /// Squares of gradients below 1e-19 are below the smallest normal f32 (1.2e-38) and count as 0: the quotient is then the
@@ -10,13 +10,18 @@ const BESIDE_ROOTS: f64 = 1e-20;
 /// Where eps is added to the squares themselves, it has to be a normal f32.
 const BESIDE_SQUARES: f64 = 1e-37;
 
-pub(super) fn epsilon(config: &RunConfig, judge: &mut Judge) {
-    let Some(Epsilon { key, value, beside }) = config.optimizer.epsilon() else {
+pub(super) fn epsilon(config: &RunConfig, judge: &mut IssueCollector) {
+    let Some(Epsilon {
+        key,
+        value,
+        added_to,
+    }) = config.optimizer.epsilon()
+    else {
         return;
     };
-    let (least, usual) = match beside {
-        Beside::Roots => (BESIDE_ROOTS, "1e-8"),
-        Beside::Squares => (BESIDE_SQUARES, "1e-30"),
+    let (least, usual) = match added_to {
+        EpsilonTerm::SecondMomentRoot => (BESIDE_ROOTS, "1e-8"),
+        EpsilonTerm::SquaredGradient => (BESIDE_SQUARES, "1e-30"),
     };
     let word = config.optimizer.entry().id;
     judge.want(

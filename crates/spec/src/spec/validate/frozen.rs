@@ -1,6 +1,6 @@
 //! What trains: adapters, and parts that are frozen by name.
 
-use super::Judge;
+use super::IssueCollector;
 use crate::methods::ReferenceChoice;
 use crate::models::is_gguf;
 use crate::nn::Role;
@@ -9,7 +9,7 @@ use crate::spec::RunConfig;
 use crate::spec::issue::Origin;
 
 /// What the adapter says of the model.
-pub(super) fn adapter(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn adapter(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(adapter) = &config.adapter else {
         return;
     };
@@ -48,7 +48,7 @@ pub(super) fn adapter(config: &RunConfig, judge: &mut Judge) {
 }
 
 /// What is frozen by name.
-pub(super) fn freeze(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn freeze(config: &RunConfig, judge: &mut IssueCollector) {
     let names = &config.train.freeze;
     if names.is_empty() {
         return;

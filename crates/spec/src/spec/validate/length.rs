@@ -1,10 +1,10 @@
 //! How long a run is, and how its batch grows.
 
-use super::Judge;
+use super::IssueCollector;
 use crate::spec::RunConfig;
 use crate::spec::issue::Origin;
 
-pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
+pub(super) fn length(config: &RunConfig, judge: &mut IssueCollector) {
     let train = &config.train;
     let (word, answers) = (
         config.method.entry().id,

@@ -12,95 +12,95 @@ pub const CHECK: Check = Check {
 };
 
 /// Codes, their meaning, what to do; most severe first.
-const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
+const KNOWN: &[(&[u32], Severity, &str, &str)] = &[
     (
         &[79],
-        Gravity::Broken,
+        Severity::Broken,
         "a GPU fell off the bus",
         "check power, PCIe contact and cooling; power-cycle; return the card if it repeats",
     ),
     (
         &[48, 95, 140],
-        Gravity::Broken,
+        Severity::Broken,
         "uncorrectable memory error",
         "stop all work on it, reset the GPU; return the card if it repeats",
     ),
     (
         &[64],
-        Gravity::Broken,
+        Severity::Broken,
         "a memory row could not be replaced",
         "take the GPU out of service and return it",
     ),
     (
         &[74],
-        Gravity::Broken,
+        Severity::Broken,
         "NVLink error",
         "check the bridge or tray, reset the GPU, reseat it",
     ),
     (
         &[61, 62],
-        Gravity::Broken,
+        Severity::Broken,
         "the GPU's microcontroller stopped",
         "reset the GPU; contact the vendor if it repeats",
     ),
     (
         &[119, 120],
-        Gravity::Broken,
+        Severity::Broken,
         "the GPU system processor does not respond",
         "reset the GPU, update the driver",
     ),
     (
         &[109],
-        Gravity::Broken,
+        Severity::Broken,
         "a context switch took too long",
         "reset the GPU",
     ),
     (
         &[154],
-        Gravity::Broken,
+        Severity::Broken,
         "the driver asks for a recovery action",
         "follow the message",
     ),
     (
         &[94],
-        Gravity::Worth,
+        Severity::Worth,
         "a memory error that was contained",
         "restart the application",
     ),
     (
         &[63],
-        Gravity::Worth,
+        Severity::Worth,
         "a memory row was replaced",
         "reset the GPU when it is convenient",
     ),
     (
         &[92],
-        Gravity::Worth,
+        Severity::Worth,
         "many single-bit memory errors",
         "run `dcgmi diag -r 3` when it is convenient",
     ),
     (
         &[13, 31],
-        Gravity::Worth,
+        Severity::Worth,
         "a program made an invalid memory access",
         "most likely an application bug; run `dcgmi diag -r 2` if one GPU repeats it",
     ),
     (
         &[32, 69],
-        Gravity::Worth,
+        Severity::Worth,
         "the driver received a corrupted command",
         "update application and driver",
     ),
     (
         &[43, 45],
-        Gravity::Worth,
+        Severity::Worth,
         "work was aborted after another error or a kill",
         "look at the preceding message",
     ),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Gravity {
+enum Severity {
     Broken,
     Worth,
 }
@@ -116,7 +116,7 @@ fn judge(machine: &Machine) -> Finding {
             "sudo dmesg | grep -i xid",
         );
     };
-    let Some(worst) = log.xids.iter().min_by_key(|xid| gravity(xid)) else {
+    let Some(worst) = log.xids.iter().min_by_key(|xid| severity(xid)) else {
         return Finding::pass(format!("none in {source}"));
     };
     let more = match log.xids.len() {
@@ -126,8 +126,8 @@ fn judge(machine: &Machine) -> Finding {
     let evidence = format!("Xid {} on {}: {}{more}", worst.code, worst.pci, worst.text);
     let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&worst.code));
     match known {
-        Some((_, Gravity::Broken, meaning, fix)) => Finding::fail(evidence, *meaning, *fix),
-        Some((_, Gravity::Worth, meaning, fix)) => Finding::warn(evidence, *meaning, *fix),
+        Some((_, Severity::Broken, meaning, fix)) => Finding::fail(evidence, *meaning, *fix),
+        Some((_, Severity::Worth, meaning, fix)) => Finding::warn(evidence, *meaning, *fix),
         None => Finding::warn(
             evidence,
             "an error of the driver",
@@ -136,9 +136,9 @@ fn judge(machine: &Machine) -> Finding {
     }
 }
 
-fn gravity(xid: &Xid) -> Gravity {
+fn severity(xid: &Xid) -> Severity {
     let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&xid.code));
-    known.map_or(Gravity::Worth, |(_, gravity, ..)| *gravity)
+    known.map_or(Severity::Worth, |(_, severity, ..)| *severity)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 mod skypilot;
 mod slurm;
 
-pub use crate::base::ssh::quoted;
+pub use crate::base::ssh::shell_quote;
 pub use skypilot::{Sky, task};
 pub use slurm::{Slurm, script, seconds as slurm_seconds};
 
@@ -83,11 +83,11 @@ pub fn unfit(word: &str) -> Option<&'static str> {
 /// the job, the same after a requeue.
 fn training(job: &Job, folder: &str, key: &str) -> String {
     let find = match &job.goal {
-        Goal::Run(run) => format!("run={}\n", quoted(run)),
+        Goal::Run(run) => format!("run={}\n", shell_quote(run)),
         Goal::Spec { spec, set } => {
-            let mut words = format!("train {}", quoted(spec));
+            let mut words = format!("train {}", shell_quote(spec));
             for setting in set {
-                words.push_str(&format!(" -s {}", quoted(setting)));
+                words.push_str(&format!(" -s {}", shell_quote(setting)));
             }
             format!(
                 "if [ -s \"$note\" ]; then\n    run=$(cat \"$note\")\nelse\n    run=$(\"$llmtui\" --runs-dir \"$runs\" {words} --no-start) || exit\n    \
@@ -158,7 +158,7 @@ mod tests {
             "=x",
         ] {
             let out = std::process::Command::new("bash")
-                .args(["-c", &format!("printf %s {}", quoted(word))])
+                .args(["-c", &format!("printf %s {}", shell_quote(word))])
                 .output();
             let Ok(out) = out else {
                 println!("skipped: no bash here");

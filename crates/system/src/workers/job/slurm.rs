@@ -3,7 +3,7 @@
 //! `srun`: the batch step of a node has all that was allocated there, and on other nodes llmtui itself starts its ranks by
 //! `srun`.
 
-use super::{IDLE, Job, name, quoted, training};
+use super::{IDLE, Job, name, shell_quote, training};
 
 /// Options of the SLURM job.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,10 +73,14 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     ));
     out.push_str(&format!(
         ": \"${{SLURM_JOB_ID:?give this script to sbatch}}\"\ncd {} || exit 3\nllmtui=${{LLMTUI:-{}}}\n",
-        quoted(&slurm.folder),
-        quoted(&slurm.llmtui)
+        shell_quote(&slurm.folder),
+        shell_quote(&slurm.llmtui)
     ));
-    out.push_str(&training(job, &quoted(&slurm.runs_dir), "$SLURM_JOB_ID"));
+    out.push_str(&training(
+        job,
+        &shell_quote(&slurm.runs_dir),
+        "$SLURM_JOB_ID",
+    ));
     out.push_str(&again());
     out
 }

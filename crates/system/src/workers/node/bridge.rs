@@ -1,15 +1,15 @@
 //! The engine's end of another machine: a child process (ssh, srun) whose stdin and stdout carry the connections of all ranks
 //! there. Each of them is connected to the engine's own socket, like a rank of this machine.
 
-use super::parcel::{self, LAUNCHER, Parcel};
-use super::{About, Answer, Ask, Orders};
+use super::node_message::{self, LAUNCHER, NodeMessage};
+use super::{Answer, Ask, NodeInfo, NodeRequest};
 use crate::base::clock::Clock;
 use crate::base::files::open_plain_with;
 use crate::base::text::one_line;
-use crate::workers::gang::errors::last_line;
+use crate::workers::failure::{FailureKind, WorkerFailure};
 use crate::workers::group::{GRACE, LAUNCHER_LOG, STACKS, TICK};
 use crate::workers::launch::Launcher;
-use crate::workers::lost::{Lost, LostKind};
+use crate::workers::worker_group::errors::last_line;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -28,11 +28,11 @@ pub struct Bridge {
     name: String,
     child: Child,
     input: Arc<Mutex<ChildStdin>>,
-    receiver: Receiver<Result<About, Lost>>,
+    receiver: Receiver<Result<NodeInfo, WorkerFailure>>,
     shared: Arc<Shared>,
     /// The file with the stderr of ssh or srun.
     errors: PathBuf,
-    orders: Option<Orders>,
+    orders: Option<NodeRequest>,
     clock: Arc<dyn Clock>,
 }
 
@@ -70,9 +70,14 @@ impl Bridge {
         ask: &Ask,
         errors: &Path,
         clock: Arc<dyn Clock>,
-    ) -> Result<Bridge, Lost> {
-        let fault =
-            |e: io::Error| Lost::new(LostKind::Start, None, format!("{}: {e}", line[0].display()));
+    ) -> Result<Bridge, WorkerFailure> {
+        let fault = |e: io::Error| {
+            WorkerFailure::new(
+                FailureKind::Start,
+                None,
+                format!("{}: {e}", line[0].display()),
+            )
+        };
         let stderr = File::create(errors).map_err(fault)?;
         let mut child = Command::new(&line[0])
             .args(&line[1..])
@@ -109,7 +114,7 @@ impl Bridge {
             clock,
         };
         // If the connection closes at once, the reason is read later.
-        let _ = bridge.send(&Parcel::Message(super::value(ask)));
+        let _ = bridge.send(&NodeMessage::Message(super::value(ask)));
         Ok(bridge)
     }
 
@@ -121,7 +126,7 @@ impl Bridge {
         &mut self,
         limit: Duration,
         broken_off: &mut dyn FnMut() -> bool,
-    ) -> Result<About, Lost> {
+    ) -> Result<NodeInfo, WorkerFailure> {
         let begun = self.clock.elapsed();
         loop {
             match self.receiver.recv_timeout(TICK) {
@@ -130,19 +135,19 @@ impl Bridge {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.unreachable()),
                 Err(RecvTimeoutError::Timeout) if broken_off() => {
                     let what = "stopped while machines were called";
-                    return Err(Lost::new(LostKind::Stopped, None, what));
+                    return Err(WorkerFailure::new(FailureKind::Stopped, None, what));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.clock.elapsed() - begun > limit {
                 let what = format!("{}: no answer within {} s", self.name, limit.as_secs());
-                return Err(Lost::new(LostKind::Unreachable, None, what));
+                return Err(WorkerFailure::new(FailureKind::Unreachable, None, what));
             }
         }
     }
 
     /// Sets the request for its ranks.
-    pub fn with_orders(mut self, orders: Orders) -> Bridge {
+    pub fn with_orders(mut self, orders: NodeRequest) -> Bridge {
         self.orders = Some(orders);
         self
     }
@@ -151,23 +156,24 @@ impl Bridge {
     ///
     /// # Errors
     /// The connection is lost.
-    pub fn launch(&mut self, socket: &Path, logs: &Path) -> Result<(), Lost> {
-        let fault =
-            |e: io::Error| Lost::new(LostKind::Start, None, format!("{}: {e}", logs.display()));
+    pub fn launch(&mut self, socket: &Path, logs: &Path) -> Result<(), WorkerFailure> {
+        let fault = |e: io::Error| {
+            WorkerFailure::new(FailureKind::Start, None, format!("{}: {e}", logs.display()))
+        };
         std::fs::create_dir_all(logs).map_err(fault)?;
         let _ = self.shared.place.set((socket.into(), logs.into()));
         let orders = self.orders.take().map(|orders| super::value(&orders));
-        self.send(&Parcel::Message(orders.unwrap_or_default()))
+        self.send(&NodeMessage::Message(orders.unwrap_or_default()))
             .map_err(|_| self.unreachable())
     }
 
-    fn send(&self, parcel: &Parcel) -> io::Result<()> {
+    fn send(&self, message: &NodeMessage) -> io::Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        parcel.write(&mut *input)
+        message.write(&mut *input)
     }
 
     /// The error of a lost connection, with the last stderr line of its program.
-    fn unreachable(&mut self) -> Lost {
+    fn unreachable(&mut self) -> WorkerFailure {
         // The output may arrive a moment after the end.
         let begun = self.clock.elapsed();
         while self.clock.elapsed() - begun < STACKS && matches!(self.child.try_wait(), Ok(None)) {
@@ -178,7 +184,7 @@ impl Bridge {
             message => message,
         };
         let what = format!("{}: {output}", self.name);
-        Lost::new(LostKind::Unreachable, None, what)
+        WorkerFailure::new(FailureKind::Unreachable, None, what)
     }
 }
 
@@ -193,7 +199,7 @@ impl Launcher for Bridge {
         self.shared.ended()
     }
 
-    fn last_words(&self) -> String {
+    fn failure_detail(&self) -> String {
         match last_line(&self.errors) {
             none if none.is_empty() => String::new(),
             message => format!("; {}: {message}", self.name),
@@ -202,7 +208,7 @@ impl Launcher for Bridge {
 
     /// The remote end performs all three steps itself.
     fn ask_for_stacks(&mut self) {
-        let _ = self.send(&Parcel::Message(super::value(&Orders::End)));
+        let _ = self.send(&NodeMessage::Message(super::value(&NodeRequest::End)));
     }
 
     fn terminate(&mut self) {}
@@ -235,42 +241,42 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self, output: ChildStdout, sender: &SyncSender<Result<About, Lost>>) {
+    fn run(mut self, output: ChildStdout, sender: &SyncSender<Result<NodeInfo, WorkerFailure>>) {
         let mut output = BufReader::with_capacity(1 << 20, output);
-        let lost = |kind, what: String| Err(Lost::new(kind, None, what));
-        if let Err(output) = parcel::skip_to_greeting(&mut output) {
+        let lost = |kind, what: String| Err(WorkerFailure::new(kind, None, what));
+        if let Err(output) = node_message::skip_to_greeting(&mut output) {
             if !output.is_empty() {
                 let what = format!("{}: it says {output:?} where llmtui was called", self.name);
-                let _ = sender.send(lost(LostKind::Unreachable, what));
+                let _ = sender.send(lost(FailureKind::Unreachable, what));
             }
             return self.shared.end("it hung up");
         }
         loop {
-            match Parcel::read(&mut output) {
-                Ok(Some(Parcel::Message(message))) => match super::read(&message) {
+            match NodeMessage::read(&mut output) {
+                Ok(Some(NodeMessage::Message(message))) => match super::read(&message) {
                     Some(Answer::Ready(about)) => {
                         let _ = sender.send(Ok(*about));
                     }
                     Some(Answer::Refused { kind, what }) => {
                         let what = format!("{}: {}", self.name, one_line(&what));
-                        let _ = sender.send(lost(LostKind::named(&kind), what));
+                        let _ = sender.send(lost(FailureKind::named(&kind), what));
                     }
                     Some(Answer::Open { rank }) => self.open(rank),
                     Some(Answer::Ended { status }) => self.shared.end(&one_line(&status)),
                     None => {}
                 },
-                Ok(Some(Parcel::Bytes(rank, bytes))) => {
+                Ok(Some(NodeMessage::Bytes(rank, bytes))) => {
                     if let Some(stream) = self.ranks.get_mut(&rank) {
                         // If the engine no longer reads, it ends the rank in other ways.
                         let _ = stream.write_all(&bytes);
                     }
                 }
-                Ok(Some(Parcel::Closed(rank))) => {
+                Ok(Some(NodeMessage::Closed(rank))) => {
                     if let Some(stream) = self.ranks.remove(&rank) {
                         let _ = stream.shutdown(Shutdown::Both);
                     }
                 }
-                Ok(Some(Parcel::Log(rank, bytes))) => self.log(rank, &bytes),
+                Ok(Some(NodeMessage::Log(rank, bytes))) => self.log(rank, &bytes),
                 Ok(None) => break self.shared.end("the connection was closed"),
                 Err(e) => break self.shared.end(&format!("the connection broke: {e}")),
             }
@@ -291,9 +297,9 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            parcel::forward(&mut from, rank, |parcel| {
+            node_message::forward(&mut from, rank, |message| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                parcel.write(&mut *input)
+                message.write(&mut *input)
             });
         };
         let name = format!("to-rank-{rank}");

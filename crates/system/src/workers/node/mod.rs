@@ -2,20 +2,20 @@
 //! finds its own PyTorch, starts its ranks, carries their connections and logs over its stdin and stdout, and stops when the
 //! connection does. Only the ranks listen on a network, at an address that the engine chooses.
 //!
-//! `place` (which machines, by which command) → `bridge` (the engine's end) → `parcel` (the protocol) → `serve` (the remote end).
+//! `place` (which machines, by which command) → `bridge` (the engine's end) → `node_message` (the protocol) → `serve` (the remote end).
 
 mod bridge;
-mod meet;
-mod parcel;
+mod node_message;
 mod place;
+mod rendezvous;
 mod serve;
 
 pub use bridge::Bridge;
-pub use meet::{address, interface};
 pub use place::{Machine, machines};
+pub use rendezvous::{address, interface};
 pub use serve::serve;
 
-use super::launch::Meeting;
+use super::launch::Rendezvous;
 use super::{environment, package, torch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,12 +46,12 @@ impl Ask {
 /// The messages after the machine's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Orders {
+pub enum NodeRequest {
     /// Start these ranks.
     Launch {
         ranks: usize,
         id: String,
-        meeting: Meeting,
+        meeting: Rendezvous,
     },
     /// Print stacks, then end everything.
     End,
@@ -61,7 +61,7 @@ pub enum Orders {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Answer {
-    Ready(Box<About>),
+    Ready(Box<NodeInfo>),
     /// The kind by the worker's name for it.
     Refused {
         kind: String,
@@ -79,8 +79,8 @@ pub enum Answer {
 
 /// A machine's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct About {
-    pub environment: environment::About,
+pub struct NodeInfo {
+    pub environment: environment::PythonInfo,
     /// The Python that it uses.
     pub python: PathBuf,
     /// Its host name.

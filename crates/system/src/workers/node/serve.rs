@@ -1,16 +1,16 @@
 //! The remote end, on a machine with ranks: starts torchrun on request, forwards the ranks' connections, and leaves nothing
 //! running when the connection ends.
 
-use super::parcel::{GREETING, LAUNCHER, Parcel, forward};
-use super::{About, Answer, Ask, Orders, meet};
+use super::node_message::{GREETING, LAUNCHER, NodeMessage, forward};
+use super::{Answer, Ask, NodeInfo, NodeRequest, rendezvous};
 use crate::base::clock::Clock;
 use crate::base::files::{open_plain, private_dir};
 use crate::base::paths::Env;
 use crate::workers::environment::{self, Environment};
 use crate::workers::frame::Frame;
-use crate::workers::gang::{errors::find_log, listen};
 use crate::workers::group::{Group, LAUNCHER_LOG, STACKS, TICK};
-use crate::workers::launch::{Launch, Launcher, Meeting};
+use crate::workers::launch::{Launch, Launcher, Rendezvous};
+use crate::workers::worker_group::{errors::find_log, listen};
 use crate::workers::{package, torch};
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -46,8 +46,8 @@ pub fn serve(
         out.write_all(GREETING.as_bytes())?;
         out.flush()?;
     }
-    let parcels = read_parcels(input);
-    let Some(ask) = next_message::<Ask>(&parcels) else {
+    let messages = read_messages(input);
+    let Some(ask) = next_message::<Ask>(&messages) else {
         return Err(io::Error::other(
             "standard input is not from an engine: llmtui train --nodes starts this program over ssh",
         ));
@@ -64,7 +64,7 @@ pub fn serve(
         .ssh_connection
         .iter()
         .flat_map(|four| four.split(' '));
-    let about = About {
+    let about = NodeInfo {
         environment: python.about.clone(),
         python: python.python.clone(),
         host: crate::hardware::host_name(),
@@ -72,7 +72,8 @@ pub fn serve(
         own: calls.nth(1).map(String::from),
     };
     send_message(&output, &Answer::Ready(Box::new(about)))?;
-    let Some(Orders::Launch { ranks, id, meeting }) = next_message::<Orders>(&parcels) else {
+    let Some(NodeRequest::Launch { ranks, id, meeting }) = next_message::<NodeRequest>(&messages)
+    else {
         return Ok(());
     };
     let logs = folder(env)?.join(format!("torch-logs-{}", std::process::id()));
@@ -83,13 +84,13 @@ pub fn serve(
         id,
         logs: logs.clone(),
         socket: PathBuf::new(),
-        meeting: Meeting {
-            interface: meet::interface(&meeting.address, env),
+        meeting: Rendezvous {
+            interface: rendezvous::interface(&meeting.address, env),
             ..meeting
         },
     };
     let status = match Ranks::start(launch, env, clock, output.clone()) {
-        Ok(mut own) => own.carry(&parcels),
+        Ok(mut own) => own.carry(&messages),
         Err(what) => what,
     };
     // The engine has a copy.
@@ -133,31 +134,31 @@ fn folder(env: &Env) -> io::Result<PathBuf> {
 }
 
 fn send_message(output: &Output, message: &Answer) -> io::Result<()> {
-    put(output, &Parcel::Message(super::value(message)))
+    put(output, &NodeMessage::Message(super::value(message)))
 }
 
-fn put(output: &Output, parcel: &Parcel) -> io::Result<()> {
+fn put(output: &Output, message: &NodeMessage) -> io::Result<()> {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-    parcel.write(&mut **output)
+    message.write(&mut **output)
 }
 
-/// Reads parcels on a thread; the channel closes at their end.
-fn read_parcels(mut input: impl Read + Send + 'static) -> Receiver<Parcel> {
-    let (sender, parcels) = sync_channel(4);
+/// Reads messages on a thread; the channel closes at their end.
+fn read_messages(mut input: impl Read + Send + 'static) -> Receiver<NodeMessage> {
+    let (sender, messages) = sync_channel(4);
     std::thread::spawn(move || {
-        while let Ok(Some(parcel)) = Parcel::read(&mut input) {
-            if sender.send(parcel).is_err() {
+        while let Ok(Some(message)) = NodeMessage::read(&mut input) {
+            if sender.send(message).is_err() {
                 return;
             }
         }
     });
-    parcels
+    messages
 }
 
 /// The next message; `None` if the engine is gone or sends anything else.
-fn next_message<T: serde::de::DeserializeOwned>(parcels: &Receiver<Parcel>) -> Option<T> {
-    match parcels.recv().ok()? {
-        Parcel::Message(message) => super::read(&message),
+fn next_message<T: serde::de::DeserializeOwned>(messages: &Receiver<NodeMessage>) -> Option<T> {
+    match messages.recv().ok()? {
+        NodeMessage::Message(message) => super::read(&message),
         _ => None,
     }
 }
@@ -201,27 +202,27 @@ impl Ranks {
     }
 
     /// Forwards everything until torchrun or the connection ends; returns how torchrun ended.
-    fn carry(&mut self, parcels: &Receiver<Parcel>) -> String {
+    fn carry(&mut self, messages: &Receiver<NodeMessage>) -> String {
         let mut polled = self.clock.elapsed();
         let status = loop {
-            match parcels.recv_timeout(TICK) {
-                Ok(Parcel::Bytes(rank, bytes)) => {
+            match messages.recv_timeout(TICK) {
+                Ok(NodeMessage::Bytes(rank, bytes)) => {
                     let gone = |stream: &mut UnixStream| stream.write_all(&bytes).is_err();
                     if self.streams.get_mut(&rank).is_some_and(gone) {
                         self.streams.remove(&rank);
                     }
                 }
-                Ok(Parcel::Closed(rank)) => {
+                Ok(NodeMessage::Closed(rank)) => {
                     if let Some(stream) = self.streams.remove(&rank) {
                         let _ = stream.shutdown(Shutdown::Both);
                     }
                 }
-                Ok(Parcel::Message(message)) => {
-                    if let Some(Orders::End) = super::read(&message) {
+                Ok(NodeMessage::Message(message)) => {
+                    if let Some(NodeRequest::End) = super::read(&message) {
                         break self.end();
                     }
                 }
-                Ok(Parcel::Log(..)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(NodeMessage::Log(..)) | Err(RecvTimeoutError::Timeout) => {}
                 // The engine or the connection is gone.
                 Err(RecvTimeoutError::Disconnected) => break self.end(),
             }
@@ -274,11 +275,11 @@ impl Ranks {
         send_message(&self.output, &Answer::Open { rank })?;
         let mut first = Vec::new();
         hello.write(&mut first)?;
-        put(&self.output, &Parcel::Bytes(rank, first))?;
+        put(&self.output, &NodeMessage::Bytes(rank, first))?;
         let output = self.output.clone();
         std::thread::Builder::new()
             .name(format!("rank-{rank}"))
-            .spawn(move || forward(&mut from, rank, |parcel| put(&output, parcel)))?;
+            .spawn(move || forward(&mut from, rank, |message| put(&output, message)))?;
         self.streams.insert(rank, stream);
         Ok(())
     }
@@ -318,7 +319,7 @@ impl Logs {
                 && !bytes.is_empty()
             {
                 *sent += bytes.len() as u64;
-                if put(output, &Parcel::Log(rank, bytes)).is_err() {
+                if put(output, &NodeMessage::Log(rank, bytes)).is_err() {
                     return;
                 }
             }

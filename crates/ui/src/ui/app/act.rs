@@ -1,6 +1,6 @@
 //! What each action does, and what panes ask for.
 
-use super::{App, Leaving};
+use super::{App, QuitState};
 use crate::base::finding::Status;
 use crate::base::text::one_line;
 use crate::diagnosis::diagnose;
@@ -63,12 +63,12 @@ impl App {
     }
 
     /// Does what the pane at `from` asks for.
-    pub(super) fn grant(&mut self, from: usize, request: Request) -> Vec<Effect> {
+    pub(super) fn handle_request(&mut self, from: usize, request: Request) -> Vec<Effect> {
         match request {
             Request::Do(Effect::RefreshRuns) => return self.refresh(),
             Request::Do(effect) => return self.ask(effect),
             Request::Open(overlay) => return self.open(overlay),
-            Request::Tell(topic, answer) => return self.tell(topic, answer),
+            Request::SendAnswer(topic, answer) => return self.answer_pane(topic, answer),
             Request::StartRun(target) => return self.start_run(target),
             Request::OpenRun(path) => return self.open_or_show(path),
             Request::ResumeRun(path) => return self.resume_run(path),
@@ -106,7 +106,7 @@ impl App {
     }
 
     /// Hands a pane the answer to one of its questions.
-    pub(super) fn tell(&mut self, topic: Topic, answer: Answer) -> Vec<Effect> {
+    pub(super) fn answer_pane(&mut self, topic: Topic, answer: Answer) -> Vec<Effect> {
         let at = place_of(topic.pane);
         self.with(at, |pane, context| {
             pane.answered(topic.about, answer, context)
@@ -159,18 +159,18 @@ impl App {
     /// Sends a command to the engine of the run on the screen.
     pub(super) fn command(&mut self, asked: Asked, command: Command) -> Vec<Effect> {
         let requests = run::command(&self.store, asked, command);
-        let grant = |request| self.grant(self.front, request);
-        requests.into_iter().flat_map(grant).collect()
+        let handle_request = |request| self.handle_request(self.front, request);
+        requests.into_iter().flat_map(handle_request).collect()
     }
 
     /// `q`: what would be lost, and a live run on the screen, ask first.
     fn leave(&mut self) -> Vec<Effect> {
         let mut panes = self.panes.iter_mut();
-        if let Some(question) = panes.find_map(|pane| pane.before_leaving()) {
+        if let Some(question) = panes.find_map(|pane| pane.confirm_quit()) {
             return self.open(question);
         }
         match self.store.held.as_ref().filter(|held| held.live()) {
-            Some(held) if self.leaving == Leaving::No || self.overlays.is_empty() => {
+            Some(held) if self.leaving == QuitState::No || self.overlays.is_empty() => {
                 let question = LeaveQuestion::new(true, held);
                 self.open(Box::new(question))
             }

@@ -1,6 +1,6 @@
 //! What the answers of overlays do.
 
-use super::{App, Leaving};
+use super::{App, QuitState};
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Msg};
@@ -17,32 +17,32 @@ impl App {
     }
 
     fn reply_of(&mut self, at: usize, reply: Reply) -> Vec<Effect> {
-        let keeps = self.overlays.get(at).and_then(|overlay| overlay.keeps());
-        let mut effects: Vec<Effect> = keeps.into_iter().collect();
+        let persist = self.overlays.get(at).and_then(|overlay| overlay.persist());
+        let mut effects: Vec<Effect> = persist.into_iter().collect();
         match reply {
             Reply::Stay => {}
             Reply::Do(effect) => effects.extend(self.ask(effect)),
             Reply::Open(overlay) => effects.extend(self.open(overlay)),
             Reply::Preview(choice) => effects.extend(self.preview(choice)),
             Reply::Revert(choice) => {
-                self.shut(at);
+                self.close_overlay(at);
                 effects.extend(self.preview(choice));
             }
-            Reply::Close => self.shut(at),
+            Reply::Close => self.close_overlay(at),
             // It is put aside until the run is there.
             Reply::Chosen(choice @ Choice::StartSpec { .. }) => {
                 self.toasts.screen_left();
                 effects.extend(self.choose(choice));
             }
             Reply::Chosen(choice) => {
-                self.shut(at);
+                self.close_overlay(at);
                 effects.extend(self.choose(choice));
             }
         }
         effects
     }
 
-    fn shut(&mut self, at: usize) {
+    fn close_overlay(&mut self, at: usize) {
         self.overlays.remove(at);
         self.toasts.screen_left();
     }
@@ -66,10 +66,10 @@ impl App {
             Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
-                self.wear(&name);
+                self.set_theme(&name);
                 vec![Effect::RememberTheme(name)]
             }
-            Choice::Answer(topic, answer) => self.tell(topic, answer),
+            Choice::Answer(topic, answer) => self.answer_pane(topic, answer),
             Choice::Leave { choice, leaving } => self.answer_leave(choice, leaving),
         }
     }
@@ -77,14 +77,14 @@ impl App {
     /// What choosing this would show.
     fn preview(&mut self, choice: Choice) -> Vec<Effect> {
         match choice {
-            Choice::Theme(name) => self.wear(&name),
-            Choice::Answer(topic, answer) => return self.tell(topic, answer),
+            Choice::Theme(name) => self.set_theme(&name),
+            Choice::Answer(topic, answer) => return self.answer_pane(topic, answer),
             _ => {}
         }
         Vec::new()
     }
 
-    fn wear(&mut self, theme: &str) {
+    fn set_theme(&mut self, theme: &str) {
         self.theme = self.themes.get(theme, self.depth, self.theme.ascii);
     }
 
@@ -97,7 +97,7 @@ impl App {
             LeaveChoice::StopNow => (StopWhen::Now, "stopping"),
         };
         if leaving {
-            self.leaving = Leaving::WhenStopped;
+            self.leaving = QuitState::WhenStopped;
         }
         self.toast(Level::Info, words);
         self.command(Asked::Stop, Command::Stop { when })

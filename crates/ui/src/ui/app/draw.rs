@@ -8,7 +8,7 @@ use crate::ui::hit::{HitMap, Target};
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, cut_middle, screen, wrap};
 use crate::ui::overlays::Canvas;
 use crate::ui::panes::{PANES, PaneEntry, chat};
-use crate::ui::store::{HeldRun, LinkState};
+use crate::ui::store::{LinkState, OpenRun};
 use crate::ui::theme::Meaning;
 use crate::ui::toasts::Typing;
 use ratatui::Frame;
@@ -191,7 +191,7 @@ impl App {
     }
 
     /// `shakespeare-k3qf · pretrain · ● training` and its columns, as much of it as there is room for.
-    fn run_words(&self, held: &HeldRun, room: usize) -> Option<(Line<'static>, usize)> {
+    fn run_words(&self, held: &OpenRun, room: usize) -> Option<(Line<'static>, usize)> {
         let theme = &self.theme;
         let (mark, meaning, word) = self.run_mark(held);
         let dot = theme.glyphs().separator;
@@ -223,7 +223,7 @@ impl App {
         Some((line, width))
     }
 
-    fn run_mark(&self, held: &HeldRun) -> (&'static str, Meaning, &'static str) {
+    fn run_mark(&self, held: &OpenRun) -> (&'static str, Meaning, &'static str) {
         use crate::wire::{Outcome, Phase};
         let glyphs = self.theme.glyphs();
         let word = match held.silence(self.store.now) {

@@ -1,6 +1,6 @@
 //! What links and jobs bring.
 
-use super::{App, Leaving, MAX_PENDING, title_of};
+use super::{App, MAX_PENDING, QuitState, title_of};
 use crate::base::finding::Status;
 use crate::base::text::one_line;
 use crate::diagnosis::VERDICT;
@@ -10,14 +10,14 @@ use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot, StageOf};
 use crate::ui::panes::{home, run};
-use crate::ui::store::{HeldRun, LinkState};
-use crate::ui::toasts::About;
+use crate::ui::store::{LinkState, OpenRun};
+use crate::ui::toasts::ToastScope;
 use crate::wire::{CommandId, Envelope, Event, Outcome};
 use std::path::Path;
 
 impl App {
-    /// Takes a message into the store, before overlays and panes hear of it.
-    pub(super) fn take_in(&mut self, msg: &Msg) -> Vec<Effect> {
+    /// Applies a message to the store, before overlays and panes receive it.
+    pub(super) fn update_store(&mut self, msg: &Msg) -> Vec<Effect> {
         match msg {
             Msg::Tick if self.toasts.expire(self.store.now) => self.ask_draw(),
             Msg::Incoming { slot, batch } if self.run_slot() == Some(*slot) => {
@@ -178,7 +178,7 @@ impl App {
         };
         if live && !shown && !own {
             for notice in fresh {
-                self.toast_about(About::Run, notice.level, &notice.text);
+                self.toast_about(ToastScope::Run, notice.level, &notice.text);
             }
         }
         match &envelope.event {
@@ -187,7 +187,7 @@ impl App {
             // The link's own warning: it is not in the log, so no notice reports it.
             Event::Warned { message, hint, .. } if envelope.seq == 0 => {
                 let words = one_line(&format!("{message}: {hint}"));
-                self.toast_about(About::Run, Level::Bad, &words);
+                self.toast_about(ToastScope::Run, Level::Bad, &words);
             }
             _ => {}
         }
@@ -206,7 +206,7 @@ impl App {
         self.asked_checkpoint |= asked == Asked::Checkpoint && refused.is_none();
         match refused {
             Some(why) => {
-                self.leaving = Leaving::No;
+                self.leaving = QuitState::No;
                 self.toast(Level::Warn, &format!("{} refused: {why}", asked.word()));
             }
             // These are followed by an event that says more.
@@ -231,10 +231,10 @@ impl App {
         match why {
             Some(why) => {
                 let words = format!("lost the connection to the run: {why}");
-                self.toast_about(About::Run, Level::Bad, &words);
+                self.toast_about(ToastScope::Run, Level::Bad, &words);
             }
             None if lost => self.toast_about(
-                About::Run,
+                ToastScope::Run,
                 Level::Bad,
                 "the training process died (killed or out of memory); its last checkpoint is kept",
             ),
@@ -254,7 +254,7 @@ impl App {
     /// A run whose engine had ended goes on: it is watched again, and the pane on the screen stays.
     fn engine_found(&mut self, run_dir: &Path) -> Vec<Effect> {
         let held = self.store.held.as_ref();
-        if held.and_then(HeldRun::resumable).as_deref() != Some(run_dir) {
+        if held.and_then(OpenRun::resumable).as_deref() != Some(run_dir) {
             return Vec::new();
         }
         let front = self.front;
@@ -267,7 +267,7 @@ impl App {
 
     fn leave_if_stopped(&mut self) -> Vec<Effect> {
         let over = self.store.held.as_ref().is_none_or(|held| !held.live());
-        match self.leaving == Leaving::WhenStopped && over {
+        match self.leaving == QuitState::WhenStopped && over {
             true => vec![Effect::Quit],
             false => Vec::new(),
         }
@@ -319,7 +319,7 @@ impl App {
                 self.pending.push((*id, asked));
             }
             Err(why) => {
-                self.leaving = Leaving::No;
+                self.leaving = QuitState::No;
                 self.toast(Level::Warn, &format!("{} not sent: {why}", asked.word()));
             }
         }
@@ -347,7 +347,7 @@ impl App {
     }
 }
 
-/// What somebody who looks elsewhere wants to be called for: an end that nobody asked for, and a verdict that fails.
+/// Rings the bell for an unrequested end and for a failing verdict.
 fn ring(event: &Event) -> Option<Effect> {
     let calls = match event {
         Event::Finished { outcome, .. } => *outcome != Outcome::Stopped,

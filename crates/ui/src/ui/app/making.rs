@@ -28,7 +28,7 @@ impl App {
     pub(super) fn start_spec(&mut self, name: String, yaml: String, force: bool) -> Vec<Effect> {
         // The editor may lie over the wizard that opened it; the run takes the screen from both.
         let overlays = std::mem::take(&mut self.overlays);
-        let (slot, mut effects) = self.hold_new(name.clone());
+        let (slot, mut effects) = self.open_new_slot(name.clone());
         self.making = Some((slot, overlays));
         effects.push(Effect::StartSpec {
             slot,

@@ -18,9 +18,9 @@ use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
 use super::rows::PresetRow;
-use super::store::{HeldRun, Store};
+use super::store::{OpenRun, Store};
 use super::theme::{ColorDepth, Theme, Themes};
-use super::toasts::{About, Toasts};
+use super::toasts::{ToastScope, Toasts};
 use crate::base::clock::UnixMillis;
 use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
@@ -50,7 +50,7 @@ pub struct AppOptions {
 
 /// What stands open at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum First {
+pub enum StartScreen {
     Home,
     Run(PathBuf),
     /// A run that the runtime starts; its title until it reports its own.
@@ -61,7 +61,7 @@ pub enum First {
 
 /// What closing the workbench leaves behind.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Left {
+pub enum ExitReport {
     /// A run that goes on in a process of its own, by its short name.
     Running(String),
     /// A run that was stopped on the way out.
@@ -77,7 +77,7 @@ pub enum Left {
 
 /// Whether the workbench is about to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+enum QuitState {
     No,
     /// A stop was sent; the workbench closes when the run says that it ended.
     WhenStopped,
@@ -109,12 +109,12 @@ pub struct App {
     pending: Vec<(CommandId, Asked)>,
     /// Newest notice shown as a toast.
     noticed: u64,
-    leaving: Leaving,
+    leaving: QuitState,
 }
 
 impl App {
     /// The app and the effects of its birth.
-    pub fn new(options: AppOptions, first: First, now: UnixMillis) -> (App, Vec<Effect>) {
+    pub fn new(options: AppOptions, first: StartScreen, now: UnixMillis) -> (App, Vec<Effect>) {
         let theme = options
             .themes
             .get(&options.theme, options.depth, options.ascii);
@@ -143,19 +143,20 @@ impl App {
             pending: Vec::new(),
             noticed: 0,
             making: None,
-            leaving: Leaving::No,
+            leaving: QuitState::No,
         };
         let mut effects = app.refresh();
         match first {
-            First::Home => {}
-            First::Fleet => app.show(&fleet::ENTRY),
-            First::Run(path) => effects.extend(app.open_run(path)),
-            First::Starting(title) => {
-                app.hold(title);
+            StartScreen::Home => {}
+            StartScreen::Fleet => app.show(&fleet::ENTRY),
+            StartScreen::Run(path) => effects.extend(app.open_run(path)),
+            StartScreen::Starting(title) => {
+                app.open_slot(title);
             }
         }
         for complaint in options.complaints {
-            app.toasts.add(now, Level::Warn, About::Screen, &complaint);
+            app.toasts
+                .add(now, Level::Warn, ToastScope::Screen, &complaint);
         }
         (app, effects)
     }
@@ -171,14 +172,14 @@ impl App {
     }
 
     /// What becomes of the run on the screen, once the workbench is closed.
-    pub fn leaves(&self) -> Option<Left> {
+    pub fn leaves(&self) -> Option<ExitReport> {
         let held = self.store.held.as_ref()?;
         if held.live() && held.holder == Holder::Detached {
-            return Some(Left::Running(held.name().to_string()));
+            return Some(ExitReport::Running(held.name().to_string()));
         }
-        let stopped = self.leaving == Leaving::WhenStopped && !held.live();
+        let stopped = self.leaving == QuitState::WhenStopped && !held.live();
         let run_dir = held.path.clone().filter(|_| stopped)?;
-        Some(Left::Stopped {
+        Some(ExitReport::Stopped {
             run_dir,
             step: held.state.step,
             kept: held.state.checkpoints.last().map(|kept| kept.step),
@@ -205,7 +206,7 @@ impl App {
     /// Whether an engine is shown that may fall silent, which sends nothing that would draw the screen again.
     pub fn listens(&self) -> bool {
         let held = self.store.held.as_ref();
-        *self.entry() == run::ENTRY && held.is_some_and(HeldRun::live)
+        *self.entry() == run::ENTRY && held.is_some_and(OpenRun::live)
     }
 
     /// Takes a message in at `now`.
@@ -246,7 +247,7 @@ impl App {
             Msg::NextStage(path) => self.next_stage(path),
             Msg::Terminated => vec![Effect::Quit],
             msg => {
-                let mut effects = self.take_in(&msg);
+                let mut effects = self.update_store(&msg);
                 effects.extend(self.hand_to_overlays(&msg));
                 for at in 0..self.panes.len() {
                     effects.extend(self.with(at, |pane, context| pane.incoming(&msg, context)));
@@ -282,8 +283,8 @@ impl App {
             asked,
         };
         let requests = work(&mut *self.panes[at], &mut context);
-        let grant = |request| self.grant(at, request);
-        requests.into_iter().flat_map(grant).collect()
+        let handle_request = |request| self.handle_request(at, request);
+        requests.into_iter().flat_map(handle_request).collect()
     }
 
     /// [`App::with`] the pane on the screen.
@@ -308,12 +309,12 @@ impl App {
     }
 
     /// Makes room for a run on the screen and lets the one before go.
-    fn hold(&mut self, title: String) -> (Slot, Vec<Effect>) {
+    fn open_slot(&mut self, title: String) -> (Slot, Vec<Effect>) {
         let slot = self.slots.take();
         let old = self
             .store
             .held
-            .replace(HeldRun::opening(slot, title, self.store.now));
+            .replace(OpenRun::opening(slot, title, self.store.now));
         self.show(&run::ENTRY);
         self.toasts.run_changed();
         self.noticed = 0;
@@ -327,8 +328,8 @@ impl App {
     }
 
     /// The same for a run that is being made.
-    fn hold_new(&mut self, title: String) -> (Slot, Vec<Effect>) {
-        let held = self.hold(title);
+    fn open_new_slot(&mut self, title: String) -> (Slot, Vec<Effect>) {
+        let held = self.open_slot(title);
         if let Some(held) = &mut self.store.held {
             held.new = true;
         }
@@ -337,7 +338,7 @@ impl App {
 
     fn open_run(&mut self, path: PathBuf) -> Vec<Effect> {
         let title = title_of(&path);
-        let (slot, mut effects) = self.hold(title);
+        let (slot, mut effects) = self.open_slot(title);
         effects.push(Effect::Attach {
             slot,
             run_dir: path,
@@ -357,7 +358,7 @@ impl App {
     /// Lets a run that ended early go on.
     fn resume_run(&mut self, path: PathBuf) -> Vec<Effect> {
         let title = title_of(&path);
-        let (slot, mut effects) = self.hold(title);
+        let (slot, mut effects) = self.open_slot(title);
         effects.push(Effect::ResumeRun {
             slot,
             run_dir: path,
@@ -366,16 +367,16 @@ impl App {
     }
 
     fn start_run(&mut self, target: String) -> Vec<Effect> {
-        let (slot, mut effects) = self.hold_new(target.clone());
+        let (slot, mut effects) = self.open_new_slot(target.clone());
         effects.push(Effect::StartRun { slot, target });
         effects
     }
 
     fn toast(&mut self, level: Level, text: &str) {
-        self.toast_about(About::Screen, level, text);
+        self.toast_about(ToastScope::Screen, level, text);
     }
 
-    fn toast_about(&mut self, about: About, level: Level, text: &str) {
+    fn toast_about(&mut self, about: ToastScope, level: Level, text: &str) {
         self.toasts.add(self.store.now, level, about, text);
         self.data_moved();
     }

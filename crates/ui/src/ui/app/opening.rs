@@ -26,7 +26,7 @@ const CONTEXTS: &[Context] = &[Context::List, Context::Global];
 #[derive(Debug)]
 pub(super) struct Opening {
     awaited: Awaited,
-    held: Vec<Held>,
+    held: Vec<BufferedInput>,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ enum Awaited {
 }
 
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum BufferedInput {
     Key(KeyEvent),
     Paste(String),
 }
@@ -50,7 +50,7 @@ pub(super) enum Arrival {
     /// Nobody waits for it any more.
     Late,
     /// It opens; this was typed meanwhile.
-    Here(Vec<Held>),
+    Here(Vec<BufferedInput>),
 }
 
 impl Opening {
@@ -76,7 +76,7 @@ impl Opening {
         }
     }
 
-    fn hold(&mut self, input: Held) {
+    fn hold(&mut self, input: BufferedInput) {
         // A branch starts with one Enter: its question must have been seen before it is answered.
         let blind = matches!(self.awaited, Awaited::Branch(..));
         if !blind && self.held.len() < MAX_HELD {
@@ -142,12 +142,12 @@ impl App {
     }
 
     /// Types what was held.
-    pub(super) fn type_held(&mut self, held: Vec<Held>) -> Vec<Effect> {
+    pub(super) fn type_held(&mut self, held: Vec<BufferedInput>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for input in held {
             effects.extend(match input {
-                Held::Key(key) => self.key(key),
-                Held::Paste(text) => self.paste(&text),
+                BufferedInput::Key(key) => self.key(key),
+                BufferedInput::Paste(text) => self.paste(&text),
             });
         }
         effects
@@ -159,7 +159,7 @@ impl App {
         match self.keymap.action(key, CONTEXTS, true) {
             Some(Action::Cancel | Action::Leave) => self.opening = None,
             Some(action @ (Action::Redraw | Action::Suspend)) => return Some(self.act(action)),
-            _ => opening.hold(Held::Key(key)),
+            _ => opening.hold(BufferedInput::Key(key)),
         }
         Some(Vec::new())
     }
@@ -167,7 +167,7 @@ impl App {
     /// Takes a paste for what opens; false where nothing does.
     pub(super) fn paste_for_opening(&mut self, text: &str) -> bool {
         match &mut self.opening {
-            Some(opening) => opening.hold(Held::Paste(text.into())),
+            Some(opening) => opening.hold(BufferedInput::Paste(text.into())),
             None => return false,
         }
         true

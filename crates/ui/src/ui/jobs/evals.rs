@@ -1,10 +1,10 @@
 //! Stored evaluations: where they lie, read for the pane that shows them.
 
-use super::Workplace;
+use super::JobContext;
 use crate::tasks::{self, Question, TaskRow, TaskTable};
 use std::path::{Path, PathBuf};
 
-impl Workplace {
+impl JobContext {
     /// Folders of answers: those of the working directory, beside the runs, and of each pipeline.
     fn eval_folders(&self) -> Vec<PathBuf> {
         let beside = self.runs_dir.parent().map(|dir| dir.join("evals"));

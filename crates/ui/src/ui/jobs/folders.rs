@@ -1,7 +1,7 @@
 //! Whether folders of runs and specs are as they were. By names and times alone: nothing is opened, so it can be asked every
 //! few seconds.
 
-use super::{Workplace, kept};
+use super::{JobContext, kept};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 10_000;
 /// What is looked at of an entry.
 type Stamp = (OsString, Option<SystemTime>);
 
-impl Workplace {
+impl JobContext {
     /// A number for the folders of runs, presets and spec files as they are now.
     pub fn folders(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn runs_and_specs_that_come_and_go_change_the_number() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Workplace {
+        let place = JobContext {
             runs_dir: dir.path().join("runs"),
             env: Env::default(),
             sources: SpecSources {

@@ -1,6 +1,6 @@
 //! Pipelines from the workbench: the engine that drives the stages is a process of its own and outlives the screen, as a run's does.
 
-use super::{Linked, Workplace};
+use super::{JobContext, Linked};
 use crate::base::clock::SystemClock;
 use crate::base::files::{is_locked, open_plain_with};
 use crate::base::paths::Env;
@@ -9,7 +9,7 @@ use crate::link::launch::{Launcher, written_after};
 use crate::link::message;
 use crate::pipeline::{self, PipelineDir};
 use crate::run::{RunDir, index};
-use crate::ui::msg::{StageOf, Standing};
+use crate::ui::msg::{PipelineStatus, StageOf};
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Lines of the log that say why none appeared.
 const LINES: usize = 4;
 
-impl Workplace {
+impl JobContext {
     /// Starts the pipeline of this name and joins the run of its first stage; `None` where the name is none of a pipeline.
     ///
     /// # Errors
@@ -55,9 +55,9 @@ pub fn stage_of(run: &RunDir, runs_dir: &Path) -> Option<StageOf> {
     let at = stages.position(|stage| stage.name == of.stage)?;
     let n_stages = of.state.stages.len();
     let standing = match (of.state.is_finished(), of.dir.is_live()) {
-        (true, _) => Standing::Finished,
-        (false, true) => Standing::Running,
-        (false, false) => Standing::Halted {
+        (true, _) => PipelineStatus::Finished,
+        (false, true) => PipelineStatus::Running,
+        (false, false) => PipelineStatus::Halted {
             resume: format!("llmtui train --resume {}", one_line(&of.state.id)),
         },
     };
@@ -204,15 +204,15 @@ mod tests {
         assert_eq!(of.resume(), Some(resume.as_str()));
         let standing = || stage_of(&first, runs.path()).unwrap().standing;
         let driver = dir.claim().unwrap();
-        assert_eq!(standing(), Standing::Running);
+        assert_eq!(standing(), PipelineStatus::Running);
         drop(driver);
         let mut state = dir.state().unwrap();
         state.stages[1].status = Status::Failed;
         dir.save(&state).unwrap();
-        assert_eq!(standing(), Standing::Halted { resume });
+        assert_eq!(standing(), PipelineStatus::Halted { resume });
         state.stages[1].status = Status::Done;
         dir.save(&state).unwrap();
-        assert_eq!(standing(), Standing::Finished);
+        assert_eq!(standing(), PipelineStatus::Finished);
         let alone = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
         assert_eq!(stage_of(&alone, runs.path()), None);
     }

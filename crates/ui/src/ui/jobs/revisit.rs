@@ -1,6 +1,6 @@
 //! Batches of past steps and branches: verbs of this program in processes of their own.
 
-use super::Workplace;
+use super::JobContext;
 use crate::link::launch::Launcher;
 use crate::run::RunDir;
 use crate::run::revisit::{Row, mean_loss};
@@ -8,7 +8,7 @@ use crate::ui::effect::BranchPlan;
 use crate::ui::msg::Revisited;
 use std::path::{Path, PathBuf};
 
-impl Workplace {
+impl JobContext {
     /// The rows of a step, and the loss of those of the step before.
     ///
     /// # Errors

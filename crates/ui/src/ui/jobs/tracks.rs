@@ -5,8 +5,8 @@ use crate::base::files::read_plain_text;
 use crate::run::compare::Track;
 use crate::run::{RunDir, RunError, index};
 use crate::spec::RunSpec;
-use crate::ui::rows::Entrant;
-use crate::watch::{Mapping, Watched, find};
+use crate::ui::rows::ComparedRun;
+use crate::watch::{ExternalRun, Mapping, find};
 use std::path::Path;
 
 /// Folds the log at a path: a run's directory, or a log of another program.
@@ -23,7 +23,7 @@ pub fn read_track(path: &Path) -> Result<Track, String> {
     }
     let found = find(path, None).map_err(|e| e.to_string())?;
     let mut track = Track::new(&found.name);
-    let mut watched = Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
+    let mut watched = ExternalRun::open(found, Mapping::default(), Box::new(SystemClock::new()));
     watched
         .read_all(|envelope| track.apply(envelope))
         .map_err(told)?;
@@ -32,10 +32,10 @@ pub fn read_track(path: &Path) -> Result<Track, String> {
 
 /// What a run of ours came to, without reading its whole log; `None` for logs of other programs, and where the folder cannot be
 /// read.
-pub fn read_entrant(path: &Path) -> Option<Entrant> {
+pub fn read_entrant(path: &Path) -> Option<ComparedRun> {
     let run = RunDir::open(path).ok()?;
     let text = read_plain_text(run.spec_path()).ok()?;
-    Some(Entrant {
+    Some(ComparedRun {
         spec: RunSpec::from_yaml(&text).ok()?.to_value(),
         run: index::summarize(&run).ok()?,
     })

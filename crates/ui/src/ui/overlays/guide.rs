@@ -125,7 +125,7 @@ impl GuideSheet {
 fn planned(state: &RunState, store: &Store) -> Option<(String, Plan)> {
     let head = state.head.as_ref()?;
     let mut request = of_run(head)?;
-    store.equip(&mut request);
+    store.calibrate(&mut request);
     request.assume();
     Some((head.name.clone(), plan(&request)))
 }

@@ -1,12 +1,12 @@
-//! The question what becomes of a live run when its viewer leaves or stops it.
+//! Asks what to do with a live run when its viewer leaves or stops it.
 
 use super::{Canvas, Choice, LEAVE, Overlay, Reply};
-use crate::run::state::Halt;
+use crate::run::state::StopCause;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
-use crate::ui::msg::{Holder, Standing};
-use crate::ui::store::HeldRun;
+use crate::ui::msg::{Holder, PipelineStatus};
+use crate::ui::store::OpenRun;
 use crate::ui::theme::Meaning;
 use crate::wire::Phase;
 use ratatui::Frame;
@@ -41,21 +41,21 @@ enum Now {
     Paused,
     /// The disk takes no event, and so no checkpoint either.
     Stalled,
-    /// A signal has stopped the process: it hears nothing until another one lets it go on.
+    /// The process is suspended by a signal and receives nothing until it is continued.
     Suspended,
 }
 
 impl LeaveQuestion {
-    pub fn new(leaving: bool, held: &HeldRun) -> Self {
+    pub fn new(leaving: bool, held: &OpenRun) -> Self {
         let now = match held.state.halted {
-            Some((Halt::Disk, _)) => Now::Stalled,
-            Some((Halt::Signal, _)) => Now::Suspended,
+            Some((StopCause::Disk, _)) => Now::Stalled,
+            Some((StopCause::Signal, _)) => Now::Suspended,
             _ if held.state.phase == Some(Phase::Paused) => Now::Paused,
             _ => Now::Running,
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
         let stage = held.stage.as_ref();
-        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != Standing::Finished) {
+        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != PipelineStatus::Finished) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -87,7 +87,7 @@ impl LeaveQuestion {
             LeaveChoice::StopAfterCheckpoint,
             match now {
                 Now::Stalled => "saves only if the disk has room by then; else as below",
-                Now::Suspended => "only once the process goes on: kill -CONT PID",
+                Now::Suspended => "takes effect after kill -CONT PID",
                 Now::Running | Now::Paused => "nothing is lost; it can be resumed",
             },
         );
@@ -254,15 +254,15 @@ mod tests {
     #[test]
     fn who_stops_a_stage_is_told_that_its_pipeline_stops_too() {
         use crate::ui::msg::{Slot, StageOf};
-        let mut held = HeldRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
-        let stops = |held: &HeldRun| LeaveQuestion::new(true, held).rows[1].3;
+        let mut held = OpenRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
+        let stops = |held: &OpenRun| LeaveQuestion::new(true, held).rows[1].3;
         assert!(!stops(&held).contains("pipeline"));
         held.stage = Some(StageOf {
             pipeline: "p".into(),
             stage: "a".into(),
             number: 1,
             n_stages: 2,
-            standing: Standing::Running,
+            standing: PipelineStatus::Running,
         });
         assert!(stops(&held).contains("pipeline"));
     }

@@ -169,7 +169,7 @@ pub trait Overlay: Debug {
     fn refill(&mut self, _newer: Picker) {}
 
     /// What is to be kept after each reply, so that it is never lost.
-    fn keeps(&self) -> Option<Effect> {
+    fn persist(&self) -> Option<Effect> {
         None
     }
 

@@ -5,7 +5,7 @@ mod draw;
 
 use self::draw::{draw_field, draw_row, note_style};
 use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
-use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::advisor::wizard::{Note, Outcome, Question, Row, Inspection, Step, Wizard};
 use crate::base::text::one_line;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
@@ -101,8 +101,8 @@ impl WizardScreen {
         self.types_a_path() && self.question.step != Step::Finish
     }
 
-    /// An offered path makes room for what is typed in its place.
-    fn take_the_offer_away(&mut self) {
+    /// Clears a suggested path before the user types their own.
+    fn clear_suggestion(&mut self) {
         if std::mem::take(&mut self.offered) {
             self.field.set("");
         }
@@ -454,7 +454,7 @@ impl Overlay for WizardScreen {
     fn key(&mut self, key: KeyEvent) -> Reply {
         if self.typing() {
             if is_text(key) {
-                self.take_the_offer_away();
+                self.clear_suggestion();
             }
             self.field.key(key);
             self.typed();
@@ -464,7 +464,7 @@ impl Overlay for WizardScreen {
 
     fn paste(&mut self, text: &str) -> Reply {
         if self.typing() {
-            self.take_the_offer_away();
+            self.clear_suggestion();
             self.field.paste(text.trim());
             self.typed();
         }
@@ -483,7 +483,7 @@ impl Overlay for WizardScreen {
     fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
         match msg {
             Msg::Seen(seen) => {
-                let outcome = self.wizard.seen(Seen::clone(seen));
+                let outcome = self.wizard.on_inspected(Inspection::clone(seen));
                 return Some(self.follow(outcome));
             }
             Msg::Completed { of, path, names }
@@ -504,7 +504,7 @@ impl Overlay for WizardScreen {
     }
 
     /// The answers, for the next time.
-    fn keeps(&self) -> Option<Effect> {
+    fn persist(&self) -> Option<Effect> {
         Some(Effect::Remember(self.wizard.to_remember()))
     }
 
@@ -566,7 +566,7 @@ impl Overlay for WizardScreen {
 #[cfg(test)]
 pub(super) fn example() -> Box<dyn Overlay> {
     let sources = crate::spec::SpecSources::default();
-    let machine = crate::advisor::look::Machine::of(Default::default(), Default::default());
+    let machine = crate::advisor::inspection::Machine::of(Default::default(), Default::default());
     let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
     let wizard = Wizard::new(context, Default::default());
     Box::new(WizardScreen::new(wizard, Slot(1)))

@@ -115,13 +115,13 @@ pub trait Pane: Any + Debug {
         false
     }
 
-    /// The pane was gone to.
+    /// Called when the pane is opened.
     fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
         Vec::new()
     }
 
-    /// Asked before the workbench is left, where the pane would lose something; what it hears then ends in [`Request::Leave`].
-    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+    /// Called before the workbench exits, if the pane would lose data; the answer must end in [`Request::Leave`].
+    fn confirm_quit(&mut self) -> Option<Box<dyn Overlay>> {
         None
     }
 
@@ -186,7 +186,7 @@ pub(crate) mod bench {
     use super::*;
 
     #[derive(Debug)]
-    pub struct Around {
+    pub struct TestContext {
         pub store: Store,
         theme: Theme,
         keymap: Keymap,
@@ -194,9 +194,9 @@ pub(crate) mod bench {
         slots: Slots,
     }
 
-    impl Around {
-        pub fn new() -> Around {
-            Around {
+    impl TestContext {
+        pub fn new() -> TestContext {
+            TestContext {
                 store: Store::default(),
                 theme: Theme::ansi(),
                 keymap: Keymap::embedded(),
@@ -221,7 +221,7 @@ pub(crate) mod bench {
 
 #[cfg(test)]
 mod tests {
-    use super::bench::Around;
+    use super::bench::TestContext;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn every_pane_draws_before_it_has_anything_to_show() {
         for entry in PANES {
-            let (mut pane, mut around) = ((entry.make)(), Around::new());
+            let (mut pane, mut around) = ((entry.make)(), TestContext::new());
             assert!(!pane.typing() || entry.id == "chat", "{entry:?}");
             assert!(!pane.hints(&around.store).kept.is_empty(), "{entry:?}");
             pane.enter(&mut around.context());

@@ -19,11 +19,11 @@ use crate::ui::freshness::Freshness;
 use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
-use crate::ui::msg::{Asked, Holder, Msg, Slot, StageOf, Standing};
+use crate::ui::msg::{Asked, Holder, Msg, Slot, StageOf, PipelineStatus};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
 use crate::ui::panes::{batch, chat, examples, health, home, plan, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
-use crate::ui::store::{HeldRun, LinkState, Store};
+use crate::ui::store::{OpenRun, LinkState, Store};
 use crate::ui::theme::Theme;
 use crate::wire::{Command, Event, Phase};
 use crossterm::event::MouseEvent;
@@ -81,7 +81,7 @@ impl RunPane {
 
     /// What the plan says of memory is for one place: the process, or a GPU. It is asked when the run starts, and again
     /// when readings show that the place is another one.
-    fn plan(&mut self, held: &HeldRun, batch: &[Incoming]) {
+    fn plan(&mut self, held: &OpenRun, batch: &[Incoming]) {
         let place = measured::now(&held.state).map_or(Place::Process, |m| m.place);
         let moved = self.dashboard.planned.map(|(place, _)| place) != Some(place);
         let due = batch.iter().any(|item| match item {
@@ -169,7 +169,7 @@ fn no_engine(store: &Store) -> Request {
 }
 
 /// Opens an overlay that makes sense only while an engine listens.
-fn open_live(store: &Store, overlay: impl FnOnce(&HeldRun) -> Box<dyn Overlay>) -> Vec<Request> {
+fn open_live(store: &Store, overlay: impl FnOnce(&OpenRun) -> Box<dyn Overlay>) -> Vec<Request> {
     vec![match store.held.as_ref().filter(|held| held.live()) {
         Some(held) => Request::Open(overlay(held)),
         None => no_engine(store),
@@ -179,7 +179,7 @@ fn open_live(store: &Store, overlay: impl FnOnce(&HeldRun) -> Box<dyn Overlay>) 
 /// Lets the run go on that was paused or that ended early; else pauses it.
 fn pause(store: &Store) -> Vec<Request> {
     let held = store.held.as_ref();
-    if let Some(path) = held.and_then(HeldRun::resumable) {
+    if let Some(path) = held.and_then(OpenRun::resumable) {
         return vec![Request::ResumeRun(path)];
     }
     match held.and_then(|held| held.state.phase) {
@@ -189,7 +189,7 @@ fn pause(store: &Store) -> Vec<Request> {
 }
 
 /// Why there is no page on how a run ended.
-fn no_ending(held: &HeldRun, keymap: &Keymap) -> Option<String> {
+fn no_ending(held: &OpenRun, keymap: &Keymap) -> Option<String> {
     if held.state.finished.is_some() {
         return None;
     }
@@ -226,7 +226,7 @@ fn note_prompt() -> Prompt {
     Prompt::new(topic(NOTE), "note", hint).needed()
 }
 
-fn tune_form(held: &HeldRun) -> Form {
+fn tune_form(held: &OpenRun) -> Form {
     fn check(text: &str) -> Option<String> {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
@@ -322,10 +322,10 @@ fn set_in(line: &str, width: u16) -> Vec<String> {
     rows.into_iter().map(|row| format!("{blanks}{row}")).collect()
 }
 
-/// What is looked at while a run that has ended is on the screen: others may train it, or drive its pipeline.
-fn looks(held: &HeldRun) -> Vec<Effect> {
+/// Watches an ended run that is open: another process may resume it or its pipeline.
+fn looks(held: &OpenRun) -> Vec<Effect> {
     let engine = held.resumable().map(Effect::LookForEngine);
-    let goes_on = |stage: &StageOf| stage.standing != Standing::Finished;
+    let goes_on = |stage: &StageOf| stage.standing != PipelineStatus::Finished;
     let staged = held.stage.as_ref().is_some_and(goes_on);
     let stage = held
         .path
@@ -353,7 +353,7 @@ fn of_one_chart() -> Vec<Hint> {
 
 impl RunPane {
     /// The hints of a run that an engine trains.
-    fn of_live(&self, held: &HeldRun) -> Vec<Hint> {
+    fn of_live(&self, held: &OpenRun) -> Vec<Hint> {
         use Action as A;
         let pause = match held.state.phase {
             Some(Phase::Paused) => "resume",
@@ -384,7 +384,7 @@ impl RunPane {
     }
 
     /// The hints of a run without an engine.
-    fn of_ended(&self, held: &HeldRun) -> Vec<Hint> {
+    fn of_ended(&self, held: &OpenRun) -> Vec<Hint> {
         use Action as A;
         let (state, kept) = (&held.state, !held.state.checkpoints.is_empty());
         let word = if kept { "resume" } else { "try again" };
@@ -457,7 +457,7 @@ impl Pane for RunPane {
         match action {
             Action::Pause => pause(store),
             Action::Checkpoint => command(store, Asked::Checkpoint, Command::Checkpoint),
-            Action::Evaluate => match store.held.as_ref().and_then(HeldRun::asked) {
+            Action::Evaluate => match store.held.as_ref().and_then(OpenRun::asked) {
                 Some(asked) => vec![Request::Do(Effect::OpenEditor(asked))],
                 None => command(store, Asked::Evaluate, Command::Evaluate),
             },
@@ -482,7 +482,7 @@ impl Pane for RunPane {
                     let step = Answer::Text(step.to_string());
                     vec![
                         Request::Show(&batch::ENTRY),
-                        Request::Tell(batch::STEP, step),
+                        Request::SendAnswer(batch::STEP, step),
                     ]
                 }
                 _ => vec![Request::Toast(Level::Info, "no steps completed yet".into())],

@@ -3,11 +3,11 @@
 
 use crate::run::{RunDir, rollouts};
 use crate::ui::effect::Effect;
-use crate::ui::jobs::{self, Workplace};
+use crate::ui::jobs::{self, JobContext};
 use crate::ui::msg::Msg;
 
 /// Lists of what there is, and the machine.
-pub(super) fn listed(effect: Effect, place: &Workplace) -> Option<Msg> {
+pub(super) fn listed(effect: Effect, place: &JobContext) -> Option<Msg> {
     Some(match effect {
         Effect::LookAtFolders => Msg::Folders(place.folders()),
         Effect::LookAtMachine => Msg::Machine(Box::new(place.machine())),
@@ -21,7 +21,7 @@ pub(super) fn listed(effect: Effect, place: &Workplace) -> Option<Msg> {
 }
 
 /// Parts of runs, and answers to tasks.
-pub(super) fn read(effect: Effect, place: &Workplace) -> Option<Msg> {
+pub(super) fn read(effect: Effect, place: &JobContext) -> Option<Msg> {
     Some(match effect {
         Effect::ReadTracks(paths) => {
             let tracks = paths.iter().map(|path| jobs::read_track(path));
@@ -64,7 +64,7 @@ pub(super) fn read(effect: Effect, place: &Workplace) -> Option<Msg> {
 }
 
 /// What makes a run: the wizard, the editor, plans, branches, names of files.
-pub(super) fn made(effect: Effect, place: &Workplace) -> Option<Msg> {
+pub(super) fn made(effect: Effect, place: &JobContext) -> Option<Msg> {
     Some(match effect {
         Effect::OpenWizard => {
             let (context, answers) = place.wizard();

@@ -2,11 +2,11 @@
 //! back as a message.
 
 use super::signals::Stop;
-use super::{Done, Shell, answers};
+use super::{JobResult, Shell, answers};
 use crate::base::clock::Clock;
 use crate::link::SendError;
 use crate::ui::effect::Effect;
-use crate::ui::jobs::{self, Linked, Workplace};
+use crate::ui::jobs::{self, JobContext, Linked};
 use crate::ui::msg::{Asked, Msg, Slot};
 use crate::wire::Command;
 use ratatui::Terminal;
@@ -86,9 +86,9 @@ impl Shell {
         match effect {
             Effect::StartRun { slot, target } => {
                 self.job(move |place| match place.start_pipeline(&target) {
-                    Ok(Some((dir, linked))) => Done::Stages(slot, dir, linked),
-                    Ok(None) => Done::Linked(slot, place.start(&target)),
-                    Err(why) => Done::Linked(slot, Err(why)),
+                    Ok(Some((dir, linked))) => JobResult::Stages(slot, dir, linked),
+                    Ok(None) => JobResult::Linked(slot, place.start(&target)),
+                    Err(why) => JobResult::Linked(slot, Err(why)),
                 });
             }
             Effect::ResumeRun { slot, run_dir } => {
@@ -134,12 +134,12 @@ impl Shell {
     }
 
     /// Does an effect by a job that answers with one message.
-    fn answer(&self, effect: Effect, by: fn(Effect, &Workplace) -> Option<Msg>) {
+    fn answer(&self, effect: Effect, by: fn(Effect, &JobContext) -> Option<Msg>) {
         let (place, sender) = (self.place.clone(), self.jobs.0.clone());
         tokio::task::spawn_blocking(move || {
             if let Some(msg) = by(effect, &place) {
                 // The receiver is gone only when the workbench is.
-                let _ = sender.blocking_send(Done::Msg(msg));
+                let _ = sender.blocking_send(JobResult::Msg(msg));
             }
         });
     }
@@ -149,7 +149,7 @@ impl Shell {
         let ground = self.app.theme().ground();
         self.job(move |_| {
             let saved = picture.and_then(|screen| jobs::save_picture(&name, &screen, ground));
-            Done::Msg(Msg::PictureSaved(saved))
+            JobResult::Msg(Msg::PictureSaved(saved))
         });
     }
 
@@ -183,7 +183,7 @@ impl Shell {
         )
     }
 
-    fn job(&self, work: impl FnOnce(&Workplace) -> Done + Send + 'static) {
+    fn job(&self, work: impl FnOnce(&JobContext) -> JobResult + Send + 'static) {
         let (place, sender) = (self.place.clone(), self.jobs.0.clone());
         tokio::task::spawn_blocking(move || {
             // The receiver is gone only when the workbench is.
@@ -204,7 +204,7 @@ impl Shell {
             .name("inspect".into())
             .spawn(move || {
                 jobs::inspect(&subject, &context, home.as_deref(), &given_up, |msg| {
-                    sender.blocking_send(Done::Msg(msg)).is_ok()
+                    sender.blocking_send(JobResult::Msg(msg)).is_ok()
                 })
             });
         if let Err(e) = spawned {
@@ -221,7 +221,7 @@ impl Shell {
         let spawned = std::thread::Builder::new()
             .name("hardware".into())
             .spawn(move || {
-                place.watch_hardware(|msg| sender.blocking_send(Done::Msg(msg)).is_ok())
+                place.watch_hardware(|msg| sender.blocking_send(JobResult::Msg(msg)).is_ok())
             });
         if let Err(e) = spawned {
             tracing::warn!("the machine cannot be inspected: {e}");
@@ -236,19 +236,19 @@ impl Shell {
         tokio::task::spawn_blocking(move || {
             let mut take = |event| {
                 let event = Box::new(event);
-                let told = sender.blocking_send(Done::Msg(Msg::Checked { round, event }));
+                let told = sender.blocking_send(JobResult::Msg(Msg::Checked { round, event }));
                 told.is_ok() && wanted.load(Ordering::Relaxed) == round
             };
             let result = place.preflight(&yaml, &mut take);
-            let _ = sender.blocking_send(Done::Msg(Msg::ChecksOver { round, result }));
+            let _ = sender.blocking_send(JobResult::Msg(Msg::ChecksOver { round, result }));
         });
     }
 
     pub(super) fn link_job(
         &self,
         slot: Slot,
-        work: impl FnOnce(&Workplace) -> Linked + Send + 'static,
+        work: impl FnOnce(&JobContext) -> Linked + Send + 'static,
     ) {
-        self.job(move |place| Done::Linked(slot, work(place)));
+        self.job(move |place| JobResult::Linked(slot, work(place)));
     }
 }

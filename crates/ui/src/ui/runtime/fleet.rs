@@ -1,8 +1,8 @@
 //! Connections to other machines, and the terminal that is lent to a run there.
 
-use super::{Done, Shell};
+use super::{JobResult, Shell};
 use crate::base::clock::SystemClock;
-use crate::fleet::{Host, Station};
+use crate::fleet::{Host, HostConnection};
 use crate::run::state::Level;
 use crate::ui::msg::Msg;
 use std::ffi::OsString;
@@ -14,14 +14,14 @@ impl Shell {
         let own = std::env::current_exe().unwrap_or_else(|_| "llmtui".into());
         self.update(Msg::FleetOpened(hosts.clone()));
         for (at, host) in hosts.into_iter().enumerate() {
-            let station = Station::new(host, own.clone(), &self.place.env);
-            self.stations.push(station.clone());
+            let connection = HostConnection::new(host, own.clone(), &self.place.env);
+            self.connections.push(connection.clone());
             let sender = self.jobs.0.clone();
             let name = format!("fleet-{at}");
             let spawned = std::thread::Builder::new().name(name).spawn(move || {
-                station.watch(&SystemClock::new(), |said| {
+                connection.watch(&SystemClock::new(), |said| {
                     sender
-                        .blocking_send(Done::Msg(Msg::Fleet { at, said }))
+                        .blocking_send(JobResult::Msg(Msg::Fleet { at, said }))
                         .is_ok()
                 });
             });
@@ -33,11 +33,14 @@ impl Shell {
 
     /// The command that shows a run of a machine.
     pub(super) fn attach_there(&mut self, host: usize, run: &str) {
-        self.elsewhere = self.stations.get(host).map(|station| station.attach(run));
+        self.elsewhere = self
+            .connections
+            .get(host)
+            .map(|connection| connection.attach(run));
     }
 
     /// Lends the terminal to a command and takes it back when that ends.
-    pub(super) fn go_elsewhere(&mut self, line: &[OsString]) -> std::io::Result<()> {
+    pub(super) fn run_in_terminal(&mut self, line: &[OsString]) -> std::io::Result<()> {
         let Some((program, arguments)) = line.split_first() else {
             return Ok(());
         };

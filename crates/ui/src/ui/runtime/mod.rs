@@ -9,7 +9,7 @@ mod stages;
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::paths::Env;
-use crate::fleet::{Host, Station};
+use crate::fleet::{Host, HostConnection};
 use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
@@ -17,9 +17,9 @@ use crate::pipeline::PipelineDir;
 use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::spec::SpecSources;
-use crate::ui::app::{App, First, Left};
+use crate::ui::app::{App, ExitReport, StartScreen};
 use crate::ui::freshness::Freshness;
-use crate::ui::jobs::{Linked, Workplace};
+use crate::ui::jobs::{JobContext, Linked};
 use crate::ui::msg::{Holder, Msg, Opened, Slot};
 use crate::ui::term::Guard;
 use crossterm::event::{Event as TermEvent, EventStream};
@@ -58,7 +58,7 @@ const JOBS: usize = 64;
 
 /// What stands open at the start.
 #[derive(Debug)]
-pub enum What {
+pub enum StartView {
     Home,
     /// Join a run, or read its log when it is over.
     Run(RunDir),
@@ -78,7 +78,7 @@ pub enum What {
 #[derive(Debug)]
 pub struct UiOptions {
     pub runs_dir: PathBuf,
-    pub open: What,
+    pub open: StartView,
     /// Only ASCII, whatever the locale says.
     pub ascii: bool,
     /// A theme's name; the default otherwise.
@@ -92,11 +92,11 @@ pub struct UiOptions {
     pub sources: SpecSources,
 }
 
-/// Opens the workbench and returns when it is left, with what becomes of its run. Runs in other processes go on.
+/// Opens the workbench; returns on exit with the state of its run. Runs in other processes continue.
 ///
 /// # Errors
 /// The terminal cannot be taken or drawn on, or its events cannot be read.
-pub fn run(options: UiOptions) -> anyhow::Result<Option<Left>> {
+pub fn run(options: UiOptions) -> anyhow::Result<Option<ExitReport>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -111,7 +111,7 @@ pub fn run(options: UiOptions) -> anyhow::Result<Option<Left>> {
 }
 
 /// What jobs send back.
-enum Done {
+enum JobResult {
     Msg(Msg),
     Linked(Slot, Linked),
     /// The run of a pipeline's first stage; those of the others are followed.
@@ -122,9 +122,9 @@ struct Shell {
     app: App,
     guard: Guard,
     clock: SystemClock,
-    place: Workplace,
+    place: JobContext,
     links: Vec<(Slot, Link)>,
-    jobs: (mpsc::Sender<Done>, mpsc::Receiver<Done>),
+    jobs: (mpsc::Sender<JobResult>, mpsc::Receiver<JobResult>),
     frame: Duration,
     drawn: Option<Instant>,
     /// Links are read again at this time; a full drain goes on at once.
@@ -141,14 +141,14 @@ struct Shell {
     /// Whose stages are followed.
     pipeline: Option<Followed>,
     /// Other machines that are watched.
-    stations: Vec<Station>,
+    connections: Vec<HostConnection>,
     /// A command that gets the terminal until it ends.
     elsewhere: Option<Vec<OsString>>,
 }
 
 impl Shell {
     fn open(options: UiOptions) -> anyhow::Result<Shell> {
-        let place = Workplace {
+        let place = JobContext {
             runs_dir: options.runs_dir.clone(),
             env: options.env.clone(),
             sources: options.sources.clone(),
@@ -158,15 +158,19 @@ impl Shell {
         let app_options = options::app_options(&options);
         let clock = SystemClock::new();
         let first = match &options.open {
-            What::Home => First::Home,
-            What::Run(run) | What::Pipeline(run, _) => First::Run(run.path().to_path_buf()),
-            What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
-            What::Foreign(path, _) => First::Starting(path.display().to_string()),
-            What::Fleet(_) => First::Fleet,
+            StartView::Home => StartScreen::Home,
+            StartView::Run(run) | StartView::Pipeline(run, _) => {
+                StartScreen::Run(run.path().to_path_buf())
+            }
+            StartView::Start(run, _) | StartView::Here(run, _) => {
+                StartScreen::Starting(run.id().to_string())
+            }
+            StartView::Foreign(path, _) => StartScreen::Starting(path.display().to_string()),
+            StartView::Fleet(_) => StartScreen::Fleet,
         };
         let (app, effects) = App::new(app_options, first, clock.now());
         let pipeline = match (&options.open, app.run_slot()) {
-            (What::Pipeline(run, dir), Some(slot)) => {
+            (StartView::Pipeline(run, dir), Some(slot)) => {
                 Some(Followed::new(dir.clone(), slot, run.id().into()))
             }
             _ => None,
@@ -189,7 +193,7 @@ impl Shell {
             inspecting: None,
             round: Arc::default(),
             pipeline,
-            stations: Vec::new(),
+            connections: Vec::new(),
             elsewhere: None,
         };
         shell.draw()?;
@@ -199,30 +203,31 @@ impl Shell {
     }
 
     /// Starts what was asked for on the command line.
-    fn begin(&mut self, what: What) {
-        if let What::Fleet(hosts) = what {
+    fn begin(&mut self, what: StartView) {
+        if let StartView::Fleet(hosts) = what {
             return self.watch_fleet(hosts);
         }
         let Some(slot) = self.app.run_slot() else {
             return;
         };
         match what {
-            What::Home | What::Run(_) | What::Pipeline(..) | What::Fleet(_) => {}
-            What::Start(run, engine) => {
+            StartView::Home | StartView::Run(_) | StartView::Pipeline(..) | StartView::Fleet(_) => {
+            }
+            StartView::Start(run, engine) => {
                 self.link_job(slot, move |place| place.launch(&run, &engine))
             }
-            What::Here(run, link) => {
+            StartView::Here(run, link) => {
                 let opened = Opened::new(run.path(), Holder::Here);
                 self.linked(slot, Ok((opened, link)));
             }
-            What::Foreign(path, link) => {
+            StartView::Foreign(path, link) => {
                 let holder = Holder::Foreign;
                 self.linked(slot, Ok((Opened::new(path, holder), link)));
             }
         }
     }
 
-    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<Left>> {
+    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<ExitReport>> {
         let mut terminal = EventStream::new();
         let mut stages = tokio::time::interval(STAGE);
         let mut silence = tokio::time::interval(LISTEN);
@@ -255,11 +260,11 @@ impl Shell {
             if let Some(line) = self.elsewhere.take() {
                 // Its reader would take keys that are meant for the other program.
                 drop(terminal);
-                self.go_elsewhere(&line)?;
+                self.run_in_terminal(&line)?;
                 terminal = EventStream::new();
             }
         }
-        self.stations.iter().for_each(Station::hang_up);
+        self.connections.iter().for_each(HostConnection::disconnect);
         Ok(self.app.leaves())
     }
 
@@ -330,11 +335,11 @@ impl Shell {
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: JobResult) {
         match done {
-            Done::Msg(msg) => self.update(msg),
-            Done::Linked(slot, linked) => self.linked(slot, linked),
-            Done::Stages(slot, dir, linked) => {
+            JobResult::Msg(msg) => self.update(msg),
+            JobResult::Linked(slot, linked) => self.linked(slot, linked),
+            JobResult::Stages(slot, dir, linked) => {
                 let run = dir.running().unwrap_or_default();
                 self.pipeline = Some(Followed::new(dir, slot, run));
                 self.linked(slot, linked);

@@ -86,7 +86,7 @@ pub fn full(finding: &Finding, width: u16, theme: &Theme) -> Vec<Vec<Word>> {
 }
 
 /// Those of checks that failed, then of those that warn, in full, one below the other.
-pub fn complaints(checks: &[Finding], width: u16, theme: &Theme) -> Vec<Vec<Word>> {
+pub fn failures_and_warnings(checks: &[Finding], width: u16, theme: &Theme) -> Vec<Vec<Word>> {
     let mut found: Vec<&Finding> = checks.iter().filter(|c| c.status <= Status::Warn).collect();
     found.sort_by_key(|finding| finding.status);
     let full = |finding: &&Finding| full(finding, width, theme);

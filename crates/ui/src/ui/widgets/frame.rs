@@ -25,7 +25,7 @@ pub fn padded(outline: Rect) -> Rect {
 }
 
 /// An area without borders, a column of air on both sides.
-pub fn aired(area: Rect) -> Rect {
+pub fn with_padding(area: Rect) -> Rect {
     Rect {
         x: area.x + 1,
         width: area.width.saturating_sub(2),

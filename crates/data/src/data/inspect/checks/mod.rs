@@ -133,7 +133,7 @@ pub fn find(id: &str) -> Option<&'static Kind> {
 #[cfg(test)]
 pub(super) mod testing {
     use super::super::row::Row;
-    use super::super::view::Seen;
+    use super::super::view::RenderedDocument;
     use super::*;
     use crate::data::{Content, Document, Example, Message, Place, Turns};
 
@@ -166,7 +166,7 @@ pub(super) mod testing {
     /// A row that a model sees as these tokens.
     pub fn seen(content: Content, ids: &[u32], supervised: &[usize]) -> Row {
         let mut row = row(content);
-        row.seen = vec![Seen {
+        row.seen = vec![RenderedDocument {
             label: "",
             document: Document {
                 ids: ids.to_vec(),

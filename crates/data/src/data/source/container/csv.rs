@@ -2,7 +2,7 @@
 
 use super::{Container, Stream};
 use crate::base::human;
-use crate::data::source::fault::{Refusal, Trouble};
+use crate::data::source::fault::{LimitExceeded, ReadFault};
 use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
@@ -81,7 +81,7 @@ fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
 
 fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<String>, DataError> {
     let fault =
-        |what: String, fix: &str| -> DataError { Trouble::row(place, what, fix).fault.into() };
+        |what: String, fix: &str| -> DataError { ReadFault::row(place, what, fix).fault.into() };
     let mut names: Vec<String> = Vec::new();
     for (at, bytes) in headers.iter().enumerate() {
         let name = utf8::check(bytes).map_err(|bad| {
@@ -121,7 +121,7 @@ fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<Strin
 }
 
 impl Iterator for Rows {
-    type Item = Result<Record, Trouble>;
+    type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -163,7 +163,7 @@ impl Rows {
         position.line() + u64::from(self.cr_lf.load(Ordering::Relaxed))
     }
 
-    fn fields(&self, place: Place) -> Result<Record, Trouble> {
+    fn fields(&self, place: Place) -> Result<Record, ReadFault> {
         let mut fields = Map::new();
         for (name, bytes) in self.names.iter().zip(&self.record) {
             let text = utf8::check(bytes).map_err(|bad| {
@@ -172,7 +172,7 @@ impl Rows {
                     bad.what,
                     bad.at + 1
                 );
-                Trouble::row(&place, what, bad.fix)
+                ReadFault::row(&place, what, bad.fix)
             })?;
             fields.insert(name.clone(), Value::String(text.to_string()));
         }
@@ -180,17 +180,17 @@ impl Rows {
     }
 }
 
-fn trouble(error: &csv::Error, place: &Place) -> Trouble {
+fn trouble(error: &csv::Error, place: &Place) -> ReadFault {
     match error.kind() {
         ErrorKind::UnequalLengths {
             expected_len, len, ..
-        } => Trouble::row(
+        } => ReadFault::row(
             place,
             format!("{len} columns, but the first line names {expected_len}"),
             "quote values with commas or line breaks, and double the quotes inside them",
         ),
-        ErrorKind::Io(e) => Trouble::io(place, e),
-        _ => Trouble::fatal(place, error.to_string(), "write the table again"),
+        ErrorKind::Io(e) => ReadFault::io(place, e),
+        _ => ReadFault::fatal(place, error.to_string(), "write the table again"),
     }
 }
 
@@ -271,7 +271,7 @@ struct Bounded {
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read.load(Ordering::Relaxed) > MAX_ROW_BYTES {
-            return Err(Refusal::error(
+            return Err(LimitExceeded::error(
                 format!("a row of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
                 "probably a quote that is opened and never closed: double the quotes inside values",
             ));
@@ -282,7 +282,7 @@ impl Read for Bounded {
         if n == 0 && !buffer.is_empty() && self.quotes.at == At::Quoted {
             self.never_closed
                 .store(self.quotes.opened, Ordering::Relaxed);
-            return Err(Refusal::error(
+            return Err(LimitExceeded::error(
                 "this quote is never closed",
                 "close it, or double the quotes inside the value; or the file was truncated: download or write it again",
             ));

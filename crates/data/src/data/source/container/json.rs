@@ -3,7 +3,7 @@
 
 use super::{Container, Stream};
 use crate::base::human;
-use crate::data::source::fault::Trouble;
+use crate::data::source::fault::ReadFault;
 use crate::data::source::input::{Input, Notes};
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
@@ -70,7 +70,7 @@ impl Rows {
 }
 
 impl Iterator for Rows {
-    type Item = Result<Record, Trouble>;
+    type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(record) = self.unwrapped.pop_front() {
@@ -100,9 +100,9 @@ impl Iterator for Rows {
                 self.given += 1;
                 return Some(record);
             }
-            Err(Bad::Io(e)) => Some(Trouble::io(&place, &e)),
+            Err(Bad::Io(e)) => Some(ReadFault::io(&place, &e)),
             Err(Bad::TooLong) => {
-                return Some(Err(Trouble::row(
+                return Some(Err(ReadFault::row(
                     &place,
                     format!(
                         "a row of more than {} of JSON",
@@ -111,12 +111,12 @@ impl Iterator for Rows {
                     "rows of an array or one object a line: jq -c '.data[]' IN > OUT.jsonl takes them out of a larger object",
                 )));
             }
-            Err(Bad::Cut) => Some(Trouble::fatal(
+            Err(Bad::Cut) => Some(ReadFault::fatal(
                 &place,
                 "the file ends inside this row",
                 "it was truncated: download or write it again",
             )),
-            Err(Bad::Unclosed) => Some(Trouble::fatal(
+            Err(Bad::Unclosed) => Some(ReadFault::fatal(
                 &place,
                 "the file ends before the `]` of its array",
                 "it was truncated: download or write it again",
@@ -124,7 +124,7 @@ impl Iterator for Rows {
             Err(Bad::Unexpected(byte)) => {
                 let what = format!("expected a row or `,`, found `{}`", byte.escape_ascii());
                 let fix = "write an array of objects, or one object per line; `jq . FILE` finds the error";
-                Some(Trouble::fatal(&self.place(self.cutter.line), what, fix))
+                Some(ReadFault::fatal(&self.place(self.cutter.line), what, fix))
             }
         };
         self.ended = true;

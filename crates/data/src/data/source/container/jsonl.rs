@@ -3,7 +3,7 @@
 use super::{Container, Stream};
 use crate::base::human;
 use crate::data::source::MAX_ROW_BYTES;
-use crate::data::source::fault::Trouble;
+use crate::data::source::fault::ReadFault;
 use crate::data::source::input::Input;
 use crate::data::source::json;
 use crate::data::source::lines::{FileLines, without_end};
@@ -22,7 +22,7 @@ fn open(input: Input) -> Result<Stream, DataError> {
 }
 
 impl Iterator for Rows {
-    type Item = Result<Record, Trouble>;
+    type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.0.ended {
@@ -39,8 +39,8 @@ impl Iterator for Rows {
     }
 }
 
-fn too_long(place: &Place) -> Trouble {
-    Trouble::row(
+fn too_long(place: &Place) -> ReadFault {
+    ReadFault::row(
         place,
         format!("a line of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
         "write one JSON object per line: split the row, or name the file .json if it is one array",

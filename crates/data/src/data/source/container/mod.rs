@@ -9,13 +9,13 @@ mod text;
 pub(in crate::data) use parquet::PARSER as PARQUET;
 pub use parquet::announced_rows;
 
-use super::fault::Trouble;
+use super::fault::ReadFault;
 use super::input::Input;
 use crate::data::{DataError, Record};
 use std::path::Path;
 
 /// The rows of one file.
-pub(super) type Stream = Box<dyn Iterator<Item = Result<Record, Trouble>> + Send>;
+pub(super) type Stream = Box<dyn Iterator<Item = Result<Record, ReadFault>> + Send>;
 
 /// A kind of file.
 pub(super) struct Container {

@@ -2,9 +2,9 @@
 //! each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, non-finite numbers null.
 
 use super::{Container, Stream};
-use crate::base::child::{Child, ChildError, Limits, Lines, Parser, Request, Say};
+use crate::base::child::{Child, ChildError, Limits, LineSink, Lines, Parser, Request};
 use crate::base::files::open_plain;
-use crate::data::source::fault::Trouble;
+use crate::data::source::fault::ReadFault;
 use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
@@ -82,7 +82,7 @@ pub fn announced_rows(path: &Path) -> Option<u64> {
 }
 
 impl Iterator for Rows {
-    type Item = Result<Record, Trouble>;
+    type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = self.lines.next()?;
@@ -103,20 +103,20 @@ impl Iterator for Rows {
                     }
                     other => other.hint(),
                 };
-                Err(Trouble::fatal(&place, e.to_string(), fix))
+                Err(ReadFault::fatal(&place, e.to_string(), fix))
             }
         })
     }
 }
 
-fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
+fn parse(request: &Request, emit: &mut LineSink) -> Result<(), String> {
     let path = request.path.as_deref().ok_or("no file given")?;
     let file = open_plain(path).map_err(|e| e.to_string())?;
     let reader =
         SerializedFileReader::new(file).map_err(|e| format!("not a complete parquet file: {e}"))?;
     let announced = reader.metadata().file_metadata().num_rows();
     if request.options == ANNOUNCED {
-        return say(&announced.to_string());
+        return emit(&announced.to_string());
     }
     if let Some(codec) = unread_codec(reader.metadata()) {
         return Err(format!("{COMPRESSED}{codec}, which is not read here"));
@@ -124,7 +124,7 @@ fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
     let mut given = 0;
     for row in reader {
         let row = row.map_err(|e| format!("row {} cannot be decoded: {e}", given + 1))?;
-        say(&Value::Object(fields(row)).to_string())?;
+        emit(&Value::Object(fields(row)).to_string())?;
         given += 1;
     }
     match given == announced {
@@ -233,7 +233,7 @@ pub(crate) mod tests {
         writer.close().unwrap();
     }
 
-    fn read(path: &Path) -> Vec<Result<Record, Trouble>> {
+    fn read(path: &Path) -> Vec<Result<Record, ReadFault>> {
         let input = Input {
             path: path.to_path_buf(),
             file: "a.parquet".into(),

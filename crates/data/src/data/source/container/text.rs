@@ -4,7 +4,7 @@
 
 use super::{Container, Stream};
 use crate::base::human;
-use crate::data::source::fault::Trouble;
+use crate::data::source::fault::ReadFault;
 use crate::data::source::input::Input;
 use crate::data::source::lines::FileLines;
 use crate::data::source::{CONTINUES, MAX_ROW_BYTES, PIECE_BYTES, utf8};
@@ -24,7 +24,7 @@ fn open(input: Input) -> Result<Stream, DataError> {
 }
 
 impl Iterator for Pieces {
-    type Item = Result<Record, Trouble>;
+    type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.ended {
@@ -64,7 +64,7 @@ impl Iterator for Pieces {
 
 impl Pieces {
     /// Adds a line to a piece.
-    fn line(&mut self, piece: &mut String) -> Option<Result<(), Trouble>> {
+    fn line(&mut self, piece: &mut String) -> Option<Result<(), ReadFault>> {
         let place = match self.0.advance(too_long)? {
             Ok(place) => place,
             Err(trouble) => return Some(Err(trouble)),
@@ -85,14 +85,14 @@ impl Pieces {
                 let lines = &self.0.lines;
                 let at = lines.offset + (lines.line.len() - bytes.len() + bad.at) as u64;
                 let what = format!("{} (byte {at} of the file)", bad.what);
-                Err(Trouble::fatal(&place, what, bad.fix))
+                Err(ReadFault::fatal(&place, what, bad.fix))
             }
         })
     }
 }
 
-fn too_long(place: &Place) -> Trouble {
-    Trouble::fatal(
+fn too_long(place: &Place) -> ReadFault {
+    ReadFault::fatal(
         place,
         format!("a line of more than {}", human::bytes(MAX_ROW_BYTES as u64)),
         "break it into lines (fold -s -w 1000 IN > OUT), or write documents as JSONL",
@@ -105,7 +105,7 @@ mod tests {
     use crate::data::source::input::Notes;
     use std::io::{BufReader, Cursor};
 
-    fn read(text: &[u8]) -> (Vec<Result<Record, Trouble>>, Vec<String>) {
+    fn read(text: &[u8]) -> (Vec<Result<Record, ReadFault>>, Vec<String>) {
         let notes = Notes::default();
         let input = Input {
             path: "a.txt".into(),

@@ -12,7 +12,7 @@ pub use folder::has_tokenizer;
 
 use super::Tokenizer;
 use super::marks::Marks;
-use super::vet::vet;
+use super::validate::validate;
 use crate::base::child::Child;
 use crate::base::files::{open_plain, read_plain};
 use crate::data::DataError;
@@ -52,7 +52,7 @@ impl Imported {
 pub fn load(path: &Path, child: &Child) -> Result<Tokenizer, DataError> {
     let imported = read(path)?;
     let place = path.display().to_string();
-    vet(&imported.json, &place, child)?;
+    validate(&imported.json, &place, child)?;
     let tokenizer = Tokenizer::from_json(&imported.json).map_err(|error| match error {
         DataError::Tokenizer { what, .. } => DataError::Tokenizer { place, what },
         other => other,

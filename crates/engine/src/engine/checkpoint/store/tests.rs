@@ -497,12 +497,12 @@ fn retention_keeps_the_newest_whole_ones_and_the_best() {
     store.prune(2, &[]).unwrap();
     assert_eq!(steps(&store), [6, 5, 4]);
     // Another run begins from 5: it stays for that one, and is passed over here until nobody needs it.
-    assert_eq!(store.give_up_from(5, &[5].into()).unwrap(), [5]);
-    assert_eq!((steps(&store), store.given_up()), (vec![4], vec![5]));
-    assert!(!store.stands(5) && store.folder().join(name_of(5)).is_dir());
+    assert_eq!(store.retire_from(5, &[5].into()).unwrap(), [5]);
+    assert_eq!((steps(&store), store.abandoned()), (vec![4], vec![5]));
+    assert!(!store.has_checkpoint(5) && store.folder().join(name_of(5)).is_dir());
     assert_eq!(store.newest_whole(9).0.map(|found| found.step), Some(4));
     store.prune(2, &[5]).unwrap();
-    assert_eq!(store.given_up(), [5]);
+    assert_eq!(store.abandoned(), [5]);
     store.prune(2, &[]).unwrap();
     assert!(!store.folder().join(name_of(5)).exists());
 }

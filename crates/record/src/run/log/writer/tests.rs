@@ -135,7 +135,7 @@ impl Sink for FullDisk {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    fn renew(&mut self, _: &Path) -> io::Result<()> {
+    fn reopen(&mut self, _: &Path) -> io::Result<()> {
         Ok(())
     }
 }
@@ -172,8 +172,8 @@ impl Sink for FileServer {
         self.handle.sync()
     }
 
-    fn renew(&mut self, path: &Path) -> io::Result<()> {
-        self.handle.renew(path)?;
+    fn reopen(&mut self, path: &Path) -> io::Result<()> {
+        self.handle.reopen(path)?;
         self.good_for = 3;
         let _ = self.renewed.send(());
         Ok(())
@@ -252,7 +252,7 @@ impl Sink for FailingDisk {
         Ok(())
     }
 
-    fn renew(&mut self, _: &Path) -> io::Result<()> {
+    fn reopen(&mut self, _: &Path) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Preflight results as they arrive; the start after them.
 
 use crate::advisor::wizard::checks::State;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::base::finding::Status;
 
@@ -26,12 +26,12 @@ impl Ask for Check {
             open: checks.state != State::Running,
             ..Row::choice(title, checks.words())
         };
-        let anyway = checks.in_spite_of();
+        let anyway = checks.overridden_failures();
         let anyway = anyway.map(|failed| Row::choice("train anyway", failed));
         [first].into_iter().chain(anyway).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let checks = wizard.checks();
         let lines = &checks.lines;
         if lines.is_empty() && checks.state != State::Running {
@@ -64,7 +64,7 @@ impl Ask for Check {
     /// Starts if every check completed and none failed; after a failed one it leads to the settings, with the reason, or
     /// starts all the same.
     fn enter(&self, wizard: &mut Wizard) -> Outcome {
-        let force = wizard.selected() == 1 && wizard.checks.in_spite_of().is_some();
+        let force = wizard.selected() == 1 && wizard.checks.overridden_failures().is_some();
         if wizard.checks.good() || force {
             let (Some(yaml), Some((draft, _))) = (wizard.yaml(), wizard.draft()) else {
                 return wizard.refuse("choose a model first");
@@ -77,7 +77,7 @@ impl Ask for Check {
         }
         match wizard.checks.obstacle() {
             Some(why) => {
-                wizard.go(Step::Settings);
+                wizard.go_to(Step::Settings);
                 wizard.error = Some(why);
                 Outcome::Moved
             }

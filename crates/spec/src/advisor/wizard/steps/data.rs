@@ -3,8 +3,8 @@
 use crate::advisor::choose::Goal;
 use crate::advisor::faulty::Faulty;
 use crate::advisor::wizard::answers::DataAnswer;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
-use crate::advisor::wizard::{Look, Outcome, Wizard};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
+use crate::advisor::wizard::{InspectRequest, Outcome, Wizard};
 use crate::base::human;
 use crate::base::text::one_line;
 
@@ -46,7 +46,7 @@ impl Ask for Data {
             .collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let answer = DataAnswer::ALL.get(wizard.selected()).copied();
         let facts = match answer {
             Some(DataAnswer::Corpus) => wizard.corpus.as_ref(),
@@ -142,7 +142,7 @@ impl Ask for Data {
                 wizard.data = None;
                 wizard.refuse(why)
             }
-            _ => Outcome::Look(Look::Data(path.into())),
+            _ => Outcome::Look(InspectRequest::Data(path.into())),
         }
     }
 }

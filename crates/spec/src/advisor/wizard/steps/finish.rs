@@ -1,7 +1,7 @@
 //! Start, save, or edit every value.
 
 use crate::advisor::wizard::checks::Checks;
-use crate::advisor::wizard::question::{About, Ask, Row};
+use crate::advisor::wizard::question::{Ask, Explanation, Row};
 use crate::advisor::wizard::{Outcome, Wizard};
 
 pub(in crate::advisor::wizard) struct Finish;
@@ -35,7 +35,7 @@ impl Ask for Finish {
         rows
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let yaml = wizard.yaml().unwrap_or_default();
         (Vec::new(), yaml.lines().map(String::from).collect())
     }

@@ -2,10 +2,10 @@
 
 use crate::advisor::choose;
 use crate::advisor::wizard::answers::Begin;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
-use crate::advisor::wizard::{Look, Outcome, Step, Wizard};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
+use crate::advisor::wizard::{InspectRequest, Outcome, Step, Wizard};
 use crate::base::text::one_line;
-use crate::spec::import::{Fate, METHODS};
+use crate::spec::import::{KeyOutcome, METHODS};
 
 /// The row of the config, and the one of its method where its tool leaves it open.
 const CONFIG: usize = choose::Goal::ALL.len();
@@ -44,7 +44,7 @@ impl Ask for Goal {
         goals.chain([config]).chain(method).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let Some(goal) = choose::Goal::ALL.get(wizard.selected()) else {
             return config_notes(wizard);
         };
@@ -128,7 +128,7 @@ impl Ask for Goal {
                 wizard.place_cursor();
                 Outcome::Moved
             }
-            _ => Outcome::Look(Look::Config {
+            _ => Outcome::Look(InspectRequest::Config {
                 path: path.into(),
                 method,
                 hub_cache: wizard.context.hub_cache.clone(),
@@ -138,7 +138,7 @@ impl Ask for Goal {
 }
 
 /// What became of the keys of another tool's config, once it was read.
-fn config_notes(wizard: &Wizard) -> About {
+fn config_notes(wizard: &Wizard) -> Explanation {
     let Some(Ok(facts)) = wizard.config_facts() else {
         let words = "Converts a LLaMA-Factory, Axolotl or TRL config to a spec as far as possible. You first see how each key was mapped; nothing is dropped silently.";
         return (vec![note("This means", words)], Vec::new());
@@ -153,27 +153,27 @@ fn config_notes(wizard: &Wizard) -> About {
         note("Method", words)
     }));
     notes.extend(facts.absent_base().map(|why| note("Base model", why)));
-    for fate in Fate::ALL {
-        for line in facts.lines.iter().filter(|l| l.fate == fate) {
+    for outcome in KeyOutcome::ALL {
+        for line in facts.lines.iter().filter(|l| l.outcome == outcome) {
             let words: Vec<String> = [&line.theirs, &line.ours, &line.words]
                 .into_iter()
                 .filter(|w| !w.is_empty())
                 .map(|w| one_line(w))
                 .collect();
-            notes.push(note(fate_label(fate), words.join(" · ")));
+            notes.push(note(outcome_label(outcome), words.join(" · ")));
         }
     }
     (notes, Vec::new())
 }
 
 /// A short name for the column of labels.
-fn fate_label(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Mapped => "same",
-        Fate::Differs => "differs",
-        Fate::Default => "default",
-        Fate::NoEqual => "no equal",
-        Fate::Needless => "not needed",
-        Fate::Unknown => "unknown",
+fn outcome_label(outcome: KeyOutcome) -> &'static str {
+    match outcome {
+        KeyOutcome::Mapped => "same",
+        KeyOutcome::Differs => "differs",
+        KeyOutcome::Default => "default",
+        KeyOutcome::NoEqual => "no equal",
+        KeyOutcome::Needless => "not needed",
+        KeyOutcome::Unknown => "unknown",
     }
 }

@@ -1,7 +1,7 @@
 //! The question about the method: all of them, best first, with the reasons.
 
 use crate::advisor::choose::{self, Advice, DataKind, MethodId, Verdict};
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::base::human;
 use crate::base::text::shown;
@@ -39,10 +39,10 @@ impl Ask for Method {
         wizard.advice().into_iter().map(row).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let list = wizard.advice();
         let Some(advice) = list.get(wizard.selected()) else {
-            return About::default();
+            return Explanation::default();
         };
         let facts = advice.facts;
         let why: Vec<&str> = advice.why.iter().map(|(_, why)| why.as_str()).collect();

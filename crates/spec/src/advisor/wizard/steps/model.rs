@@ -1,6 +1,6 @@
 //! The question about the preset: the size from scratch, or the recipe for the start model.
 
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Wizard, draft, estimate};
 use crate::base::human;
 
@@ -42,10 +42,10 @@ impl Ask for Model {
             .collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let presets = wizard.fitting_presets();
         let Some(preset) = presets.get(wizard.selected()) else {
-            return About::default();
+            return Explanation::default();
         };
         let mut notes = vec![note("About", wizard.about_recipe(&preset.about))];
         let data = wizard.chosen_data();

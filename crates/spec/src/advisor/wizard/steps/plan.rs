@@ -1,6 +1,6 @@
 //! The cost of the run.
 
-use crate::advisor::wizard::question::{About, Ask, Note, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Note, Row, note};
 use crate::advisor::wizard::{Outcome, Wizard, estimate};
 
 pub(in crate::advisor::wizard) struct Plan;
@@ -14,15 +14,15 @@ impl Ask for Plan {
         "What it will cost"
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         if let Some(why) = wizard.absent_base() {
             return (vec![note("No plan", why)], Vec::new());
         }
         let Some((draft, _)) = wizard.draft() else {
-            return About::default();
+            return Explanation::default();
         };
         let Ok(spec) = draft.spec() else {
-            return About::default();
+            return Explanation::default();
         };
         let (data, machine) = (wizard.chosen_data(), &wizard.context.machine);
         let mut notes: Vec<Note> = estimate::lines(&spec, data, machine)

@@ -1,9 +1,9 @@
 //! The question about the reward, for methods that train on the model's own completions.
 
 use crate::advisor::choose::MethodId;
-use crate::advisor::look::{DataFacts, ReferenceKind};
+use crate::advisor::inspection::{DataFacts, ReferenceKind};
 use crate::advisor::wizard::answers::{Answers, DataAnswer, RewardAnswer};
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Wizard};
 use crate::base::paths::expand_home;
 use crate::models::RewardModel;
@@ -51,9 +51,9 @@ impl Ask for Reward {
         RewardAnswer::ALL.iter().map(row).collect()
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let Some(answer) = RewardAnswer::ALL.get(wizard.selected()) else {
-            return About::default();
+            return Explanation::default();
         };
         let mut notes = vec![note("Scores", scores(*answer))];
         if let Some(lack) = wizard.lacks(*answer) {

@@ -1,7 +1,7 @@
 //! The few values that matter for these answers; all others are the preset's.
 
 use crate::advisor::wizard::answers::Begin;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::spec::{Issue, shown};
 
@@ -25,7 +25,7 @@ impl Ask for Settings {
             .knobs()
             .into_iter()
             .map(|knob| {
-                let full = draft.settle(knob.path).unwrap_or_default();
+                let full = draft.resolve_wildcard(knob.path).unwrap_or_default();
                 let typed = wizard.answers.settings.get(knob.path);
                 let text = typed.cloned().unwrap_or_else(|| shown(&draft.value(&full)));
                 let own_fault = wrong
@@ -53,13 +53,13 @@ impl Ask for Settings {
             .collect()
     }
 
-    fn about(&self, wizard: &Wizard, rows: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, rows: &[Row]) -> Explanation {
         let knobs = wizard.knobs();
         let (Some(knob), Some(made)) = (knobs.get(wizard.selected()), wizard.made()) else {
-            return About::default();
+            return Explanation::default();
         };
         let draft = &made.draft;
-        let full = draft.settle(knob.path).unwrap_or_default();
+        let full = draft.resolve_wildcard(knob.path).unwrap_or_default();
         let node = crate::spec::schema::root().at(&full);
         let mut notes = Vec::new();
         if let Some(fault) = rows.get(wizard.selected()).and_then(|r| r.fault.clone()) {
@@ -114,9 +114,9 @@ impl Ask for Settings {
             return wizard.advance();
         };
         let knobs = wizard.knobs();
-        let row = knobs
-            .iter()
-            .position(|k| k.path == path || draft.settle(k.path).as_deref() == Some(path.as_str()));
+        let row = knobs.iter().position(|k| {
+            k.path == path || draft.resolve_wildcard(k.path).as_deref() == Some(path.as_str())
+        });
         if let Some(row) = row {
             wizard.cursor[Step::Settings as usize] = row;
         }

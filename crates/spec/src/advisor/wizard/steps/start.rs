@@ -1,10 +1,10 @@
 //! The question about the start model.
 
 use crate::advisor::choose::{self, DataKind, MethodId, Verdict};
-use crate::advisor::look::ModelFacts;
+use crate::advisor::inspection::ModelFacts;
 use crate::advisor::wizard::answers::DataAnswer;
-use crate::advisor::wizard::question::{About, Ask, Row, note};
-use crate::advisor::wizard::{Look, Outcome, Wizard};
+use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
+use crate::advisor::wizard::{InspectRequest, Outcome, Wizard};
 use crate::base::human;
 
 pub(in crate::advisor::wizard) struct Start;
@@ -38,7 +38,7 @@ impl Ask for Start {
         ]
     }
 
-    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+    fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let mut notes = vec![note(
             "Runs here",
             "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
@@ -108,7 +108,7 @@ impl Ask for Start {
                 wizard.model = None;
                 wizard.refuse(why)
             }
-            _ => Outcome::Look(Look::Model {
+            _ => Outcome::Look(InspectRequest::Model {
                 path: path.into(),
                 sample,
             }),

@@ -82,7 +82,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
     let titles = |wizard: &Wizard| -> Vec<String> {
         let rows = wizard.question().rows;
@@ -146,7 +146,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     // The last step may reach into the next pass.
     assert!((3.0..3.5).contains(&passes), "{data:?}");
     // The other form keeps the model and leaves the adapter out.
-    wizard.go(Step::Method);
+    wizard.go_to(Step::Method);
     let full = wizard
         .advice()
         .iter()
@@ -174,7 +174,7 @@ fn prompts_with_references_keep_the_recipes_steps_and_room_for_answers() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     until(&mut wizard, Step::Plan);
     let (draft, wrong) = wizard.draft().unwrap();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -192,7 +192,7 @@ fn data_that_no_run_can_read_are_refused_where_they_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |path: &std::path::Path| {
         let (mut wizard, look) = looking_at(path);
-        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
         wizard.error().unwrap_or_default().to_string()
     };
     let rows = dir.path().join("pictures.jsonl");
@@ -318,7 +318,7 @@ fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
         let Outcome::Look(look) = wizard.enter() else {
             panic!("{:?}", wizard.error());
         };
-        wizard.seen(look.now(None))
+        wizard.on_inspected(look.now(None))
     };
     wizard.select(1);
     wizard.type_in(&model);
@@ -330,7 +330,7 @@ fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
     // Of other data it is asked again.
     let readable = dir.path().join("readable.txt");
     std::fs::write(&readable, known.repeat(99)).unwrap();
-    wizard.go(Step::Data);
+    wizard.go_to(Step::Data);
     wizard.type_in(&readable.display().to_string());
     assert_eq!(look(&mut wizard), Outcome::Moved);
     wizard.select(1);

@@ -11,7 +11,7 @@ fn at_method(dir: &std::path::Path, mut wizard: Wizard, packed: Option<u64>) -> 
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now(None));
+    wizard.on_inspected(look.now(None));
     assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
     let (_, facts) = wizard.model.as_mut().unwrap();
     facts.as_mut().unwrap().packed_bytes = packed;
@@ -79,7 +79,7 @@ fn a_model_that_fits_in_four_bits_alone_is_quantized_first() {
     let why = wizard.error().unwrap();
     assert!(why.contains("llmtui quantize"), "{why}");
     // The start of the model says so before, where nothing else can be trained.
-    wizard.go(Step::Start);
+    wizard.go_to(Step::Start);
     assert_eq!(wizard.enter(), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(why.contains("llmtui quantize"), "{why}");

@@ -15,7 +15,7 @@ fn a_config_without_its_base_model_has_no_plan_and_no_start_but_can_be_saved() {
         let Outcome::Look(look) = wizard.enter() else {
             panic!("{:?}", wizard.error());
         };
-        wizard.seen(look.now(None));
+        wizard.on_inspected(look.now(None));
         wizard
     };
     let tells = |wizard: &Wizard, words: &str| {
@@ -68,7 +68,7 @@ fn a_guessed_method_can_be_changed_before_and_after_the_import() {
         let Outcome::Look(look) = wizard.enter() else {
             panic!("{:?}", wizard.error());
         };
-        wizard.seen(look.now(None));
+        wizard.on_inspected(look.now(None));
     };
     wizard.select(config);
     wizard.type_in(&path.display().to_string());

@@ -2,7 +2,7 @@
 
 use super::fitting::base;
 use super::*;
-use crate::data::Surroundings;
+use crate::data::DataEnv;
 use std::fmt::Write;
 
 /// The number in front of ` of` in the row of steps, and the first number of the row of data.
@@ -81,7 +81,7 @@ fn steps_and_passes_are_those_of_the_run_for_every_kind_of_row_and_method() {
             .filter_map(|(at, row)| row.open.then_some(at))
             .collect();
         for at in open {
-            wizard.go(Step::Method);
+            wizard.go_to(Step::Method);
             wizard.select(at);
             until(&mut wizard, Step::Plan);
             let spec = wizard.draft().unwrap().0.spec().unwrap();
@@ -89,7 +89,7 @@ fn steps_and_passes_are_those_of_the_run_for_every_kind_of_row_and_method() {
                 continue;
             }
             let title = format!("{name}, {}", wizard.chosen_advice().unwrap().title());
-            let data = spec.open_data(&Surroundings::default());
+            let data = spec.open_data(&DataEnv::default());
             let data = data.unwrap_or_else(|e| panic!("{title}: {e}"));
             let batch = spec.train.micro_batch_size;
             let pass = data.micro_steps_per_epoch(batch);

@@ -68,7 +68,7 @@ fn prompts_with_reference_answers_are_told_the_goal_that_trains_on_them() {
     wizard.select(1);
     wizard.type_in(&model_folder(dir.path()));
     if let Outcome::Look(look) = wizard.enter() {
-        wizard.seen(look.now(None));
+        wizard.on_inspected(look.now(None));
     }
     wizard.enter();
     let why = wizard.error().unwrap();
@@ -90,7 +90,7 @@ fn a_path_that_was_refused_is_not_remembered() {
         let Outcome::Look(look) = wizard.enter() else {
             panic!("{:?}", wizard.error());
         };
-        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
     };
     refuse(&mut wizard, 2, "no/such/model");
     assert_eq!(wizard.answers().start, None);
@@ -99,7 +99,7 @@ fn a_path_that_was_refused_is_not_remembered() {
     let kept = |wizard: &Wizard| Answers::from_json(&wizard.to_remember());
     assert_eq!(kept(&wizard).start_path, "");
     assert_eq!(kept(&wizard).data_path, good);
-    wizard.go(Step::Data);
+    wizard.go_to(Step::Data);
     refuse(&mut wizard, 1, "no/such/text.txt");
     assert_eq!(kept(&wizard).data_path, good);
     // Nor is it one when another row is chosen.
@@ -125,13 +125,13 @@ fn what_was_found_answers_only_the_row_that_asked() {
     let seen = look.now(None);
     let mut elsewhere = wizard.clone();
     elsewhere.select(3);
-    assert_eq!(elsewhere.seen(seen.clone()), Outcome::Stay);
+    assert_eq!(elsewhere.on_inspected(seen.clone()), Outcome::Stay);
     assert_eq!(elsewhere.answers().data, None);
     let mut typing = wizard.clone();
     typing.type_in("own");
-    assert_eq!(typing.seen(seen.clone()), Outcome::Stay);
+    assert_eq!(typing.on_inspected(seen.clone()), Outcome::Stay);
     assert_eq!(typing.error(), None);
-    assert_eq!(wizard.seen(seen), Outcome::Moved);
+    assert_eq!(wizard.on_inspected(seen), Outcome::Moved);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_model_too_large_for_the_machine_is_told_so_where_it_is_chosen() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+    assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(why.contains("a smaller model, or more memory"), "{why}");
 }
@@ -163,7 +163,7 @@ fn a_row_that_no_run_reads_is_refused_where_the_data_are_named() {
         let rows = format!("{}{bad}\n{good}\n", format!("{good}\n").repeat(before));
         std::fs::write(&path, rows).unwrap();
         let (mut wizard, look) = looking_at(&path);
-        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        assert_eq!(wizard.on_inspected(look.now(None)), Outcome::Stay);
         let error = wizard.error().unwrap_or_default();
         assert!(
             error.contains(&format!("bad{before}.jsonl:{at}")),

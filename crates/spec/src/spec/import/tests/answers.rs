@@ -82,13 +82,13 @@ fn the_loss_of_grpo_is_its_aggregation() {
     for word in ["grpo", "bnpo", "dapo", "dr_grpo"] {
         let imported = of(&GRPO.replace("loss_type: grpo", &format!("loss_type: {word}")));
         assert_eq!(imported.draft.value("method.grpo.aggregation"), word);
-        assert_eq!(fate(&imported, "loss_type").fate, Fate::Mapped);
+        assert_eq!(outcome(&imported, "loss_type").outcome, KeyOutcome::Mapped);
     }
     // Others are refused with those that there are.
     let other = of(&GRPO.replace("loss_type: grpo", "loss_type: cispo"));
-    let line = fate(&other, "loss_type");
+    let line = outcome(&other, "loss_type");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("dr_grpo"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("dr_grpo"),
         "{line:?}"
     );
 }
@@ -116,7 +116,7 @@ fn a_run_on_its_own_answers_is_as_long_as_its_steps() {
             let line = imported.lines.iter().find(|line| line.theirs == key);
             let line = line.unwrap_or_else(|| panic!("{key}: {:#?}", imported.lines));
             assert!(
-                line.fate == Fate::NoEqual && line.words.contains("set train.max_steps"),
+                line.outcome == KeyOutcome::NoEqual && line.words.contains("set train.max_steps"),
                 "{line:?}"
             );
             for (path, value) in [("rewards", "[exact]"), ("train.max_steps", "100")] {
@@ -154,9 +154,9 @@ fn what_trl_writes_at_once_is_counted_in_optimizer_steps() {
             &format!("steps_per_generation: {steps}"),
         );
         let imported = of(&text);
-        let line = fate(&imported, "steps_per_generation");
+        let line = outcome(&imported, "steps_per_generation");
         assert!(
-            line.fate == Fate::NoEqual && line.words.contains("of 2 each"),
+            line.outcome == KeyOutcome::NoEqual && line.words.contains("of 2 each"),
             "{line:?}"
         );
         assert_eq!(imported.draft.value("rollout.steps"), 1);
@@ -165,7 +165,10 @@ fn what_trl_writes_at_once_is_counted_in_optimizer_steps() {
     let silent = GRPO.replace("gradient_accumulation_steps: 2\n", "");
     assert_eq!(of(&silent).draft.value("rollout.steps"), 4);
     let dpo = of("dataset_name: d\nloss_type: sigmoid\nsteps_per_generation: 4\n");
-    assert_eq!(fate(&dpo, "steps_per_generation").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&dpo, "steps_per_generation").outcome,
+        KeyOutcome::Needless
+    );
 }
 
 #[test]
@@ -190,7 +193,7 @@ fn ppo_of_llama_factory_has_its_defaults_and_its_target() {
         ("save_steps", "checkpoint.every", 80),
     ] {
         assert_eq!(imported.draft.value(path), steps, "{path}");
-        assert_eq!(fate(&imported, key).fate, Fate::Differs);
+        assert_eq!(outcome(&imported, key).outcome, KeyOutcome::Differs);
     }
     all_are(&imported, &silent);
     for (path, wanted) in [("temperature", 0.95), ("top_p", 0.7)] {
@@ -233,5 +236,5 @@ fn rows_of_trl_have_room_for_prompt_and_answer() {
 #[test]
 fn the_empty_template_of_llama_factory_is_not_the_tokenizers_own() {
     let imported = of("model_name_or_path: m\nstage: sft\ntemplate: empty\n");
-    assert_eq!(fate(&imported, "template").fate, Fate::NoEqual);
+    assert_eq!(outcome(&imported, "template").outcome, KeyOutcome::NoEqual);
 }

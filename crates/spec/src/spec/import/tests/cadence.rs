@@ -21,7 +21,10 @@ fn times_an_epoch_become_a_share_of_the_run() {
     );
     assert_eq!(both.draft.value("eval.every"), 1.0 / 6.0);
     assert_eq!(both.draft.value("checkpoint.every"), 1.0 / 3.0);
-    assert_eq!(fate(&both, "evals_per_epoch").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&both, "evals_per_epoch").outcome,
+        KeyOutcome::Mapped
+    );
     // At which steps: six evaluations in 600 steps, the last one at the end.
     let every = both.draft.spec().unwrap().eval.every;
     assert_eq!(every.steps(600), 100);
@@ -41,9 +44,15 @@ fn once_a_run_or_less_is_after_the_last_step() {
         assert_eq!(evals(AXOLOTL, more), 0, "{more}");
     }
     let off = read(AXOLOTL, "evals_per_epoch: 0");
-    assert_eq!(fate(&off, "evals_per_epoch").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&off, "evals_per_epoch").outcome,
+        KeyOutcome::Needless
+    );
     let odd = read(AXOLOTL, "evals_per_epoch: often");
-    assert_eq!(fate(&odd, "evals_per_epoch").fate, Fate::NoEqual);
+    assert_eq!(
+        outcome(&odd, "evals_per_epoch").outcome,
+        KeyOutcome::NoEqual
+    );
 }
 
 #[test]
@@ -57,7 +66,7 @@ fn strategies_say_when_and_whether_steps_count() {
     for never in ["\"no\"", "no", "false"] {
         let off = read(TRL, &format!("eval_strategy: {never}\neval_steps: 50"));
         assert_eq!(off.draft.value("eval.every"), 0, "{never}");
-        assert_eq!(fate(&off, "eval_steps").fate, Fate::Needless);
+        assert_eq!(outcome(&off, "eval_steps").outcome, KeyOutcome::Needless);
     }
     let saves = read(
         TRL,
@@ -67,11 +76,14 @@ fn strategies_say_when_and_whether_steps_count() {
     assert_eq!(saves.draft.value("eval.every"), 0.2);
     let steps = read(TRL, "eval_strategy: steps\neval_steps: 50");
     assert_eq!(steps.draft.value("eval.every"), 50);
-    assert_eq!(fate(&steps, "eval_strategy").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&steps, "eval_strategy").outcome,
+        KeyOutcome::Needless
+    );
     let unknown = read(TRL, "eval_strategy: epoch\nmax_steps: 50");
-    let line = fate(&unknown, "eval_strategy");
+    let line = outcome(&unknown, "eval_strategy");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("set eval.every"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("set eval.every"),
         "{line:?}"
     );
 }

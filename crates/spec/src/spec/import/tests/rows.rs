@@ -78,12 +78,18 @@ fn a_file_has_no_splits_and_the_first_part_of_a_split_is_a_fraction() {
     assert_eq!(axolotl(hub, ""), whole);
     let text = format!("base_model: m\nsequence_len: 64\ndatasets:\n  - {hub}\n");
     let (_, imported) = sources(&text);
-    assert_eq!(fate(&imported, "datasets[0].split").fate, Fate::Differs);
+    assert_eq!(
+        outcome(&imported, "datasets[0].split").outcome,
+        KeyOutcome::Differs
+    );
     let (trl, imported) = sources(
         "dataset_config: en\ndataset_name: a.jsonl\ndataset_train_split: train\nbeta: 0.1\n",
     );
     assert_eq!(trl, json!(["a.jsonl"]));
-    assert_eq!(fate(&imported, "dataset_config").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&imported, "dataset_config").outcome,
+        KeyOutcome::Needless
+    );
 }
 
 #[test]
@@ -114,18 +120,22 @@ fn the_handbooks_mixers_are_sources_with_fractions() {
     assert_eq!(all, expected);
     assert_eq!(imported.draft.value("data.mix"), "concatenate");
     for (key, is, words) in [
-        ("dataset_mixer.org/a", Fate::Mapped, ""),
-        ("dataset_mixer.org/b", Fate::Differs, "first rows"),
-        ("dataset_mixer.org/c", Fate::Needless, "left out"),
-        ("dataset_mixer.org/d", Fate::NoEqual, "at most 1"),
-        ("dataset_splits", Fate::Differs, "test_sft is not read"),
-        ("dataset_configs", Fate::Mapped, ""),
-        ("preprocessing_num_workers", Fate::Needless, ""),
-        ("chat_template", Fate::NoEqual, "data.template"),
+        ("dataset_mixer.org/a", KeyOutcome::Mapped, ""),
+        ("dataset_mixer.org/b", KeyOutcome::Differs, "first rows"),
+        ("dataset_mixer.org/c", KeyOutcome::Needless, "left out"),
+        ("dataset_mixer.org/d", KeyOutcome::NoEqual, "at most 1"),
+        (
+            "dataset_splits",
+            KeyOutcome::Differs,
+            "test_sft is not read",
+        ),
+        ("dataset_configs", KeyOutcome::Mapped, ""),
+        ("preprocessing_num_workers", KeyOutcome::Needless, ""),
+        ("chat_template", KeyOutcome::NoEqual, "data.template"),
     ] {
-        let line = fate(&imported, key);
+        let line = outcome(&imported, key);
         assert!(
-            line.fate == is && line.words.contains(words),
+            line.outcome == is && line.words.contains(words),
             "{key}: {line:?}"
         );
     }
@@ -142,7 +152,7 @@ fn the_handbooks_mixers_are_sources_with_fractions() {
         json!([{"name": "org/a", "subset": "all", "split": "train", "fraction": 0.5}, "org/b"]);
     assert_eq!(newer, expected);
     assert_eq!(imported.draft.value("data.val_fraction"), 0.05);
-    let line = fate(&imported, "dataset_mixture.datasets[0]");
+    let line = outcome(&imported, "dataset_mixture.datasets[0]");
     assert!(line.words.contains("at random"), "{line:?}");
 }
 
@@ -179,9 +189,9 @@ fn labelled_answers_of_axolotl_are_read_by_their_type() {
         ("chatml.argilla_chat", "rename that column to `messages`"),
     ] {
         let (_, imported) = sources(&format!("{text}{kind}}}\n"));
-        let line = fate(&imported, "datasets[0].type");
+        let line = outcome(&imported, "datasets[0].type");
         assert!(
-            line.fate == Fate::NoEqual && line.words.contains(words),
+            line.outcome == KeyOutcome::NoEqual && line.words.contains(words),
             "{line:?}"
         );
     }
@@ -201,7 +211,11 @@ fn keys_that_axolotl_knows_are_known_here() {
         let text = format!("base_model: m\nsequence_len: 64\n{key}\n");
         let imported = import("x", &text, None).unwrap();
         let word = key.split(':').next().unwrap();
-        assert_ne!(fate(&imported, word).fate, Fate::Unknown, "{key}");
+        assert_ne!(
+            outcome(&imported, word).outcome,
+            KeyOutcome::Unknown,
+            "{key}"
+        );
     }
     let drop = import(
         "x",

@@ -21,15 +21,18 @@ fn each_file_of_a_set_is_a_source() {
         {"name": "b.jsonl", "format": "alpaca"},
     ]);
     assert_eq!(found, expected);
-    let line = fate(&imported, "datasets[0].data_files");
+    let line = outcome(&imported, "datasets[0].data_files");
     assert_eq!(
-        (line.fate, &*line.ours),
-        (Fate::Mapped, "data.sources: a.jsonl, b.jsonl")
+        (line.outcome, &*line.ours),
+        (KeyOutcome::Mapped, "data.sources: a.jsonl, b.jsonl")
     );
     assert_eq!(imported.draft.value("data.mix"), "concatenate");
     let (one, imported) = sources("{data_files: a.jsonl, ds_type: json, type: alpaca}", "");
     assert_eq!(one, json!([{"name": "a.jsonl", "format": "alpaca"}]));
-    assert_eq!(fate(&imported, "datasets[0].ds_type").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&imported, "datasets[0].ds_type").outcome,
+        KeyOutcome::Needless
+    );
 }
 
 #[test]
@@ -47,17 +50,17 @@ fn files_in_a_folder_are_found_in_it() {
 fn files_of_a_repository_and_maps_of_files_are_told() {
     let (found, imported) = sources("{path: org/set, data_files: en.jsonl, type: alpaca}", "");
     assert_eq!(found, json!([{"name": "org/set", "format": "alpaca"}]));
-    let line = fate(&imported, "datasets[0].data_files");
+    let line = outcome(&imported, "datasets[0].data_files");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("download"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("download"),
         "{line:?}"
     );
     for path in ["json", "org/set"] {
         let set = format!("{{path: {path}, data_files: {{train: a.jsonl, test: b.jsonl}}}}");
         let (found, imported) = sources(&set, "");
-        let line = fate(&imported, "datasets[0].data_files");
+        let line = outcome(&imported, "datasets[0].data_files");
         assert!(
-            line.fate == Fate::NoEqual && line.words.contains("data.val_path"),
+            line.outcome == KeyOutcome::NoEqual && line.words.contains("data.val_path"),
             "{line:?}"
         );
         let name = found[0].as_str().unwrap_or_default();
@@ -88,9 +91,9 @@ fn modules_are_added_to_all_linear_layers_in_either_order() {
         let text = format!("base_model: m\nadapter: lora\n{text}");
         let imported = import("x", &text, None).unwrap();
         assert_eq!(imported.draft.value("adapter.lora.targets"), "all");
-        let line = fate(&imported, "lora_target_modules");
+        let line = outcome(&imported, "lora_target_modules");
         assert!(
-            line.fate == Fate::Differs && line.words.contains("embed_tokens"),
+            line.outcome == KeyOutcome::Differs && line.words.contains("embed_tokens"),
             "{line:?}"
         );
     }
@@ -98,7 +101,10 @@ fn modules_are_added_to_all_linear_layers_in_either_order() {
         format!("base_model: m\nadapter: lora\n{all}lora_target_modules: [q_proj, v_proj]\n");
     let imported = import("x", &text, None).unwrap();
     assert_eq!(imported.draft.value("adapter.lora.targets"), "all");
-    assert_eq!(fate(&imported, "lora_target_modules").fate, Fate::Mapped);
+    assert_eq!(
+        outcome(&imported, "lora_target_modules").outcome,
+        KeyOutcome::Mapped
+    );
 }
 
 /// What a spec refuses was dropped, and the setting that needs it was told as taken.
@@ -109,7 +115,7 @@ fn a_refused_choice_is_told_instead_of_the_setting_that_needs_it() {
     assert_eq!(before, None);
     let line = reader.lines.last().unwrap();
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("adapter.lora.targets"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("adapter.lora.targets"),
         "{line:?}"
     );
 }
@@ -119,12 +125,12 @@ fn keys_of_a_mixture_and_of_dataset_info_that_are_not_read_are_told() {
     let mixture = "model_name_or_path: m\ndataset_mixture:\n  datasets:\n    - {id: org/a, data_dir: en, data_files: [x], columns: [messages]}\n";
     let imported = import("x", mixture, None).unwrap();
     for (key, is) in [
-        ("data_dir", Fate::NoEqual),
-        ("data_files", Fate::NoEqual),
-        ("columns", Fate::Needless),
+        ("data_dir", KeyOutcome::NoEqual),
+        ("data_files", KeyOutcome::NoEqual),
+        ("columns", KeyOutcome::Needless),
     ] {
-        let line = fate(&imported, &format!("dataset_mixture.datasets[0].{key}"));
-        assert_eq!(line.fate, is, "{key}");
+        let line = outcome(&imported, &format!("dataset_mixture.datasets[0].{key}"));
+        assert_eq!(line.outcome, is, "{key}");
     }
     let info = json!({
         "seen": {"hf_hub_url": "org/set", "ms_hub_url": "org/other", "folder": "en", "split": "train[:20%]",
@@ -150,12 +156,12 @@ fn keys_of_a_mixture_and_of_dataset_info_that_are_not_read_are_told() {
     };
     let imported = read("seen");
     for (key, is) in [
-        ("folder", Fate::NoEqual),
-        ("columns.images", Fate::NoEqual),
-        ("ms_hub_url", Fate::Needless),
+        ("folder", KeyOutcome::NoEqual),
+        ("columns.images", KeyOutcome::NoEqual),
+        ("ms_hub_url", KeyOutcome::Needless),
     ] {
-        let line = fate(&imported, &format!("dataset_info.json seen.{key}"));
-        assert_eq!(line.fate, is, "{key}");
+        let line = outcome(&imported, &format!("dataset_info.json seen.{key}"));
+        assert_eq!(line.outcome, is, "{key}");
     }
     let source = &imported.draft.value("data.sources")[0];
     assert_eq!(
@@ -163,8 +169,8 @@ fn keys_of_a_mixture_and_of_dataset_info_that_are_not_read_are_told() {
         (&json!("train"), &json!(0.2))
     );
     assert_eq!(
-        fate(&read("file"), "dataset_info.json file.split").fate,
-        Fate::Needless
+        outcome(&read("file"), "dataset_info.json file.split").outcome,
+        KeyOutcome::Needless
     );
     let told = |line: &Line| line.theirs.starts_with("dataset_info.json");
     assert!(!read("book").lines.iter().any(told));

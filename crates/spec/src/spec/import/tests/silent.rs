@@ -94,7 +94,7 @@ fn what_the_file_leaves_out_is_what_the_tool_does_without_it() {
         .lines
         .iter()
         .find(|l| l.ours.starts_with("train.epochs"));
-    assert_eq!(epochs.unwrap().fate, Fate::Default);
+    assert_eq!(epochs.unwrap().outcome, KeyOutcome::Default);
 }
 
 #[test]
@@ -115,8 +115,14 @@ fn what_the_file_says_counts_before_any_default() {
         assert_eq!(value(&text, path), wanted, "{path}");
     }
     let imported = import("x", &text, None).unwrap();
-    assert_eq!(fate(&imported, "max_steps").fate, Fate::Needless);
-    assert_eq!(fate(&imported, "report_to").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&imported, "max_steps").outcome,
+        KeyOutcome::Needless
+    );
+    assert_eq!(
+        outcome(&imported, "report_to").outcome,
+        KeyOutcome::Needless
+    );
     let steps = format!("{TRL}max_steps: 40\n");
     assert!(value(&steps, "train.epochs").is_null());
     let none = format!("{AX}val_set_size: 0.0\n");
@@ -198,13 +204,16 @@ fn modules_with_adapters_are_sets_kinds_or_patterns() {
         None,
     );
     assert_eq!(
-        fate(&regex.unwrap(), "lora_target_modules").fate,
-        Fate::NoEqual
+        outcome(&regex.unwrap(), "lora_target_modules").outcome,
+        KeyOutcome::NoEqual
     );
     let listed =
         "adapter: lora\nlora_target_linear: false\nlora_target_modules: [q_proj, v_proj]\n";
     let listed = import("x", &format!("{AX}{listed}"), None).unwrap();
-    assert_eq!(fate(&listed, "lora_target_linear").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&listed, "lora_target_linear").outcome,
+        KeyOutcome::Needless
+    );
     assert_eq!(listed.draft.value("adapter.lora.targets"), "minimal");
 }
 
@@ -242,8 +251,16 @@ fn keys_of_the_data_and_of_noise_have_their_equivalents() {
         "{AX}lora_model_dir: out\nloss_watchdog_threshold: 5.0\neval_sample_packing: false\nevals_per_epoch: 4\n"
     );
     let imported = import("x", &text, None).unwrap();
-    assert!(imported.lines.iter().all(|l| l.fate != Fate::Unknown));
-    assert_eq!(fate(&imported, "lora_model_dir").fate, Fate::NoEqual);
+    assert!(
+        imported
+            .lines
+            .iter()
+            .all(|l| l.outcome != KeyOutcome::Unknown)
+    );
+    assert_eq!(
+        outcome(&imported, "lora_model_dir").outcome,
+        KeyOutcome::NoEqual
+    );
 }
 
 /// LLaMA-Factory's datasets are names in a file of its own.
@@ -279,10 +296,10 @@ fn datasets_by_name_are_found_in_dataset_info() {
             {"hub": "org/set", "subset": "en", "format": "messages"},
         ])
     );
-    assert_eq!(fate(&imported, "dataset").fate, Fate::Mapped);
+    assert_eq!(outcome(&imported, "dataset").outcome, KeyOutcome::Mapped);
     assert_eq!(
-        fate(&imported, "dataset_info.json roles.num_samples").fate,
-        Fate::NoEqual
+        outcome(&imported, "dataset_info.json roles.num_samples").outcome,
+        KeyOutcome::NoEqual
     );
     assert_eq!(imported.draft.value("data.mix"), "concatenate");
     let joined = |line: &&Line| line.theirs == "(several datasets)";
@@ -291,7 +308,7 @@ fn datasets_by_name_are_found_in_dataset_info() {
             .lines
             .iter()
             .find(joined)
-            .is_some_and(|l| l.fate == Fate::Mapped)
+            .is_some_and(|l| l.outcome == KeyOutcome::Mapped)
     );
     let pairs = read("stage: dpo\ndataset: pairs")
         .draft
@@ -313,7 +330,10 @@ fn datasets_by_name_are_found_in_dataset_info() {
         at("book.txt")
     );
     // Names that are not in it are told as before.
-    assert_eq!(fate(&read("dataset: other"), "dataset").fate, Fate::Differs);
+    assert_eq!(
+        outcome(&read("dataset: other"), "dataset").outcome,
+        KeyOutcome::Differs
+    );
 }
 
 /// The line of a report about one of their keys.
@@ -328,7 +348,7 @@ fn told(text: &str, theirs: &str) -> Line {
 #[test]
 fn a_file_of_axolotl_without_its_learning_rate_says_which_counts() {
     let line = told(AX, "(no learning_rate)");
-    assert_eq!(line.fate, Fate::NoEqual);
+    assert_eq!(line.outcome, KeyOutcome::NoEqual);
     let default = value(AX, "optimizer.adamw.lr");
     assert_eq!(
         line.ours,
@@ -342,24 +362,27 @@ fn a_file_of_axolotl_without_its_learning_rate_says_which_counts() {
 #[test]
 fn qlora_says_in_which_format_the_base_is_frozen() {
     let line = told(&format!("{AX}adapter: qlora\n"), "adapter: qlora");
-    assert_eq!((line.fate, &*line.ours), (Fate::Differs, "adapter: lora"));
+    assert_eq!(
+        (line.outcome, &*line.ours),
+        (KeyOutcome::Differs, "adapter: lora")
+    );
     assert!(line.words.contains("frozen in f32") && line.words.contains("NF4"));
     let plain = told(&format!("{AX}adapter: lora\n"), "adapter: lora");
-    assert_eq!(plain.fate, Fate::Mapped);
+    assert_eq!(plain.outcome, KeyOutcome::Mapped);
 }
 
 #[test]
 fn the_tokens_that_trl_learns_of_a_conversation_are_told_even_where_the_file_is_silent() {
     let silent = told(TRL, "(assistant_only_loss: false)");
     assert_eq!(
-        (silent.fate, &*silent.ours),
-        (Fate::Default, "data.train_on: auto")
+        (silent.outcome, &*silent.ours),
+        (KeyOutcome::Default, "data.train_on: auto")
     );
     let off = told(
         &format!("{TRL}assistant_only_loss: false\n"),
         "assistant_only_loss",
     );
-    assert_eq!(off.fate, Fate::Differs);
+    assert_eq!(off.outcome, KeyOutcome::Differs);
     for line in [silent, off] {
         assert!(line.words.contains("every token"), "{line:?}");
     }
@@ -368,8 +391,8 @@ fn the_tokens_that_trl_learns_of_a_conversation_are_told_even_where_the_file_is_
         "assistant_only_loss",
     );
     assert_eq!(
-        (on.fate, &*on.ours),
-        (Fate::Mapped, "data.train_on: assistant")
+        (on.outcome, &*on.ours),
+        (KeyOutcome::Mapped, "data.train_on: assistant")
     );
     let dpo = import("x", &format!("{TRL}beta: 0.1\n"), None).unwrap();
     assert!(
@@ -384,8 +407,8 @@ fn the_column_of_plain_text_is_carried_over_and_what_is_not_says_so() {
     let texts = sets("{path: a.jsonl, field: body, type: completion}");
     let line = told(&texts, "datasets[0].field");
     assert_eq!(
-        (line.fate, &*line.ours),
-        (Fate::Mapped, "columns: text: body")
+        (line.outcome, &*line.ours),
+        (KeyOutcome::Mapped, "columns: text: body")
     );
     let source = &value(&texts, "data.sources")[0];
     assert_eq!(
@@ -393,11 +416,14 @@ fn the_column_of_plain_text_is_carried_over_and_what_is_not_says_so() {
         (&json!("text"), &json!({"text": "body"}))
     );
     let needless = sets("{path: a.jsonl, type: alpaca, field: text}");
-    assert_eq!(told(&needless, "datasets[0].field").fate, Fate::Needless);
+    assert_eq!(
+        told(&needless, "datasets[0].field").outcome,
+        KeyOutcome::Needless
+    );
     let other = sets("{path: a.jsonl, type: chat_template, roles_to_train: [user]}");
     let line = told(&other, "datasets[0].roles_to_train");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("not carried over"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("not carried over"),
         "{line:?}"
     );
 }
@@ -426,7 +452,7 @@ fn rows_of_kto_lie_together() {
             .unwrap()
     };
     for key in ["per_device_train_batch_size", "gradient_accumulation_steps"] {
-        assert_eq!(told(key).fate, Fate::Differs, "{lines:?}");
+        assert_eq!(told(key).outcome, KeyOutcome::Differs, "{lines:?}");
     }
     let (micro, parts, _) = batch(&rows(9));
     assert_eq!((micro, parts), (json!(3), json!(3)));
@@ -444,7 +470,7 @@ fn a_count_of_held_out_rows_stays_a_count() {
         (format!("{TRL}test_split_size: 100.0\n"), "test_split_size"),
     ] {
         let imported = import("x", &text, None).unwrap();
-        let line = fate(&imported, key);
+        let line = outcome(&imported, key);
         assert_eq!(line.ours, "data.val_rows: 100", "{line:?}");
         assert!(imported.draft.to_yaml(&[]).contains("val_rows: 100"));
     }
@@ -464,7 +490,10 @@ fn keys_of_trl_that_only_it_needs_are_known() {
     );
     let imported = import("x", &text, None).unwrap();
     assert!(
-        imported.lines.iter().all(|line| line.fate != Fate::Unknown),
+        imported
+            .lines
+            .iter()
+            .all(|line| line.outcome != KeyOutcome::Unknown),
         "{:?}",
         imported.lines
     );

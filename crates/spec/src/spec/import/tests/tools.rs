@@ -56,9 +56,9 @@ fn optimizers_of_tools_are_the_rules_that_they_are() {
     }
     // Moments of 32 bits are those of this program.
     let same = import("x", "dataset_name: d\noptim: lion_32bit\n", None).unwrap();
-    assert_eq!(fate(&same, "optim").fate, Fate::Mapped);
+    assert_eq!(outcome(&same, "optim").outcome, KeyOutcome::Mapped);
     let fewer = import("x", "dataset_name: d\noptim: lion_8bit\n", None).unwrap();
-    assert_eq!(fate(&fewer, "optim").fate, Fate::Differs);
+    assert_eq!(outcome(&fewer, "optim").outcome, KeyOutcome::Differs);
 }
 
 const GRPO: &str = "base_model: m\nrl: grpo\nsequence_len: 512\nmax_steps: 40\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\n";
@@ -83,18 +83,21 @@ fn axolotls_block_of_trl_is_read_as_trls_keys() {
     let temperature = imported.draft.value("rollout.temperature").as_f64();
     assert!((temperature.unwrap() - 0.7).abs() < 1e-6);
     for (key, expected) in [
-        ("trl.beta", Fate::Mapped),
-        ("trl.use_vllm", Fate::Needless),
-        ("trl.vllm_server_host", Fate::Needless),
-        ("trl.reward_funcs", Fate::NoEqual),
-        ("trl.what", Fate::Unknown),
-        ("trl.top_p", Fate::Needless),
+        ("trl.beta", KeyOutcome::Mapped),
+        ("trl.use_vllm", KeyOutcome::Needless),
+        ("trl.vllm_server_host", KeyOutcome::Needless),
+        ("trl.reward_funcs", KeyOutcome::NoEqual),
+        ("trl.what", KeyOutcome::Unknown),
+        ("trl.top_p", KeyOutcome::Needless),
     ] {
-        assert_eq!(fate(&imported, key).fate, expected, "{key}");
+        assert_eq!(outcome(&imported, key).outcome, expected, "{key}");
     }
     // Without a block, TRL's defaults are told.
     let silent = import("x", GRPO, None).unwrap();
     assert_eq!(silent.draft.value("rollout.group_size"), 8);
     let told = |line: &&Line| line.theirs == "(num_generations: 8)";
-    assert_eq!(silent.lines.iter().find(told).unwrap().fate, Fate::Default);
+    assert_eq!(
+        silent.lines.iter().find(told).unwrap().outcome,
+        KeyOutcome::Default
+    );
 }

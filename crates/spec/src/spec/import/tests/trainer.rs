@@ -63,7 +63,7 @@ fn the_trainer_can_be_said() {
         assert_eq!(method(&imported), *said);
         assert_eq!(imported.doubt, None);
         let line = fate_of(&imported, "(--method");
-        assert_eq!(line.fate, Fate::Mapped);
+        assert_eq!(line.outcome, KeyOutcome::Mapped);
     }
     let reward = read("x", BARE, Some("reward"), &[]);
     assert_eq!(reward.draft.value("optimizer.adamw.lr"), 1e-4);
@@ -120,7 +120,10 @@ fn warm_up_below_one_is_a_share_of_the_run() {
 fn one_kept_checkpoint_becomes_the_fewest() {
     let imported = read("x", &format!("{BARE}save_total_limit: 1\n"), None, &[]);
     assert_eq!(imported.draft.value("checkpoint.keep_last"), 2);
-    assert_eq!(fate(&imported, "save_total_limit").fate, Fate::Differs);
+    assert_eq!(
+        outcome(&imported, "save_total_limit").outcome,
+        KeyOutcome::Differs
+    );
 }
 
 /// Keys of answers say nothing to a method that writes none.
@@ -129,12 +132,20 @@ fn settings_of_answers_are_those_of_reinforcement_learning() {
     let lf = "model_name_or_path: m\ntemplate: default\nmax_new_tokens: 99\ntop_p: 0.9\nreward_model: r\n";
     let ppo = import("x", &format!("{lf}stage: ppo\n"), None).unwrap();
     assert_eq!(ppo.draft.value("rollout.max_new_tokens"), 99);
-    assert_eq!(fate(&ppo, "reward_model").fate, Fate::NoEqual);
+    assert_eq!(outcome(&ppo, "reward_model").outcome, KeyOutcome::NoEqual);
     let board = format!("{lf}include_num_input_tokens_seen: true\nenable_thinking: true\n");
     let board = import("x", &board, None).unwrap();
-    assert!(board.lines.iter().all(|line| line.fate != Fate::Unknown));
+    assert!(
+        board
+            .lines
+            .iter()
+            .all(|line| line.outcome != KeyOutcome::Unknown)
+    );
     let sft = import("x", &format!("{lf}stage: sft\n"), None).unwrap();
-    assert_eq!(fate(&sft, "max_new_tokens").fate, Fate::Needless);
+    assert_eq!(
+        outcome(&sft, "max_new_tokens").outcome,
+        KeyOutcome::Needless
+    );
     // Its default template is Human and Assistant in plain words, not the tokenizer's own.
     assert_eq!(sft.draft.value("data.template"), "plain");
 }

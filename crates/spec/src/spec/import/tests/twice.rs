@@ -22,13 +22,13 @@ fn of_two_keys_for_one_setting_the_one_that_does_not_count_says_so() {
     ] {
         let imported = import("x", text, None).unwrap();
         assert_eq!(imported.draft.value(path).as_f64(), Some(wanted), "{text}");
-        let line = fate(&imported, loser);
+        let line = outcome(&imported, loser);
         assert!(
-            line.fate == Fate::NoEqual && line.words.contains(winner),
+            line.outcome == KeyOutcome::NoEqual && line.words.contains(winner),
             "{line:?}"
         );
         let (winner, _) = winner.split_once(':').unwrap();
-        assert!(fate(&imported, winner).fate <= Fate::Differs);
+        assert!(outcome(&imported, winner).outcome <= KeyOutcome::Differs);
     }
     // The same twice is no contradiction.
     let same = import(
@@ -55,21 +55,21 @@ fn secrets_are_not_printed_and_what_is_off_is_one_line() {
         !report.contains("verysecret") && !report.contains("abcdef"),
         "{report}"
     );
-    let token = fate(&imported, "hub_token");
+    let token = outcome(&imported, "hub_token");
     assert!(
         token.theirs.ends_with("***") && token.words.contains("nothing is uploaded"),
         "{token:?}"
     );
-    assert!(fate(&imported, "eos_token").theirs.ends_with("</s>"));
+    assert!(outcome(&imported, "eos_token").theirs.ends_with("</s>"));
     let folded = |line: &&Line| line.theirs == "(30 keys that are null or false)";
     assert_eq!(
-        imported.lines.iter().find(folded).unwrap().fate,
-        Fate::Needless
+        imported.lines.iter().find(folded).unwrap().outcome,
+        KeyOutcome::Needless
     );
     // What is mapped stays, and a few stay by themselves.
-    assert_eq!(fate(&imported, "bf16").fate, Fate::Mapped);
+    assert_eq!(outcome(&imported, "bf16").outcome, KeyOutcome::Mapped);
     let few = import("x", "dataset_name: d\nan_option: false\n", None).unwrap();
-    assert_eq!(fate(&few, "an_option").fate, Fate::Unknown);
+    assert_eq!(outcome(&few, "an_option").outcome, KeyOutcome::Unknown);
 }
 
 /// transformers: `eval_steps` is `logging_steps` where the file has none.
@@ -85,9 +85,9 @@ fn evaluations_without_a_number_of_steps_are_those_of_the_log() {
     assert_eq!(every("logging_steps: 7\neval_steps: null\n"), 7);
     assert_eq!(every(""), default);
     let neither = import("x", "dataset_name: d\neval_strategy: steps\n", None).unwrap();
-    let line = fate(&neither, "eval_strategy");
+    let line = outcome(&neither, "eval_strategy");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("set eval.every"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("set eval.every"),
         "{line:?}"
     );
     let never = "dataset_name: d\neval_strategy: no\nlogging_steps: 7\n";

@@ -17,9 +17,9 @@ fn a_constant_rate_has_no_warm_up_and_the_one_with_warm_up_has() {
     assert_eq!(imported.draft.value("schedule"), "none");
     assert!(imported.draft.value("train.warmup_ratio").is_null());
     for key in ["warmup_steps", "warmup_ratio"] {
-        let line = fate(&imported, key);
+        let line = outcome(&imported, key);
         assert!(
-            line.fate == Fate::Needless && line.words.contains("reads no warm-up"),
+            line.outcome == KeyOutcome::Needless && line.words.contains("reads no warm-up"),
             "{line:?}"
         );
     }
@@ -51,10 +51,10 @@ fn of_two_warm_ups_the_steps_count_unless_they_are_none() {
         let both = format!("{TRL}max_steps: 15\nwarmup_ratio: 0.1\nwarmup_steps: {steps}\n");
         let imported = of(&both);
         let steps = imported.draft.spec().unwrap().schedule.warmup_steps();
-        let fates = ["warmup_steps", "warmup_ratio"].map(|key| fate(&imported, key).fate);
-        (steps, fates)
+        let outcomes = ["warmup_steps", "warmup_ratio"].map(|key| outcome(&imported, key).outcome);
+        (steps, outcomes)
     };
-    assert_eq!(with("5"), (5, [Fate::Mapped, Fate::Needless]));
+    assert_eq!(with("5"), (5, [KeyOutcome::Mapped, KeyOutcome::Needless]));
     // One and a half steps are two.
-    assert_eq!(with("0"), (2, [Fate::Needless, Fate::Mapped]));
+    assert_eq!(with("0"), (2, [KeyOutcome::Needless, KeyOutcome::Mapped]));
 }

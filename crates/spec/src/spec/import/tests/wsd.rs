@@ -20,8 +20,8 @@ fn steps_of_the_decay_are_a_share_of_the_run_in_its_shape() {
         (0.3.into(), "sqrt".into())
     );
     assert_eq!(value("min_lr"), 1e-4);
-    let stable = fate(&imported, "lr_scheduler_kwargs.num_stable_steps");
-    assert_eq!(stable.fate, Fate::Needless);
+    let stable = outcome(&imported, "lr_scheduler_kwargs.num_stable_steps");
+    assert_eq!(stable.outcome, KeyOutcome::Needless);
     // The rates of transformers behind the warm-up.
     let spec = imported.draft.spec().unwrap();
     let at = |step: u64| spec.schedule.lr_at(step, 100, 1e-3);
@@ -34,9 +34,9 @@ fn steps_of_the_decay_are_a_share_of_the_run_in_its_shape() {
 fn the_tools_shape_is_a_cosine_and_steps_of_a_run_in_epochs_are_told() {
     let imported = read("lr_scheduler_kwargs: {num_decay_steps: 30}\n");
     assert_eq!(imported.draft.value("schedule.wsd.shape"), "cosine");
-    let line = fate(&imported, "lr_scheduler_kwargs.num_decay_steps");
+    let line = outcome(&imported, "lr_scheduler_kwargs.num_decay_steps");
     assert!(
-        line.fate == Fate::NoEqual && line.words.contains("30 / steps"),
+        line.outcome == KeyOutcome::NoEqual && line.words.contains("30 / steps"),
         "{line:?}"
     );
     // All phases together are the run.
@@ -48,15 +48,18 @@ fn the_tools_shape_is_a_cosine_and_steps_of_a_run_in_epochs_are_told() {
             0.3,
             "{warm_up}"
         );
-        let stable = fate(&phases, "lr_scheduler_kwargs.num_stable_steps");
-        assert_eq!(stable.fate, Fate::Needless);
+        let stable = outcome(&phases, "lr_scheduler_kwargs.num_stable_steps");
+        assert_eq!(stable.outcome, KeyOutcome::Needless);
     }
     let none = read("max_steps: 100\n");
     assert_eq!(none.draft.value("schedule.wsd.shape"), "cosine");
     let told = |line: &&Line| line.theirs == "(no num_decay_steps)";
-    assert_eq!(none.lines.iter().find(told).unwrap().fate, Fate::NoEqual);
+    assert_eq!(
+        none.lines.iter().find(told).unwrap().outcome,
+        KeyOutcome::NoEqual
+    );
     let early =
         read("max_steps: 100\nlr_scheduler_kwargs: {num_decay_steps: 10, num_stable_steps: 20}\n");
-    let line = fate(&early, "lr_scheduler_kwargs.num_stable_steps");
+    let line = outcome(&early, "lr_scheduler_kwargs.num_stable_steps");
     assert!(line.words.contains("ends at step 30 of 100"), "{line:?}");
 }

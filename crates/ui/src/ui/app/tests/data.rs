@@ -1,7 +1,9 @@
 //! A small data set on the screen, and what keys do with it.
 
 use super::*;
-use crate::data::inspect::{Inspected, Inspector, Options, Progress, Seen, Subject, View, parts};
+use crate::data::inspect::{
+    Inspected, Inspector, Options, Progress, RenderedDocument, Subject, View, parts,
+};
 use crate::data::{Content, Document, Example, Message, Place, RowFault, Turns};
 use std::sync::{Arc, Mutex};
 
@@ -52,12 +54,12 @@ impl View for Words {
         "words, template chatml"
     }
 
-    fn see(&self, example: &Example, _place: &Place) -> Result<Vec<Seen>, RowFault> {
+    fn render(&self, example: &Example, _place: &Place) -> Result<Vec<RenderedDocument>, RowFault> {
         let all: Vec<(String, String, bool)> = parts(example)
             .iter()
             .map(|p| (p.role.to_string(), p.text.to_string(), p.answer))
             .collect();
-        let side = |label, leave: &str| Seen {
+        let side = |label, leave: &str| RenderedDocument {
             label,
             document: self.document(
                 &all.iter()
@@ -126,7 +128,7 @@ pub(super) fn inspected() -> Arc<Inspected> {
             .collect();
         let example = match i {
             7 => {
-                inspector.see(Err(RowFault::new(
+                inspector.observe(Err(RowFault::new(
                     &place,
                     "no `messages`",
                     "name the column",
@@ -148,7 +150,7 @@ pub(super) fn inspected() -> Arc<Inspected> {
             ),
         };
         let row = measure.row(place, file.into(), example);
-        inspector.see(Ok(row));
+        inspector.observe(Ok(row));
     }
     let (report, kept) = inspector.finish();
     Arc::new(Inspected {

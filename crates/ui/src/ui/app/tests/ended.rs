@@ -72,7 +72,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
         stage: "base".into(),
         number: 1,
         n_stages: 2,
-        standing: Standing::Running,
+        standing: PipelineStatus::Running,
     });
     let stage = opened.stage.clone();
     let result = Ok(opened);
@@ -95,11 +95,11 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     // How the pipeline stands is looked at as long as that can change.
     let look = Effect::LookAtStage(path.into());
     assert!(bench.wait(2_000).effects.contains(&look));
-    let seen = |standing: Standing| Msg::StageSeen {
+    let seen = |standing: PipelineStatus| Msg::StageSeen {
         run_dir: path.into(),
         stage: stage.clone().map(|stage| StageOf { standing, ..stage }),
     };
-    bench.msg(seen(Standing::Halted {
+    bench.msg(seen(PipelineStatus::Halted {
         resume: "llmtui train --resume follow-abcd".into(),
     }));
     for size in [(80, 24), (160, 48)] {
@@ -107,7 +107,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
         let next = "continue the pipeline llmtui train --resume follow-abcd";
         assert!(words.contains(next), "{words}");
     }
-    bench.msg(seen(Standing::Finished));
+    bench.msg(seen(PipelineStatus::Finished));
     let words = flowing(&bench.picture(80, 24));
     assert!(words.contains("which is finished"), "{words}");
     assert!(!words.contains("continue the pipeline"), "{words}");
@@ -324,7 +324,7 @@ fn the_guide_learns_of_the_machine_while_it_is_open_and_knows_that_nothing_crash
     let picture = bench.picture(100, 40);
     assert!(!picture.contains("! Why a crash"), "{picture}");
     assert!(picture.contains("Why a crash"), "{picture}");
-    let known = crate::plan::learn::Machine {
+    let known = crate::plan::calibration::Machine {
         memory: Some(24 << 30),
         ..Default::default()
     };

@@ -158,7 +158,7 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
     );
     assert_eq!(
         bench.app.leaves(),
-        Some(Left::Running("shakespeare-k3qf".into()))
+        Some(ExitReport::Running("shakespeare-k3qf".into()))
     );
     let mut bench = Bench::new();
     bench.live();
@@ -180,7 +180,7 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
     // The shell is told where it goes on.
     let left = bench.app.leaves();
     assert!(
-        matches!(&left, Some(Left::Stopped { run_dir, kept: Some(1_000), finish: Some(_), .. })
+        matches!(&left, Some(ExitReport::Stopped { run_dir, kept: Some(1_000), finish: Some(_), .. })
             if run_dir.ends_with("2026-11-21-1040-shakespeare-k3qf")),
         "{left:?}"
     );

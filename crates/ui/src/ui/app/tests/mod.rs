@@ -16,7 +16,7 @@ use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
-use crate::ui::msg::{Holder, Opened, StageOf, Standing};
+use crate::ui::msg::{Holder, Opened, PipelineStatus, StageOf};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::rows::{CheckpointRow, PresetKind};
 use crate::ui::tape;
@@ -70,7 +70,7 @@ impl Bench {
     }
 
     fn with(options: AppOptions) -> Bench {
-        let (app, effects) = App::new(options, First::Home, NOW);
+        let (app, effects) = App::new(options, StartScreen::Home, NOW);
         Bench {
             app,
             now: NOW,
@@ -127,7 +127,7 @@ impl Bench {
             ram_bytes: 24 << 30,
             ..Default::default()
         };
-        let known = crate::plan::learn::Machine {
+        let known = crate::plan::calibration::Machine {
             speed: Some(crate::plan::probe::Speed {
                 on: "2 cores".into(),
                 f32: Some(1.4e11),
@@ -137,7 +137,7 @@ impl Bench {
             }),
             ..Default::default()
         };
-        let machine = crate::advisor::look::Machine::of(summary, known);
+        let machine = crate::advisor::inspection::Machine::of(summary, known);
         let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
         if self.app.opening.is_none() {
             self.app.ask(Effect::OpenWizard);

@@ -340,7 +340,7 @@ fn every_size_down_to_one_cell_draws() {
 
 /// A plan of this name on the screen, on this machine or on a GPU.
 fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
-    use crate::plan::{Device, gpus, learn, target};
+    use crate::plan::{Device, calibration, gpus, target};
     // What `auto` means differs from machine to machine.
     let set: &[String] = match name {
         "quickstart" => &["precision=f32".to_string()],
@@ -355,9 +355,9 @@ fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
         name: name.into(),
         result: Ok(Box::new(request)),
     });
-    let machine = learn::Machine {
+    let machine = calibration::Machine {
         memory: Some(16 << 30),
-        ..learn::Machine::default()
+        ..calibration::Machine::default()
     };
     b.msg(Msg::Machine(Box::new(machine)));
 }

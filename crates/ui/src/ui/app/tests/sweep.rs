@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::run::compare::Track;
-use crate::ui::rows::Entrant;
+use crate::ui::rows::ComparedRun;
 use crate::wire::{Best, Direction};
 use serde_json::json;
 
@@ -44,8 +44,8 @@ fn summary(at: usize, (_, _, loss, status): Point) -> RunSummary {
     }
 }
 
-fn entrants() -> Vec<Entrant> {
-    let entrant = |(at, point): (usize, Point)| Entrant {
+fn entrants() -> Vec<ComparedRun> {
+    let entrant = |(at, point): (usize, Point)| ComparedRun {
         run: summary(at, point),
         spec: json!({"name": "quickstart", "seed": point.1, "optimizer": {"adamw": {"lr": point.0}}}),
     };

@@ -201,7 +201,7 @@ fn row_words(
         (false, true) => Meaning::Muted,
         (false, false) => Meaning::Text,
     };
-    let origin = whence(place, parent);
+    let origin = origin_text(place, parent);
     let text = crate::base::text::one_line(&value_words(place, &place.value));
     vec![
         word(
@@ -230,9 +230,9 @@ fn none_word(place: &Place) -> &'static str {
     }
 }
 
-/// Where a value comes from. One that differs and that nobody edited follows from those that were: a schedule's last rate
-/// from its peak, for one.
-pub(super) fn whence(place: &Place, parent: &str) -> String {
+/// Where a value comes from. A changed value that the user did not edit follows from one that was: a schedule's final rate from its peak,
+/// for example.
+pub(super) fn origin_text(place: &Place, parent: &str) -> String {
     let was = || format!("{parent}: {}", value_words(place, &place.parent));
     match (place.value != place.parent, place.edited) {
         (true, true) => format!("yours; {}", was()),

@@ -130,8 +130,8 @@ impl Editor {
                 self.scroll = 0;
             }
             Action::ResetValue => self.reset(),
-            Action::UndoEdit => self.take_back(),
-            Action::RedoEdit => self.take_forth(),
+            Action::UndoEdit => self.undo_edit(),
+            Action::RedoEdit => self.redo_edit(),
             Action::SaveSpec => return self.ask_name(),
             Action::StartSpec => return self.start(),
             Action::Cancel if !self.query.is_empty() => self.show_all(),
@@ -289,14 +289,14 @@ impl Editor {
         }
     }
 
-    fn take_back(&mut self) {
+    fn undo_edit(&mut self) {
         match self.undo.pop() {
             Some(before) => self.redo.push(std::mem::replace(&mut self.draft, before)),
             None => self.error = Some("nothing to undo".into()),
         }
     }
 
-    fn take_forth(&mut self) {
+    fn redo_edit(&mut self) {
         match self.redo.pop() {
             Some(after) => self.undo.push(std::mem::replace(&mut self.draft, after)),
             None => self.error = Some("nothing to redo".into()),

@@ -136,7 +136,7 @@ fn a_choice_that_may_be_none_goes_round_to_none() {
     editor.act(Action::Accept);
     assert!(editor.draft.value("adapter").is_null(), "{:?}", editor.error);
     let place = editor.draft.places().into_iter().find(|place| place.path == "adapter");
-    assert_eq!(draw::whence(&place.unwrap(), "sft-lora"), "yours; sft-lora: lora");
+    assert_eq!(draw::origin_text(&place.unwrap(), "sft-lora"), "yours; sft-lora: lora");
     editor.act(Action::Accept);
     assert_eq!(editor.draft.value("adapter"), "lora");
 }
@@ -281,7 +281,7 @@ fn a_value_that_follows_an_edit_is_not_called_yours() {
     let told: Vec<String> = editor
         .places()
         .iter()
-        .map(|place| format!("{} {}", place.path, super::draw::whence(place, "quickstart")))
+        .map(|place| format!("{} {}", place.path, super::draw::origin_text(place, "quickstart")))
         .collect();
     assert_eq!(
         told,

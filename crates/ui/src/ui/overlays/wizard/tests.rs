@@ -8,7 +8,7 @@ use crossterm::event::KeyCode;
 #[test]
 fn the_first_character_replaces_a_path_that_was_not_typed() {
     let sources = crate::spec::SpecSources::default();
-    let machine = crate::advisor::look::Machine::of(Default::default(), Default::default());
+    let machine = crate::advisor::inspection::Machine::of(Default::default(), Default::default());
     let dir = tempfile::tempdir().unwrap();
     let chats = dir.path().join("chats.jsonl");
     std::fs::write(&chats, "").unwrap();

@@ -10,7 +10,7 @@ use crate::ui::msg::{Asked, Holder};
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::panes::run;
 use crate::ui::request::{Answer, Request};
-use crate::ui::store::{HeldRun, Store};
+use crate::ui::store::{OpenRun, Store};
 use crate::wire::Command;
 
 /// What can change while a run trains.
@@ -29,7 +29,7 @@ const FROM_THE_START: [&str; 8] = [
 ];
 
 /// The list of what findings advise for the run on the screen.
-pub fn advice(held: &HeldRun, findings: &[Finding]) -> Vec<Request> {
+pub fn advice(held: &OpenRun, findings: &[Finding]) -> Vec<Request> {
     let toast = |words: &str| vec![Request::Toast(Level::Info, words.into())];
     if held.holder == Holder::Foreign {
         return toast("another program trains this run: it can only be watched");
@@ -60,7 +60,7 @@ fn add(items: &mut Vec<Item>, item: Item) {
     }
 }
 
-fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {
+fn of_finding(held: &OpenRun, finding: &Finding, settings: &str) -> Vec<Item> {
     let item = |title: String, word: String| Item {
         title,
         detail: reason(finding),
@@ -104,7 +104,7 @@ fn needs_the_start(setting: &str) -> bool {
 /// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the
 /// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
 /// what a finding calls broken, or asks for from the first step on, begins anew.
-pub fn starts(held: &HeldRun, finding: &Finding) -> Vec<(&'static str, u64)> {
+pub fn starts(held: &OpenRun, finding: &Finding) -> Vec<(&'static str, u64)> {
     if finding.changes().iter().any(|setting| needs_the_start(setting)) {
         return vec![("start", 0)];
     }

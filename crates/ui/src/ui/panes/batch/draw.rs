@@ -9,7 +9,7 @@ use crate::run::revisit::{Row, mean_loss};
 use crate::ui::msg::Holder;
 use crate::ui::panes::SPIN;
 use crate::ui::panes::chat::heat;
-use crate::ui::store::{HeldRun, Store};
+use crate::ui::store::{OpenRun, Store};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, muted, word};
 use ratatui::buffer::Buffer;
@@ -126,7 +126,7 @@ impl BatchPane {
     }
 
     /// `step 1,240   loss 3.21   gradient norm 8.7`, as the log has them: the parts of it.
-    fn head(&self, held: &HeldRun, step: u64) -> Vec<Vec<Word>> {
+    fn head(&self, held: &OpenRun, step: u64) -> Vec<Vec<Word>> {
         let title = word(format!("batch of step {}", grouped(step)), Meaning::Title);
         let mut parts = vec![vec![title]];
         for (id, name) in READINGS {

@@ -17,7 +17,7 @@ const OFFERED: usize = 3;
 
 impl BatchPane {
     /// The list of what can be done.
-    pub(super) fn ways_on(&self, store: &Store) -> Vec<Request> {
+    pub(super) fn next_actions(&self, store: &Store) -> Vec<Request> {
         let Some(held) = store.held.as_ref() else {
             return vec![toast("no run is open: choose one on Home")];
         };
@@ -67,7 +67,7 @@ impl BatchPane {
     }
 
     /// Answers on the way from the list to a run.
-    pub(super) fn went_on(&mut self, about: &str, answer: Answer, store: &Store) -> Vec<Request> {
+    pub(super) fn on_action_answer(&mut self, about: &str, answer: Answer, store: &Store) -> Vec<Request> {
         let Answer::Text(text) = answer else {
             return Vec::new();
         };

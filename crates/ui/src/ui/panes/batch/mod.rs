@@ -110,7 +110,7 @@ impl BatchPane {
         self.ask(store)
     }
 
-    /// The step that was typed; of one that the run has not the nearest, and that is said.
+    /// Goes to the typed step; if the run does not have it, to the nearest one, with a message.
     fn go_to_typed(&mut self, step: u64, store: &Store) -> Vec<Request> {
         let newest = store.held.as_ref().map_or(0, |held| held.state.step);
         let asked = self.go_to(step, store);
@@ -203,7 +203,7 @@ impl Pane for BatchPane {
                 self.worst_first = !self.worst_first;
                 self.mark(0);
             }
-            Action::FromHere | Action::Accept => return self.ways_on(store),
+            Action::FromHere | Action::Accept => return self.next_actions(store),
             Action::Up => self.mark(self.marked.saturating_sub(1)),
             Action::Down => self.mark(self.marked + 1),
             Action::Top => self.mark(0),
@@ -266,7 +266,7 @@ impl Pane for BatchPane {
                 }
             },
             ("advice", Answer::Text(text)) => self.follow_advice(&text, context.store),
-            (about, answer) => self.went_on(about, answer, context.store),
+            (about, answer) => self.on_action_answer(about, answer, context.store),
         }
     }
 

@@ -4,8 +4,8 @@ use super::*;
 use crate::base::finding::Finding;
 use crate::base::clock::UnixMillis;
 use crate::run::revisit::ScoredRow;
-use crate::ui::panes::bench::Around;
-use crate::ui::store::{HeldRun, LinkState};
+use crate::ui::panes::bench::TestContext;
+use crate::ui::store::{OpenRun, LinkState};
 use crate::wire::{Command, Envelope, Event, Num};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -46,9 +46,9 @@ fn answers_of_a_pair_are_told_apart_in_the_list() {
 }
 
 /// A run at step 50 on the screen.
-fn around(live: bool) -> Around {
-    let mut around = Around::new();
-    let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+fn around(live: bool) -> TestContext {
+    let mut around = TestContext::new();
+    let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
     held.path = Some("runs/x".into());
     held.link = if live { LinkState::Live } else { LinkState::Ended(None) };
     for step in 1..=50 {
@@ -78,7 +78,7 @@ fn found() -> Revisited {
 }
 
 /// A pane that shows the batch of step 40.
-fn pane(around: &mut Around) -> BatchPane {
+fn pane(around: &mut TestContext) -> BatchPane {
     let mut pane = BatchPane::default();
     let asked = pane.answered("step", Answer::Text("40".into()), &mut around.context());
     assert!(
@@ -94,11 +94,11 @@ fn pane(around: &mut Around) -> BatchPane {
     pane
 }
 
-fn screen(pane: &mut BatchPane, around: &mut Around) -> String {
+fn screen(pane: &mut BatchPane, around: &mut TestContext) -> String {
     screen_of(90, pane, around)
 }
 
-fn screen_of(width: u16, pane: &mut BatchPane, around: &mut Around) -> String {
+fn screen_of(width: u16, pane: &mut BatchPane, around: &mut TestContext) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))

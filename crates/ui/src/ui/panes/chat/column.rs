@@ -149,8 +149,8 @@ impl Column {
         Some((slot, generate(prompt, sampling)))
     }
 
-    /// Lets the last answer go on where it was cut: by its length, or by hand.
-    pub fn go_on(
+    /// Continues the last answer where it was cut off, by the length limit or by the user.
+    pub fn continue_answer(
         &mut self,
         conversation: &Conversation,
         sampling: &Sampling,
@@ -316,7 +316,7 @@ impl Column {
         self.replies.iter().filter(|reply| reply.has_answer()).count()
     }
 
-    /// The engine is gone; `why` are the last words of its process.
+    /// The engine is gone; `why` is the tail of its standard error.
     pub fn lost(&mut self, why: &str) {
         let said = message::found(why.trim());
         let why = said.as_deref().unwrap_or(why.trim());

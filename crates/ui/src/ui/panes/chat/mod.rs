@@ -193,17 +193,17 @@ impl ChatPane {
                     self.history.push(text.clone());
                 }
                 self.input.clear();
-                self.say(text);
+                self.send_turn(text);
             }
             // A base model generates from nothing; an answer that was cut goes on.
             (true, _) if self.conversation.said.is_empty() && !self.converses() => {
-                self.say("\n".into());
+                self.send_turn("\n".into());
             }
             (true, _) => {
                 let (conversation, sampling) = (&self.conversation, &self.sampling);
                 let columns = self.columns.iter_mut();
                 let sent: Vec<Sent> = columns
-                    .filter_map(|c| c.go_on(conversation, sampling, now))
+                    .filter_map(|c| c.continue_answer(conversation, sampling, now))
                     .collect();
                 if !sent.is_empty() {
                     return sent;
@@ -217,7 +217,7 @@ impl ChatPane {
         self.columns.iter().any(Column::converses)
     }
 
-    fn say(&mut self, text: String) {
+    fn send_turn(&mut self, text: String) {
         self.draws = 0;
         self.conversation.said.push(text);
         if self.conversation.said.len() > MAX_TURNS {

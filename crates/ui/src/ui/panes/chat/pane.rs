@@ -239,10 +239,10 @@ impl ChatPane {
     }
 
     /// The best checkpoints of several runs, side by side in place of all models that are there.
-    pub(super) fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
+    pub(super) fn compare_runs(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         let rows = &store.checkpoints;
-        // What is no run here is the model that one started from.
+        // StartView is no run here is the model that one started from.
         let is_model = |path: &PathBuf| store.runs().iter().all(|run| run.path != *path);
         let model = |path: &PathBuf| match best(rows, path) {
             Some(row) => row.generates.then(|| ChatModel::of_row(row.clone())),
@@ -281,8 +281,8 @@ impl ChatPane {
         asked && batch.iter().any(kept)
     }
 
-    /// A model that did not load is told of, and is no column beside others.
-    fn keep_out(&mut self) -> Vec<Request> {
+    /// Reports a model that failed to load and removes its column.
+    fn drop_failed_model(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         while self.columns.len() > 1
             && let Some(at) = self.columns.iter().position(Column::not_loaded)
@@ -301,7 +301,7 @@ impl ChatPane {
     }
 
     /// What the engine of a column brings.
-    fn engine_says(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
+    fn on_engine_events(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
         let (mut sent, mut requests) = (Vec::new(), Vec::new());
         for item in batch {
             match item {
@@ -319,7 +319,7 @@ impl ChatPane {
         }
         requests.extend(send(Asked::Generate, sent));
         requests.extend(self.look_again(slot));
-        requests.extend(self.keep_out());
+        requests.extend(self.drop_failed_model());
         requests.push(Request::Draw(Freshness::DataMoved));
         requests
     }
@@ -508,7 +508,7 @@ impl Pane for ChatPane {
         ]
     }
 
-    fn before_leaving(&mut self) -> Option<Box<dyn Overlay>> {
+    fn confirm_quit(&mut self) -> Option<Box<dyn Overlay>> {
         let question = self.question(Loss::Leave).ok()?;
         Some(Box::new(question))
     }
@@ -603,12 +603,12 @@ impl Pane for ChatPane {
                 return requests;
             }
             Msg::Incoming { slot, batch } if self.owns(*slot) => {
-                return self.engine_says(*slot, batch, context.store);
+                return self.on_engine_events(*slot, batch, context.store);
             }
             Msg::Opened { slot, result } if self.owns(*slot) => {
                 self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));
                 let again = self.look_again(*slot);
-                return again.into_iter().chain(self.keep_out()).collect();
+                return again.into_iter().chain(self.drop_failed_model()).collect();
             }
             Msg::Sent {
                 slot,
@@ -653,7 +653,7 @@ impl Pane for ChatPane {
             (MODEL | PLACE, Answer::Text(text)) => {
                 self.open(ChatModel::of_path(text.trim().into()), context)
             }
-            (LOSS, Answer::Text(word)) => self.loss_answered(&word, context),
+            (LOSS, Answer::Text(word)) => self.on_discard_answer(&word, context),
             (SETTINGS, Answer::Values(values)) => {
                 let settings = Settings::of(&values, &self.sampling);
                 self.set(settings);

@@ -88,7 +88,7 @@ impl ChatPane {
     }
 
     /// The answer to the question.
-    pub(super) fn loss_answered(&mut self, word: &str, context: &mut PaneContext) -> Vec<Request> {
+    pub(super) fn on_discard_answer(&mut self, word: &str, context: &mut PaneContext) -> Vec<Request> {
         match (word, self.unsaved.asked.take()) {
             (YES, Some(loss)) => self.go_through(loss, context),
             (SAVE, loss) => {
@@ -117,7 +117,7 @@ impl ChatPane {
             }
             Loss::DropModel => self.drop_focused().map(detach).into_iter().collect(),
             Loss::Replace(model) => self.start(*model, context),
-            Loss::Runs(runs) => self.beside(&runs, context),
+            Loss::Runs(runs) => self.compare_runs(&runs, context),
             Loss::Leave => {
                 self.unsaved.n = 0;
                 vec![Request::Leave]

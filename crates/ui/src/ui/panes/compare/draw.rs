@@ -4,7 +4,7 @@ use super::ranking::Ranking;
 use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{By, Figure, ends, even};
+use crate::run::compare::{Alignment, Figure, ends, even};
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -38,7 +38,7 @@ type Cell = (String, bool);
 impl ComparePane {
     pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, context: &PaneContext) {
         let theme = context.theme;
-        let area = frame::aired(area);
+        let area = frame::with_padding(area);
         if let Some(words) = self.note(context.keymap) {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return;
@@ -153,8 +153,8 @@ impl ComparePane {
             settled: false,
             held: None,
             steps: match self.by {
-                By::Time => StepAxis::Millis,
-                By::Step | By::Tokens => StepAxis::Shown,
+                Alignment::Time => StepAxis::Millis,
+                Alignment::Step | Alignment::Tokens => StepAxis::Shown,
             },
             band: None,
         };
@@ -259,7 +259,7 @@ impl ComparePane {
         }
         let mut common: Vec<(String, Vec<Cell>)> = Vec::new();
         for figure in &self.figures {
-            let Some((step, values)) = figure.at_common(&self.tracks) else {
+            let Some((step, values)) = figure.at_last_common_step(&self.tracks) else {
                 continue;
             };
             let winner = figure.winner(&values).filter(|_| starred(figure));

@@ -6,7 +6,7 @@ mod ranking;
 
 use super::{Pane, PaneContext, PaneEntry, evals, home, save_chart};
 use crate::base::text::shown;
-use crate::run::compare::{By, Figure, MAX_TRACKS, Schema, Setting, Track, figures, told};
+use crate::run::compare::{Alignment, Figure, MAX_TRACKS, Schema, Setting, Track, figures, visible_differences};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
 use crate::run::state::Level;
@@ -16,7 +16,7 @@ use crate::ui::effect::Effect;
 use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::rows::Entrant;
+use crate::ui::rows::ComparedRun;
 use crate::ui::store::{Store, short_run};
 use ratatui::Frame;
 use ranking::Ranking;
@@ -71,7 +71,7 @@ pub struct ComparePane {
     fault: Option<String>,
     reading: bool,
     read_at: crate::base::clock::UnixMillis,
-    by: By,
+    by: Alignment,
     /// Which of the figures is drawn.
     metric: usize,
     /// The curve of each run, where it has one.
@@ -107,7 +107,7 @@ impl ComparePane {
     }
 
     /// Ranks the runs; of many the best have curves.
-    fn rank(&mut self, found: &[Entrant]) -> Option<Request> {
+    fn rank(&mut self, found: &[ComparedRun]) -> Option<Request> {
         self.ranking = Ranking::of(found);
         if self.runs.len() <= MAX_TRACKS {
             return None;
@@ -125,7 +125,7 @@ impl ComparePane {
     /// Takes what was read; the metric that is drawn stays the same where it is there again.
     fn take(&mut self, tracks: Vec<Track>) {
         let before = self.figures.get(self.metric).map(|f| f.id.clone());
-        self.settings = told(&tracks, SCHEMA);
+        self.settings = visible_differences(&tracks, SCHEMA);
         self.figures = figures(&tracks);
         self.tracks = tracks;
         let same = self.figures.iter().position(|f| Some(&f.id) == before.as_ref());
@@ -255,7 +255,7 @@ impl Pane for ComparePane {
             Action::CompareTasks if !self.runs.is_empty() => {
                 return vec![
                     Request::Show(&evals::ENTRY),
-                    Request::Tell(evals::MODELS, Answer::Paths(self.runs.clone())),
+                    Request::SendAnswer(evals::MODELS, Answer::Paths(self.runs.clone())),
                 ];
             }
             Action::SaveChart if !self.tracks.is_empty() => {

@@ -4,12 +4,12 @@
 use super::SCHEMA;
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{Setting, comparable, told_of};
+use crate::run::compare::{Setting, comparable, visible_spec_differences};
 use crate::run::index::RunSummary;
 use crate::run::ranking::{Group, SEED, Score, Trial, caveats, ranked, settle, value};
 use crate::spec::shown;
 use crate::ui::layout::fill;
-use crate::ui::rows::Entrant;
+use crate::ui::rows::ComparedRun;
 use crate::ui::store::short_run;
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, muted, word, wrap};
@@ -47,16 +47,16 @@ struct Cell {
 
 impl Ranking {
     /// `None` where the runs differ in nothing, or in more than fits in columns.
-    pub fn of(entrants: &[Entrant]) -> Option<Ranking> {
+    pub fn of(entrants: &[ComparedRun]) -> Option<Ranking> {
         let specs: Vec<&Value> = entrants.iter().map(|entrant| &entrant.spec).collect();
-        let mut settings = told_of(&specs, SCHEMA);
+        let mut settings = visible_spec_differences(&specs, SCHEMA);
         // What was repeated stands behind what was tried.
         settings.sort_by_key(|setting| setting.path == SEED);
         if !(1..=MOST).contains(&settings.len()) {
             return None;
         }
         let keys = titles(&settings);
-        let trial = |(at, entrant): (usize, &Entrant)| {
+        let trial = |(at, entrant): (usize, &ComparedRun)| {
             let mut trial = Trial::new(words(&keys, &settings, at), entrant.run.max_steps);
             trial.take(&entrant.run);
             trial

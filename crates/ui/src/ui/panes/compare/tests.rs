@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::clock::UnixMillis;
-use crate::ui::panes::bench::Around;
+use crate::ui::panes::bench::TestContext;
 use crate::wire::{Direction, Envelope, Event, MetricInfo, Num};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -55,7 +55,7 @@ fn track(name: &str, lr: f64, steps: u64) -> Track {
     track
 }
 
-fn screen(pane: &mut ComparePane, around: &mut Around, width: u16, height: u16) -> String {
+fn screen(pane: &mut ComparePane, around: &mut TestContext, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
@@ -63,7 +63,7 @@ fn screen(pane: &mut ComparePane, around: &mut Around, width: u16, height: u16) 
     terminal.backend().to_string()
 }
 
-fn read(pane: &mut ComparePane, around: &mut Around) {
+fn read(pane: &mut ComparePane, around: &mut TestContext) {
     let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
     let asked = pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
     let [Request::Do(Effect::ReadEntrants(ranked)), Request::Do(Effect::ReadTracks(read))] = &asked[..] else {
@@ -80,7 +80,7 @@ fn read(pane: &mut ComparePane, around: &mut Around) {
 
 #[test]
 fn runs_are_drawn_beside_each_other_at_every_size() {
-    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    let (mut pane, mut around) = (ComparePane::default(), TestContext::new());
     assert!(screen(&mut pane, &mut around, 80, 22).contains("mark runs with space"));
     read(&mut pane, &mut around);
     let text = screen(&mut pane, &mut around, 80, 22);
@@ -98,7 +98,7 @@ fn runs_are_drawn_beside_each_other_at_every_size() {
 /// The longer run had the star, for a loss of a later step.
 #[test]
 fn a_best_one_is_told_of_equal_steps_alone() {
-    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    let (mut pane, mut around) = (ComparePane::default(), TestContext::new());
     read(&mut pane, &mut around);
     let row = |text: &str| {
         let own = |line: &&str| line.contains(" train/loss ") && !line.contains("@60 train/loss");
@@ -126,7 +126,7 @@ fn a_best_one_is_told_of_equal_steps_alone() {
 
 #[test]
 fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
-    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    let (mut pane, mut around) = (ComparePane::default(), TestContext::new());
     read(&mut pane, &mut around);
     let ends = |pane: &ComparePane| -> Vec<u64> {
         let steps = |curve: &Option<Series>| curve.as_ref().unwrap().steps().unwrap().1;
@@ -168,7 +168,7 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
         track
     };
     let shown = |tracks: Vec<Track>| {
-        let (mut pane, mut around) = (ComparePane::default(), Around::new());
+        let (mut pane, mut around) = (ComparePane::default(), TestContext::new());
         let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
         pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
         let msg = Msg::Tracks {

@@ -34,7 +34,7 @@ pub struct GlanceOptions {
     pub cursor: Option<u64>,
     pub smoothed: bool,
     pub ascii: bool,
-    /// What is said of an engine that has fallen silent.
+    /// The text for an engine that sends no events.
     pub silence: Option<String>,
 }
 
@@ -167,7 +167,7 @@ fn parts(state: &RunState, silence: Option<&str>) -> Vec<Vec<Word>> {
             Meaning::Text,
         )]);
     }
-    // The last pace is none that it goes on at.
+    // A halted run has no current pace.
     let still = match state.halted.filter(|_| state.running()) {
         Some((halt, _)) => Some(halt.word()),
         None => silence,

@@ -63,7 +63,7 @@ pub struct Dashboard {
     pub utc_offset: i64,
     /// What the plan says that the run takes, in bytes.
     pub planned: Option<(Place, u64)>,
-    /// What is said of an engine that has fallen silent.
+    /// The text for an engine that sends no events.
     pub silence: Option<String>,
     /// What opens the pane with the warnings; empty where nothing does.
     pub health_key: String,
@@ -129,7 +129,7 @@ impl Dashboard {
     }
 
     /// Keeps a log that is scrolled back where it is while lines arrive.
-    fn hold_log(&mut self, state: &RunState) {
+    fn pin_log_scroll(&mut self, state: &RunState) {
         let there = self.log_end.as_ref();
         let there = there.and_then(|line| state.log.iter().rposition(|other| other == line));
         if let Some(at) = there {
@@ -190,7 +190,7 @@ impl Dashboard {
             silence: self.silence.clone(),
         };
         let shown_charts = options.charts.clone();
-        self.hold_log(state);
+        self.pin_log_scroll(state);
         self.glance.renew(state, options, now);
         let marks = state.marks.iter().collect();
         let canvas = frame::Canvas {

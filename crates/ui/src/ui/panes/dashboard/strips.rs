@@ -61,7 +61,7 @@ pub(super) fn opening(state: &RunState) -> &'static str {
 
 /// The newest sample, its line breaks kept where there is room for them.
 pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
-    let inner = frame::aired(area);
+    let inner = frame::with_padding(area);
     if let Some((asked, answer)) = state.samples.back().and_then(answered)
         && area.height >= 2
     {
@@ -233,9 +233,8 @@ pub fn result(
     diagnosis: &Diagnosis,
     theme: &Theme,
 ) {
-    let inner = frame::aired(area);
+    let inner = frame::with_padding(area);
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
-    let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
     let outcome = format!("{glyph} {} ", outcome_word(finish.outcome));
     let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
     let at = match spent.as_secs() {
@@ -247,6 +246,36 @@ pub fn result(
         ),
     };
     let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
+    let tail = result_facts(state, finish, diagnosis, theme);
+    let row = |y: u16| Rect {
+        y: inner.y + y,
+        height: inner.height.saturating_sub(y),
+        ..inner
+    };
+    let mut y = 0;
+    if inner.height > y {
+        text::draw(buffer, inner.x, row(y).y, inner.width, &head, theme);
+        y += 1;
+    }
+    let reason = Rect {
+        height: row(y).height.saturating_sub(tail.len() as u16),
+        ..row(y)
+    };
+    y += text::paragraph(buffer, reason, &finish.message, meaning, theme);
+    for words in tail.iter().take(usize::from(row(y).height)) {
+        text::draw(buffer, inner.x, row(y).y, inner.width, words, theme);
+        y += 1;
+    }
+}
+
+/// The lines below the reason, one fact each.
+fn result_facts(
+    state: &RunState,
+    finish: &Finish,
+    diagnosis: &Diagnosis,
+    theme: &Theme,
+) -> Vec<Vec<Word>> {
+    let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
     let mut tail = Vec::new();
     let lost = !matches!(finish.outcome, Outcome::Completed | Outcome::Stopped);
     // A failure speaks for itself: that it learned until then is no comfort.
@@ -284,26 +313,7 @@ pub fn result(
         label("next"),
         word(next(state, finish.outcome, diagnosis), Meaning::Accent),
     ]);
-
-    let row = |y: u16| Rect {
-        y: inner.y + y,
-        height: inner.height.saturating_sub(y),
-        ..inner
-    };
-    let mut y = 0;
-    if inner.height > y {
-        text::draw(buffer, inner.x, row(y).y, inner.width, &head, theme);
-        y += 1;
-    }
-    let reason = Rect {
-        height: row(y).height.saturating_sub(tail.len() as u16),
-        ..row(y)
-    };
-    y += text::paragraph(buffer, reason, &finish.message, meaning, theme);
-    for words in tail.iter().take(usize::from(row(y).height)) {
-        text::draw(buffer, inner.x, row(y).y, inner.width, words, theme);
-        y += 1;
-    }
+    tail
 }
 
 pub(super) fn result_line(

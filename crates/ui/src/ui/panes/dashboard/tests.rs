@@ -655,7 +655,7 @@ fn ranks_are_summed_up_and_the_slow_one_is_named() {
     assert!(shown(&state, (160, 46)).contains("2 alike, 41 ms"));
     // GPUs of other machines by the words of their ranks, and main memory with that of the processes here.
     let said = |rank, used: u64| {
-        ranks::memory_said(
+        ranks::parse_memory(
             rank,
             &serde_json::json!({"gpu_used_bytes": used, "gpu_total_bytes": 80_u64 << 30}),
         )

@@ -24,7 +24,7 @@ pub(super) fn draw(
     let inner = inside(outline);
     head(pane, buffer, outline, theme);
     let Some(row) = pane.row().cloned() else {
-        let area = frame::aired(inner);
+        let area = frame::with_padding(inner);
         let words = match (pane.filtered(), shown.kept.of) {
             (true, _) => "No row matches. {cancel} shows all rows.",
             (_, 0) => "There are no rows.",

@@ -208,7 +208,7 @@ fn histogram(buffer: &mut Buffer, area: Rect, spread: &Spread, limit: Option<u64
         let meaning = if over { Meaning::Warn } else { Meaning::Series };
         let eighths = (bin.rows as f64 / most as f64 * f64::from(rows) * 8.0).ceil() as u16;
         let foot = (area.x + column, area.y + rows - 1);
-        pillar(buffer, foot, rows, eighths, meaning, theme);
+        vertical_bar(buffer, foot, rows, eighths, meaning, theme);
     }
     let y = area.bottom() - 1;
     let muted = |text: String| [word(text, Meaning::Muted)];
@@ -234,7 +234,7 @@ fn histogram(buffer: &mut Buffer, area: Rect, spread: &Spread, limit: Option<u64
 }
 
 /// A column of `eighths` of a cell, from the bottom up.
-fn pillar(
+fn vertical_bar(
     buffer: &mut Buffer,
     bottom: (u16, u16),
     rows: u16,

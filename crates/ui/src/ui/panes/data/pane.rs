@@ -12,7 +12,7 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::Prompt;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::store::{HeldRun, Store};
+use crate::ui::store::{OpenRun, Store};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
 
 /// The run's own tokenizer, of the newest checkpoint that is there; one of its spec would be made anew from the beginning of the
 /// data.
-fn tokenizer_of(held: &HeldRun, run: &Path) -> Option<String> {
+fn tokenizer_of(held: &OpenRun, run: &Path) -> Option<String> {
     let checkpoints = held.state.checkpoints.iter().rev();
     let mut files = checkpoints.map(|mark| run.join(&mark.path).join("tokenizer.json"));
     let file = files.find(|file| file.is_file())?;
@@ -150,7 +150,7 @@ impl Pane for DataPane {
 
     /// The data of the run that is open, where they are not shown already.
     fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
-        let run = context.store.held.as_ref().and_then(HeldRun::identity);
+        let run = context.store.held.as_ref().and_then(OpenRun::identity);
         match run.filter(|run| self.shown_for.as_ref() != Some(run)) {
             Some(run) => self.inspect_run(context.store, run),
             None => Vec::new(),

@@ -49,7 +49,7 @@ impl Sample {
             .iter()
             .map(|part| (part.role.to_string(), part.text.to_string()))
             .collect();
-        let sides = match view.map(|view| (view, view.see(&example, &row.place))) {
+        let sides = match view.map(|view| (view, view.render(&example, &row.place))) {
             Some((view, Ok(seen))) => seen.into_iter().map(|seen| side(seen, view)).collect(),
             _ => Vec::new(),
         };
@@ -57,7 +57,7 @@ impl Sample {
     }
 }
 
-fn side(seen: crate::data::inspect::Seen, view: &dyn View) -> Side {
+fn side(seen: crate::data::inspect::RenderedDocument, view: &dyn View) -> Side {
     let (n, supervised) = (seen.document.ids.len(), seen.document.supervised_tokens());
     let ids = &seen.document.ids[..n.min(MAX_TOKENS)];
     let specials = view.specials();

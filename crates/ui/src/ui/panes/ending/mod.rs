@@ -15,9 +15,9 @@ use crate::run::index::option;
 use crate::run::state::{Finish, outcome_word};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
-use crate::ui::msg::Standing;
+use crate::ui::msg::PipelineStatus;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
-use crate::ui::store::HeldRun;
+use crate::ui::store::OpenRun;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame::inside;
 use crate::ui::widgets::text::{self, Word, word};
@@ -33,7 +33,7 @@ const BOXES: (u16, u16) = (60, 15);
 const SAMPLE: (u16, u16) = (110, 24);
 /// A run that has ended, and what drawing it needs.
 pub struct Ending<'a> {
-    held: &'a HeldRun,
+    held: &'a OpenRun,
     finish: &'a Finish,
     keymap: &'a Keymap,
     theme: &'a Theme,
@@ -60,7 +60,7 @@ struct Places {
 impl<'a> Ending<'a> {
     /// `None` while the run goes on.
     pub fn of(
-        held: &'a HeldRun,
+        held: &'a OpenRun,
         runs_dir: &Path,
         keymap: &'a Keymap,
         theme: &'a Theme,
@@ -106,7 +106,7 @@ impl<'a> Ending<'a> {
 
     /// Lines without boxes, where there is little room.
     fn plain(&self, buffer: &mut Buffer, body: Rect) {
-        let complaints = self.complaints(body.width.saturating_sub(2));
+        let complaints = self.failures_and_warnings(body.width.saturating_sub(2));
         let figures = match complaints.is_empty() {
             true => self.figures(),
             false => complaints,
@@ -128,7 +128,7 @@ impl<'a> Ending<'a> {
             lattice.outline(outline);
         }
         lattice.draw(buffer, self.theme);
-        match self.complaints(places.curve.width.saturating_sub(4)) {
+        match self.failures_and_warnings(places.curve.width.saturating_sub(4)) {
             complaints if complaints.is_empty() => self.curve(buffer, places.curve),
             complaints => self.boxed(buffer, places.curve, "checks", complaints),
         }
@@ -185,11 +185,11 @@ impl<'a> Ending<'a> {
     }
 
     /// What checks found, of a run that ended before its first step: it has no curves, and this is why.
-    fn complaints(&self, width: u16) -> Vec<Vec<Word>> {
+    fn failures_and_warnings(&self, width: u16) -> Vec<Vec<Word>> {
         if self.finish.step > 0 {
             return Vec::new();
         }
-        finding::complaints(&self.state().checks, width, self.theme)
+        finding::failures_and_warnings(&self.state().checks, width, self.theme)
     }
 
     fn state(&self) -> &RunState {
@@ -224,9 +224,9 @@ impl<'a> Ending<'a> {
         ]];
         if let Some(stage) = &self.held.stage {
             let pipeline = match stage.standing {
-                Standing::Finished => ", which is finished",
-                Standing::Running => ", which goes on",
-                Standing::Halted { .. } => "",
+                PipelineStatus::Finished => ", which is finished",
+                PipelineStatus::Running => ", which goes on",
+                PipelineStatus::Halted { .. } => "",
             };
             let words = format!("  {}{pipeline}", stage.words());
             rows.push(vec![word(words, Meaning::Muted)]);

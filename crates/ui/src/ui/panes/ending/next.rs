@@ -31,8 +31,8 @@ pub(super) struct Next {
 impl Ending<'_> {
     /// What can be done next, most useful first.
     pub(super) fn next(&self) -> Vec<Next> {
-        let mut next = self.mended();
-        next.extend(self.looked_at());
+        let mut next = self.resume_actions();
+        next.extend(self.view_actions());
         if self.is_useful() {
             next.extend(self.used());
         }
@@ -78,8 +78,8 @@ impl Ending<'_> {
         self.has_checkpoint() && self.diagnosis.verdict.status() > Status::Fail
     }
 
-    /// Going on, with other settings where these failed.
-    fn mended(&self) -> Vec<Next> {
+    /// Resume, with other settings if the current ones failed.
+    fn resume_actions(&self) -> Vec<Next> {
         let (name, outcome) = (self.name(), self.finish.outcome);
         let mut next = Vec::new();
         let go_on = self.held.resumable().map(|_| self.resume());
@@ -123,7 +123,7 @@ impl Ending<'_> {
     }
 
     /// Reading what it writes.
-    fn looked_at(&self) -> Vec<Next> {
+    fn view_actions(&self) -> Vec<Next> {
         let (state, mut next) = (self.state(), Vec::new());
         if self.is_useful() && !state.judges() {
             let command = format!("llmtui chat {}", self.name());

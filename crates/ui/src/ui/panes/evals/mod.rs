@@ -235,7 +235,7 @@ impl Pane for EvalsPane {
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let buffer = frame.buffer_mut();
-        let inner = frame::aired(area);
+        let inner = frame::with_padding(area);
         let rows = match &mut self.items {
             Some(items) => items.draw(buffer, inner, context.theme),
             None => self.draw_table(buffer, inner, context),

@@ -1,8 +1,8 @@
 //! The pane with tables and items made by hand: what stands on the screen, what keys do, late answers. Reading is the jobs'.
 
 use super::*;
-use crate::tasks::{Comparison, Flip, Given, Question, Reading, TaskCell};
-use crate::ui::panes::bench::Around;
+use crate::tasks::{Comparison, Flip, ModelAnswer, Question, Reading, TaskCell};
+use crate::ui::panes::bench::TestContext;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -67,7 +67,7 @@ fn table() -> TaskTable {
 
 fn question(item: usize, scores: [f64; 2]) -> Question {
     let given = |score: &f64| {
-        Some(Given {
+        Some(ModelAnswer {
             text: format!("answer {score} to {item}"),
             score: *score,
         })
@@ -80,7 +80,7 @@ fn question(item: usize, scores: [f64; 2]) -> Question {
     }
 }
 
-fn screen(pane: &mut EvalsPane, around: &mut Around, width: u16, height: u16) -> String {
+fn screen(pane: &mut EvalsPane, around: &mut TestContext, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
@@ -89,7 +89,7 @@ fn screen(pane: &mut EvalsPane, around: &mut Around, width: u16, height: u16) ->
 }
 
 /// A pane that was told two runs and got their table.
-fn filled(around: &mut Around) -> EvalsPane {
+fn filled(around: &mut TestContext) -> EvalsPane {
     let mut pane = EvalsPane::default();
     assert!(screen(&mut pane, around, 80, 22).contains("mark runs with space and press V"));
     let subjects: Vec<PathBuf> = vec!["runs/base".into(), "runs/sft".into()];
@@ -100,7 +100,7 @@ fn filled(around: &mut Around) -> EvalsPane {
     pane
 }
 
-fn opened(pane: &mut EvalsPane, around: &mut Around) {
+fn opened(pane: &mut EvalsPane, around: &mut TestContext) {
     let asked = pane.act(Action::Accept, &mut around.context());
     let [Request::Do(Effect::ReadQuestions(row))] = &asked[..] else {
         panic!("{asked:?}");
@@ -116,7 +116,7 @@ fn opened(pane: &mut EvalsPane, around: &mut Around) {
 
 #[test]
 fn tasks_stand_beside_each_other_and_differences_that_count_are_marked() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = filled(&mut around);
     let text = screen(&mut pane, &mut around, 80, 22);
     for words in ["A base-aaaa", "B sft-k3qf", "-0.040*", "+0.010 ", "2 items won, 1 lost", "p = 0.0020"] {
@@ -146,7 +146,7 @@ fn tasks_stand_beside_each_other_and_differences_that_count_are_marked() {
 
 #[test]
 fn items_are_listed_by_what_became_of_them_and_read_in_full() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = filled(&mut around);
     opened(&mut pane, &mut around);
     let text = screen(&mut pane, &mut around, 80, 22);
@@ -184,7 +184,7 @@ fn items_are_listed_by_what_became_of_them_and_read_in_full() {
 
 #[test]
 fn items_of_a_task_that_is_no_longer_marked_do_not_come_up() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = filled(&mut around);
     let msg = Msg::Questions {
         row: Box::new(row("gone", Vec::new())),

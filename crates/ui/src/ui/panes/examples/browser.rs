@@ -1,7 +1,7 @@
 //! The answers of rollouts among the examples: whose they are, which step, which groups in which order, what is pinned and
 //! compared. What they look like is `groups`' matter.
 
-use crate::run::rollouts::{Found, Group, Rollout, Wanted};
+use crate::run::rollouts::{Found, Group, Rollout, RolloutQuery};
 use crate::ui::action::Action;
 use crate::ui::effect::Effect;
 use crate::ui::msg::Slot;
@@ -177,10 +177,10 @@ impl Browser {
         }
         self.looked = Some(step);
         let shown = self.now.as_ref().map(|rollout| rollout.step);
-        self.ask(Wanted::Upto(shown.filter(|_| !self.follows).unwrap_or(u64::MAX)))
+        self.ask(RolloutQuery::Upto(shown.filter(|_| !self.follows).unwrap_or(u64::MAX)))
     }
 
-    fn ask(&mut self, wanted: Wanted) -> Vec<Request> {
+    fn ask(&mut self, wanted: RolloutQuery) -> Vec<Request> {
         let Some(run_dir) = self.run.clone() else {
             return Vec::new();
         };
@@ -189,7 +189,7 @@ impl Browser {
     }
 
     /// Takes what was read.
-    pub fn take(&mut self, run: &Path, wanted: &Wanted, result: &Result<Box<Found>, String>) {
+    pub fn take(&mut self, run: &Path, wanted: &RolloutQuery, result: &Result<Box<Found>, String>) {
         if self.run.as_deref() != Some(run) {
             return;
         }
@@ -204,11 +204,11 @@ impl Browser {
         self.fault = None;
         self.steps.clone_from(&found.steps);
         match wanted {
-            Wanted::Prompt(prompt) => {
+            RolloutQuery::Prompt(prompt) => {
                 self.pinned = Some((prompt.clone(), found.rollouts.clone()));
                 self.scroll = 0;
             }
-            Wanted::Upto(_) => {
+            RolloutQuery::Upto(_) => {
                 let before = self.now.as_ref().map(|rollout| rollout.step);
                 self.now = found.rollouts.first().cloned();
                 if before != self.now.as_ref().map(|rollout| rollout.step) {
@@ -257,7 +257,7 @@ impl Browser {
             return Vec::new();
         };
         self.follows = later && self.steps.last() == Some(&step);
-        self.ask(Wanted::Upto(step))
+        self.ask(RolloutQuery::Upto(step))
     }
 
     fn pin(&mut self) -> Vec<Request> {
@@ -266,7 +266,7 @@ impl Browser {
             return Vec::new();
         }
         let prompt = self.group().map(|group| group.prompt.clone());
-        prompt.map_or_else(Vec::new, |prompt| self.ask(Wanted::Prompt(prompt)))
+        prompt.map_or_else(Vec::new, |prompt| self.ask(RolloutQuery::Prompt(prompt)))
     }
 
     pub fn act(&mut self, action: Action) -> Vec<Request> {

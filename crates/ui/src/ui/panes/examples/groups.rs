@@ -368,7 +368,7 @@ mod tests {
     use super::super::browser::{Only, Sort};
     use super::*;
     use crate::run::rollouts::Found;
-    use crate::run::rollouts::Wanted;
+    use crate::run::rollouts::RolloutQuery;
     use crate::ui::action::Action;
     use crate::wire::Num;
     use std::path::Path;
@@ -468,7 +468,7 @@ mod tests {
         };
         // Without a run nothing is asked; what comes for another run is dropped.
         assert!(browser.act(Action::PinPrompt).is_empty());
-        let wanted = Wanted::Prompt("9+8=".into());
+        let wanted = RolloutQuery::Prompt("9+8=".into());
         browser.take(Path::new("/elsewhere"), &wanted, &Ok(Box::new(found.clone())));
         assert!(browser.pinned.is_none());
         browser.pinned = Some(("9+8=".into(), found.rollouts));

@@ -10,7 +10,7 @@ use self::browser::Browser;
 use self::held_out::{lines, note};
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::text::{cut, one_line};
-use crate::spec::wants;
+use crate::spec::reward_summary;
 use self::groups::Look;
 use crate::ui::action::{Action, Context};
 use crate::ui::freshness::Freshness;
@@ -158,7 +158,7 @@ impl Pane for ExamplesPane {
         };
         self.browser.follow(context.store);
         let head = context.store.held.as_ref().and_then(|held| held.state.head.as_ref());
-        let wanted = head.and_then(|head| wants(&head.spec));
+        let wanted = head.and_then(|head| reward_summary(&head.spec));
         if let Some(wanted) = wanted.filter(|_| inner.height >= ROOM_FOR_WANTS) {
             let room = usize::from(inner.width);
             let words = cut(&one_line(&wanted), room, theme.glyphs().ellipsis);
@@ -193,8 +193,8 @@ mod tests {
     use crate::base::clock::UnixMillis;
     use crate::spec::{SpecSources, load, yaml};
     use crate::ui::msg::Slot;
-    use crate::ui::panes::bench::Around;
-    use crate::ui::store::HeldRun;
+    use crate::ui::panes::bench::TestContext;
+    use crate::ui::store::OpenRun;
     use crate::wire::{Envelope, Event, VERSION};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -203,8 +203,8 @@ mod tests {
     fn what_the_rewards_ask_for_stands_above_the_answers() {
         let picture = |preset: &str| {
             let spec = load(preset, &[], &SpecSources::default()).unwrap().spec;
-            let mut around = Around::new();
-            let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+            let mut around = TestContext::new();
+            let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
             held.state.apply(&Envelope {
                 v: VERSION,
                 seq: 1,

@@ -4,7 +4,7 @@ use super::FleetPane;
 use crate::base::clock::UnixMillis;
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::fleet::{EXAMPLE, HostState, Reach, Row};
+use crate::fleet::{EXAMPLE, HostState, HostStatus, Row};
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, muted, word};
@@ -96,20 +96,20 @@ fn widths(rows: &[Row<'_>]) -> (usize, usize) {
 fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
     let glyphs = theme.glyphs();
     let (mark, meaning) = match host.reach {
-        Reach::Asking => (glyphs.ring, Meaning::Muted),
-        Reach::Up => (glyphs.ok, Meaning::Good),
-        Reach::Gone { .. } => (glyphs.bad, Meaning::Bad),
+        HostStatus::Asking => (glyphs.ring, Meaning::Muted),
+        HostStatus::Up => (glyphs.ok, Meaning::Good),
+        HostStatus::Gone { .. } => (glyphs.bad, Meaning::Bad),
     };
     let name = text::fit(&one_line(&host.host.name), HOST, theme.ascii);
     let mut words = vec![word(format!("{mark} "), meaning), word(format!("{name:<HOST$}"), Meaning::Title)];
     match &host.reach {
-        Reach::Asking => words.push(muted("  asking")),
-        Reach::Gone { since, why } => {
+        HostStatus::Asking => words.push(muted("  asking")),
+        HostStatus::Gone { since, why } => {
             let ago = human::age(now.since(*since));
             words.push(word(format!("  unreachable for {ago}"), Meaning::Bad));
             words.push(muted(format!("  {}", one_line(why))));
         }
-        Reach::Up => {
+        HostStatus::Up => {
             let live = host.runs.values().filter(|run| run.is_live()).count();
             let runs = match host.runs.len() {
                 1 => "1 run".to_string(),

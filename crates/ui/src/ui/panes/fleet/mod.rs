@@ -3,7 +3,7 @@
 mod draw;
 
 use super::{Pane, PaneContext, PaneEntry};
-use crate::fleet::{Fleet, Place, Reach, Sort};
+use crate::fleet::{Fleet, Place, HostStatus, Sort};
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
@@ -68,7 +68,7 @@ impl FleetPane {
             return Vec::new();
         };
         let host = &row.host.host;
-        if matches!(row.host.reach, Reach::Gone { .. }) {
+        if matches!(row.host.reach, HostStatus::Gone { .. }) {
             let words = format!("{} is unreachable; retrying", host.name);
             return vec![Request::Toast(Level::Warn, words)];
         }

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::base::clock::UnixMillis;
-use crate::fleet::{Host, News, Run, Said};
-use crate::ui::panes::bench::Around;
+use crate::fleet::{Host, FleetMessage, Run, ConnectionEvent};
+use crate::ui::panes::bench::TestContext;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 const NOW: UnixMillis = UnixMillis(10_000_000);
 
-fn pane(around: &mut Around) -> FleetPane {
+fn pane(around: &mut TestContext) -> FleetPane {
     around.store.now = NOW;
     let host = |name: &str, place: Place| Host {
         name: name.into(),
@@ -20,7 +20,7 @@ fn pane(around: &mut Around) -> FleetPane {
     let hosts = vec![host("here", Place::Here), host("lab", Place::Ssh("lab".into()))];
     let mut pane = FleetPane::default();
     pane.incoming(&Msg::FleetOpened(hosts), &mut around.context());
-    let run = |id: &str, status: &str| News::Run {
+    let run = |id: &str, status: &str| FleetMessage::Run {
         run: Box::new(Run {
             id: id.into(),
             status: status.into(),
@@ -33,11 +33,11 @@ fn pane(around: &mut Around) -> FleetPane {
             ..Run::default()
         }),
     };
-    let begin = || News::Begin {
+    let begin = || FleetMessage::Begin {
         version: 1,
         program: String::new(),
     };
-    let beat = News::Beat {
+    let beat = FleetMessage::Beat {
         machine: [("host/cpu_percent".to_string(), 40.0), ("gpu/0/util".to_string(), 97.0)].into(),
     };
     for (at, news) in [
@@ -47,13 +47,13 @@ fn pane(around: &mut Around) -> FleetPane {
         (1, run("2026-11-22-1000-theirs\x1b[31m-aaaa", "live")),
         (1, beat),
     ] {
-        let said = Said::News(news);
+        let said = ConnectionEvent::FleetMessage(news);
         pane.incoming(&Msg::Fleet { at, said }, &mut around.context());
     }
     pane
 }
 
-fn screen(pane: &mut FleetPane, around: &mut Around) -> String {
+fn screen(pane: &mut FleetPane, around: &mut TestContext) -> String {
     let mut terminal = Terminal::new(TestBackend::new(120, 14)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
@@ -63,14 +63,14 @@ fn screen(pane: &mut FleetPane, around: &mut Around) -> String {
 
 #[test]
 fn machines_and_all_their_runs_stand_in_one_list() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = pane(&mut around);
     let shown = screen(&mut pane, &mut around);
     for words in ["2 runs", "1 live", "CPU 40 %", "GPU 97 %", "mine-k3qf", "3:00 left", "LEARNING", "25 %"] {
         assert!(shown.contains(words), "{words}\n{shown}");
     }
     assert!(!shown.contains('\x1b'), "{shown}");
-    let said = Said::Lost("Connection refused".into());
+    let said = ConnectionEvent::Lost("Connection refused".into());
     pane.incoming(&Msg::Fleet { at: 1, said }, &mut around.context());
     around.store.now = UnixMillis(NOW.0 + 120_000);
     let shown = screen(&mut pane, &mut around);
@@ -80,7 +80,7 @@ fn machines_and_all_their_runs_stand_in_one_list() {
 
 #[test]
 fn enter_shows_a_run_here_or_over_ssh() {
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     let mut pane = pane(&mut around);
     // The live one stands first.
     let there = pane.act(Action::Accept, &mut around.context());
@@ -97,7 +97,7 @@ fn enter_shows_a_run_here_or_over_ssh() {
     // The mark stays with its run when rows change places.
     pane.act(Action::FleetSort, &mut around.context());
     assert_eq!(pane.marked.as_ref().map(|(at, _)| *at), Some(0));
-    let said = Said::Lost("x".into());
+    let said = ConnectionEvent::Lost("x".into());
     pane.incoming(&Msg::Fleet { at: 1, said }, &mut around.context());
     pane.marked = Some((1, "2026-11-22-1000-theirs\x1b[31m-aaaa".into()));
     let gone = pane.act(Action::Accept, &mut around.context());

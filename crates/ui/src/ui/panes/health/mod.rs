@@ -110,7 +110,7 @@ impl Pane for HealthPane {
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         self.picture = Rect::default();
         let theme = context.theme;
-        let inner = frame::aired(area);
+        let inner = frame::with_padding(area);
         let note = |frame: &mut Frame, words: &str| {
             text::paragraph(frame.buffer_mut(), inner, words, Meaning::Muted, theme);
         };
@@ -120,7 +120,7 @@ impl Pane for HealthPane {
         let rows = rows(&held.state);
         if rows.is_empty() {
             let unborn = held.state.step == 0 && held.state.finished.is_some();
-            let complaints = finding::complaints(&held.state.checks, inner.width, theme);
+            let complaints = finding::failures_and_warnings(&held.state.checks, inner.width, theme);
             if unborn && !complaints.is_empty() {
                 for (words, y) in complaints.iter().zip(inner.y..inner.bottom()) {
                     text::draw(frame.buffer_mut(), inner.x, y, inner.width, words, theme);
@@ -347,7 +347,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
 mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
-    use crate::ui::panes::bench::Around;
+    use crate::ui::panes::bench::TestContext;
     use crate::wire::{ChartPlace, Envelope, Event, Num, Origin};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -477,7 +477,7 @@ mod tests {
         let chart = drawn(&state, 1, false);
         assert!(chart.contains("Title of noise_scale") && chart.contains("400"), "{chart}");
         let mut pane = HealthPane::default();
-        let mut around = Around::new();
+        let mut around = TestContext::new();
         pane.act(Action::Accept, &mut around.context());
         assert!(pane.words);
     }
@@ -485,12 +485,12 @@ mod tests {
     #[test]
     fn a_narrow_window_has_the_values_and_the_words_in_their_place() {
         use crate::ui::msg::Slot;
-        use crate::ui::store::HeldRun;
-        let (mut pane, mut around) = (HealthPane::default(), Around::new());
-        let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+        use crate::ui::store::OpenRun;
+        let (mut pane, mut around) = (HealthPane::default(), TestContext::new());
+        let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
         held.state = state();
         around.store.held = Some(held);
-        let screen = |pane: &mut HealthPane, around: &mut Around| {
+        let screen = |pane: &mut HealthPane, around: &mut TestContext| {
             let mut terminal = Terminal::new(TestBackend::new(40, 10)).unwrap();
             terminal.draw(|f| pane.draw(f, f.area(), &mut around.context())).unwrap();
             terminal.backend().to_string()

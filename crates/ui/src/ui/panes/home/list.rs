@@ -64,7 +64,7 @@ impl Listed<'_> {
 impl HomePane {
     /// The presets that the filter lets through.
     pub(super) fn presets<'a>(&self, store: &'a Store) -> Vec<&'a PresetRow> {
-        let fits = |row: &&PresetRow| self.lets_through(&format!("{} {}", row.title(), row.about));
+        let fits = |row: &&PresetRow| self.matches_filter(&format!("{} {}", row.title(), row.about));
         store.presets.iter().filter(fits).collect()
     }
 
@@ -79,7 +79,7 @@ impl HomePane {
     }
 
     /// Whether a row with this text has all words of the filter.
-    fn lets_through(&self, text: &str) -> bool {
+    fn matches_filter(&self, text: &str) -> bool {
         let (wanted, text) = (self.filter.text().to_lowercase(), text.to_lowercase());
         wanted.split_whitespace().all(|word| text.contains(word))
     }
@@ -114,7 +114,7 @@ impl HomePane {
                 phase.unwrap_or_default(),
                 verdict.unwrap_or_default(),
             );
-            self.lets_through(&text)
+            self.matches_filter(&text)
         };
         let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
         // By what the list shows.

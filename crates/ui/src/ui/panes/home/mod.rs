@@ -290,7 +290,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&compare::ENTRY),
-                Request::Tell(compare::RUNS, Answer::Paths(paths)),
+                Request::SendAnswer(compare::RUNS, Answer::Paths(paths)),
             ],
         }
     }
@@ -304,7 +304,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&evals::ENTRY),
-                Request::Tell(evals::MODELS, Answer::Paths(paths)),
+                Request::SendAnswer(evals::MODELS, Answer::Paths(paths)),
             ],
         }
     }
@@ -314,19 +314,19 @@ impl HomePane {
             let paths = self.chosen(store);
             return vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Paths(paths)),
             ];
         }
         match self.current(store) {
             Some(HomeRow::Run(path)) => vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Path(path)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Path(path)),
             ],
             _ => vec![info("select a run to chat with its best checkpoint")],
         }
     }
 
-    fn chat_beside(&self, store: &Store) -> Vec<Request> {
+    fn chat_side_by_side(&self, store: &Store) -> Vec<Request> {
         let mut paths = self.chosen(store);
         if let [one] = paths.as_slice()
             && let Some(run) = store.runs().iter().find(|run| run.path == *one)
@@ -341,7 +341,7 @@ impl HomePane {
             }
             paths => vec![
                 Request::Show(&chat::ENTRY),
-                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+                Request::SendAnswer(chat::WITH_RUN, Answer::Paths(paths)),
             ],
         }
     }
@@ -363,7 +363,7 @@ impl HomePane {
 }
 
 /// Whether a run ended with steps left.
-fn goes_on(store: &Store, path: &Path) -> bool {
+fn is_resumable(store: &Store, path: &Path) -> bool {
     let run = store.runs().iter().find(|run| run.path == path);
     run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
 }
@@ -415,7 +415,7 @@ impl Pane for HomePane {
             A::Refresh,
         ];
         let of_row: &[A] = match self.current(store) {
-            Some(HomeRow::Run(path)) if goes_on(store, &path) => {
+            Some(HomeRow::Run(path)) if is_resumable(store, &path) => {
                 &[A::ResumeRun, A::ChatWith, A::CompareRuns]
             }
             Some(HomeRow::Run(_)) => &[A::ChatWith, A::CompareRuns],
@@ -458,7 +458,7 @@ impl Pane for HomePane {
             Action::CompareRuns => self.compare(store, context.keymap),
             Action::CompareEvals => self.evals(store, context.keymap),
             Action::ChatWith => self.chat(store),
-            Action::ChatBeside => self.chat_beside(store),
+            Action::ChatBeside => self.chat_side_by_side(store),
             Action::ResumeRun => self.resume(store, context.keymap),
             action => {
                 self.walk(action, store);

@@ -177,7 +177,7 @@ fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut P
         (None, Some(why)) => (why.as_str(), Meaning::Bad),
         (None, None) => (hint.as_str(), Meaning::Muted),
     };
-    let foot = frame::aired(foot);
+    let foot = frame::with_padding(foot);
     text::paragraph(frame.buffer_mut(), foot, words, meaning, theme);
 }
 

@@ -1,7 +1,7 @@
 //! The work of a plan in words: parameters, steps, tokens, rows, compute, time, cost, disk.
 
 use crate::base::human::{self, grouped, short};
-use crate::plan::request::{RowLengths, Said};
+use crate::plan::request::{RowLengths, ValueSource};
 use crate::plan::{Estimator, Plan, Request};
 
 /// A label and what stands behind it.
@@ -74,10 +74,10 @@ fn time(plan: &Plan) -> String {
         };
     };
     let mfu = 100.0 * r.mfu;
-    match r.mfu_said {
-        Said::Learned => format!("{}{hours}, at the speed of earlier runs here", at_most(r)),
-        Said::Probed => format!("{} {hours}, from a matmul benchmark", r.about()),
-        Said::Assumed => format!("{hours} at {mfu:.0} % MFU assumed"),
+    match r.mfu_source {
+        ValueSource::Learned => format!("{}{hours}, at the speed of earlier runs here", at_most(r)),
+        ValueSource::Probed => format!("{} {hours}, from a matmul benchmark", r.about()),
+        ValueSource::Assumed => format!("{hours} at {mfu:.0} % MFU assumed"),
         _ => format!("{hours} at {mfu:.0} % MFU"),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::base::human;
 use crate::plan::quantity::{capacity, parse_bytes, parse_count};
-use crate::plan::request::{BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said};
+use crate::plan::request::{BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, ValueSource};
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference, solve};
 
@@ -167,11 +167,11 @@ impl Field {
     /// What stands in the row.
     pub fn value(self, r: &Request) -> String {
         let grouped = crate::base::human::grouped;
-        let assumed = |said: Said| match said {
-            Said::Assumed => " assumed",
-            Said::Learned => " learned",
-            Said::Probed => " measured",
-            Said::Stated => "",
+        let assumed = |said: ValueSource| match said {
+            ValueSource::Assumed => " assumed",
+            ValueSource::Learned => " learned",
+            ValueSource::Probed => " measured",
+            ValueSource::Stated => "",
         };
         match self {
             Field::Target => r.name.clone(),
@@ -193,7 +193,7 @@ impl Field {
             Field::Tokens => format!(
                 "{}{}",
                 crate::base::human::short(r.tokens as f64),
-                assumed(r.tokens_said)
+                assumed(r.tokens_source)
             ),
             Field::Precision => r.precision.word().into(),
             Field::Optimizer => r.update.word().into(),
@@ -204,9 +204,9 @@ impl Field {
             },
             Field::Layers => grouped(r.arch.n_layer()),
             Field::Heads => format!("{} × {}", r.arch.n_head(), r.arch.shape().head_dim),
-            Field::Mfu if r.mfu_said == Said::Learned => "as earlier runs".into(),
-            Field::Mfu if r.mfu_said == Said::Probed => "as measured here".into(),
-            Field::Mfu => format!("{:.0} %{}", 100.0 * r.mfu, assumed(r.mfu_said)),
+            Field::Mfu if r.mfu_source == ValueSource::Learned => "as earlier runs".into(),
+            Field::Mfu if r.mfu_source == ValueSource::Probed => "as measured here".into(),
+            Field::Mfu => format!("{:.0} %{}", 100.0 * r.mfu, assumed(r.mfu_source)),
             Field::Price => r.device.price_per_hour.map_or("not known".into(), |p| {
                 let rough = if r.device.price_source.is_some() {
                     " rough"
@@ -246,7 +246,7 @@ impl Field {
                 let per_cent = text.trim_end_matches(['%', ' ']).parse::<f64>().ok();
                 let good = per_cent.filter(|x| *x > 0.0 && *x <= 100.0);
                 r.mfu = good.ok_or("per cent, from 1 to 100")? / 100.0;
-                r.mfu_said = Said::Stated;
+                r.mfu_source = ValueSource::Stated;
             }
             Field::Price => {
                 let price = text.trim_start_matches('$').parse::<f64>().ok();
@@ -283,7 +283,7 @@ impl Field {
             Field::Limit => r.device.memory = r.device.memory.map(change),
             Field::Mfu => {
                 let step = if up { 0.05 } else { -0.05 };
-                (r.mfu, r.mfu_said) = ((r.mfu + step).clamp(0.05, 1.0), Said::Stated);
+                (r.mfu, r.mfu_source) = ((r.mfu + step).clamp(0.05, 1.0), ValueSource::Stated);
             }
             Field::Price => {
                 if let Some(price) = r.device.price_per_hour {

@@ -12,7 +12,7 @@ pub use pane::ENTRY;
 
 use crate::plan::changes::{Ladder, ladder};
 use crate::plan::engines::{EngineChoice, Gpus, choose};
-use crate::plan::solve::{WhatFits, what_fits};
+use crate::plan::solve::{MaxSizes, what_fits};
 use crate::plan::{Estimator, Plan, Request, Verdict, plan};
 use crate::run::state::Level;
 use crate::ui::field::TextField;
@@ -28,7 +28,7 @@ struct Shown {
     original: Request,
     request: Request,
     plan: Plan,
-    fits: Option<WhatFits>,
+    fits: Option<MaxSizes>,
     ladder: Ladder,
     /// The engine on the GPUs of the request; `None` where it is for this machine's processor.
     engine: Option<EngineChoice>,
@@ -135,10 +135,10 @@ impl PlanPane {
     }
 
     /// Puts what is known of this machine under the plan, before and after its changes.
-    pub fn equip(&mut self, machine: &crate::plan::learn::Machine) {
+    pub fn calibrate(&mut self, machine: &crate::plan::calibration::Machine) {
         if let Some(mut shown) = self.shown.take() {
-            machine.equip(&mut shown.original);
-            machine.equip(&mut shown.request);
+            machine.calibrate(&mut shown.original);
+            machine.calibrate(&mut shown.request);
             self.shown = Some(Shown::new(shown.original, shown.request));
         }
     }

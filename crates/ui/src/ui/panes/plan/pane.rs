@@ -14,7 +14,7 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::panes::{Pane, PaneContext, PaneEntry};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::store::{HeldRun, Store};
+use crate::ui::store::{OpenRun, Store};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -39,7 +39,7 @@ const HERE: &str = "";
 impl PlanPane {
     /// The open run's plan when there is a new one, else that of the preset selected last.
     fn first(&mut self, store: &Store) -> Vec<Request> {
-        let run = store.held.as_ref().and_then(HeldRun::identity);
+        let run = store.held.as_ref().and_then(OpenRun::identity);
         if run.is_some() && run != self.shown_for && self.show_run(store) {
             return Vec::new();
         }
@@ -58,7 +58,7 @@ impl PlanPane {
         let Some(mut request) = measured::request_of(&held.state, machine) else {
             return false;
         };
-        store.equip(&mut request);
+        store.calibrate(&mut request);
         self.shown_for = held.identity();
         self.show(request, held.identity());
         true
@@ -85,7 +85,7 @@ impl PlanPane {
                             ..request
                         },
                     };
-                    store.equip(&mut request);
+                    store.calibrate(&mut request);
                     request
                 });
             }
@@ -282,10 +282,10 @@ impl Pane for PlanPane {
 
     fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
         match msg {
-            Msg::Machine(machine) => self.equip(machine),
+            Msg::Machine(machine) => self.calibrate(machine),
             Msg::Planned { name, result } => {
                 let result = result.clone().map(|mut request| {
-                    context.store.equip(&mut request);
+                    context.store.calibrate(&mut request);
                     request
                 });
                 self.planned(name, result);

@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::{Device, models, reference_request, target};
 use crate::ui::action::Action;
 use crate::ui::panes::Pane;
-use crate::ui::panes::bench::Around;
+use crate::ui::panes::bench::TestContext;
 use crate::ui::request::Request;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -17,7 +17,7 @@ fn pane(name: &str) -> PlanPane {
 }
 
 fn act(pane: &mut PlanPane, action: Action) -> Vec<Request> {
-    pane.act(action, &mut Around::new().context())
+    pane.act(action, &mut TestContext::new().context())
 }
 
 /// What the overlay that is asked for is about.
@@ -38,7 +38,7 @@ fn write(pane: &mut PlanPane, text: &str) {
     }
     for c in text.chars() {
         let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
-        pane.key(key, &mut Around::new().context());
+        pane.key(key, &mut TestContext::new().context());
     }
 }
 
@@ -80,7 +80,7 @@ fn this_machine_after_a_gpu_is_the_engine_again() {
     let request = target::resolve("quickstart", &[], &Default::default()).unwrap();
     pane.show(request, None);
     let before = pane.request().unwrap().clone();
-    let around = Around::new();
+    let around = TestContext::new();
     pane.on("rtx-4090", &around.store);
     assert_eq!(pane.request().unwrap().estimator, Estimator::General);
     pane.on("", &around.store);
@@ -114,7 +114,7 @@ fn keys_that_do_nothing_in_a_row_are_not_offered() {
     let mut pane = pane("qwen2.5-0.5b");
     let mut offers = |field: Field| {
         select(&mut pane, field);
-        let hints = pane.hints(Around::new().context().store);
+        let hints = pane.hints(TestContext::new().context().store);
         let actions = hints.own.iter().map(|(action, _)| *action);
         actions
             .filter(|a| [Action::Less, Action::More].contains(a))
@@ -200,7 +200,7 @@ fn what_fits_and_the_advice_are_wrapped_and_not_cut() {
     assert!(!advice.is_empty() && !costs.is_empty());
     let area = ratatui::layout::Rect::new(0, 0, 80, 120);
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(80, 120)).unwrap();
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     terminal
         .draw(|frame| pane.draw(frame, area, &mut around.context()))
         .unwrap();
@@ -222,7 +222,7 @@ fn on_a_small_screen_fields_come_first_and_the_rest_of_the_advice_has_a_command(
     let area = ratatui::layout::Rect::new(0, 0, 80, 22);
     let backend = ratatui::backend::TestBackend::new(80, 22);
     let mut terminal = ratatui::Terminal::new(backend).unwrap();
-    let mut around = Around::new();
+    let mut around = TestContext::new();
     terminal
         .draw(|frame| pane.draw(frame, area, &mut around.context()))
         .unwrap();

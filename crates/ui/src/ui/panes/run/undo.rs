@@ -4,12 +4,12 @@ use super::topic;
 use crate::run::state::Level;
 use crate::ui::overlays::Question;
 use crate::ui::request::Request;
-use crate::ui::store::HeldRun;
+use crate::ui::store::OpenRun;
 
 pub const ABOUT: &str = "undo-rescue";
 
 /// Opens the question, or says that there is nothing to undo.
-pub fn ask(held: &HeldRun) -> Request {
+pub fn ask(held: &OpenRun) -> Request {
     let state = &held.state;
     let rescue = state.rescued.as_ref();
     match rescue.and_then(|rescue| rescue.undo_words(state.step)) {

@@ -206,7 +206,7 @@ impl Page<'_> {
         let room = outline.width.saturating_sub(2);
         text::draw(buffer, outline.x + 1, outline.y, room, &title, theme);
         let inner = inside(outline);
-        let inner = frame::aired(inner);
+        let inner = frame::with_padding(inner);
         let lines = lines(sample, inner.width);
         let shown = lines.iter().skip(self.scroll);
         for (y, words) in (inner.y..inner.bottom()).zip(shown) {

@@ -144,7 +144,7 @@ fn ask(store: &Store) -> Vec<Request> {
     match kept.and_then(|held| held.path.clone()) {
         Some(path) => vec![
             Request::Show(&chat::ENTRY),
-            Request::Tell(chat::WITH_RUN, Answer::Path(path)),
+            Request::SendAnswer(chat::WITH_RUN, Answer::Path(path)),
         ],
         None => run::ask_sample(store),
     }

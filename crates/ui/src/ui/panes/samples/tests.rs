@@ -1,19 +1,19 @@
 //! The pane as it is used: what stands side by side, what the keys change.
 
-use super::super::bench::Around;
+use super::super::bench::TestContext;
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::metrics::id;
-use crate::ui::store::HeldRun;
+use crate::ui::store::OpenRun;
 use crate::ui::tape;
 use crate::wire::{Envelope, Event};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 /// A run of the standard tape, with further samples.
-fn around(samples: &[(u64, &str, &str)]) -> Around {
-    let mut around = Around::new();
-    let mut held = HeldRun::opening(Slot(1), "tape".into(), UnixMillis(0));
+fn around(samples: &[(u64, &str, &str)]) -> TestContext {
+    let mut around = TestContext::new();
+    let mut held = OpenRun::opening(Slot(1), "tape".into(), UnixMillis(0));
     held.state = RunState::from_events(&tape::until(1, 1_240));
     held.state.samples.clear();
     for (step, prompt, text) in samples {
@@ -34,7 +34,7 @@ fn around(samples: &[(u64, &str, &str)]) -> Around {
     around
 }
 
-fn screen(pane: &mut SamplesPane, around: &mut Around, width: u16, height: u16) -> String {
+fn screen(pane: &mut SamplesPane, around: &mut TestContext, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
@@ -44,7 +44,7 @@ fn screen(pane: &mut SamplesPane, around: &mut Around, width: u16, height: u16) 
 
 const ROMEO: &str = "ROMEO:\n";
 
-fn four() -> Around {
+fn four() -> TestContext {
     around(&[
         (100, ROMEO, "xq zt\nkw"),
         (200, ROMEO, "the the\nand"),
@@ -157,11 +157,11 @@ fn samples_of_a_policy_stand_below_its_reward_also_after_a_cold_start() {
 /// Keys that do nothing are not offered, and the way back from a whole screen is.
 #[test]
 fn hints_name_the_keys_that_have_an_effect() {
-    let words = |pane: &SamplesPane, around: &Around| -> Vec<&'static str> {
+    let words = |pane: &SamplesPane, around: &TestContext| -> Vec<&'static str> {
         let own = pane.hints(&around.store).own;
         own.iter().map(|(_, word)| *word).collect()
     };
-    let trains = |around: &mut Around| {
+    let trains = |around: &mut TestContext| {
         let held = around.store.held.as_mut().unwrap();
         held.link = crate::ui::store::LinkState::Live;
     };
@@ -191,7 +191,7 @@ fn a_run_that_is_over_is_asked_through_its_checkpoint() {
     let mut pane = SamplesPane::fresh(None);
     let asked = pane.act(Action::AskSample, &mut around.context());
     assert!(
-        matches!(&asked[..], [Request::Show(pane), Request::Tell(topic, Answer::Path(_))]
+        matches!(&asked[..], [Request::Show(pane), Request::SendAnswer(topic, Answer::Path(_))]
             if **pane == chat::ENTRY && *topic == chat::WITH_RUN),
         "{asked:?}"
     );

@@ -1,0 +1,453 @@
+//! A loaded model with its tokenizer and its template, from a checkpoint folder, a Hugging Face folder or a GGUF file.
+
+use super::adapters::Adapters;
+use super::opening::{self, Training};
+use super::stops::StopStringFilter;
+use super::{GenerationEnd, Piece, RenderedPrompt, Step, TextModel};
+use crate::base::child::Child;
+use crate::base::human::counted;
+use crate::base::sampling::{ContextLimit, Sampling};
+use crate::base::text::one_line;
+use crate::data::chat::{GenerationPrompt, Template};
+use crate::data::tokenizer::{self, TextStream, Tokenizer};
+use crate::data::{DataError, Message};
+use crate::engine::checkpoint::{Fault, Manifest};
+use crate::engine::merge::{Before, holds_already};
+use crate::hf::{self, AdapterError};
+use crate::kernels::errors::error_text;
+use crate::models::SourceError;
+use crate::nn::Model;
+use crate::nn::generate::{
+    self, Continuing, Finish, GeneratedToken, PrefixCache, WhenFull, generate_on,
+};
+use crate::wire::{Event, Prompt, StopReason, Turn};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// Why a model cannot be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Model(#[from] SourceError),
+    #[error("{path}: {}", one_line(&why.to_string()))]
+    Tokenizer { path: PathBuf, why: DataError },
+    #[error(
+        "{path}: the tokenizer has {tokenizer} tokens but the model {model}; they belong to different models"
+    )]
+    Vocabulary {
+        path: PathBuf,
+        tokenizer: usize,
+        model: usize,
+    },
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    #[error("{what}")]
+    Merged { what: String, fix: String },
+}
+
+impl LoadError {
+    /// What to do about it.
+    pub fn hint(&self) -> Cow<'_, str> {
+        match self {
+            LoadError::Model(error) => error.hint().into(),
+            LoadError::Tokenizer { path, .. } if path.ends_with(hf::TOKENIZER) => {
+                "put the model's own tokenizer.json there, as the tokenizers library writes it"
+                    .into()
+            }
+            LoadError::Tokenizer { .. } => {
+                "use the model's Hugging Face folder, with its tokenizer.json".into()
+            }
+            LoadError::Vocabulary { .. } => {
+                "put this model's tokenizer files into its folder; if tokens were added, a run with train.resize_vocab=true adds their rows"
+                    .into()
+            }
+            LoadError::Damaged(_) => Fault::HINT.into(),
+            LoadError::Merged { fix, .. } => {
+                format!("drop --adapter: the model already includes it; {fix}").into()
+            }
+            LoadError::Adapter(error @ (AdapterError::Unread(_) | AdapterError::Scores(_))) => {
+                error.hint().into()
+            }
+            LoadError::Adapter(_) => {
+                "name folders with adapter_config.json whose base is this model; llmtui merge merges both into one model".into()
+            }
+        }
+    }
+}
+
+/// An answer has at least this part of the context, before turns are dropped for it.
+const ROOM: usize = 4;
+
+/// A loaded model.
+pub struct LoadedModel {
+    model: Model,
+    /// Keys and values of the prompt and the answer before.
+    kept: PrefixCache,
+    tokenizer: Tokenizer,
+    template: Option<Template>,
+    /// Tokens that end a text or a turn.
+    ends: Vec<u32>,
+    architecture: String,
+    /// Number formats of weights that are kept in few bits.
+    quantized: Option<String>,
+    /// Notes for the user.
+    notes: Vec<String>,
+    adapters: Adapters,
+    /// Nothing where it has a template, which says how an answer ends.
+    training: Training,
+}
+
+impl LoadedModel {
+    /// Loads what lies at a path: the model, for inference alone; its tokenizer of whatever kind, and its chat template where
+    /// there is one. Foreign tokenizers and templates are tried out in a child process first.
+    ///
+    /// # Errors
+    /// The missing or faulty part, with its file.
+    pub fn load(path: &Path) -> Result<LoadedModel, LoadError> {
+        LoadedModel::load_with(path, &[])
+    }
+
+    /// The same with adapters, the first of which answers; the model's own comes after them.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::load`]; an adapter of another model.
+    pub fn load_with(path: &Path, folders: &[PathBuf]) -> Result<LoadedModel, LoadError> {
+        for folder in folders {
+            Manifest::verify_if_any(folder)?;
+        }
+        if let Some(Before { what, fix }) = holds_already(path, folders) {
+            return Err(LoadError::Merged { what, fix });
+        }
+        let source = Manifest::open_verified::<LoadError>(path)?;
+        let (model, adapters) = Adapters::over::<LoadError>(&source, folders)?;
+        let foreign = adapters.of_other_bases(&model, folders.len())?;
+        let child = Child::of_this_program();
+        let place = source.tokenizer_of(model.shape().vocab_size, folders);
+        let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
+            path: match place.is_dir() {
+                true => place.join(hf::TOKENIZER),
+                false => place.into(),
+            },
+            why,
+        })?;
+        let (known, vocab_size) = (tokenizer.vocab_size(), model.shape().vocab_size);
+        if known > vocab_size {
+            return Err(LoadError::Vocabulary {
+                path: path.into(),
+                tokenizer: known,
+                model: vocab_size,
+            });
+        }
+        let (template, note) = opening::template(&tokenizer, &child);
+        let ends = opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size);
+        Ok(LoadedModel {
+            training: match template {
+                Some(_) => Training::default(),
+                None => opening::training(path, &ends),
+            },
+            ends,
+            notes: foreign.into_iter().chain(note).collect(),
+            architecture: source.family().into(),
+            quantized: source.formats().map(|formats| formats.join(", ")),
+            template,
+            tokenizer,
+            model,
+            kept: PrefixCache::default(),
+            adapters,
+        })
+    }
+
+    /// The digest of the weights under its adapters: see [`Model::base_fingerprint`].
+    ///
+    /// # Errors
+    /// A sentence: weights that cannot be read.
+    pub fn base_fingerprint(&self) -> Result<String, String> {
+        self.model.base_fingerprint().map_err(error_text)
+    }
+
+    /// A description of the model for viewers. `seconds`: how long loading took.
+    pub fn about(&self, seconds: f64) -> Event {
+        let shape = self.model.shape();
+        Event::Loaded {
+            architecture: self.architecture.clone(),
+            n_params: self.model.n_params() as u64,
+            vocab_size: shape.vocab_size as u64,
+            context: shape.seq_len as u64,
+            template: self.template.as_ref().map(|t| one_line(t.name())),
+            quantized: self.quantized.clone(),
+            seconds,
+            notes: self.notes.clone(),
+            adapters: self.adapters.names(),
+            stop: self.training.stop.clone(),
+            trained_by: self.training.method.clone(),
+        }
+    }
+
+    /// A text without a prompt starts with the model's BOS token, or after an EOS token.
+    fn of_text(&self, text: &str) -> Result<RenderedPrompt, String> {
+        let begun = self.tokenizer.encode_begun(text);
+        let mut tokens = begun.map_err(|e| e.to_string())?;
+        if tokens.is_empty() {
+            tokens.extend(self.tokenizer.bos().or(self.tokenizer.eos()));
+        }
+        if tokens.is_empty() {
+            let why = "the prompt is empty, and this model has no BOS token: type something";
+            return Err(why.into());
+        }
+        let text = text.to_string();
+        Ok(RenderedPrompt {
+            text,
+            tokens,
+            dropped: 0,
+        })
+    }
+
+    /// A conversation that leaves room for an answer: without its oldest turns, where it is too long. A system prompt stays, and
+    /// so does the last turn.
+    fn of_newest_turns(
+        &self,
+        turns: &[Turn],
+        tools: Option<&Value>,
+        sampling: &Sampling,
+    ) -> Result<RenderedPrompt, String> {
+        let context = self.model.shape().seq_len;
+        let room = context.saturating_sub(sampling.max_new_tokens.min(context / ROOM));
+        let first = turns
+            .iter()
+            .take_while(|turn| turn.role == "system")
+            .count();
+        let mut from = first;
+        loop {
+            let kept = [&turns[..first], &turns[from..]].concat();
+            let reading = self.of_turns(&kept, tools)?;
+            // What follows begins with the user again.
+            let next = (from + 1..turns.len()).find(|at| turns[*at].role == "user");
+            match next {
+                Some(next)
+                    if sampling.context == ContextLimit::Auto && reading.tokens.len() > room =>
+                {
+                    from = next;
+                }
+                _ => {
+                    return Ok(RenderedPrompt {
+                        dropped: from - first,
+                        ..reading
+                    });
+                }
+            }
+        }
+    }
+
+    /// A conversation as rendered by the template, up to the start of the assistant's turn.
+    fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<RenderedPrompt, String> {
+        let Some(template) = &self.template else {
+            return Err(
+                "this model has no chat template: it is a base model, which completes text. Send it raw text"
+                    .into(),
+            );
+        };
+        let messages: Vec<Message> = turns.iter().map(message).collect();
+        // A started assistant turn follows the generation prompt.
+        let (before, begun) = match messages.split_last() {
+            None => return Err("the conversation is empty: type a message".into()),
+            Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
+            Some(_) => (messages.as_slice(), ""),
+        };
+        let render = |tools| {
+            let text = template.render(before, tools, GenerationPrompt::With);
+            text.map_err(|e| format!("{e}; {}", e.hint()))
+        };
+        let text = render(tools)?;
+        if tools.is_some() && render(None)? == text {
+            return Err(
+                "this model's chat template does not render tools: it was not trained to call any"
+                    .into(),
+            );
+        }
+        let text = text + begun;
+        let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
+        match tokens.is_empty() {
+            true => Err("the template rendered the conversation to an empty text".into()),
+            false => Ok(RenderedPrompt {
+                text,
+                tokens,
+                dropped: 0,
+            }),
+        }
+    }
+
+    fn when_full(&self, sampling: &Sampling) -> WhenFull {
+        match sampling.context {
+            ContextLimit::Roll => WhenFull::Roll,
+            // A conversation has dropped whole turns before it comes to this; plain text rolls on.
+            ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
+            ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
+        }
+    }
+
+    fn full(&self) -> String {
+        let context = self.model.shape().seq_len;
+        format!("the context of {context} tokens is full")
+    }
+
+    fn without(&self, turns: usize) -> String {
+        let context = self.model.shape().seq_len;
+        let turns = counted(turns as u64, "oldest turn");
+        format!("the context of {context} tokens is full: it was answered without the {turns}")
+    }
+
+    fn rolled(&self) -> String {
+        let context = self.model.shape().seq_len;
+        format!("the context of {context} tokens rolled: the oldest tokens were dropped")
+    }
+}
+
+fn message(turn: &Turn) -> Message {
+    Message {
+        role: turn.role.clone(),
+        content: turn.content.clone(),
+        extra: turn.extra.clone(),
+    }
+}
+
+impl TextModel for LoadedModel {
+    fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String> {
+        match prompt {
+            Prompt::Text(text) => self.of_text(text),
+            Prompt::Turns(turns) => self.of_newest_turns(turns, None, sampling),
+            Prompt::WithTools { messages, tools } => {
+                let tools = Value::Array(tools.clone());
+                self.of_newest_turns(messages, Some(&tools), sampling)
+            }
+        }
+    }
+
+    fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
+        self.adapters.switch(&mut self.model, name)?;
+        // The cache was computed with other weights.
+        self.kept = PrefixCache::default();
+        Ok(())
+    }
+
+    fn generate(
+        &mut self,
+        reading: &RenderedPrompt,
+        sampling: &Sampling,
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String> {
+        let when_full = self.when_full(sampling);
+        let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
+        if when_full == WhenFull::Stop && len > context {
+            return Err(format!(
+                "the prompt has {len} tokens, more than the context of {context}: shorten it, start a new conversation, \
+                 or let the context roll"
+            ));
+        }
+        let mut answer = AnswerText {
+            tokenizer: &self.tokenizer,
+            stream: TextStream::default(),
+            stops: StopStringFilter::new(match sampling.stop.is_empty() {
+                true => &self.training.stop,
+                false => &sampling.stop,
+            }),
+            n_tokens: 0,
+            broken: None,
+        };
+        let how = Continuing {
+            sampling,
+            ends: &self.ends,
+            when_full,
+        };
+        let (model, kept) = (&mut self.model, &mut self.kept);
+        let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| match step {
+            generate::Step::Read { tokens, kept } => {
+                // What has rolled out of the context is not read.
+                let gone = len.saturating_sub(context);
+                let (tokens, kept) = (gone + tokens, gone + kept);
+                on_step(Step::Read { tokens, kept })
+            }
+            generate::Step::Token(token) => answer.push(token, on_step),
+        });
+        let generated =
+            generated.map_err(|e| format!("the model cannot compute: {}", error_text(e)))?;
+        let (n_tokens, broken) = (answer.n_tokens, answer.broken);
+        if broken.is_none() && generated.finish != Finish::Stopped {
+            answer.finish(on_step);
+        }
+        Ok(GenerationEnd {
+            n_tokens,
+            reason: match generated.finish {
+                Finish::Length => StopReason::Length,
+                Finish::Eos => StopReason::Stop,
+                Finish::Context => StopReason::Context,
+                Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
+            },
+            message: match generated.finish {
+                Finish::Context => self.full(),
+                _ if reading.dropped > 0 => self.without(reading.dropped),
+                // The newest token is written, and not read.
+                _ if len + n_tokens > context + 1 => self.rolled(),
+                _ => String::new(),
+            },
+        })
+    }
+}
+
+/// Turns the tokens of an answer into text.
+struct AnswerText<'a> {
+    tokenizer: &'a Tokenizer,
+    stream: TextStream,
+    stops: StopStringFilter<'a>,
+    n_tokens: usize,
+    /// Why the answer ended, if not by the model.
+    broken: Option<StopReason>,
+}
+
+impl AnswerText<'_> {
+    fn push(
+        &mut self,
+        token: GeneratedToken,
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.n_tokens += 1;
+        let (text, stopped) = self.stops.push(&self.stream.push(self.tokenizer, token.id));
+        let piece = Piece {
+            text,
+            logprob: token.logprob,
+            entropy: token.entropy,
+            id: Some(token.id),
+        };
+        if on_step(Step::Wrote(piece)).is_break() {
+            self.broken = Some(StopReason::Cancelled);
+        } else if stopped {
+            self.broken = Some(StopReason::Stop);
+        }
+        match self.broken {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Passes on text without a token of its own: what was held back until it was sure.
+    fn finish(mut self, on_step: &mut dyn FnMut(Step) -> ControlFlow<()>) {
+        let (mut text, stopped) = self.stops.push(&self.stream.finish(self.tokenizer));
+        if !stopped {
+            text.push_str(&self.stops.rest());
+        }
+        if !text.is_empty() {
+            let _ = on_step(Step::Wrote(Piece {
+                text,
+                logprob: f32::NAN,
+                entropy: f32::NAN,
+                id: None,
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
