@@ -6,7 +6,7 @@ mod epsilon;
 mod frozen;
 mod length;
 
-use super::issue::{Issue, Origin, Origins};
+use super::issue::{Issue, Origins};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest, within};
