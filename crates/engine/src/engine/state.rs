@@ -86,7 +86,7 @@ pub struct Progress {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Undo>,
     /// What outliers are measured against.
-    #[serde(skip_serializing_if = "Guard::is_new")]
+    #[serde(skip_serializing_if = "SpikeDetector::is_new")]
     pub guard: SpikeDetector,
     /// What probes measure against, as of the checkpoint that was written or read last.
     #[serde(skip_serializing_if = "Carried::is_empty")]

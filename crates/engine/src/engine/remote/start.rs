@@ -29,7 +29,7 @@ enum Reached {
 }
 
 impl Reached {
-    fn environment(&self) -> &environment::NodeInfo {
+    fn environment(&self) -> &environment::PythonInfo {
         match self {
             Reached::Here(own) => &own.about,
             Reached::There(about, _) => &about.environment,

@@ -81,7 +81,7 @@ fn every_rule_on_answers_can_speak_of_every_method_on_answers() {
 #[test]
 fn a_reward_that_never_varies_fails_whatever_the_pull_to_the_reference() {
     use crate::base::finding::Status;
-    use crate::run::rollouts::{Wanted, find};
+    use crate::run::rollouts::{RolloutQuery, find};
     for pull in ["method.rloo.beta=0", "method.rloo.beta=0.5"] {
         let never = "rewards=[{regex: {pattern: never}}]";
         let words = ["method=rloo", pull, never, "max_steps=24", "rollout.keep=1"];
@@ -100,7 +100,7 @@ fn a_reward_that_never_varies_fails_whatever_the_pull_to_the_reference() {
         let found = crate::diagnosis::diagnose(&state).findings;
         let found = found.iter().find(|f| f.id == "constant_reward").unwrap();
         assert_eq!(found.status, Status::Fail, "{pull}: {found:?}");
-        let kept = find(run.job.run_dir.path(), &Wanted::Upto(24)).unwrap();
+        let kept = find(run.job.run_dir.path(), &RolloutQuery::Upto(24)).unwrap();
         let groups = kept.rollouts.iter().flat_map(|rollout| &rollout.groups);
         let answers: Vec<_> = groups.flat_map(|group| &group.answers).collect();
         assert!(answers.iter().all(|a| a.reward.0 == 0.0), "{answers:?}");

@@ -362,10 +362,10 @@ fn a_run_reports_rewards_and_how_held_out_prompts_are_answered() {
 /// A critic judges every token: what is shown of an answer is their mean, not its reward beside the step's mean.
 #[test]
 fn the_advantage_that_is_kept_of_an_answer_is_the_critics() {
-    use crate::run::rollouts::{Wanted, find, mean};
+    use crate::run::rollouts::{RolloutQuery, find, mean};
     let run = run_of(&["method=ppo", "rollout.keep=2", "max_steps=4"]);
     run.go();
-    let found = find(run.job.run_dir.path(), &Wanted::Upto(4)).unwrap();
+    let found = find(run.job.run_dir.path(), &RolloutQuery::Upto(4)).unwrap();
     let last = found.rollouts.last().unwrap();
     let answers = || last.groups.iter().flat_map(|group| &group.answers);
     let average = mean(answers().map(|answer| answer.reward.0));
@@ -376,10 +376,10 @@ fn the_advantage_that_is_kept_of_an_answer_is_the_critics() {
 
 #[test]
 fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
-    use crate::run::rollouts::{Wanted, find, mean};
+    use crate::run::rollouts::{RolloutQuery, find, mean};
     let run = run_of(&["rollout.keep=4", "method.grpo.beta=0.1"]);
     let events = run.go();
-    let found = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
+    let found = find(run.job.run_dir.path(), &RolloutQuery::Upto(12)).unwrap();
     assert!(
         found.steps.len() == 4 && found.steps[2..] == [11, 12],
         "{:?}",
@@ -564,7 +564,7 @@ fn pass_at_k_needs_as_many_answers_and_some_chance() {
 /// Phases go by the steps that were done, and the data cursor runs ahead of them where a rescue passed over batches.
 #[test]
 fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
-    use crate::run::rollouts::{Wanted, find};
+    use crate::run::rollouts::{RolloutQuery, find};
     let run = run_of(&["rollout.cold_start_steps=3", "method.grpo.beta=0.1"]);
     opened(&run, |cx, stepper, _| {
         let experience = stepper.experience();
@@ -581,7 +581,7 @@ fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
             rollouts.keep(run.job.run_dir.path()).unwrap();
         }
     });
-    let kept = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
+    let kept = find(run.job.run_dir.path(), &RolloutQuery::Upto(12)).unwrap();
     assert_eq!(kept.steps, [4]);
 }
 
@@ -637,7 +637,7 @@ fn few_prompts(rows: usize) -> String {
 /// The short batch made a rollout of too few answers: its later steps learned from none, or ended the run with a panic.
 #[test]
 fn every_step_has_all_its_answers_where_prompts_do_not_come_out_even() {
-    use crate::run::rollouts::{Wanted, find};
+    use crate::run::rollouts::{RolloutQuery, find};
     for rows in [3, 10, 11, 12, 13] {
         let words = [
             &few_prompts(rows),
@@ -656,7 +656,7 @@ fn every_step_has_all_its_answers_where_prompts_do_not_come_out_even() {
             "{rows}: {events:?}"
         );
         for step in [1, 5, 9, 13] {
-            let found = find(run.job.run_dir.path(), &Wanted::Upto(step)).unwrap();
+            let found = find(run.job.run_dir.path(), &RolloutQuery::Upto(step)).unwrap();
             let rollout = &found.rollouts[0];
             assert_eq!((rollout.step, rollout.groups.len()), (step, 4), "{rows}");
         }
@@ -679,7 +679,7 @@ fn prompts_are_drawn_until_there_are_enough() {
 
 #[test]
 fn a_resume_with_longer_rollouts_writes_new_answers() {
-    use crate::run::rollouts::{Wanted, find};
+    use crate::run::rollouts::{RolloutQuery, find};
     let words = ["rollout.steps=2", "eval.every=0", "max_steps=8"];
     let mut run = run_of(&words);
     run.job.stop_after = Some(1);
@@ -687,7 +687,7 @@ fn a_resume_with_longer_rollouts_writes_new_answers() {
     run.job.spec = made(&[&["rollout.steps=4"], &words[1..]].concat());
     let events = run.resumed();
     assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
-    let found = find(run.job.run_dir.path(), &Wanted::Upto(4)).unwrap();
+    let found = find(run.job.run_dir.path(), &RolloutQuery::Upto(4)).unwrap();
     let newest = &found.rollouts[0];
     assert_eq!((newest.step, newest.groups.len()), (2, 16));
 }

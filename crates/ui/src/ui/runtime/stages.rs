@@ -71,7 +71,7 @@ mod tests {
         let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
         let run = RunDir::create(runs.path(), "b", "", "", &clock).unwrap();
         let mut state = dir.state().unwrap();
-        state.stages[0].status = Status::JobResult;
+        state.stages[0].status = Status::Done;
         state.stages[1].status = Status::Running;
         state.stages[1].run = Some(run.id().into());
         dir.save(&state).unwrap();
