@@ -254,7 +254,7 @@ impl Branch {
         };
         let run = new_run(&cx.runs_dir, &self.loaded, Some(parent), &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
-        // What it measures its loss against: it depends on no other run then.
+        // It measures its loss against the curve that its parent measured against.
         self.hand_down(REFERENCE_CURVE, &run);
         if let Some(from) = &self.from {
             let name = from.path.file_name().unwrap_or_default();

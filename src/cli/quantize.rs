@@ -8,8 +8,10 @@ use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
 use crate::base::place::try_write;
 use crate::base::text::{one_line, shown};
-use crate::data::{Batch, Surroundings, Unit, tokenizer};
+use crate::data::{Batch, DataEnv, Unit, tokenizer};
 use crate::embed;
+use crate::engine::checkpoint::fingerprint::Match;
+use crate::engine::checkpoint::{self, Fingerprint};
 use crate::engine::export::{Source, tokenizer_keys};
 use crate::engine::perplexity::{Perplexity, perplexity, perplexity_on};
 use crate::kernels::quant::Kind;
@@ -123,15 +125,19 @@ enum HeldOut {
 }
 
 /// Rows that the run of a checkpoint holds out, and the run. `None` of other models, of rows that are not texts, and where its data
-/// cannot be read any more.
+/// cannot be read any more or are others than it trained on: the split would be another one.
 fn own_rows(path: &Path, cx: &Context) -> Option<(Vec<Batch>, String)> {
-    let checkpoint = std::path::absolute(path).ok()?;
-    let run = RunDir::open(checkpoint.parent()?.parent()?).ok()?;
+    let folder = std::path::absolute(path).ok()?;
+    let run = RunDir::open(folder.parent()?.parent()?).ok()?;
     let spec = run_ref::spec_of(&run).ok()?;
     if spec.method.needs().unit != Unit::Text {
         return None;
     }
-    let data = spec.open_data(&Surroundings::from_env(&cx.env)).ok()?;
+    let data = spec.open_data(&DataEnv::from_env(&cx.env)).ok()?;
+    let trained_on = checkpoint::read_state(path).ok()?.fingerprint;
+    if let Match::Different(_) = trained_on.compare(&Fingerprint::of(&spec, &data)) {
+        return None;
+    }
     let (mut rows, mut tokens) = (Vec::new(), 0);
     for row in data.first_val_rows(MAX_TOKENS) {
         if tokens >= MAX_TOKENS {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::base::clock::Clock;
 use crate::base::near::did_you_mean;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::models::{self, Parts};
 use crate::plan::calibration::Machine;
@@ -292,6 +292,9 @@ fn model_here(args: &Args, word: &str, request: Request, cx: &Context) -> anyhow
     };
     let name = request.name.clone();
     let gpus = gpus_here(cx)?;
+    if let Some(seq_len) = args.seq_len {
+        options::fits_context(&request, seq_len)?;
+    }
     let (mut request, device) = match (gpus.first(), target::on_own_engine(&model)) {
         (Some(gpu), _) => (on_gpus_here(request, &gpus), one_line(&gpu.name)),
         (None, Some(request)) => (request, "its CPU, without a GPU".into()),
@@ -299,7 +302,10 @@ fn model_here(args: &Args, word: &str, request: Request, cx: &Context) -> anyhow
     };
     request.name = name;
     if !args.json {
-        let here = one_line(&crate::hardware::host_name());
+        let here = match &cx.hardware {
+            Some(recording) => format!("recorded in {}", shown(recording)),
+            None => one_line(&crate::hardware::host_name()),
+        };
         tell!(
             "note: planned for this machine ({here}, {device}); --gpu NAME or --memory SIZE plans for another device"
         );

@@ -91,6 +91,16 @@ pub fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses rows that are longer than the context of a given model.
+pub fn fits_context(request: &Request, seq_len: u64) -> anyhow::Result<()> {
+    let most = request.arch.max_len();
+    if seq_len <= most {
+        return Ok(());
+    }
+    let what = format!("the context of {} is at most {most} tokens", request.name);
+    Err(Failure::user_error(what, "use a smaller --seq-len").into())
+}
+
 /// Batch, length, token counts, speed.
 pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(batch) = args.batch {
@@ -98,13 +108,8 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     }
     if let Some(seq_len) = args.seq_len {
         *request = crate::plan::solve::with_seq_len(request, seq_len);
-        if request.estimator == Estimator::General && seq_len > request.arch.max_len() {
-            let what = format!(
-                "the context of {} is at most {} tokens",
-                request.name,
-                request.arch.max_len()
-            );
-            return Err(Failure::user_error(what, "use a smaller --seq-len").into());
+        if request.estimator == Estimator::General {
+            fits_context(request, seq_len)?;
         }
     }
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);

@@ -19,9 +19,12 @@ pub fn result(trial: &Trial, max_steps: u64) -> String {
         format!("stopped at step {step} of {all}")
     });
     let score = trial.score.as_ref().map(|score| {
-        let value = human::number(score.whole.unwrap_or(score.value));
+        let (value, rows) = match score.whole {
+            Some(whole) if whole != score.value => (whole, " (whole split)"),
+            _ => (score.value, ""),
+        };
         let (metric, step) = (one_line(&score.metric), human::grouped(score.step));
-        format!("{metric} {value} at step {step}")
+        format!("{metric} {}{rows} at step {step}", human::number(value))
     });
     let time = trial.seconds.map(human::seconds);
     let failed = trial

@@ -140,9 +140,10 @@ fn recognize(path: &Path) -> io::Result<Option<&'static Format>> {
     Ok((PRINTED.is)(path, &end).then_some(PRINTED))
 }
 
-/// Whether a file that nobody named may be offered as a log: of printed lines a text about training may have one or two.
+/// Whether a file that nobody named may be offered as a log: a text about training may have one or two lines like a log's. A file
+/// that is called after a log is one from its first step on.
 fn is_no_prose(format: &Format, path: &Path) -> io::Result<bool> {
-    if format.entry.id != PRINTED.entry.id {
+    if format.entry.id != PRINTED.entry.id || is_called_log(path) {
         return Ok(true);
     }
     let mut file = open_plain(path)?;
@@ -154,6 +155,13 @@ fn is_no_prose(format: &Format, path: &Path) -> io::Result<bool> {
         found = found.max(printed_readings(&part, FEW_READINGS));
     }
     Ok(found == FEW_READINGS)
+}
+
+fn is_called_log(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    ["log", "out", "err"]
+        .iter()
+        .any(|known| extension == *known)
 }
 
 /// The log that a file is expected to become: a run that has not come to its first step has written nothing by which it is known.
@@ -174,8 +182,8 @@ pub fn expected(path: &Path) -> Option<Found> {
     if path.is_dir() {
         let (mut files, mut left) = (Vec::new(), ENTRIES);
         collect(&path, 0, &mut left, &mut files);
-        let called = |path: &Path| path.extension().is_some_and(|e| e == "log" || e == "out");
-        log = files.into_iter().filter(|(_, path)| called(path)).max()?.1;
+        let logs = files.into_iter().filter(|(_, path)| is_called_log(path));
+        log = logs.max()?.1;
     }
     let mut head = Vec::new();
     open_plain(&log)

@@ -199,11 +199,19 @@ impl Pipeline {
 
     /// Whether a text is a pipeline rather than a spec; a misspelt `stages:` is the pipeline's to report.
     pub fn is_one(text: &str) -> bool {
-        let is_key = |(key, value): (&String, &Value)| {
-            key == STAGES || (value.is_array() && nearest(key, [STAGES]).is_some())
+        let has_stages = |(key, value): (&String, &Value)| {
+            let is_stage = |item: &Value| item.get("name").is_some();
+            let are_stages = || {
+                value
+                    .as_array()
+                    .is_some_and(|list| list.iter().all(is_stage))
+            };
+            key == STAGES || (nearest(key, [STAGES]).is_some() && are_stages())
         };
         let value = yaml::parse(text).unwrap_or_default();
-        value.as_object().is_some_and(|map| map.iter().any(is_key))
+        value
+            .as_object()
+            .is_some_and(|map| map.iter().any(has_stages))
     }
 
     /// The same as YAML, with every changed value in its place.

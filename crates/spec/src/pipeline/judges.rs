@@ -122,6 +122,25 @@ fn visit(key: &str, value: &mut Value, seen: &mut dyn FnMut(&mut String)) {
     }
 }
 
+impl Stage {
+    /// The key of the stage that says this word: one of `set`, or its spec.
+    fn key_with(&self, word: &str) -> String {
+        fn says(value: &Value, word: &str) -> bool {
+            match value {
+                Value::String(text) => text == word,
+                Value::Array(list) => list.iter().any(|item| says(item, word)),
+                Value::Object(map) => map.values().any(|value| says(value, word)),
+                _ => false,
+            }
+        }
+        let set = match &self.work {
+            Work::Train(train) => train.set.iter().find(|(_, value)| says(value, word)),
+            _ => None,
+        };
+        set.map_or("train".into(), |(key, _)| format!("set.{key}"))
+    }
+}
+
 impl Pipeline {
     /// The training of stage `at`, with the reward models that its spec's file names by stages.
     pub fn training(&self, at: usize, sources: &SpecSources) -> Option<Train> {
@@ -167,7 +186,7 @@ impl Pipeline {
             };
             let wrong = train.judges().into_iter().filter_map(|word| {
                 let what = self.why_no_judge(&word, at)?;
-                let place = places.of_stage(at, &stage.name, "train");
+                let place = places.of_stage(at, &stage.name, &stage.key_with(&word));
                 let fault = Fault {
                     place: format!("{place}: stage {} ({})", at + 1, stage.name),
                     what: format!("its reward model: {what}"),

@@ -26,9 +26,9 @@ impl Places {
     pub fn of(label: &str, text: &str) -> Places {
         let lines: Vec<&str> = text.lines().collect();
         let top = yaml::key_lines(text);
-        let firsts = top.get("stages").map(|begin| items(&lines, *begin));
-        let firsts = firsts.unwrap_or_default();
-        let ends = firsts.iter().skip(1).copied().chain([lines.len()]);
+        let found = top.get("stages").map(|begin| items(&lines, *begin));
+        let (firsts, end) = found.unwrap_or_default();
+        let ends = firsts.iter().skip(1).copied().chain([end]);
         let stages = firsts.iter().zip(ends).map(|(first, end)| {
             let body = lines[*first..end].join("\n").replacen('-', " ", 1);
             let keys = yaml::key_lines(&body).into_iter();
@@ -108,8 +108,8 @@ impl Places {
     }
 }
 
-/// The lines, from 0, at which the items of a list in block style begin, which begins behind `begin` lines.
-fn items(lines: &[&str], begin: usize) -> Vec<usize> {
+/// The lines, from 0, at which the items of a list in block style begin, which begins behind `begin` lines, and the line after it.
+fn items(lines: &[&str], begin: usize) -> (Vec<usize>, usize) {
     let (mut found, mut indent) = (Vec::new(), None);
     for (at, line) in lines.iter().enumerate().skip(begin) {
         let body = line.trim_start_matches(' ');
@@ -120,11 +120,11 @@ fn items(lines: &[&str], begin: usize) -> Vec<usize> {
         let is_item = body == "-" || body.starts_with("- ");
         match (is_item, *indent.get_or_insert(depth)) {
             (true, of_list) if depth == of_list => found.push(at),
-            (_, of_list) if depth <= of_list => break,
+            (_, of_list) if depth <= of_list => return (found, at),
             _ => {}
         }
     }
-    found
+    (found, lines.len())
 }
 
 #[cfg(test)]
@@ -154,6 +154,16 @@ mod tests {
         );
         assert_eq!(places.of_stage(0, "x", "train"), "a.yaml:3");
         assert_eq!(places.of_stage(1, "z", "train"), "a.yaml:4");
+        assert_eq!(places.of_stage(1, "z", "name"), "a.yaml:4");
+        let places = Places::of(
+            "a.yaml",
+            "stages:\n  - {name: \"a b\", train: x}\nname: b\n",
+        );
+        assert_eq!(
+            places.of_stage(0, "a b", "name"),
+            "a.yaml:2",
+            "not the pipeline's own"
+        );
         let places = Places::of("a.yaml", "\nstages: [{name: x}, {name: y}]");
         assert_eq!(places.of_stage(1, "y", "train"), "a.yaml:2");
     }

@@ -90,7 +90,7 @@ pub fn check_small_data(spec: &RunSpec, env: &Env) -> Result<(), DataError> {
     });
     let is_small = |bytes: u64| bytes <= MAX_SMALL && (bytes as f64) < enough;
     match sizes.sum::<Option<u64>>() {
-        Some(bytes) if bytes > 0 && is_small(bytes) => {
+        Some(bytes) if !sources.is_empty() && is_small(bytes) => {
             spec.open_data(&Surroundings::from_env(env)).map(drop)
         }
         _ => Ok(()),

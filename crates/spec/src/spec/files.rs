@@ -1,7 +1,8 @@
 //! Spec files outside the preset folders: distinguishing them from other YAML, and finding those of a folder. Nothing is
 //! validated: a faulty spec must still be found to be edited.
 
-use super::{import, layer, yaml};
+use super::base::starts_from;
+use super::{alias, import, layer, yaml};
 use crate::base::files::read_small_text;
 use crate::base::paths::is_yaml;
 use serde_json::Value;
@@ -47,17 +48,35 @@ pub fn spec_file(path: &Path) -> Option<SpecFile> {
 }
 
 fn is_unfilled(spec: &Value) -> bool {
-    let said = |section: &str, key: &str| {
-        let nested = spec.pointer(&format!("/{section}/{key}"));
-        nested
-            .or_else(|| spec.get(format!("{section}.{key}")))
-            .filter(|value| !value.is_null())
+    let mut settings = Vec::new();
+    collect("", spec, &mut settings);
+    let starts = settings.iter().any(|(key, _)| starts_from(key));
+    let of = |wanted: &str| {
+        let is = |key: &str| key == wanted || alias::resolve(key) == Some(wanted);
+        settings.iter().find(move |(key, _)| is(key))
     };
     let is_made_up = |source: &Value| source.get("synthetic").is_some();
-    let sources = said("data", "sources").and_then(Value::as_array);
-    let made_up = sources.is_some_and(|sources| sources.iter().any(is_made_up));
+    let sources = of("data.sources").and_then(|(_, value)| value.as_array());
+    let made_up = sources.is_some_and(|sources| sources.iter().all(is_made_up));
     spec.get("group").and_then(Value::as_str) == Some("template")
-        && (said("train", "from").is_none() || (made_up && said("data", "path").is_none()))
+        && (!starts || (made_up && of("data.path").is_none()))
+}
+
+/// Every value that is set, by its dotted path as written.
+fn collect<'a>(prefix: &str, value: &'a Value, settings: &mut Vec<(String, &'a Value)>) {
+    let Some(map) = value.as_object() else {
+        if !value.is_null() {
+            settings.push((prefix.into(), value));
+        }
+        return;
+    };
+    for (key, value) in map {
+        let path = match prefix {
+            "" => key.clone(),
+            prefix => format!("{prefix}.{key}"),
+        };
+        collect(&path, value, settings);
+    }
 }
 
 /// The specs of a folder, last changed first.
@@ -92,6 +111,12 @@ mod tests {
         assert!(is_unfilled(&with_model), "its rows are made up");
         let with_data = with_model.replace("\ndata:\n", "\ndata:\n  path: rows.jsonl\n");
         assert!(!is_unfilled(&with_data));
+        let aliased = copy.replace("\ntrain:\n", "\nbase_model: model\ntrain:\n");
+        assert!(is_unfilled(&aliased));
+        let aliased = format!("{aliased}\ndataset: rows.jsonl\n");
+        assert!(!is_unfilled(&aliased), "by other names of both keys");
+        let mixed = "group: template\nmodel_name_or_path: model\ndata:\n  sources:\n    - {synthetic: chats}\n    - {path: rows.jsonl}\n";
+        assert!(!is_unfilled(mixed), "a mix of own rows and made-up ones");
         assert!(!is_unfilled("extends: quickstart\nlr: 1e-3\n"));
     }
 

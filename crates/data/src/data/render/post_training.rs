@@ -199,13 +199,13 @@ impl Renderer {
 }
 
 /// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it, and rows are
-/// scored at the token before it. Without either, a special token that no text ends with: one named so, or UNK.
+/// scored at the token before it. Without either, a special token that is named so.
 pub fn padding(tokenizer: &Tokenizer) -> Option<u32> {
     let named = tokenizer.pad().or(tokenizer.eos());
     named.or_else(|| {
         let special = tokenizer.added_tokens().into_iter();
         let mut pads = special.filter(|t| t.special && t.content.to_lowercase().contains("pad"));
-        pads.next().map(|token| token.id).or(tokenizer.unk())
+        pads.next().map(|token| token.id)
     })
 }
 

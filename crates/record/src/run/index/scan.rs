@@ -23,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
