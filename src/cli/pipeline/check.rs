@@ -32,7 +32,7 @@ impl Faults {
         key: &str,
         failure: Failure,
     ) -> Result<(), Failure> {
-        if failure.exit != Exit::Yours {
+        if failure.exit != Exit::UserError {
             return Err(failure);
         }
         let place = places.of_stage(at, stage, key);

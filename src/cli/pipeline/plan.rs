@@ -152,8 +152,8 @@ impl<'a> Planner<'a> {
         let before = &self.pipeline.stages[..at];
         let learns = |stage: &&Stage| matches!(stage.work, Work::Tokenizer(_));
         let from = match &train.from {
-            From::Stage(name) => faults.has(name),
-            From::Spec => before.iter().filter(learns).any(|s| faults.has(&s.name)),
+            StageModel::Stage(name) => faults.has(name),
+            StageModel::Spec => before.iter().filter(learns).any(|s| faults.has(&s.name)),
         };
         let mut judges = self.pipeline.judges_of(at, &sources).into_iter();
         from || judges.any(|judge| faults.has(&judge.name))
@@ -470,7 +470,7 @@ fn load(
         };
         let in_place = train.spec.is_object();
         let written = |issue: &Issue| written(issue, in_place, (at, name), places);
-        loaded.map_err(|e| Failure::yours(format!("stage {name}: {}", e.placed(&written)), ""))
+        loaded.map_err(|e| Failure::user_error(format!("stage {name}: {}", e.placed(&written)), ""))
     };
     let mut loaded = load(&words)?;
     if let (Some(vocab_size), None) = (vocab_size, loaded.spec.model.vocab_size) {

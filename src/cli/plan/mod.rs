@@ -306,7 +306,7 @@ fn model_here(args: &Args, word: &str, request: Request, cx: &Context) -> anyhow
             Some(recording) => format!("recorded in {}", shown(recording)),
             None => one_line(&crate::hardware::host_name()),
         };
-        tell!(
+        errln!(
             "note: planned for this machine ({here}, {device}); --gpu NAME or --memory SIZE plans for another device"
         );
     }

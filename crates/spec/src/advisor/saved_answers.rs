@@ -1,7 +1,7 @@
 //! The wizard's answers between sessions: one file in the user's state folder. Paths in it are whole, because the next session
 //! may begin in another folder.
 
-use super::look::PLAIN;
+use super::inspection::PLAIN;
 use super::wizard::Answers;
 use crate::base::files::{open_plain, read_plain_text, write_atomic};
 use crate::base::paths::{Env, expand_home};

@@ -10,7 +10,7 @@ use crate::base::human;
 use crate::base::paths::{Env, expand_home};
 use crate::base::text::one_line;
 use crate::data::source::Origin;
-use crate::data::{DataError, Surroundings};
+use crate::data::{DataEnv, DataError};
 use crate::hardware::{GpuSummary, Memory};
 use crate::models::{self, SourceError};
 use crate::run::index::checkpoint_named;
@@ -91,7 +91,7 @@ pub fn check_small_data(spec: &RunSpec, env: &Env) -> Result<(), DataError> {
     let is_small = |bytes: u64| bytes <= MAX_SMALL && (bytes as f64) < enough;
     match sizes.sum::<Option<u64>>() {
         Some(bytes) if !sources.is_empty() && is_small(bytes) => {
-            spec.open_data(&Surroundings::from_env(env)).map(drop)
+            spec.open_data(&DataEnv::from_env(env)).map(drop)
         }
         _ => Ok(()),
     }

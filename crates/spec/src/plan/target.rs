@@ -208,7 +208,7 @@ pub fn on_own_engine(source: &ModelSource) -> Option<Request> {
     };
     let mut request = of_spec(&spec, size);
     request.name = like.name;
-    (request.tokens, request.tokens_said) = (like.tokens, like.tokens_said);
+    (request.tokens, request.tokens_source) = (like.tokens, like.tokens_source);
     Some(request)
 }
 

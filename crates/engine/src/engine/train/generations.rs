@@ -131,7 +131,7 @@ impl Trainer<'_, '_> {
             }
             None => {
                 let state = &self.cx.state;
-                state.carrier.take_up(&state.progress.probes);
+                state.carrier.restore_state(&state.progress.probes);
                 0
             }
         };

@@ -50,7 +50,7 @@ impl Context {
         checkpoints: impl IntoIterator<Item = String>,
         machine: Machine,
     ) -> Context {
-        Context::gather_for(look::PLAIN, sources, checkpoints, machine)
+        Context::gather_for(inspection::PLAIN, sources, checkpoints, machine)
     }
 
     /// The same for data of which this is a piece: a base model can write it.

@@ -53,7 +53,7 @@ fn the_tokens_of_a_plan_are_those_that_its_run_reads() {
         "reward-demo",
     ] {
         let spec = crate::spec::load(preset, &[], &here()).unwrap().spec;
-        let data = spec.open_data(&Surroundings::default()).unwrap();
+        let data = spec.open_data(&DataEnv::default()).unwrap();
         let train = &spec.train;
         let micro_steps = 0..train.micro_steps(train.max_steps);
         let batch = |at| data.train_batch(spec.seed, at, train.micro_batch_size);

@@ -1,7 +1,7 @@
 //! What is learned: texts in a cold start, and completions by the policy that samples them.
 
 use super::{opened, readings, run_of};
-use crate::engine::eval::measure::Extent;
+use crate::engine::eval::measure::EvalScope;
 
 #[test]
 fn a_cold_start_is_supervised_learning() {
@@ -54,7 +54,7 @@ fn an_evaluation_draws_the_same_answers_in_batches_of_any_size() {
         opened(&run, |cx, stepper, _| {
             let rollouts = stepper.experience().rollouts().unwrap();
             let models = &mut cx.state.models;
-            let found = rollouts.evaluate(models, Extent::Whole, &mut || false);
+            let found = rollouts.evaluate(models, EvalScope::Whole, &mut || false);
             found.unwrap().unwrap().values
         })
     };
