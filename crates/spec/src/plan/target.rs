@@ -104,9 +104,9 @@ impl DataSize {
     }
 }
 
-/// Mean lengths of padded rows over the steps of a run.
+/// Mean lengths of rows over the steps of a run, where they end in padding.
 fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
-    if data.packing() != Packing::Padded {
+    if data.packing() == Packing::Stream {
         return None;
     }
     let batch = spec.train.micro_batch_size;
@@ -127,10 +127,12 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
         Unit::Text => Packing::Packed,
         _ => Packing::Padded,
     };
-    if unit == Unit::Prompt || spec.data.packing.or(packing) != Packing::Padded {
-        return RowLengths::Full;
+    match data.rows {
+        _ if unit == Unit::Prompt => RowLengths::Full,
+        Some(rows) => RowLengths::Read(rows),
+        None if spec.data.packing.or(packing) == Packing::Padded => RowLengths::Assumed,
+        None => RowLengths::Full,
     }
-    data.rows.map_or(RowLengths::Assumed, RowLengths::Read)
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a

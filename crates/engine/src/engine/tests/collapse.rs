@@ -124,7 +124,7 @@ fn a_recipe_that_changed_since_the_curve_was_kept_is_warned_of() {
     logged(&earlier);
     let mut run = against(&earlier, &[]);
     run.job.stop_after = Some(30);
-    assert!(!said(&run.go()).contains("\"reference_run\""));
+    run.go();
     run.job.spec = against(&earlier, &["optimizer.adamw.weight_decay=0.02"])
         .job
         .spec;
