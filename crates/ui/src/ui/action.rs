@@ -106,7 +106,7 @@ actions! {
         Refresh "refresh" "refresh" "Refresh the list of runs."
         ResumeRun "resume" "resume" "Resume the selected run from its latest checkpoint."
         ChatWith "chat-with" "chat" "Chat with the best checkpoint of the selected run, or with the marked ones side by side."
-        ChatBeside "chat-beside" "chat with both" "Chat with the run beside its parent or its start model."
+        ChatBeside "chat-beside" "chat with both" "Chat with the run beside its parent or its base model."
         MarkRun "mark-run" "mark" "Mark or unmark the selected run, and go to the next row."
         MarkSweep "mark-sweep" "mark sweep" "Mark all runs of the same preset or spec file and the same data as the selected one; again to unmark them."
         CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected run with its parent."

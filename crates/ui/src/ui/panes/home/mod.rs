@@ -336,7 +336,7 @@ impl HomePane {
         }
         match paths {
             paths if paths.len() < 2 => {
-                let words = "select a run that has a parent or a start model, to chat with both";
+                let words = "select a run that has a parent or a base model, to chat with both";
                 vec![info(words)]
             }
             paths => vec![
