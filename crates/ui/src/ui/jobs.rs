@@ -119,7 +119,7 @@ impl JobContext {
     pub fn wizard(&self) -> (Context, Answers) {
         let best = crate::run::index::best_checkpoints(&self.runs_dir);
         let best = best.map(|folder| folder.display().to_string());
-        let (sample, machine) = (remember::sample(&self.env), self.machine_facts());
+        let (sample, machine) = (saved_answers::sample(&self.env), self.machine_facts());
         let mut context = Context::gather_for(&sample, &self.sources, best, machine);
         context.runs_dir = Some(self.runs_dir.clone());
         (context, saved_answers::answers(&self.env))
