@@ -43,27 +43,6 @@ fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {
     assert_eq!(batch(&little[..2]), 12);
 }
 
-#[test]
-fn the_tokens_of_a_plan_are_those_that_its_run_reads() {
-    for preset in [
-        "cpt-demo",
-        "sft-demo",
-        "dpo-demo",
-        "kto-demo",
-        "reward-demo",
-    ] {
-        let spec = crate::spec::load(preset, &[], &here()).unwrap().spec;
-        let data = spec.open_data(&Surroundings::default()).unwrap();
-        let train = &spec.train;
-        let micro_steps = 0..train.micro_steps(train.max_steps);
-        let batch = |at| data.train_batch(spec.seed, at, train.micro_batch_size);
-        let read: u64 = micro_steps.map(|at| batch(at).n_tokens()).sum();
-        let planned = resolve(preset, &[], &here()).unwrap().tokens;
-        let ratio = planned as f64 / read as f64;
-        assert!((ratio - 1.0).abs() < 0.01, "{preset}: {planned} of {read}");
-    }
-}
-
 pub(super) fn here() -> SpecSources {
     SpecSources {
         config_dir: None,
