@@ -104,9 +104,9 @@ impl DataSize {
     }
 }
 
-/// Mean lengths of rows over the steps of a run, where they end in padding.
+/// Mean lengths of padded rows over the steps of a run.
 fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
-    if data.packing() == Packing::Stream {
+    if data.packing() != Packing::Padded {
         return None;
     }
     let batch = spec.train.micro_batch_size;
@@ -127,12 +127,10 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
         Unit::Text => Packing::Packed,
         _ => Packing::Padded,
     };
-    match data.rows {
-        _ if unit == Unit::Prompt => RowLengths::Full,
-        Some(rows) => RowLengths::Read(rows),
-        None if spec.data.packing.or(packing) == Packing::Padded => RowLengths::Assumed,
-        None => RowLengths::Full,
+    if unit == Unit::Prompt || spec.data.packing.or(packing) != Packing::Padded {
+        return RowLengths::Full;
     }
+    data.rows.map_or(RowLengths::Assumed, RowLengths::Read)
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
