@@ -49,7 +49,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let best = crate::run::index::best_checkpoints(&cx.runs_dir);
     let best = best.map(|folder| folder.display().to_string());
     let machine = machine(cx)?;
-    let sample = remember::sample(&cx.env);
+    let sample = saved_answers::sample(&cx.env);
     let mut context = wizard::Context::gather_for(&sample, &cx.spec_sources(), best, machine);
     context.runs_dir = Some(cx.runs_dir.clone());
     let mut out = std::io::stdout().lock();
