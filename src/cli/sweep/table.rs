@@ -257,7 +257,7 @@ mod tests {
         );
     }
 
-    /// It showed another value than the table below it.
+    /// The table below it may rank by the sampled rows.
     #[test]
     fn a_result_is_over_the_whole_validation_split_where_that_was_evaluated() {
         let mut trial = row("lr=1", 60.0).trial;
@@ -269,7 +269,7 @@ mod tests {
             step: 1_500,
             whole,
         };
-        for (whole, shown) in [(Some(3.5384), "3.538"), (None, "3.571")] {
+        for (whole, shown) in [(Some(3.5384), "3.538 (whole split)"), (None, "3.571")] {
             trial.score = Some(score(whole));
             let told = format!("val/loss {shown} at step 1,500");
             assert_eq!(result(&trial, 1_500), told);

@@ -83,7 +83,8 @@ fn a_reward_model_names_what_pads_and_its_card_scores_a_batch() {
             "{\"pad_token\": \"[UNK]\"}",
             Some((1, "[UNK]")),
         ),
-        (&["[UNK]"][..], "{}", Some((1, "[UNK]"))),
+        // A text may end with an unknown word, and its score would move.
+        (&["[UNK]"][..], "{}", None),
         (&["?"][..], "{}", None),
     ] {
         let (dir, _) = source(|c| c.head = crate::nn::HeadKind::Score);
