@@ -1,6 +1,6 @@
 # Fine-tuning steps beside TRL and PEFT on the same model folder, rows, batch, threads and precision, each side in turn in a process of its own:
 #   python benches/peers/finetune.py PROGRAM MODEL-FOLDER [--gguf FILE] [--threads 2] [--rows 2] [--tokens 128] [--steps 6] [--rounds 2] [--precision f32|bf16]
-# Cases: all weights, LoRA (rank 8 on all linear layers), QLoRA (the GGUF's own formats; the other side has no 4-bit base on a processor and
+# Cases: all weights, the same with AdamW's moments in 8 bits here and in f32 there, LoRA (rank 8 on all linear layers), QLoRA (the GGUF's own formats; the other side has no 4-bit base on a processor and
 # trains LoRA on f32), DPO through LoRA. Every sequence fills its row. A figure is the median of all steps but the first two, memory
 # the peak of the process. Needs torch, transformers, trl and peft.
 import argparse
@@ -53,7 +53,7 @@ parser.add_argument("--tokens", type=int, default=128)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--rounds", type=int, default=2)
 parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
-parser.add_argument("--cases", default="full,lora,qlora,dpo")
+parser.add_argument("--cases", default="full,full-8bit,lora,qlora,dpo")
 args = parser.parse_args()
 
 
@@ -71,7 +71,8 @@ def measured(command):
 
 def theirs(case, data):
     numbers = [str(x) for x in (args.rows, args.tokens, args.steps, args.threads)]
-    text, peak = measured([sys.executable, "-c", PEER, "lora" if case == "qlora" else case, args.model, *numbers, str(data), args.precision])
+    peer = {"qlora": "lora", "full-8bit": "full"}.get(case, case)
+    text, peak = measured([sys.executable, "-c", PEER, peer, args.model, *numbers, str(data), args.precision])
     line = next(line for line in text.splitlines() if line.startswith("SECONDS "))
     return json.loads(line[8:])[2:], peak
 
@@ -81,7 +82,9 @@ def ours(case, data, folder):
              "train.grad_accum_steps=1", f"model.seq_len={args.tokens}", f"max_steps={args.steps}", f"threads={args.threads}",
              f"precision={args.precision}", "eval_every=0", "eval.rows=2", "sample_every=0", "save_every=0", "preflight.enabled=false",
              "health.enabled=false", "lr=1e-5", "schedule=constant", "data.cache=off"]
-    if case != "full":
+    if case == "full-8bit":
+        words += ["optimizer=adamw8bit"]
+    elif case != "full":
         words += ["adapter.lora.rank=8", "adapter.lora.alpha=16", "adapter.lora.dropout=0", "adapter.lora.targets=all"]
     preset = "dpo" if case == "dpo" else "cpt"
     words += ["data.too_long=truncate"] if case == "dpo" else ["data.packing=stream"]
