@@ -2,6 +2,7 @@
 //! with its maximum in f32, codes with a dynamic exponent.
 
 use super::adamw::Rule;
+use super::threads;
 use super::update::Part;
 use std::sync::OnceLock;
 
@@ -20,7 +21,10 @@ pub const ZERO_MEAN: u8 = 127;
 /// Code of 0 in an unsigned moment.
 pub const ZERO_SQUARE: u8 = 0;
 
-/// Updates weights and moments in place.
+/// Values that one task updates.
+const SPAN: usize = 64 * BLOCK;
+
+/// Updates weights and moments in place. Blocks are independent, so the number of threads does not change the bits.
 pub fn update(
     rule: &Rule,
     part: &Part,
@@ -28,32 +32,71 @@ pub fn update(
     grads: &[f32],
     [mean, square]: [Moment; 2],
 ) {
-    let correction = |beta: f64| 1.0 - beta.powf(rule.step as f64);
-    let keep = part.keep(rule.lr) as f32;
-    let step_size = (part.lr(rule.lr) / correction(rule.beta1)) as f32;
-    let root_correction = (1.0 / correction(rule.beta2).sqrt()) as f32;
-    let (gain1, gain2) = ((1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32);
-    let (beta2, eps, scale) = (rule.beta2 as f32, rule.eps as f32, rule.grad_scale as f32);
-    let (signed, unsigned) = (Map::signed(), Map::unsigned());
-    let (mut m, mut v) = ([0.0_f32; BLOCK], [0.0_f32; BLOCK]);
-    let blocks = weights.chunks_mut(BLOCK).zip(grads.chunks(BLOCK));
-    let means = mean.codes.chunks_mut(BLOCK).zip(mean.scales);
-    let squares = square.codes.chunks_mut(BLOCK).zip(square.scales);
-    for ((weights, grads), ((m_codes, m_scale), (v_codes, v_scale))) in
-        blocks.zip(means.zip(squares))
-    {
-        for (i, (w, g)) in weights.iter_mut().zip(grads).enumerate() {
-            let g = g * scale;
-            let old = signed.values[m_codes[i] as usize] * *m_scale;
-            m[i] = old + (g - old) * gain1;
-            let old = unsigned.values[v_codes[i] as usize] * *v_scale;
-            v[i] = old * beta2 + g * g * gain2;
-            let denominator = v[i].sqrt() * root_correction + eps;
-            *w = *w * keep - step_size * (m[i] / denominator);
+    let update = Update::new(rule, part);
+    let weights = weights.chunks_mut(SPAN).zip(grads.chunks(SPAN));
+    let moments = spans(mean).zip(spans(square));
+    let mut tasks: Vec<_> = weights.zip(moments).collect();
+    threads::each(&mut tasks, |((weights, grads), (mean, square))| {
+        update.apply(weights, grads, mean, square);
+    });
+}
+
+fn spans(moment: Moment<'_>) -> impl Iterator<Item = Moment<'_>> {
+    let scales = moment.scales.chunks_mut(SPAN / BLOCK);
+    let spans = moment.codes.chunks_mut(SPAN).zip(scales);
+    spans.map(|(codes, scales)| Moment { codes, scales })
+}
+
+/// The numbers that all values share.
+struct Update {
+    keep: f32,
+    step_size: f32,
+    root_correction: f32,
+    gains: [f32; 2],
+    beta2: f32,
+    eps: f32,
+    grad_scale: f32,
+    signed: &'static Map,
+    unsigned: &'static Map,
+}
+
+impl Update {
+    fn new(rule: &Rule, part: &Part) -> Update {
+        let correction = |beta: f64| 1.0 - beta.powf(rule.step as f64);
+        Update {
+            keep: part.keep(rule.lr) as f32,
+            step_size: (part.lr(rule.lr) / correction(rule.beta1)) as f32,
+            root_correction: (1.0 / correction(rule.beta2).sqrt()) as f32,
+            gains: [(1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32],
+            beta2: rule.beta2 as f32,
+            eps: rule.eps as f32,
+            grad_scale: rule.grad_scale as f32,
+            signed: Map::signed(),
+            unsigned: Map::unsigned(),
         }
-        let n = grads.len();
-        signed.encode(&m[..n], m_codes, m_scale);
-        unsigned.encode(&v[..n], v_codes, v_scale);
+    }
+
+    fn apply(&self, weights: &mut [f32], grads: &[f32], mean: &mut Moment, square: &mut Moment) {
+        let (mut m, mut v) = ([0.0_f32; BLOCK], [0.0_f32; BLOCK]);
+        let blocks = weights.chunks_mut(BLOCK).zip(grads.chunks(BLOCK));
+        let means = mean.codes.chunks_mut(BLOCK).zip(&mut *mean.scales);
+        let squares = square.codes.chunks_mut(BLOCK).zip(&mut *square.scales);
+        for ((weights, grads), ((m_codes, m_scale), (v_codes, v_scale))) in
+            blocks.zip(means.zip(squares))
+        {
+            for (i, (w, g)) in weights.iter_mut().zip(grads).enumerate() {
+                let g = g * self.grad_scale;
+                let old = self.signed.values[m_codes[i] as usize] * *m_scale;
+                m[i] = old + (g - old) * self.gains[0];
+                let old = self.unsigned.values[v_codes[i] as usize] * *v_scale;
+                v[i] = old * self.beta2 + g * g * self.gains[1];
+                let denominator = v[i].sqrt() * self.root_correction + self.eps;
+                *w = *w * self.keep - self.step_size * (m[i] / denominator);
+            }
+            let n = grads.len();
+            self.signed.encode(&m[..n], m_codes, m_scale);
+            self.unsigned.encode(&v[..n], v_codes, v_scale);
+        }
     }
 }
 
@@ -66,8 +109,9 @@ struct Map {
     starts: Vec<u8>,
 }
 
-/// Shift that keeps the upper bits that choose where the search begins: sign, exponent and three bits of the fraction.
-const SHIFT: u32 = 20;
+/// Shift that keeps the upper bits that choose where the search begins: sign, exponent and six bits of the fraction, so that it
+/// passes about one code; the index takes 32 KiB.
+const SHIFT: u32 = 17;
 
 /// An integer key that orders floats by value.
 fn key(x: f32) -> u32 {
