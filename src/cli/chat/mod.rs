@@ -1,8 +1,11 @@
 //! `llmtui chat`: chat with a model in plain text: one prompt, interactive lines, or the lines of a pipe.
 
+mod adapters;
+mod answer;
 mod flow;
 mod keyboard;
-mod talk;
+mod line;
+mod session;
 mod tools;
 
 use super::{
@@ -15,9 +18,9 @@ use crate::hf::ADAPTER_CONFIG;
 use crate::link::launch::Launcher;
 use crate::models::Parts;
 use keyboard::Keyboard;
+use session::{ChatOptions, ChatSession, LineResult};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use talk::{ChatOptions, ChatSession, LineResult};
 
 /// Chat with a model through its chat template, or complete raw text
 ///
@@ -71,7 +74,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     });
     let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
     let mut link = Launcher::this_program(&cx.env)?.infer_with(&model, &adapters)?;
-    let manner = ChatOptions {
+    let options = ChatOptions {
         sampling: args.sampling.sampling(),
         limited: args.sampling.max_new_tokens.is_some(),
         system: args.system.clone(),
@@ -82,17 +85,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         terminal: cx.stdout_is_terminal,
         columns: cx.columns(),
     };
-    let mut talk = ChatSession::begin(&mut link, std::io::stdout().lock(), manner)?;
-    for note in talk.notes() {
+    let mut session = ChatSession::begin(&mut link, std::io::stdout().lock(), options)?;
+    for note in session.notes() {
         errln!("{note}");
     }
     match &args.prompt {
-        Some(prompt) => talk.send_turn(prompt)?,
+        Some(prompt) => session.send_turn(prompt)?,
         None => {
-            if let Some(hint) = talk.adapter_hint() {
+            if let Some(hint) = session.adapter_hint() {
                 errln!("{hint}");
             }
-            return converse(&mut talk, &args.model, cx);
+            return converse(&mut session, &args.model, cx);
         }
     }
     Ok(Exit::Done)
@@ -100,20 +103,20 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.
 fn converse<W: std::io::Write>(
-    talk: &mut ChatSession<W>,
+    session: &mut ChatSession<W>,
     name: &str,
     cx: &Context,
 ) -> anyhow::Result<Exit> {
     if cx.stdin_is_terminal {
-        at_a_terminal(talk, name)?;
+        at_a_terminal(session, name)?;
         return Ok(Exit::Done);
     }
     // A refused line leaves a gap between the answers, which a script must not take for success.
     let mut exit = Exit::Done;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(unreadable)?;
-        match talk.handle_line(&line)? {
-            LineResult::Text(text) => talk.send_turn(text)?,
+        match session.handle_line(&line)? {
+            LineResult::Text(text) => session.send_turn(text)?,
             LineResult::Obeyed => {}
             LineResult::Refused => exit = Exit::UserError,
             LineResult::Quit => break,
@@ -123,8 +126,8 @@ fn converse<W: std::io::Write>(
 }
 
 /// Ctrl-C stops the current answer; if there is none, it quits.
-fn at_a_terminal<W: std::io::Write>(talk: &mut ChatSession<W>, name: &str) -> anyhow::Result<()> {
-    let what = match talk.converses() {
+fn at_a_terminal<W: std::io::Write>(session: &mut ChatSession<W>, name: &str) -> anyhow::Result<()> {
+    let what = match session.converses() {
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
     };
@@ -135,8 +138,8 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut ChatSession<W>, name: &str) -> an
         match keyboard.line() {
             Some(line) => {
                 let line = line.map_err(unreadable)?;
-                match talk.handle_line(&line)? {
-                    LineResult::Text(text) => talk.send_turn_interruptible(text, &mut keyboard)?,
+                match session.handle_line(&line)? {
+                    LineResult::Text(text) => session.send_turn_interruptible(text, &mut keyboard)?,
                     LineResult::Obeyed | LineResult::Refused => {}
                     LineResult::Quit => return Ok(()),
                 }

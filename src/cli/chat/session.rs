@@ -1,7 +1,10 @@
 //! A plain-text conversation over a link to an inference engine: sending turns, printing answers.
 
+use super::answer::Answer;
 use super::flow::Flow;
 use super::keyboard::Keyboard;
+use super::line::{HELP, ParsedLine};
+use super::{adapters, line};
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::{one_line, sanitize};
@@ -38,7 +41,7 @@ pub struct ChatSession<'a, W> {
     link: &'a mut Link,
     out: W,
     flow: Flow,
-    manner: ChatOptions,
+    options: ChatOptions,
     /// The model has a template, and raw text was not requested.
     converses: bool,
     turns: Vec<Turn>,
@@ -67,24 +70,6 @@ pub enum TurnResult {
     Refused(Failure),
 }
 
-/// What a line means, whatever the model.
-#[derive(Debug, PartialEq, Eq)]
-enum ParsedLine<'l> {
-    Text(&'l str),
-    Help,
-    New,
-    Quit,
-    Adapter(Option<&'l str>),
-    Unknown(&'l str),
-}
-
-/// Every command, for `/help` and where one was mistyped.
-const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (name, part of it, or number), or without; /adapter lists them
-/help                        this list
-/new                         start a new conversation; keeps the system prompt
-/quit                        quit; Ctrl-D does the same
-//TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
-
 /// What a model without a chat template does, and where its answers end: by the run that it is a checkpoint of.
 fn completes(trained_by: Option<&str>, stop: &[String]) -> String {
     let stop: Vec<String> = stop.iter().map(|stop| format!("{stop:?}")).collect();
@@ -103,81 +88,12 @@ fn completes(trained_by: Option<&str>, stop: &[String]) -> String {
     }
 }
 
-/// A slash and a word begin a command; paths, fractions and a doubled slash do not.
-fn meaning(line: &str) -> ParsedLine<'_> {
-    if line.starts_with("//") {
-        return ParsedLine::Text(&line[1..]);
-    }
-    let mut words = line.split_whitespace();
-    let first = words.next().unwrap_or_default();
-    let is_word = |name: &str| {
-        let part_of_word = |c: char| c.is_alphanumeric() || "-_?".contains(c);
-        !name.is_empty() && name.chars().all(part_of_word)
-    };
-    match line.strip_prefix('/') {
-        Some(_) if first.strip_prefix('/').is_some_and(is_word) => match first {
-            "/help" | "/?" => ParsedLine::Help,
-            "/new" => ParsedLine::New,
-            "/quit" | "/exit" | "/bye" => ParsedLine::Quit,
-            "/adapter" => ParsedLine::Adapter(words.next()),
-            _ => ParsedLine::Unknown(first),
-        },
-        _ => ParsedLine::Text(line),
-    }
-}
-
-/// The adapters by number, the one that answers marked; the base alone, where it does.
-fn listed(adapters: &[String], in_use: Option<&str>) -> Vec<String> {
-    let line = |(number, name): (usize, &String)| {
-        let answers = in_use == Some(name);
-        let mark = if answers { "  answers now" } else { "" };
-        format!("{number}  {}{mark}", one_line(name))
-    };
-    let mut lines: Vec<String> = (1..).zip(adapters).map(line).collect();
-    if in_use.is_none() {
-        lines.push("the base model answers without an adapter now".into());
-    }
-    lines
-}
-
-/// The adapter that a word means: its name, its number in the list, or the only one with such a part: of the name of a run's
-/// folder nobody types the date.
-fn meant<'n>(adapters: &'n [String], word: &str) -> Option<&'n str> {
-    let only = |part: &str| {
-        let mut with = adapters.iter().filter(|name| name.contains(part));
-        with.next().filter(|_| with.next().is_none())
-    };
-    let exact = adapters.iter().find(|name| *name == word);
-    let number = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-    exact
-        .or_else(|| adapters.get(number?))
-        .or_else(|| only(&format!("-{word}-")))
-        .or_else(|| only(word))
-        .map(String::as_str)
-}
-
-/// An answer in progress.
-#[derive(Default)]
-struct Answer {
-    prompt: String,
-    text: String,
-    /// Id, text and log-probability of each token, for `--json`.
-    tokens: Vec<Value>,
-    n_tokens: u64,
-    prompt_tokens: u64,
-    kept_tokens: u64,
-    seconds: f64,
-    prefill_seconds: f64,
-    reason: Option<StopReason>,
-    message: String,
-}
-
 impl<'a, W: Write> ChatSession<'a, W> {
     /// Waits until the model is loaded.
     ///
     /// # Errors
     /// It fails to load, with the reason.
-    pub fn begin(link: &'a mut Link, out: W, mut manner: ChatOptions) -> anyhow::Result<Self> {
+    pub fn begin(link: &'a mut Link, out: W, mut options: ChatOptions) -> anyhow::Result<Self> {
         let (template, mut notes, adapters, completes) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
@@ -198,10 +114,10 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
             }
         };
-        if template.is_none() && !manner.raw {
+        if template.is_none() && !options.raw {
             let said = [
-                (manner.system.is_some(), "--system"),
-                (!manner.tools.is_empty(), "--tools"),
+                (options.system.is_some(), "--system"),
+                (!options.tools.is_empty(), "--tools"),
             ];
             if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
                 let what = format!("this model has no chat template, so {option} cannot be used");
@@ -211,13 +127,13 @@ impl<'a, W: Write> ChatSession<'a, W> {
             }
             notes.push(completes);
         }
-        let system = manner
+        let system = options
             .system
             .as_ref()
             .map(|s| Turn::new("system", s.as_str()));
-        let converses = template.is_some() && !manner.raw;
-        if converses && !manner.limited {
-            manner.sampling.max_new_tokens = ANSWER;
+        let converses = template.is_some() && !options.raw;
+        if converses && !options.limited {
+            options.sampling.max_new_tokens = ANSWER;
         }
         Ok(ChatSession {
             converses,
@@ -227,8 +143,8 @@ impl<'a, W: Write> ChatSession<'a, W> {
             adapters,
             link,
             out,
-            flow: Flow::new(manner.columns.filter(|_| manner.terminal)),
-            manner,
+            flow: Flow::new(options.columns.filter(|_| options.terminal)),
+            options,
         })
     }
 
@@ -256,7 +172,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
     /// # Errors
     /// The model's process is gone.
     pub fn handle_line<'l>(&mut self, line: &'l str) -> anyhow::Result<LineResult<'l>> {
-        Ok(match meaning(line) {
+        Ok(match line::parse(line) {
             // A blank line says nothing: a chat model would make up both sides of an empty turn, and a base model has no token
             // to begin from.
             ParsedLine::Text(text) if text.trim().is_empty() => LineResult::Obeyed,
@@ -295,13 +211,17 @@ impl<'a, W: Write> ChatSession<'a, W> {
         }
         let name = match name {
             None => {
-                for line in listed(&self.adapters, self.in_use.as_deref()) {
+                for line in adapters::list(&self.adapters, self.in_use.as_deref()) {
                     errln!("{line}");
                 }
                 return Ok(LineResult::Obeyed);
             }
             Some("off" | "none") => None,
-            Some(name) => Some(meant(&self.adapters, name).unwrap_or(name).to_string()),
+            Some(name) => Some(
+                adapters::find(&self.adapters, name)
+                    .unwrap_or(name)
+                    .to_string(),
+            ),
         };
         let asked = self.link.send(Command::UseAdapter { name })?;
         loop {
@@ -370,22 +290,22 @@ impl<'a, W: Write> ChatSession<'a, W> {
             true => {
                 self.turns.push(Turn::new("user", text));
                 let messages = self.turns.clone();
-                match self.manner.tools.is_empty() {
+                match self.options.tools.is_empty() {
                     true => Prompt::Turns(messages),
                     false => Prompt::WithTools {
                         messages,
-                        tools: self.manner.tools.clone(),
+                        tools: self.options.tools.clone(),
                     },
                 }
             }
             false => Prompt::Text(text.into()),
         };
-        if self.manner.terminal && !self.converses && !self.manner.json {
+        if self.options.terminal && !self.converses && !self.options.json {
             self.print(text)?;
         }
         let asked = self.link.send(Command::Generate {
             prompt,
-            sampling: self.manner.sampling.clone(),
+            sampling: self.options.sampling.clone(),
         })?;
         let answer = match self.answer(asked, keyboard)? {
             Ok(answer) => answer,
@@ -447,7 +367,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
     ) -> anyhow::Result<Option<Failure>> {
         match event {
             Event::Prompted { command, text, .. } if command == asked => {
-                if self.manner.show_prompt && !self.manner.json {
+                if self.options.show_prompt && !self.options.json {
                     errln!("{}", sanitize(&text));
                 }
                 answer.prompt = text;
@@ -459,7 +379,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 id,
                 ..
             } if command == asked => {
-                match self.manner.json {
+                match self.options.json {
                     true => {
                         let token = json!({"id": id, "text": text, "logprob": logprob});
                         answer.tokens.push(token);
@@ -502,7 +422,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
 
     /// The note after an answer.
     fn end(&mut self, said: &str, answer: &Answer) -> anyhow::Result<()> {
-        if self.manner.json {
+        if self.options.json {
             writeln!(self.out, "{}", self.object(said, answer))?;
             return Ok(());
         }
@@ -516,7 +436,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 errln!("{message}");
             }
             Some(StopReason::Length) if self.converses => {
-                let most = human::grouped(self.manner.sampling.max_new_tokens as u64);
+                let most = human::grouped(self.options.sampling.max_new_tokens as u64);
                 errln!("truncated at {most} tokens; --max-new-tokens N generates more");
             }
             _ => {}
@@ -527,14 +447,14 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 false => errln!("cut short"),
             }
         }
-        if self.manner.terminal {
-            errln!("{}", figures(answer));
+        if self.options.terminal {
+            errln!("{}", answer.figures());
         }
         Ok(())
     }
 
     fn object(&self, said: &str, answer: &Answer) -> Value {
-        let (prefill, decode) = speeds(answer);
+        let (prefill, decode) = answer.speeds();
         let mut object = json!({
             "prompt": said,
             "text": answer.text,
@@ -549,7 +469,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
             // Of the turn; none: the base alone.
             "adapter": self.in_use,
         });
-        if self.manner.show_prompt {
+        if self.options.show_prompt {
             object["rendered"] = answer.prompt.as_str().into();
         }
         if !answer.message.is_empty() {
@@ -560,7 +480,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
 
     /// A pipe gets the model's exact output; a terminal gets it without control sequences.
     fn print(&mut self, text: &str) -> std::io::Result<()> {
-        if self.manner.terminal {
+        if self.options.terminal {
             let shown = self.flow.push(&sanitize(text));
             self.out.write_all(shown.as_bytes())?;
         } else {
@@ -576,39 +496,6 @@ impl<'a, W: Write> ChatSession<'a, W> {
         self.flow.newline();
         self.out.flush()
     }
-}
-
-/// Prefill and decode throughput in tokens per second, if measurable.
-fn speeds(answer: &Answer) -> (Option<f64>, Option<f64>) {
-    let rate =
-        |tokens: u64, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
-    let writing = answer.seconds - answer.prefill_seconds;
-    (
-        rate(
-            answer.prompt_tokens.saturating_sub(answer.kept_tokens),
-            answer.prefill_seconds,
-        ),
-        // The first token comes out of prefill.
-        rate(answer.n_tokens.saturating_sub(1), writing),
-    )
-}
-
-/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached.
-fn figures(answer: &Answer) -> String {
-    let (prefill, decode) = speeds(answer);
-    let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
-    let writing = at(decode).map(|r| format!(" · {r}")).unwrap_or_default();
-    let reading = at(prefill).map(|r| format!(" at {r}")).unwrap_or_default();
-    let prompt = match answer.kept_tokens {
-        0 => format!("prompt of {}", answer.prompt_tokens),
-        kept => format!(
-            "read {} of {} tokens",
-            answer.prompt_tokens.saturating_sub(kept),
-            answer.prompt_tokens
-        ),
-    };
-    let tokens = human::counted(answer.n_tokens, "token");
-    format!("{tokens}{writing} · {prompt}{reading}")
 }
 
 /// The error output of the dead process; its prefix is stripped, ours is added.

@@ -15,7 +15,7 @@ struct Talked {
 fn talked(
     template: Option<&str>,
     answers: Vec<Vec<Event>>,
-    manner: ChatOptions,
+    options: ChatOptions,
     said: &[&str],
 ) -> Talked {
     let (send, incoming) = mpsc::channel(64);
@@ -65,7 +65,7 @@ fn talked(
         asked
     });
     let mut out = Vec::new();
-    let result = ChatSession::begin(&mut link, &mut out, manner)
+    let result = ChatSession::begin(&mut link, &mut out, options)
         .and_then(|mut talk| said.iter().try_for_each(|text| talk.send_turn(text)));
     drop(link);
     Talked {
@@ -136,12 +136,12 @@ fn failures_and_deaths_are_told_in_one_sentence() {
 #[test]
 fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
     let answer = |text| vec![token(0, text), end(StopReason::Stop)];
-    let manner = ChatOptions {
+    let options = ChatOptions {
         system: Some("Be short.".into()),
         ..ChatOptions::default()
     };
     let answers = vec![answer("ho"), answer("bye")];
-    let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
+    let heard = talked(Some("chatml"), answers, options, &["hi", "go"]);
     heard.result.unwrap();
     assert_eq!(heard.out, "ho\nbye\n");
     let Command::Generate {
@@ -165,12 +165,12 @@ fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
 
 #[test]
 fn raw_lines_are_prompts_of_their_own() {
-    let manner = ChatOptions {
+    let options = ChatOptions {
         raw: true,
         ..ChatOptions::default()
     };
     let answers = vec![vec![end(StopReason::Length)], vec![end(StopReason::Length)]];
-    let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
+    let heard = talked(Some("chatml"), answers, options, &["hi", "go"]);
     let prompts: Vec<_> = heard
         .asked
         .iter()
@@ -184,18 +184,18 @@ fn raw_lines_are_prompts_of_their_own() {
 
 #[test]
 fn a_model_without_a_template_has_no_place_for_a_system_prompt() {
-    let manner = ChatOptions {
+    let options = ChatOptions {
         system: Some("Be short.".into()),
         ..ChatOptions::default()
     };
-    let heard = talked(None, Vec::new(), manner, &[]);
+    let heard = talked(None, Vec::new(), options, &[]);
     let error = heard.result.unwrap_err().to_string();
     assert!(error.contains("no chat template"), "{error}");
 }
 
 #[test]
 fn json_has_the_speeds_and_the_rendered_prompt() {
-    let manner = ChatOptions {
+    let options = ChatOptions {
         json: true,
         show_prompt: true,
         ..ChatOptions::default()
@@ -206,7 +206,7 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
         prompt_tokens: 10,
     };
     let answers = vec![vec![prompted, token(0, "ho"), end(StopReason::Stop)]];
-    let heard = talked(Some("chatml"), answers, manner, &["hi"]);
+    let heard = talked(Some("chatml"), answers, options, &["hi"]);
     let object: serde_json::Value = serde_json::from_str(&heard.out).unwrap();
     assert_eq!(object["text"], "ho");
     assert_eq!(object["rendered"], "<user>hi");
@@ -242,7 +242,7 @@ fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
         ("1/2", ParsedLine::Text("1/2")),
         ("", ParsedLine::Text("")),
     ] {
-        assert_eq!(meaning(line), expected, "{line:?}");
+        assert_eq!(line::parse(line), expected, "{line:?}");
     }
     for command in ["/adapter", "/help", "/new", "/quit", "//"] {
         assert!(HELP.contains(command), "{command}");
@@ -255,7 +255,7 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         link,
         out: Vec::new(),
         flow: Flow::new(None),
-        manner: ChatOptions::default(),
+        options: ChatOptions::default(),
         converses: true,
         turns: Vec::new(),
         notes: Vec::new(),
@@ -339,7 +339,7 @@ fn an_adapter_is_named_by_its_run_its_number_or_a_part_that_only_it_has() {
         "style",
     ];
     let adapters = adapters.map(String::from);
-    let meant = |word| super::meant(&adapters, word);
+    let meant = |word| super::adapters::find(&adapters, word);
     assert_eq!(meant("style"), Some("style"));
     assert_eq!(meant("2"), Some("2026-11-27-0801-lo2-d38e"));
     assert_eq!(meant("lo"), Some("2026-11-27-0757-lo-7z99"));
@@ -352,9 +352,9 @@ fn an_adapter_is_named_by_its_run_its_number_or_a_part_that_only_it_has() {
 #[test]
 fn the_list_of_adapters_marks_the_one_that_answers() {
     let adapters = ["tone".to_string(), "facts".to_string()];
-    let list = listed(&adapters, Some("facts"));
+    let list = super::adapters::list(&adapters, Some("facts"));
     assert_eq!(list, ["1  tone", "2  facts  answers now"]);
-    let list = listed(&adapters, None);
+    let list = super::adapters::list(&adapters, None);
     assert_eq!(list[2], "the base model answers without an adapter now");
 }
 
