@@ -288,7 +288,7 @@ fn read_state(from: &CheckpointEntry) -> Result<checkpoint::SavedState, Failure>
         .map_err(|e| Failure::user_error(e.to_string(), checkpoint::Fault::HINT))
 }
 
-/// StartView was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
+/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
 fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
     let kept = &progress.adjustments;
     let all = [

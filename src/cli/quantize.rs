@@ -83,7 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = "llmtui export --format hf --dtype bf16 halves its size";
         return Err(Failure::user_error(what, hint).into());
     }
-    let held = match own_rows(&path, cx).filter(|_| args.text.is_none()) {
+    let held = match args.text.is_none().then(|| own_rows(&path, cx)).flatten() {
         Some((rows, run)) => Ok(HeldOut::Rows(rows, run)),
         None => tokens(args, &source.tokenizer)?.map(HeldOut::Text),
     };
@@ -133,8 +133,8 @@ fn own_rows(path: &Path, cx: &Context) -> Option<(Vec<Batch>, String)> {
     if spec.method.needs().unit != Unit::Text {
         return None;
     }
-    let data = spec.open_data(&DataEnv::from_env(&cx.env)).ok()?;
     let trained_on = checkpoint::read_state(path).ok()?.fingerprint;
+    let data = spec.open_data(&DataEnv::from_env(&cx.env)).ok()?;
     if let Match::Different(_) = trained_on.compare(&Fingerprint::of(&spec, &data)) {
         return None;
     }

@@ -72,7 +72,8 @@ pub struct Options {
 
 pub(super) fn failed(error: &PipelineError) -> Failure {
     let what = match error {
-        PipelineError::Invalid(faults) if faults.len() > 1 => error.to_string(),
+        // Lines of its own: each fault, and each problem of a spec.
+        PipelineError::Invalid(_) => error.to_string(),
         _ => one_line(&error.to_string()),
     };
     let hint = one_line(error.hint());

@@ -57,10 +57,10 @@ pub struct Gpus {
 
 /// Plans the training stages that are not skipped, in order, for this machine or the recorded one. Nothing is downloaded: of data at
 /// the hub a stage's vocabulary and steps say what they come to. What is wrong with a stage, such as its spec, is added to
-/// `faults`; what rests on a stage that has one is not looked at.
+/// `faults`, as is a model that does not fit (unless forced); what rests on a stage that has one is not looked at.
 ///
 /// # Errors
-/// A model that does not fit (unless forced), GPUs or a PyTorch that are not there (unless nothing is to be started).
+/// A PyTorch that is not there (unless nothing is to be started).
 pub fn plan(
     pipeline: &Pipeline,
     places: &Places,
@@ -148,6 +148,9 @@ impl<'a> Planner<'a> {
 
     /// Whether a stage takes a model or a tokenizer of a stage in which something is wrong.
     fn rests_on_a_fault(&self, at: usize, train: &Train, faults: &check::Faults) -> bool {
+        if faults.is_empty() {
+            return false;
+        }
         let sources = self.cx.spec_sources();
         let before = &self.pipeline.stages[..at];
         let learns = |stage: &&Stage| matches!(stage.work, Work::Tokenizer(_));
@@ -253,7 +256,7 @@ impl<'a> Planner<'a> {
         if !self.force {
             match on_gpus {
                 true => self.fits_on_gpus(&request, stage)?,
-                false => memory::check(&spec, &self.cx.env)?,
+                false => memory::check(&spec, &self.cx.env).map_err(|e| of_stage(e, stage))?,
             }
         }
         if !self.dry_run {

@@ -143,7 +143,7 @@ fn one(
         let same = trials::same_runs(&loaded.spec, cx);
         for (run, summary) in same {
             match state(&run, &summary) {
-                State::GridAxis => {
+                State::Ended => {
                     row.trial.take(&summary);
                     row.reused = true;
                     begun = None;
@@ -161,7 +161,7 @@ fn one(
 /// What an earlier run of the same spec is to a sweep.
 enum State {
     /// It ended by itself: with all its steps, or with a failure that would be the same again.
-    GridAxis,
+    Ended,
     /// It can go on from a checkpoint.
     Unfinished,
     Live,
@@ -170,9 +170,9 @@ enum State {
 
 fn state(run: &RunDir, summary: &RunSummary) -> State {
     match summary.status {
-        RunStatus::Finished => State::GridAxis,
+        RunStatus::Finished => State::Ended,
         RunStatus::Live => State::Live,
-        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::GridAxis,
+        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Ended,
         RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
             match run.checkpoints().is_empty() {
                 true => State::Nothing,
@@ -255,7 +255,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             break;
         }
         planned.row.trial.take(&summary);
-        let ended_by_itself = matches!(state(&run, &summary), State::GridAxis);
+        let ended_by_itself = matches!(state(&run, &summary), State::Ended);
         if !ended_by_itself && !stop.is_requested() && summary.status != RunStatus::Stopped {
             let why = index::refusal(&run).or(said).unwrap_or(summary.message);
             let why = match why.is_empty() {

@@ -98,7 +98,7 @@ impl Probe for Collapse {
         serde_json::to_value(&self.run).ok()
     }
 
-    /// StartView was fitted for another number of steps is at another share of the run, and what was fitted to another curve has another
+    /// What was fitted for another number of steps is at another share of the run, and what was fitted to another curve has another
     /// divisor.
     fn restore_state(&mut self, carried: Option<&Value>) {
         let anew = Estimator::new(self.steps, &self.reference);

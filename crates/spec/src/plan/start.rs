@@ -70,12 +70,12 @@ pub fn new_run(
 }
 
 /// Largest data that are read before their run is made, bytes.
-const MAX_SMALL: u64 = 8 << 20;
+const MAX_SMALL: u64 = 1 << 20;
 /// A token stands for fewer bytes of a text on average.
 const MOST_BYTES_PER_TOKEN: f64 = 16.0;
 
-/// Reads data that are so small that a split may lack a row, so that no run is made which could not begin. Of larger data the run
-/// itself reports what is wrong with them.
+/// Reads data that are so small that a split by a fraction may lack a row, so that no run is made which could not begin. Of larger
+/// data, and of a split by rows or files, the run itself reports what is wrong with them.
 ///
 /// # Errors
 /// A text shorter than a row, no row to validate on, or whatever else is wrong with them.

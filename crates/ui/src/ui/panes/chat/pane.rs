@@ -242,7 +242,7 @@ impl ChatPane {
     pub(super) fn compare_runs(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         let rows = &store.checkpoints;
-        // StartView is no run here is the model that one started from.
+        // What is no run here is the model that one started from.
         let is_model = |path: &PathBuf| store.runs().iter().all(|run| run.path != *path);
         let model = |path: &PathBuf| match best(rows, path) {
             Some(row) => row.generates.then(|| ChatModel::of_row(row.clone())),
