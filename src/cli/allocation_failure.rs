@@ -4,7 +4,7 @@
 use super::exit::{Exit, Failure};
 use crate::base::human;
 use crate::kernels::allocations::failure::{self, FailureHook};
-use crate::link::{FinalEvent, message};
+use crate::link::{FinalEventWriter, message};
 use rustix::process::{Resource, getrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,7 +65,7 @@ pub fn of_child(words: &str) -> Option<Failure> {
 }
 
 /// The same for the log of a run, while it is held.
-pub fn of_run(word: FinalEvent) -> FailureHook {
+pub fn of_run(word: FinalEventWriter) -> FailureHook {
     FailureHook::new(move |bytes| {
         word.write(&message::line(&what_failed(bytes as u64), FIX));
     })

@@ -236,3 +236,22 @@ fn an_unknown_key_is_rejected_when_a_pipeline_resumes() {
         );
     }
 }
+
+#[test]
+fn the_faults_of_one_stage_keep_their_lines() {
+    let place = Place::new(
+        "name: mine\nstages:\n  - {name: base, train: smoke, set: {max_step: 5, seed: -1}}\n",
+    );
+    let refused = place.go(&["train", "mine.yaml", "--dry-run"]);
+    assert_eq!(code(&refused), 2);
+    let printed = err(&refused);
+    for start in ["llmtui: ", "  try: "] {
+        let begins = |line: &str| line.starts_with(start);
+        assert!(printed.lines().any(begins), "{printed}");
+    }
+    let of = |word: &str| printed.lines().position(|line| line.contains(word));
+    assert!(
+        of("max_step").is_some() && of("max_step") != of("seed"),
+        "{printed}"
+    );
+}

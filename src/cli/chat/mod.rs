@@ -126,7 +126,10 @@ fn converse<W: std::io::Write>(
 }
 
 /// Ctrl-C stops the current answer; if there is none, it quits.
-fn at_a_terminal<W: std::io::Write>(session: &mut ChatSession<W>, name: &str) -> anyhow::Result<()> {
+fn at_a_terminal<W: std::io::Write>(
+    session: &mut ChatSession<W>,
+    name: &str,
+) -> anyhow::Result<()> {
     let what = match session.converses() {
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
@@ -139,7 +142,9 @@ fn at_a_terminal<W: std::io::Write>(session: &mut ChatSession<W>, name: &str) ->
             Some(line) => {
                 let line = line.map_err(unreadable)?;
                 match session.handle_line(&line)? {
-                    LineResult::Text(text) => session.send_turn_interruptible(text, &mut keyboard)?,
+                    LineResult::Text(text) => {
+                        session.send_turn_interruptible(text, &mut keyboard)?
+                    }
                     LineResult::Obeyed | LineResult::Refused => {}
                     LineResult::Quit => return Ok(()),
                 }

@@ -73,9 +73,9 @@ pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>
         return Ok(Some(kept.curve));
     }
     kept.told.clone_from(&told);
-    let text = serde_json::to_vec(&kept).unwrap_or_default();
-    crate::base::files::write_atomic(&file, &text)
-        .map_err(|e| EngineError::Machine(format!("{}: {e}", shown(&file))))?;
+    let failed = |e: std::io::Error| EngineError::Machine(format!("{}: {e}", shown(&file)));
+    let text = serde_json::to_vec(&kept).map_err(|e| failed(e.into()))?;
+    crate::base::files::write_atomic(&file, &text).map_err(failed)?;
     match here.is_like(&kept.recipe) {
         true => cx.port.note(step, told),
         false => cx.port.warn(

@@ -189,13 +189,10 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let check = check.unwrap_or_else(|| Err("nothing was added".into()));
     let base = root.path().to_path_buf();
     let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
-    let tokenizer = from.tokenizer_of(model.shape().vocab_size, &adapters);
-    let source = Source {
-        ids: export::token_ids(&from, tokenizer, &model),
-        tokenizer: tokenizer.into(),
-        model,
-        from,
-    };
+    let tokenizer = from
+        .tokenizer_of(model.shape().vocab_size, &adapters)
+        .into();
+    let source = Source::new(from, model, tokenizer);
     let options = Options {
         dtype: order.dtype.clone(),
         max_shard_bytes: 5_000_000_000,

@@ -34,13 +34,13 @@ const USUAL: usize = 32;
 /// Behind the rule's name: the part of its state that counts updates.
 const STEPS: &str = ".steps";
 
-/// Whose weights are newer.
+/// The engine's copy of the weights beside that of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NewerSide {
+enum CopyState {
     Same,
-    /// The ranks' are.
+    /// The ranks' weights are newer.
     Behind,
-    /// The engine's are.
+    /// The engine's weights are newer.
     Ahead,
 }
 
@@ -75,7 +75,7 @@ pub struct Remote {
     build: Value,
     ranks: usize,
     workers: Option<WorkerGroup>,
-    copy: NewerSide,
+    copy: CopyState,
     moments_ahead: bool,
     generation: u64,
     /// Why the last generation ended.
@@ -155,7 +155,7 @@ impl Remote {
 
     /// The engine's copy was changed: a checkpoint was read, or weights were drawn.
     pub fn copy_changed(&mut self) {
-        self.copy = NewerSide::Ahead;
+        self.copy = CopyState::Ahead;
         self.moments_ahead = true;
     }
 
@@ -174,7 +174,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull(&mut self, model: &mut Model, optimizer: &mut dyn UpdateRule) -> Result<()> {
-        if self.copy != NewerSide::Behind {
+        if self.copy != CopyState::Behind {
             return Ok(());
         }
         self.pull_weights(model)?;
@@ -182,7 +182,7 @@ impl Remote {
             let values = self.fetch(theirs(part), part.len)?;
             optimizer.write_state(part.name, &mut |own| own.copy_from_slice(&values))?;
         }
-        self.copy = NewerSide::Same;
+        self.copy = CopyState::Same;
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull_weights(&mut self, model: &mut Model) -> Result<()> {
-        if self.copy == NewerSide::Behind {
+        if self.copy == CopyState::Behind {
             let trained = self.fetch("trained", model.params().n_trainable())?;
             model.params_mut().write_trained(&trained)?;
         }
@@ -221,13 +221,13 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn push(&mut self, model: &Model) -> Result<()> {
-        if self.copy != NewerSide::Ahead {
+        if self.copy != CopyState::Ahead {
             return Ok(());
         }
         // As they lie there: a second copy of a large model would not fit beside the first.
         let params = model.params();
         params.read_weights(|weights| self.send("weights", weights, 0))??;
-        self.copy = NewerSide::Same;
+        self.copy = CopyState::Same;
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl Remote {
             .params()
             .read_weights(|base| weights[..base.len()].copy_from_slice(base))?;
         self.send("weights", &weights, 0)?;
-        self.copy = NewerSide::Ahead;
+        self.copy = CopyState::Ahead;
         self.keep_reference()
     }
 
@@ -344,7 +344,7 @@ impl Remote {
             &mut |_| {},
         )?;
         self.record_memory(&answers);
-        self.copy = NewerSide::Behind;
+        self.copy = CopyState::Behind;
         let (mut steps, name) = (0, steps_of(optimizer)?);
         optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
         optimizer.write_state(name, &mut |pieces| {

@@ -223,7 +223,7 @@ impl Trainer<'_, '_> {
         let (step, max_steps) = (self.cx.step(), self.cx.spec.train.max_steps);
         let every = self.cx.spec.checkpoint.every.steps(max_steps);
         let due = is_due(step, every, max_steps, self.checkpoints.saved_at());
-        if !(due || self.is_unsaved_best() && !self.checkpoints.best_is_recorded(step)) {
+        if !(due || self.is_best_to_keep() && !self.checkpoints.best_is_recorded(step)) {
             return Ok(Next::Part);
         }
         if let Some(broken) = self.cx.broken_weights()? {
@@ -267,7 +267,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
-    fn is_unsaved_best(&self) -> bool {
+    fn is_best_to_keep(&self) -> bool {
         let (progress, spec) = (&self.cx.state.progress, self.cx.spec);
         let best = progress.best.as_ref();
         spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)

@@ -57,7 +57,7 @@ impl EngineProgress {
 
 /// Writes the final event of one engine.
 #[derive(Debug)]
-pub struct FinalEvent {
+pub struct FinalEventWriter {
     pub(super) engine: Arc<EngineProgress>,
     pub(super) events: PathBuf,
     pub(super) started: SystemClock,
@@ -66,19 +66,19 @@ pub struct FinalEvent {
 /// Logs the run's end where the thread that holds it panics: the process ends then, and with it the engine.
 #[derive(Debug)]
 pub struct OnPanic {
-    word: FinalEvent,
+    word: FinalEventWriter,
     what: &'static str,
 }
 
 impl OnPanic {
     /// Where a thread is started: the runtime panics if none can be had.
-    pub(super) fn of_thread_start(word: FinalEvent) -> OnPanic {
+    pub(super) fn of_thread_start(word: FinalEventWriter) -> OnPanic {
         let what = "no thread can be started; raise the limit on processes or address space (ulimit -u, ulimit -v)";
         OnPanic { word, what }
     }
 
     /// On the thread that waits for the engine.
-    pub fn of_main_thread(word: FinalEvent) -> OnPanic {
+    pub fn of_main_thread(word: FinalEventWriter) -> OnPanic {
         let what = "the program's main thread panicked; its standard error says where";
         OnPanic { word, what }
     }
@@ -92,7 +92,7 @@ impl Drop for OnPanic {
     }
 }
 
-impl FinalEvent {
+impl FinalEventWriter {
     /// Logs that the run ended for lack of `what`. Returns whether the line is on the disk.
     pub fn write(&self, what: &str) -> bool {
         let log = match self.engine.log.try_lock() {
@@ -168,7 +168,7 @@ mod tests {
         let events = dir.path().join("events.jsonl");
         let (sender, _log) =
             LogWriter::open(&events, Arc::new(SystemClock::new()), |_| ()).unwrap();
-        let word = FinalEvent {
+        let word = FinalEventWriter {
             engine: EngineProgress::of(sender.queue_handle()),
             events: events.clone(),
             started: SystemClock::new(),
@@ -196,7 +196,7 @@ mod tests {
             },
         });
         std::fs::write(&events, long + "{\"v\":1,\"seq\":41").unwrap();
-        let word = FinalEvent {
+        let word = FinalEventWriter {
             engine: EngineProgress::of(stuck),
             ..word
         };

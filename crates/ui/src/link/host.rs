@@ -4,7 +4,7 @@
 use super::address::AddressError;
 use super::alarm::{Alarm, STALLED};
 use super::bound::Socket;
-use super::final_event::{EngineProgress, FinalEvent, OnPanic};
+use super::final_event::{EngineProgress, FinalEventWriter, OnPanic};
 use super::route::EngineEnd;
 use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
@@ -51,7 +51,7 @@ pub struct EngineIo {
     /// Set from outside: checkpoint and stop.
     pub stop: Arc<AtomicBool>,
     /// For what ends the process while the engine runs.
-    pub final_event: FinalEvent,
+    pub final_event: FinalEventWriter,
 }
 
 /// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested;
@@ -199,7 +199,7 @@ impl<T: Send + 'static> Host<T> {
         let (raise, _) = watch::channel(None);
         let progress = EngineProgress::of(sender.queue_handle());
         let started = SystemClock::new();
-        let final_event = FinalEvent {
+        let final_event = FinalEventWriter {
             engine: Arc::clone(&progress),
             events: run.events_path(),
             started,
@@ -280,8 +280,8 @@ impl<T: Send + 'static> Host<T> {
     }
 
     /// Writes the engine's final event if an allocation fails.
-    pub fn final_event(&self) -> FinalEvent {
-        FinalEvent {
+    pub fn final_event(&self) -> FinalEventWriter {
+        FinalEventWriter {
             engine: Arc::clone(&self.progress),
             events: self.run.events_path(),
             started: self.started,

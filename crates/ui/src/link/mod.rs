@@ -26,7 +26,7 @@ mod thread;
 mod verbs;
 
 pub use address::{AddressError, socket_path};
-pub use final_event::{FinalEvent, OnPanic};
+pub use final_event::{FinalEventWriter, OnPanic};
 pub use foreign::foreign;
 pub use host::{Emitter, Endpoint, EngineIo, Host, HostError};
 pub use open::{OpenError, open};

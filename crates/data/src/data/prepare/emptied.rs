@@ -9,14 +9,14 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::{DataError, Unit};
 
 /// Examples of one source, or a part of them.
-pub(super) struct ExampleCounts {
+pub(super) struct SourceSpans {
     pub how: Layouting,
     pub spans: Vec<Span>,
 }
 
 /// A source of which no row to train on is left.
 pub(super) fn nothing_left(source: &Ready, how: Layouting, spans: &[Span]) -> DataError {
-    let tried = ExampleCounts {
+    let tried = SourceSpans {
         how,
         spans: spans.to_vec(),
     };
@@ -30,9 +30,9 @@ pub(super) fn nothing_left(source: &Ready, how: Layouting, spans: &[Span]) -> Da
 }
 
 /// A validation split without a row.
-pub(super) fn no_validation(held: &[ExampleCounts], counts_rows: bool) -> DataError {
+pub(super) fn no_validation(held: &[SourceSpans], counts_rows: bool) -> DataError {
     let (why, mut fix) = why(held);
-    let is_stream = |tried: &ExampleCounts| tried.how.packing == Packing::Stream;
+    let is_stream = |tried: &SourceSpans| tried.how.packing == Packing::Stream;
     if counts_rows && held.first().is_some_and(is_stream) {
         fix = "a larger data.val_rows, or a smaller model.seq_len".into();
     }
@@ -55,13 +55,13 @@ pub(super) fn one_row(name: &str) -> DataError {
     )
 }
 
-fn why(tried: &[ExampleCounts]) -> (String, String) {
+fn why(tried: &[SourceSpans]) -> (String, String) {
     let (mut examples, mut long, mut longest, mut tokens) = (0, 0, 0, 0);
     let Some(how) = tried.first().map(|tried| tried.how) else {
         return ("it has no rows".into(), "name a file with rows".into());
     };
     let unit = how.unit;
-    for ExampleCounts { spans, .. } in tried {
+    for SourceSpans { spans, .. } in tried {
         for example in spans.chunks(unit.documents()) {
             let texts = &example[..unit.sequences().min(example.len())];
             let most = texts.iter().map(|(_, len)| *len).max().unwrap_or(0);

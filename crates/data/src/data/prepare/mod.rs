@@ -24,7 +24,7 @@ use crate::data::{
     DataConfig, DataError, Dataset, Loss, Mix, Tokenizer, TrainingCounts, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
-use emptied::{ExampleCounts, no_validation, nothing_left, one_row};
+use emptied::{SourceSpans, no_validation, nothing_left, one_row};
 use held::{divided, fills_no_row, held_rows, not_held_out};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -432,7 +432,7 @@ struct SplitBuilder<'a> {
     documents: Documents,
     learning: TrainingCounts,
     /// What was held out, for the error if it fills no row.
-    tried: Vec<ExampleCounts>,
+    tried: Vec<SourceSpans>,
     notes: &'a mut Vec<String>,
 }
 
@@ -465,7 +465,7 @@ impl SplitBuilder<'_> {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
             let portion = portion.with_template(source.templated);
             self.documents.val.push(portion);
-            self.tried.push(ExampleCounts { how, spans: held });
+            self.tried.push(SourceSpans { how, spans: held });
         }
         Ok(())
     }
@@ -486,7 +486,7 @@ impl SplitBuilder<'_> {
         if self.is_mix && fills_no_row(&held, row) {
             let note = not_held_out(config, source, &held, how.seq_len);
             self.notes.push(note);
-            self.tried.push(ExampleCounts { how, spans: held });
+            self.tried.push(SourceSpans { how, spans: held });
             return (source.store.spans().collect(), Vec::new());
         }
         if self.divides {
@@ -506,7 +506,7 @@ impl SplitBuilder<'_> {
             .extend(account.notes(&source.name, portion.documents, how.seq_len));
         let portion = portion.with_template(source.templated);
         self.documents.val.push(portion);
-        self.tried.push(ExampleCounts { how, spans });
+        self.tried.push(SourceSpans { how, spans });
     }
 }
 

@@ -8,8 +8,8 @@ use crate::base::files::write_atomic;
 use crate::engine::state::Progress;
 use std::path::Path;
 
-/// Drops live changes of the settings in `keys` (`lr`, `clip_norm`, and the `beta` that `kl_target` moves) from a checkpoint's state. The folder is a copy that nothing
-/// reads yet; its files may be links to another checkpoint's and are replaced, never written to.
+/// Drops live changes of the settings in `keys` (`lr`, `clip_norm`, and the `beta` that `kl_target` moves) from a checkpoint's
+/// state. The folder is a copy that nothing reads yet; its files may be links to another checkpoint's and are replaced, never written to.
 ///
 /// # Errors
 /// The state or the manifest cannot be read or written.

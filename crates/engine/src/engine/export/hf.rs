@@ -1,7 +1,7 @@
 //! Exports a Hugging Face model folder that transformers, vLLM and others load.
 
 use super::folder::padded;
-use super::{ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, card, float, pads};
+use super::{ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, card, float};
 use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
@@ -50,14 +50,12 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
-    let scores = source.model.config().is_reward_model();
-    let pad = scores.then(|| pads(&source.tokenizer, source.ids.pad));
-    if let Some(None) = pad {
+    let pad = source.padding.as_deref();
+    if source.model.config().is_reward_model() && pad.is_none() {
         folder.note(vec![NO_PADDING.into()]);
     }
-    let pad = pad.flatten().map(|(_, text)| text);
     if source.tokenizer.is_dir() {
-        folder.tokenizer(&source.tokenizer, pad.as_deref())?;
+        folder.tokenizer(&source.tokenizer, pad)?;
     } else {
         // A GGUF file has its tokenizer inside.
         let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program());
@@ -67,7 +65,7 @@ pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(
         })?;
         folder.text(hf::TOKENIZER, tokenizer.to_json())?;
         let config = tokenizer.config_json();
-        let config = match &pad {
+        let config = match pad {
             Some(pad) => padded(&config, pad),
             None => config,
         };

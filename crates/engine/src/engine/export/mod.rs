@@ -54,6 +54,8 @@ pub struct Source {
     pub ids: TokenIds,
     /// Where its tokenizer lies: a folder, or the GGUF file.
     pub tokenizer: PathBuf,
+    /// Text of the token that pads, of a reward model.
+    pub(super) padding: Option<String>,
 }
 
 /// How it is written.
@@ -187,27 +189,30 @@ impl Source {
         if !model.params().read_held(finite).unwrap_or(false) {
             return Err(ExportError::NotFinite(path.to_path_buf()));
         }
-        Ok(Source {
-            ids: token_ids(&from, from.tokenizer_path(), &model),
-            tokenizer: from.tokenizer_path().into(),
-            model,
+        let tokenizer = from.tokenizer_path().into();
+        Ok(Source::new(from, model, tokenizer))
+    }
+
+    /// With the tokens that the files of `from` name. Of a reward model they say which one pads, because it is scored at the last
+    /// token that is none; an adapter of one has that from the tokenizer.
+    pub(super) fn new(from: ModelSource, model: Model, tokenizer: PathBuf) -> Source {
+        let mut ids = from.token_ids();
+        let mut padding = None;
+        if model.config().is_reward_model() {
+            (ids.pad, padding) = pads(&tokenizer, ids.pad).unzip();
+        }
+        Source {
             from,
-        })
+            model,
+            ids,
+            tokenizer,
+            padding,
+        }
     }
 }
 
-/// The tokens that a model's files name. Of a reward model they say which one pads, because it is scored at the last token that
-/// is none; an adapter of one has that from the tokenizer.
-pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> TokenIds {
-    let mut ids = from.token_ids();
-    if model.config().is_reward_model() && ids.pad.is_none() {
-        ids.pad = pads(tokenizer, None).map(|(id, _)| id);
-    }
-    ids
-}
-
-/// The token that pads for a reward model, `said` by its files or chosen, and its text. An unreadable tokenizer is reported where
-/// it is copied.
+/// The token that pads for a reward model, `said` by its files or chosen, and its text; `None` also where the tokenizer cannot be
+/// read.
 fn pads(tokenizer: &Path, said: Option<u32>) -> Option<(u32, String)> {
     let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok()?;
     let id = said.or_else(|| padding(&tokenizer))?;

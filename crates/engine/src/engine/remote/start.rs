@@ -1,7 +1,7 @@
 //! Generations of ranks: their machines, and how they are started.
 
 use super::build::build;
-use super::{NewerSide, Remote};
+use super::{CopyState, Remote};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::engine::EngineJob;
@@ -97,7 +97,7 @@ impl Remote {
             machines,
             ranks,
             workers: None,
-            copy: NewerSide::Ahead,
+            copy: CopyState::Ahead,
             moments_ahead: true,
             generation,
             lost: None,

@@ -238,8 +238,8 @@ impl ChatPane {
         ))]
     }
 
-    /// The best checkpoints of several runs, side by side in place of all models that are there.
-    pub(super) fn compare_runs(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
+    /// The best checkpoints of several runs, and models that runs started from, side by side in place of all that are there.
+    pub(super) fn chat_side_by_side(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         let rows = &store.checkpoints;
         // What is no run here is the model that one started from.
@@ -251,7 +251,7 @@ impl ChatPane {
         let found: Vec<ChatModel> = runs.iter().filter_map(model).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
-            let words = format!("{} of {} runs have a checkpoint to chat with", found.len(), runs.len());
+            let words = format!("{} of {} have a model to chat with", found.len(), runs.len());
             requests.push(info(&words));
         }
         if found.len() > MAX_COLUMNS {

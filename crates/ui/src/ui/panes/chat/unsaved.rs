@@ -117,7 +117,7 @@ impl ChatPane {
             }
             Loss::DropModel => self.drop_focused().map(detach).into_iter().collect(),
             Loss::Replace(model) => self.start(*model, context),
-            Loss::Runs(runs) => self.compare_runs(&runs, context),
+            Loss::Runs(runs) => self.chat_side_by_side(&runs, context),
             Loss::Leave => {
                 self.unsaved.n = 0;
                 vec![Request::Leave]
