@@ -1,14 +1,18 @@
 //! Shared by updates that need a whole tensor at once (its norm, its rows and columns, its singular values). Element-wise
 //! updates are one pass in `update`.
 
+use super::threads;
 use super::update::{Norms, Part};
+
+/// Elements that are summed in f32 lanes before they are added to the f64 sum.
+const PANEL: usize = 4096;
 
 /// The tensors of an update, in order, and the norms of the last update.
 #[derive(Debug)]
 pub struct Tensors {
     parts: Vec<Part>,
     norms: Vec<Norms>,
-    /// Weights of the current tensor before its update.
+    /// Weights of the current tensor before its update: as long as the largest tensor so far.
     before: Vec<f32>,
 }
 
@@ -37,45 +41,61 @@ impl Tensors {
         for (number, part) in self.parts.iter().enumerate() {
             let weights = &mut weights[part.weights..part.weights + part.len];
             let grads = &grads[part.grads..part.grads + part.len];
-            self.before.clear();
-            self.before.extend_from_slice(weights);
+            if self.before.len() < part.len {
+                self.before.resize(part.len, 0.0);
+            }
+            let before = &mut self.before[..part.len];
+            copy(before, weights);
             update(number, part, weights, grads);
-            let before = &self.before;
             self.norms.push(Norms {
-                grad: squares(grads, grads, false).sqrt(),
-                update: squares(weights, before, true).sqrt(),
-                weight: squares(before, before, false).sqrt(),
+                grad: squares(grads, grads, |x, _| x).sqrt(),
+                update: squares(weights, before, |x, before| x - before).sqrt(),
+                weight: squares(before, before, |x, _| x).sqrt(),
             });
         }
     }
 }
 
-/// Σ a², or Σ (a − b)². In lanes and panels, so that the order of additions is the same everywhere.
-fn squares(a: &[f32], b: &[f32], minus: bool) -> f64 {
+/// Copies on all threads.
+fn copy(to: &mut [f32], from: &[f32]) {
+    threads::rows1(to, 1, 1, |first, to| {
+        to.copy_from_slice(&from[first..first + to.len()]);
+    });
+}
+
+/// Σ f(a, b)², on all threads. In lanes and panels whose sums are added in order, so that the result is the same for any
+/// number of threads.
+fn squares(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32 + Sync) -> f64 {
     const LANES: usize = 16;
-    let keep = if minus { 1.0 } else { 0.0 };
-    let mut sum = 0.0;
-    for (a, b) in a.chunks(4096).zip(b.chunks(4096)) {
+    let panel = |a: &[f32], b: &[f32]| {
         let mut lanes = [0.0_f32; LANES];
         for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
             for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
-                let x = a - keep * b;
+                let x = f(*a, *b);
                 *lane += x * x;
             }
         }
-        sum += lanes.iter().map(|x| f64::from(*x)).sum::<f64>();
-    }
-    sum
+        lanes.iter().map(|x| f64::from(*x)).sum::<f64>()
+    };
+    let mut sums = vec![0.0; a.len().div_ceil(PANEL)];
+    threads::rows1(&mut sums, 1, 2 * PANEL, |first, sums| {
+        let from = first * PANEL;
+        let panels = a[from..].chunks(PANEL).zip(b[from..].chunks(PANEL));
+        for (sum, (a, b)) in sums.iter_mut().zip(panels) {
+            *sum = panel(a, b);
+        }
+    });
+    sums.iter().sum()
 }
 
 /// √(mean of squares).
 pub fn rms(x: &[f32]) -> f32 {
-    (squares(x, x, false) / x.len().max(1) as f64).sqrt() as f32
+    (squares(x, x, |x, _| x) / x.len().max(1) as f64).sqrt() as f32
 }
 
 /// The Euclidean norm.
 pub fn norm(x: &[f32]) -> f32 {
-    squares(x, x, false).sqrt() as f32
+    squares(x, x, |x, _| x).sqrt() as f32
 }
 
 #[cfg(test)]
