@@ -424,7 +424,7 @@ fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
         has_reference: spec.method.needs().reference.is_some(),
         has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
         cold_share: cold_share(spec),
-        cycle: spec.rollout.cycle(),
+        epochs: spec.rollout.epochs as u64,
         max_new_tokens: spec.rollout.max_new_tokens as u64,
         length: spec.rollout_length(),
         // A row of a pass is one prompt.

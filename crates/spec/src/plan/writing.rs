@@ -37,7 +37,7 @@ fn seconds(request: &Request) -> Option<f64> {
     // Without a spec as long as a sequence may be.
     let tokens = answers.map_or(request.seq_len, |answers| answers.max_new_tokens);
     let share = answers.map_or(1.0, |answers| {
-        (1.0 - answers.cold_share) / answers.cycle.max(1) as f64
+        (1.0 - answers.cold_share) / answers.epochs.max(1) as f64
     });
     let texts = request.tokens as f64 / request.row_tokens().max(1.0) * share;
     let at_once = request.rollouts.max(1);
@@ -115,6 +115,18 @@ mod tests {
         let rise = |arch| seconds(arch, 64) / seconds(arch, 1);
         let (dense, sparse) = (rise("llama-2-7b"), rise("mixtral-8x7b"));
         assert!(dense < 1.3 && sparse > 2.0, "{dense} {sparse}");
+    }
+
+    /// A rollout for four steps has four times the answers: as many are written in a run, and half as many where each is learned from twice.
+    #[test]
+    fn every_answer_is_written_once() {
+        let hours = |set: &[&str]| {
+            let set = [&["engine=torch", "rollout.side_by_side=8"], set].concat();
+            super::hours(&on_an_h200(&set)).unwrap()
+        };
+        let one = hours(&[]);
+        assert!((hours(&["rollout.steps=4"]) / one - 1.0).abs() < 1e-9);
+        assert!((hours(&["rollout.epochs=2"]) / one - 0.5).abs() < 1e-9);
     }
 
     #[test]

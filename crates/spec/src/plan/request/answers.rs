@@ -14,8 +14,8 @@ pub struct Answers {
     pub has_old_policy: bool,
     /// The share of the steps that learn the data's own answers first: their batches do not go through the model in parts.
     pub cold_share: f64,
-    /// Steps that learn from a rollout.
-    pub cycle: u64,
+    /// Passes of training over the answers of a rollout, which has those of `rollout.steps` whole batches.
+    pub epochs: u64,
     /// Tokens of an answer alone at most.
     pub max_new_tokens: u64,
     /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
