@@ -248,6 +248,8 @@ pub struct Request {
     pub settings: Vec<Finding>,
     /// Why its spec cannot have `engine: torch`, if it cannot.
     pub torch_refuses: Option<String>,
+    /// What leaves its AdamW the rates that it has, after `-s optimizer=adamw8bit`: ` -s optimizer.adamw8bit.lr=0.001`.
+    pub rates_in_8_bits: String,
 }
 
 impl Request {

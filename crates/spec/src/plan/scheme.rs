@@ -1,8 +1,10 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 use crate::nn::ParamInfo;
+use crate::optim::OptimizerConfig;
 use crate::spec::RunConfig;
 use crate::spec::schema::{Node, root};
+use serde_json::Value;
 
 /// Number formats of the state of trainable parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +137,27 @@ impl UpdateState {
         if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
             return Some(plain);
         }
-        let RunConfig { optimizer, .. } = updated_by(&word)?;
+        Self::own(&word, infos)
+    }
+
+    fn own(word: &str, infos: &[ParamInfo]) -> Option<UpdateState> {
+        let RunConfig { optimizer, .. } = updated_by(word)?;
         let trained = infos.iter().filter(|info| info.trains());
         Some(UpdateState::Own {
             word: optimizer.entry().id,
             bytes: optimizer.state_bytes(infos),
             params: trained.map(|info| info.len as u64).sum(),
         })
+    }
+
+    /// AdamW of a spec with moments of 8 bits; what it keeps beside moments (`train.ema_decay`) stays.
+    pub(super) fn in_8_bits(self, infos: &[ParamInfo]) -> Option<UpdateState> {
+        let beside = self.engine_bytes() - Self::AdamW.engine_bytes();
+        let mut rule = Self::own(Self::AdamW8bit.word(), infos)?;
+        if let UpdateState::Own { bytes, params, .. } = &mut rule {
+            *bytes += (beside.max(0.0) * *params as f64) as u64;
+        }
+        Some(rule)
     }
 
     /// The optimizers of a spec, and the rule that only other trainers have.
@@ -159,6 +175,23 @@ impl UpdateState {
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
     }
+}
+
+/// The settings that leave a spec's AdamW its rates where `-s optimizer=adamw8bit` replaces it: those that differ from the defaults there.
+/// Empty for other rules.
+pub(super) fn rates_in_8_bits(optimizer: &OptimizerConfig) -> String {
+    let word = UpdateState::AdamW8bit.word();
+    let usual = updated_by(word).and_then(|config| serde_json::to_value(config.optimizer).ok());
+    let (Some(usual), Ok(said)) = (usual, serde_json::to_value(optimizer)) else {
+        return String::new();
+    };
+    let said = &said[UpdateState::AdamW.word()];
+    let differs = |(key, usual): (&String, &Value)| {
+        let said = said.get(key).filter(|said| *said != usual)?;
+        Some(format!(" -s optimizer.{word}.{key}={said}"))
+    };
+    let keys = usual[word].as_object().into_iter().flatten();
+    keys.filter_map(differs).collect()
 }
 
 /// The default spec with an optimizer by name.

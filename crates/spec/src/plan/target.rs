@@ -8,7 +8,7 @@ use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
     Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
 };
-use super::scheme::{Precision, UpdateState};
+use super::scheme::{Precision, UpdateState, rates_in_8_bits};
 use crate::base::finding::Finding;
 use crate::base::near::closest;
 use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
@@ -356,6 +356,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),
+        rates_in_8_bits: rates_in_8_bits(&spec.optimizer),
     };
     request.set_rows(row_lengths(spec, data));
     request
