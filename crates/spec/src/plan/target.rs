@@ -501,6 +501,10 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
             nn::Precision::Auto | nn::Precision::Bf16 => Precision::Mixed,
         };
         request.logits = Logits::Whole;
+        // A share of what this machine's processor was measured to do is none of a GPU's peak.
+        if request.mfu_source != ValueSource::Stated {
+            request.mfu_source = ValueSource::Assumed;
+        }
         request.assume();
     }
     request.extras.ranks = None;
