@@ -88,7 +88,7 @@ fn head(plan: &Plan, style: &Style) -> String {
         "{n} parameters{active}{trained} · {} × {}{} tokens at once{checkpointing} · {devices}",
         r.micro_batch * r.method.sequences(),
         match r.extras.rows {
-            RowLengths::Full => "",
+            RowLengths::Full | RowLengths::Packed { .. } => "",
             RowLengths::Assumed | RowLengths::Read(_) => "up to ",
         },
         crate::base::human::grouped(r.seq_len)
@@ -251,6 +251,9 @@ fn work(plan: &Plan, style: &Style) -> String {
     };
     let rows_of = match r.extras.rows {
         RowLengths::Full => String::new(),
+        RowLengths::Packed { filled } => filled.map_or(String::new(), |share| {
+            format!(" in packed rows that are {} filled", percent(share, 1))
+        }),
         RowLengths::Assumed => format!(
             " if every row has all {} tokens: rows were not read, and shorter ones take less",
             crate::base::human::grouped(r.seq_len)

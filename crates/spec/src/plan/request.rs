@@ -156,9 +156,14 @@ impl Rows {
 /// How rows lie in batches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum RowLengths {
-    /// Each is full: one text, or documents side by side.
+    /// Each is full: one text.
     #[default]
     Full,
+    /// Whole documents lie side by side.
+    Packed {
+        /// Of their places, from 0 to 1; `None` where it was not read, and full rows are assumed.
+        filled: Option<f64>,
+    },
     /// Each holds one sequence; how long those are was not read, so full ones are assumed.
     Assumed,
     /// The same, read.
@@ -282,6 +287,7 @@ impl Request {
         let longest = self.seq_len as f64;
         match self.extras.rows {
             RowLengths::Read(rows) => rows.tokens.min(longest),
+            RowLengths::Packed { filled } => filled.unwrap_or(1.0) * longest,
             RowLengths::Full | RowLengths::Assumed => longest,
         }
     }
@@ -291,30 +297,53 @@ impl Request {
         let longest = self.seq_len as f64;
         match self.extras.rows {
             RowLengths::Read(rows) => rows.places.min(longest),
-            RowLengths::Full | RowLengths::Assumed => longest,
+            RowLengths::Full | RowLengths::Packed { .. } | RowLengths::Assumed => longest,
         }
+    }
+
+    /// Whether rows may hold fewer tokens than places, and how many was not read.
+    pub fn has_unread_rows(&self) -> bool {
+        matches!(
+            self.extras.rows,
+            RowLengths::Assumed | RowLengths::Packed { filled: None }
+        )
+    }
+
+    /// Places that are computed for a token, those of padding among them.
+    pub fn places_per_token(&self) -> f64 {
+        (self.row_places() / self.row_tokens().max(f64::MIN_POSITIVE)).max(1.0)
     }
 
     /// Counts the run's tokens by the lengths that its rows have; its steps stay as many.
     pub fn set_rows(&mut self, rows: RowLengths) {
         let before = self.row_tokens();
         self.extras.rows = rows;
-        let share = self.row_tokens() / before.max(1.0);
+        let share = self.row_tokens() / before.max(f64::MIN_POSITIVE);
         self.tokens = (self.tokens as f64 * share).round() as u64;
         // Passes are counted in the same tokens.
-        if matches!(rows, RowLengths::Read(_)) {
+        if matches!(rows, RowLengths::Read(_) | RowLengths::Packed { filled: Some(_) }) {
             self.extras.pass_tokens = None;
         }
     }
 
     /// The most steps that read no more than so many tokens, those of a batch ramp being smaller.
     pub fn steps_within(&self, tokens: u64) -> u64 {
-        let train = TrainConfig {
+        let micro_steps = tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1);
+        self.lengths().steps_within(micro_steps)
+    }
+
+    /// Micro-batches of the first `steps` steps.
+    pub fn micro_steps(&self, steps: u64) -> u64 {
+        self.lengths().micro_steps(steps)
+    }
+
+    /// The settings that say how many micro-batches make a step.
+    fn lengths(&self) -> TrainConfig {
+        TrainConfig {
             grad_accum_steps: self.grad_accum as usize,
             batch_ramp: self.batch_ramp.clone(),
             ..TrainConfig::default()
-        };
-        train.steps_within(tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1))
+        }
     }
 
     /// The peak of a device in the number format of the matmuls, FLOP/s; `None` if unknown.

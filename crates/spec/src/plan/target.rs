@@ -66,8 +66,12 @@ pub struct DataSize {
     pub held_out: Option<f64>,
     /// Desirable and undesirable answers, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
+    /// How documents lie in rows; `None` where they were not read.
+    pub packing: Option<Packing>,
     /// Mean lengths of rows of one sequence each.
     pub rows: Option<Rows>,
+    /// The share of the places of packed rows that documents fill.
+    pub filled: Option<f64>,
     /// Bytes of memory for the data.
     pub bytes: u64,
 }
@@ -75,6 +79,8 @@ pub struct DataSize {
 impl DataSize {
     /// Of data that were read for a spec.
     pub fn of(spec: &RunSpec, data: &Dataset) -> DataSize {
+        let rows = rows(spec, data);
+        let has = |packing| rows.filter(|_| data.packing() == packing);
         DataSize {
             vocab_size: data.tokenizer.vocab_size(),
             epoch_tokens: Some(data.epoch_tokens()),
@@ -82,7 +88,9 @@ impl DataSize {
             val_tokens: Some(data.val_loss_tokens()),
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
-            rows: rows(spec, data),
+            packing: Some(data.packing()),
+            rows: has(Packing::Padded),
+            filled: has(Packing::Packed).map(|rows| rows.tokens / rows.places.max(1.0)),
             bytes: both_splits(spec, data.epoch_tokens(), data.tokenizer.vocab_size()),
         }
     }
@@ -104,9 +112,9 @@ impl DataSize {
     }
 }
 
-/// Mean lengths of padded rows over the steps of a run.
+/// Mean lengths of rows over the steps of a run, where they end in padding.
 fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
-    if data.packing() != Packing::Padded {
+    if !data.is_padded() {
         return None;
     }
     let batch = spec.train.micro_batch_size;
@@ -123,14 +131,21 @@ fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
 /// How long a spec's rows are, as far as it was read. Answers that are yet to be written are as long as they may be.
 fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
     let unit = spec.method.needs().unit;
-    let packing = match unit {
-        Unit::Text => Packing::Packed,
+    let usual = match (unit, Method::of(&spec.method)) {
+        (Unit::Text, Method::Pretrain) => Packing::Stream,
+        // Conversations, as nearly always.
+        (Unit::Text, _) => Packing::Packed,
         _ => Packing::Padded,
     };
-    if unit == Unit::Prompt || spec.data.packing.or(packing) != Packing::Padded {
-        return RowLengths::Full;
+    let packing = data.packing.unwrap_or(spec.data.packing.or(usual));
+    match packing {
+        _ if unit == Unit::Prompt => RowLengths::Full,
+        Packing::Stream => RowLengths::Full,
+        Packing::Packed => RowLengths::Packed {
+            filled: data.filled,
+        },
+        Packing::Padded => data.rows.map_or(RowLengths::Assumed, RowLengths::Read),
     }
-    data.rows.map_or(RowLengths::Assumed, RowLengths::Read)
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a

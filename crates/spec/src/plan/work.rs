@@ -24,7 +24,7 @@ pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
 /// speed (in unpadded tokens) to FLOP/s.
 pub fn engine_flops_per_token(request: &Request) -> f64 {
     let arch = &request.arch;
-    let padded = (request.row_places() / request.row_tokens().max(1.0)).max(1.0);
+    let padded = request.places_per_token();
     let matmuls = passes(request) * arch.n_matmul() as f64;
     let attention = attention_passes(request) / 6.0;
     (matmuls + attention * attention_per_token(arch, request.row_places())) * padded
@@ -63,7 +63,8 @@ pub fn work(request: &Request) -> Work {
     let attention_flops =
         attention_passes(request) / 6.0 * attention_per_token(arch, request.row_places()) * tokens;
     let timed = match request.estimator {
-        Estimator::General => flops,
+        // Padding is computed like tokens.
+        Estimator::General => flops * request.places_per_token(),
         Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
     // Ranks without a row compute a copy of another's.

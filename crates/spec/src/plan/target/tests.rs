@@ -242,6 +242,44 @@ fn what_is_frozen_by_name_has_no_gradients_and_no_moments() {
     assert_eq!((passes(&all), passes(&some)), (6.0, learned));
 }
 
+/// Lists of 4 to 8 numbers in rows of 48 places: 508,000 of the 614,400 places of 400 steps are tokens.
+#[test]
+fn packed_rows_are_counted_as_far_as_they_are_filled() {
+    let of = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        resolve("sft-demo", &set, &here()).unwrap()
+    };
+    let request = of(&[]);
+    assert!((495_000..520_000).contains(&request.tokens), "{}", request.tokens);
+    let share = request.tokens as f64 / 614_400.0;
+    let filled = Some(share);
+    let RowLengths::Packed { filled: found } = request.extras.rows else {
+        panic!("{:?}", request.extras.rows);
+    };
+    assert!((found.unwrap() - share).abs() < 1e-5, "{found:?} {filled:?}");
+    assert_eq!(request.row_places(), 48.0);
+    // Padding is computed.
+    let whole = Request {
+        extras: EngineExtras {
+            rows: RowLengths::Full,
+            ..request.extras
+        },
+        tokens: 614_400,
+        ..request.clone()
+    };
+    let flops = |r: &Request| crate::plan::work::engine_flops_per_token(r) * r.tokens as f64;
+    assert!((flops(&request) / flops(&whole) - 1.0).abs() < 1e-4);
+    // Other lengths are filled alike.
+    let longer = crate::plan::solve::with_seq_len(&request, 96);
+    assert!((longer.row_tokens() / 96.0 - share).abs() < 1e-5);
+    // Steps, and passes over the data, stay as they are.
+    let steps = request.tokens as f64 / request.batch_tokens() as f64;
+    assert!((steps - 400.0).abs() < 1.0, "{steps}");
+    assert_eq!(of(&["data.packing=stream"]).extras.rows, RowLengths::Full);
+    let quickstart = resolve("quickstart", &[], &here()).unwrap();
+    assert_eq!(quickstart.extras.rows, RowLengths::Full);
+}
+
 #[test]
 fn checkpoints_and_their_disk_follow_the_tokens() {
     let words = ["max_steps=2", "checkpoint.every=1", "eval.every=1"].map(String::from);

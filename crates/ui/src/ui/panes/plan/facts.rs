@@ -56,7 +56,10 @@ fn length(r: &Request) -> Vec<Fact> {
 
 fn rows(r: &Request) -> Option<Fact> {
     let words = match r.extras.rows {
-        RowLengths::Full => return None,
+        RowLengths::Full | RowLengths::Packed { filled: None } => return None,
+        RowLengths::Packed {
+            filled: Some(share),
+        } => format!("packed, {} filled", human::percent(share, 1)),
         RowLengths::Assumed => "all full length: rows were not read".into(),
         RowLengths::Read(rows) => {
             format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places)
