@@ -92,7 +92,7 @@ fn of<'a>(
 
 /// The request of a run for this engine, its rows as long as those that it read: its tokens are counted without padding. `None` if the run
 /// has not logged its spec.
-pub(super) fn of_log(state: &RunState) -> Option<Request> {
+pub fn of_log(state: &RunState) -> Option<Request> {
     let mut request = target::of_run(state.head.as_ref()?)?;
     let micro_steps = request.micro_steps(state.step);
     let rows = micro_steps * request.micro_batch * request.method.sequences();
