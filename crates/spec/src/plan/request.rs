@@ -132,6 +132,8 @@ pub struct EngineExtras {
     pub ranks: Option<Ranks>,
     /// The run starts from trained weights.
     pub has_base: bool,
+    /// An average of the policy's weights is kept beside them (`train.ema_decay`).
+    pub has_average: bool,
 }
 
 /// Mean lengths of rows that hold one sequence each and are padded to the longest of their batch.

@@ -39,6 +39,8 @@ pub enum UpdateState {
         word: &'static str,
         /// Of its state, for so many trained parameters.
         bytes: u64,
+        /// Of the same in a checkpoint.
+        saved: u64,
         params: u64,
     },
 }
@@ -119,6 +121,15 @@ impl UpdateState {
         }
     }
 
+    /// Bytes of the same in a checkpoint, which has f32 alone: three codes of 8 bits in each.
+    pub fn saved_bytes(self) -> f64 {
+        match self {
+            UpdateState::AdamW8bit => 8.0 / 3.0,
+            UpdateState::Own { saved, params, .. } => saved as f64 / params.max(1) as f64,
+            other => other.engine_bytes(),
+        }
+    }
+
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
         let config = self.config();
@@ -146,6 +157,7 @@ impl UpdateState {
         Some(UpdateState::Own {
             word: optimizer.entry().id,
             bytes: optimizer.state_bytes(infos),
+            saved: optimizer.saved_bytes(infos),
             params: trained.map(|info| info.len as u64).sum(),
         })
     }
@@ -154,8 +166,15 @@ impl UpdateState {
     pub(super) fn in_8_bits(self, infos: &[ParamInfo]) -> Option<UpdateState> {
         let beside = self.engine_bytes() - Self::AdamW.engine_bytes();
         let mut rule = Self::own(Self::AdamW8bit.word(), infos)?;
-        if let UpdateState::Own { bytes, params, .. } = &mut rule {
-            *bytes += (beside.max(0.0) * *params as f64) as u64;
+        if let UpdateState::Own {
+            bytes,
+            saved,
+            params,
+            ..
+        } = &mut rule
+        {
+            let beside = (beside.max(0.0) * *params as f64).round() as u64;
+            (*bytes, *saved) = (*bytes + beside, *saved + beside);
         }
         Some(rule)
     }

@@ -310,6 +310,7 @@ fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
     UpdateState::Own {
         word: spec.optimizer.entry().id,
         bytes: spec.update_bytes(&infos),
+        saved: spec.saved_update_bytes(&infos),
         params: trained.map(|info| info.len as u64).sum(),
     }
 }
@@ -367,6 +368,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
+            has_average: spec.train.ema_decay.is_some(),
             rows: RowLengths::Full,
         },
         settings: settings(spec, data, method),

@@ -1,7 +1,7 @@
 //! FLOPs, time and cost. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
-use super::engine::critic_bytes;
+use super::engine::critic_saved_bytes;
 use super::passes::{attention_passes, passes};
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
 use super::scheme::bytes_per_param;
@@ -135,13 +135,13 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
         Some(_) => (4 * trained, base),
         None => (0, 0),
     };
-    let moments = (request.update.engine_bytes() * trained as f64) as u64;
+    let moments = (request.update.saved_bytes() * trained as f64).round() as u64;
     // A cold start moves what the answers are held against.
     let answers = request.answers();
     let anchored = answers.is_some_and(|answers| answers.has_cold_start())
         && request.reference_plan() == ReferencePlan::Copy;
     let anchor = if anchored { base } else { 0 };
-    let tensors = base + adapters + moments + critic_bytes(request) + anchor;
+    let tensors = base + adapters + moments + critic_saved_bytes(request) + anchor;
     CheckpointSize::of(tensors, shared, vocab_size)
 }
 

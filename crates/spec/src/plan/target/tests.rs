@@ -149,6 +149,35 @@ fn answers_are_planned_as_the_spec_writes_them() {
     assert!(linear("seed=1") && !linear("rollout.epochs=2"));
 }
 
+/// Beside two policies with their states there are, before the first step, the reference once and the moments of two critics.
+#[test]
+fn preflight_holds_references_and_moments_of_critics_too() {
+    let total = |preset: &str, set: &[&str]| {
+        let large = ["d_model=512", "n_head=8", "precision=f32"];
+        let set: Vec<String> = large.iter().chain(set).map(ToString::to_string).collect();
+        let request = resolve(preset, &set, &here()).unwrap();
+        let per_param = |bytes: u64| bytes as f64 / request.arch.n_params() as f64;
+        let memory = crate::plan::plan(&request).memory;
+        let other = crate::plan::Part::Context;
+        (per_param(memory.total() - memory.bytes(other)), request)
+    };
+    let (dpo, _) = total("dpo-demo", &["micro_batch_size=2"]);
+    assert!((36.0..40.0).contains(&dpo), "{dpo}");
+    let few = ["micro_batch_size=2", "rollout.side_by_side=2"];
+    let (ppo, request) = total("ppo-demo", &few);
+    assert!((52.0..60.0).contains(&ppo), "{ppo}");
+    // An average is of the policy alone: weights, states, and on the disk.
+    let averaged = [&few[..], &["train.ema_decay=0.9"]].concat();
+    let (_, with) = total("ppo-demo", &averaged);
+    let bytes = |request| {
+        let memory = crate::plan::plan(request).memory;
+        memory.bytes(crate::plan::Part::Critic)
+    };
+    assert_eq!(bytes(&request), bytes(&with));
+    let size = |request| crate::plan::plan(request).checkpoint_bytes;
+    assert_eq!(size(&with) - size(&request), 4 * request.n_trainable());
+}
+
 #[test]
 fn settings_change_specs_and_not_reference_models() {
     let set = ["micro_batch_size=3".to_string()];
