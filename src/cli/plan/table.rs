@@ -339,6 +339,10 @@ fn time(plan: &Plan) -> String {
         }
         None => String::new(),
     };
+    let writing = match r.scores_on_cpu() {
+        true => writing + "; scoring by reward models, on the CPU, is not counted",
+        false => writing,
+    };
     format!(
         "{at_most}{}{gpus} at {} of {}FLOP/s{format}{basis}{writing}",
         hours_words(hours),

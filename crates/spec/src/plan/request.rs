@@ -357,10 +357,11 @@ impl Request {
         }
     }
 
-    /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
+    /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before. Not where part of the
+    /// time is not counted.
     pub fn is_timed_at_most(&self) -> bool {
         let counted = self.estimator == Estimator::Engine || super::writing::is_counted(self);
-        counted && self.method.rolls_out()
+        counted && self.method.rolls_out() && !self.scores_on_cpu()
     }
 
     /// The word in front of its time: `about`, or `at most`.

@@ -1,6 +1,6 @@
 //! RL settings of a request: rollouts, and the models that score them.
 
-use super::Request;
+use super::{Estimator, Request};
 use crate::spec::RolloutLength;
 
 /// How this program's engine learns from the model's own answers.
@@ -50,6 +50,12 @@ impl Request {
     /// Whether a second model says what answers are worth: a value head on the policy is the policy's own.
     pub fn has_critic(&self) -> bool {
         self.method.facts().critic && !self.arch.config().value_head
+    }
+
+    /// Whether the process that drives ranks on GPUs scores their answers with reward models, on its processor: time that no plan counts.
+    pub fn scores_on_cpu(&self) -> bool {
+        let by_ranks = self.estimator == Estimator::General && self.extras.ranks.is_some();
+        by_ranks && self.answers().is_some() && self.extras.rewards.params > 0
     }
 
     /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.

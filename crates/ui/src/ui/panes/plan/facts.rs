@@ -27,6 +27,9 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     facts.push(("compute", plan.work.compute_words()));
     facts.push(("time", time(plan)));
     facts.extend(generation(plan).map(|words| ("generation", words)));
+    if r.scores_on_cpu() {
+        facts.push(("scoring", "on the CPU, not counted".into()));
+    }
     facts.extend(plan.work.cost.map(|cost| ("cost", price(cost))));
     let kept = match plan.n_checkpoints() {
         1 => "1 checkpoint".to_string(),
