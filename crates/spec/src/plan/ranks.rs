@@ -1,7 +1,7 @@
 //! A spec that ranks of PyTorch train (`engine: torch`), planned for the GPUs of a machine: what `assets/torch_worker` keeps in each.
 
 use super::gpus;
-use super::request::{Device, Logits, Ranks, Request};
+use super::request::{Device, Estimator, Logits, Ranks, Request};
 use super::scheme::Precision;
 use super::target::on_gpu;
 use crate::base::finding::Finding;
@@ -27,20 +27,29 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
         return request;
     };
     let device = device_of(machine);
+    let rows = all_rows(&request);
     let mut request = on_gpu(request, device);
     request.extras.ranks = Some(Ranks {
-        rows: Some(request.micro_batch),
+        rows: Some(rows),
         ..ranks
     });
     request.n_devices = ranks.count(machine.len());
     // The rows of a micro-batch are shared among the ranks.
-    request.micro_batch = request.micro_batch.div_ceil(request.n_devices);
+    request.micro_batch = rows.div_ceil(request.n_devices);
     request.zero = if ranks.sharded && request.n_devices > 1 {
         3
     } else {
         0
     };
     with_rank_dtypes(request)
+}
+
+/// Rows of a micro-batch, all ranks together: of a request that was shared among ranks before, those of all.
+pub(super) fn all_rows(request: &Request) -> u64 {
+    match (request.estimator, request.extras.ranks) {
+        (Estimator::General, Some(_)) => request.micro_rows(),
+        _ => request.micro_batch,
+    }
 }
 
 /// The request on a GPU like those of a machine.
@@ -170,7 +179,7 @@ mod tests {
     use super::*;
     use crate::plan::plan;
     use crate::plan::target::resolve;
-    use crate::plan::{Estimator, Part};
+    use crate::plan::Part;
     use crate::spec::SpecSources;
 
     fn h100s(n: usize) -> Vec<GpuSummary> {
@@ -336,6 +345,30 @@ mod tests {
         let request = on_gpus_named(asked(&[]), h100, 2);
         assert_eq!(request.precision, Precision::Mixed);
         assert!(request.extras.ranks.is_none());
+    }
+
+    /// Another GPU is chosen for all rows again, and so is this machine.
+    #[test]
+    fn ranks_share_the_rows_of_a_micro_batch_once() {
+        let twelve = asked(&[
+            "engine=torch",
+            "engine.torch.ranks=4",
+            "train.micro_batch_size=12",
+        ]);
+        let mut request = twelve.clone();
+        for gpu in ["H100", "A100", "L4"] {
+            request = on_gpus_named(request, gpus::find(gpu).unwrap(), 1);
+            assert_eq!((request.micro_batch, request.micro_rows()), (3, 12), "{gpu}");
+            assert_eq!(request.batch_tokens(), twelve.batch_tokens(), "{gpu}");
+        }
+        // A batch that was changed meanwhile is one of each rank.
+        let larger = crate::plan::solve::with_batch(&request, 5);
+        let back = |request| crate::plan::target::on_engine(request, &twelve).micro_batch;
+        assert_eq!((back(request), back(larger)), (12, 20));
+        // A spec without ranks has its micro-batch on each GPU.
+        let one = on_gpus_named(asked(&["micro_batch_size=12"]), gpus::find("H100").unwrap(), 1);
+        assert_eq!(one.micro_batch, 12);
+        assert_eq!(back(one), 12);
     }
 
     #[test]
