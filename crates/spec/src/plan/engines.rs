@@ -1,7 +1,7 @@
 //! Which engine a plan needs, and why: this program's own on a CPU, or PyTorch on one GPU or several (`engine: torch`).
 
 use super::quantity::capacity;
-use super::ranks::{all_rows, as_ranks};
+use super::ranks::as_ranks;
 use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
 use super::scheme::UpdateState;
 use super::{Verdict, plan};
@@ -286,7 +286,7 @@ fn there(request: &Request, gpus: &Gpus, placement: Placement) -> Request {
     there.zero = if placement.shares { 3 } else { 0 };
     // Of a model by itself each GPU has a micro-batch.
     if own || request.extras.ranks.is_some() {
-        there.micro_batch = all_rows(request).div_ceil(placement.n).max(1);
+        there.micro_batch = request.all_rows().div_ceil(placement.n).max(1);
     }
     if placement.recomputes {
         there.checkpointing = Checkpointing::Full;

@@ -1,7 +1,7 @@
 //! A spec that ranks of PyTorch train (`engine: torch`), planned for the GPUs of a machine: what `assets/torch_worker` keeps in each.
 
 use super::gpus;
-use super::request::{Device, Estimator, Logits, Ranks, Request};
+use super::request::{Device, Logits, Ranks, Request};
 use super::scheme::Precision;
 use super::target::on_gpu;
 use crate::base::finding::Finding;
@@ -27,7 +27,7 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
         return request;
     };
     let device = device_of(machine);
-    let rows = all_rows(&request);
+    let rows = request.all_rows();
     let mut request = on_gpu(request, device);
     request.extras.ranks = Some(Ranks {
         rows: Some(rows),
@@ -42,14 +42,6 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
         0
     };
     with_rank_dtypes(request)
-}
-
-/// Rows of a micro-batch, all ranks together: of a request that was shared among ranks before, those of all.
-pub(super) fn all_rows(request: &Request) -> u64 {
-    match (request.estimator, request.extras.ranks) {
-        (Estimator::General, Some(_)) => request.micro_rows(),
-        _ => request.micro_batch,
-    }
 }
 
 /// The request on a GPU like those of a machine.
@@ -179,7 +171,7 @@ mod tests {
     use super::*;
     use crate::plan::plan;
     use crate::plan::target::resolve;
-    use crate::plan::Part;
+    use crate::plan::{Estimator, Part};
     use crate::spec::SpecSources;
 
     fn h100s(n: usize) -> Vec<GpuSummary> {

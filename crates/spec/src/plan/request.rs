@@ -284,6 +284,14 @@ impl Request {
             .unwrap_or(places)
     }
 
+    /// Rows of a micro-batch before ranks share it: what a spec says, whichever engine trains it.
+    pub fn all_rows(&self) -> u64 {
+        match (self.estimator, self.extras.ranks) {
+            (Estimator::General, Some(_)) => self.micro_rows(),
+            _ => self.micro_batch,
+        }
+    }
+
     /// Target tokens of a sequence, on average.
     pub fn row_tokens(&self) -> f64 {
         let longest = self.seq_len as f64;

@@ -3,7 +3,6 @@
 use super::arch::Arch;
 use super::data_bytes::both_splits;
 use super::models::{self, MODELS};
-use super::ranks::all_rows;
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
@@ -533,7 +532,7 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
 /// Back from [`on_gpu`] to this program's own engine: by its formulas, on the device that `engine`, the request from before, names.
 /// What was changed meanwhile of model, batch and method stays.
 pub fn on_engine(mut request: Request, engine: &Request) -> Request {
-    request.micro_batch = all_rows(&request);
+    request.micro_batch = request.all_rows();
     request.estimator = engine.estimator;
     request.precision = engine.precision;
     request.logits = engine.logits;
