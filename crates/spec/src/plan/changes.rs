@@ -424,7 +424,8 @@ fn lora(r: &mut Request) -> Option<(String, String)> {
 
 fn qlora(r: &mut Request) -> Option<(String, String)> {
     general(r)?;
-    (r.lora.is_some() && r.base == BaseFormat::Whole).then(|| {
+    let is_whole = r.base == BaseFormat::Whole && r.extras.packed_bytes.is_none();
+    (r.lora.is_some() && is_whole).then(|| {
         r.base = BaseFormat::Nf4Double;
         ("base model in 4 bits (NF4)".into(), "--quantize nf4".into())
     })

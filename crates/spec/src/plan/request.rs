@@ -239,7 +239,7 @@ pub struct Request {
     pub micro_batch: u64,
     pub grad_accum: u64,
     pub seq_len: u64,
-    /// Completions sampled at once by a rollout method.
+    /// Completions sampled at once by a rollout method: on each device, or by all ranks of PyTorch together.
     pub rollouts: u64,
     /// Target tokens of the whole run.
     pub tokens: u64,
