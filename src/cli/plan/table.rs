@@ -251,9 +251,10 @@ fn work(plan: &Plan, style: &Style) -> String {
     };
     let rows_of = match r.extras.rows {
         RowLengths::Full => String::new(),
-        RowLengths::Packed { filled } => filled.map_or(String::new(), |share| {
-            format!(" in packed rows that are {} filled", percent(share, 1))
-        }),
+        RowLengths::Packed { filled: None } => " if rows are full: they were not read".into(),
+        RowLengths::Packed {
+            filled: Some(share),
+        } => format!(" in packed rows that are {} filled", percent(share, 1)),
         RowLengths::Assumed => format!(
             " if every row has all {} tokens: rows were not read, and shorter ones take less",
             crate::base::human::grouped(r.seq_len)
