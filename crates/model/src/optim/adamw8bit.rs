@@ -88,7 +88,12 @@ impl super::Optimizer for Config {
     }
 
     fn saved_bytes(&self, infos: &[ParamInfo]) -> u64 {
-        let lens = || infos.iter().filter(|info| info.trains()).map(|info| info.len);
+        let lens = || {
+            infos
+                .iter()
+                .filter(|info| info.trains())
+                .map(|info| info.len)
+        };
         let codes = lens().sum::<usize>().div_ceil(PACKED);
         let scales: usize = lens().map(|len| len.div_ceil(BLOCK)).sum();
         (2 * size_of::<f32>() * (codes + scales)) as u64

@@ -445,7 +445,10 @@ mod tests {
             (state.step, state.tokens) = (3, places * 3 / 4);
             let request = measured::of_log(&state).unwrap();
             let longest = before.seq_len as f64;
-            assert!((request.row_tokens() / longest - 0.75).abs() < 1e-9, "{preset}");
+            assert!(
+                (request.row_tokens() / longest - 0.75).abs() < 1e-9,
+                "{preset}"
+            );
             assert!((request.tokens as f64 / before.tokens as f64 - 0.75).abs() < 1e-3);
             let RowLengths::Packed { filled } = request.extras.rows else {
                 assert_eq!(preset, "dpo-demo");

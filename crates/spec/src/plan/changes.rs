@@ -564,16 +564,25 @@ mod tests {
         // Room for four rows in training, none for a copy.
         let rows = |n: &str| {
             let rows = format!("micro_batch_size={n}");
-            cramped("quickstart", &[&large[..], &[&rows, "seq_len=256"]].concat())
+            cramped(
+                "quickstart",
+                &[&large[..], &[&rows, "seq_len=256"]].concat(),
+            )
         };
         let mut four = rows("4");
         four.extras.preflight = Preflight::Off;
         let limit = plan(&four).p90_bytes();
         let device = Device::limit("limit", Some(limit));
-        let ladder = ladder(&Request { device, ..rows("8") });
+        let ladder = ladder(&Request {
+            device,
+            ..rows("8")
+        });
         let mut found = ids(&ladder);
         found.sort_unstable();
-        assert_eq!((found, ladder.fits), (vec!["micro_batch", "preflight"], true));
+        assert_eq!(
+            (found, ladder.fits),
+            (vec!["micro_batch", "preflight"], true)
+        );
         assert_eq!(ladder.request.micro_batch, 4);
     }
 
@@ -600,10 +609,19 @@ mod tests {
         let found = rungs(&cramped("sft-demo", &[]));
         let change = found.iter().find(|it| it.id == "optimizer_8bit").unwrap();
         let words = change.flag.split("-s ").map(str::trim);
-        let words: Vec<String> = words.filter(|it| !it.is_empty()).map(String::from).collect();
+        let words: Vec<String> = words
+            .filter(|it| !it.is_empty())
+            .map(String::from)
+            .collect();
         let load = |words: &[String]| {
-            let spec = crate::spec::load("sft-demo", words, &Default::default()).unwrap().spec;
-            (spec.optimizer.lr(), spec.optimizer.adam_betas(), spec.optimizer.entry().id)
+            let spec = crate::spec::load("sft-demo", words, &Default::default())
+                .unwrap()
+                .spec;
+            (
+                spec.optimizer.lr(),
+                spec.optimizer.adam_betas(),
+                spec.optimizer.entry().id,
+            )
         };
         let ((lr, betas, _), (now, betas_now, word)) = (load(&[]), load(&words));
         assert_eq!((lr, betas, word), (now, betas_now, "adamw8bit"));

@@ -418,7 +418,11 @@ mod tests {
     #[test]
     fn ranks_of_a_spec_share_its_rows_among_as_many_as_are_tried() {
         let h100 = crate::plan::gpus::find("h100").unwrap();
-        let asked = spec(&["engine=torch", "engine.torch.ranks=1", "micro_batch_size=12"]);
+        let asked = spec(&[
+            "engine=torch",
+            "engine.torch.ranks=1",
+            "micro_batch_size=12",
+        ]);
         let request = crate::plan::ranks::on_gpus_named(asked, h100, 1);
         for (n, rows) in [(1, 12), (2, 6), (8, 2)] {
             let placement = Placement {

@@ -201,7 +201,10 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
         // Ranks have no quantized base; a trainer that has one keeps the file's formats.
         let packed = request.extras.packed_bytes;
         if let Some(bytes) = packed.filter(|_| request.extras.ranks.is_none()) {
-            let how = format!("{} parameters in the file's format, frozen", short(n as f64));
+            let how = format!(
+                "{} parameters in the file's format, frozen",
+                short(n as f64)
+            );
             return ledger.add(Part::QuantizedBase, bytes as f64 / shard, how);
         }
         let width = request.precision.weight_bytes();

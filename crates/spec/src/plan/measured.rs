@@ -228,17 +228,21 @@ mod tests {
     fn a_run_of_pairs_is_planned_with_the_lengths_that_it_read() {
         let (mut state, machine) = run_on(r#"{"machine": {}, "readings": {}}"#);
         let set = ["seq_len=1024", "max_steps=100"].map(String::from);
-        let spec = spec::load("dpo-demo", &set, &Default::default()).unwrap().spec;
+        let spec = spec::load("dpo-demo", &set, &Default::default())
+            .unwrap()
+            .spec;
         let head = state.head.as_mut().unwrap();
         head.spec = spec.to_value();
         let rows = 2 * (spec.train.micro_batch_size * spec.train.grad_accum_steps) as u64;
         head.epoch_tokens = 100 * rows * 200;
         (state.step, state.tokens) = (0, 0);
         let planned = |state: &RunState| plan(&request_of(state, Some(&machine)).unwrap());
-        let warns = |plan: &crate::plan::Plan| {
-            plan.advice.iter().any(|it| it.id == "repeated_data")
-        };
-        assert!(!warns(&planned(&state)), "before the first step nothing is known");
+        let warns =
+            |plan: &crate::plan::Plan| plan.advice.iter().any(|it| it.id == "repeated_data");
+        assert!(
+            !warns(&planned(&state)),
+            "before the first step nothing is known"
+        );
         (state.step, state.tokens) = (10, 10 * rows * 200);
         let once = planned(&state);
         assert_eq!(once.request.row_tokens(), 200.0);

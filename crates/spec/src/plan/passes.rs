@@ -74,8 +74,8 @@ fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::request::{Lora, LoraTargets, Method};
     use crate::plan::ranks::on_gpus_named;
+    use crate::plan::request::{Lora, LoraTargets, Method};
     use crate::plan::{gpus, models, reference_request, target};
 
     fn of(preset: &str, set: &[&str]) -> f64 {

@@ -52,12 +52,7 @@ enum Reader {
 }
 
 impl Reader {
-    const ALL: [Reader; 4] = [
-        Reader::Attention,
-        Reader::Output,
-        Reader::Mlp,
-        Reader::Down,
-    ];
+    const ALL: [Reader; 4] = [Reader::Attention, Reader::Output, Reader::Mlp, Reader::Down];
 
     fn of(role: Role) -> Option<Reader> {
         Some(match role {

@@ -350,7 +350,11 @@ mod tests {
         let mut request = twelve.clone();
         for gpu in ["H100", "A100", "L4"] {
             request = on_gpus_named(request, gpus::find(gpu).unwrap(), 1);
-            assert_eq!((request.micro_batch, request.micro_rows()), (3, 12), "{gpu}");
+            assert_eq!(
+                (request.micro_batch, request.micro_rows()),
+                (3, 12),
+                "{gpu}"
+            );
             assert_eq!(request.batch_tokens(), twelve.batch_tokens(), "{gpu}");
         }
         // A batch that was changed meanwhile is one of each rank.
@@ -358,7 +362,11 @@ mod tests {
         let back = |request| crate::plan::target::on_engine(request, &twelve).micro_batch;
         assert_eq!((back(request), back(larger)), (12, 20));
         // A spec without ranks has its micro-batch on each GPU.
-        let one = on_gpus_named(asked(&["micro_batch_size=12"]), gpus::find("H100").unwrap(), 1);
+        let one = on_gpus_named(
+            asked(&["micro_batch_size=12"]),
+            gpus::find("H100").unwrap(),
+            1,
+        );
         assert_eq!(one.micro_batch, 12);
         assert_eq!(back(one), 12);
     }

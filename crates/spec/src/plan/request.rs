@@ -331,7 +331,10 @@ impl Request {
         let share = self.row_tokens() / before.max(f64::MIN_POSITIVE);
         self.tokens = (self.tokens as f64 * share).round() as u64;
         // Passes are counted in the same tokens.
-        if matches!(rows, RowLengths::Read(_) | RowLengths::Packed { filled: Some(_) }) {
+        if matches!(
+            rows,
+            RowLengths::Read(_) | RowLengths::Packed { filled: Some(_) }
+        ) {
             self.extras.pass_tokens = None;
         }
     }

@@ -101,7 +101,10 @@ impl fmt::Display for Shortage {
             self.bound
         )?;
         if self.is_preflight {
-            write!(f, "; training fits, the copy that preflight trains does not")?;
+            write!(
+                f,
+                "; training fits, the copy that preflight trains does not"
+            )?;
         }
         for change in &self.changes {
             let (saves, needs) = (
@@ -172,12 +175,20 @@ mod tests {
     /// 151M parameters: 2.4 GB of states, which preflight has twice.
     #[test]
     fn where_only_preflight_does_not_fit_it_is_said() {
-        let words = ["d_model=1024", "n_head=16", "n_layer=12", "micro_batch_size=1"];
+        let words = [
+            "d_model=1024",
+            "n_head=16",
+            "n_layer=12",
+            "micro_batch_size=1",
+        ];
         let memory = memory(3_200_000_000);
         let shortage = check(&spec("quickstart", &words), &memory).unwrap_err();
         assert!(shortage.is_preflight && shortage.suffice, "{shortage}");
         let text = shortage.to_string();
-        assert!(text.contains("training fits") && !text.contains("no change"), "{text}");
+        assert!(
+            text.contains("training fits") && !text.contains("no change"),
+            "{text}"
+        );
         let off = "-s preflight.enabled=false";
         assert!(text.contains(off), "{text}");
         let without = [&words[..], &["preflight.enabled=false"]].concat();

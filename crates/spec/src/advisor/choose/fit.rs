@@ -138,10 +138,7 @@ fn checking(facts: &Facts, adapter: Adapter, packed: Option<f64>) -> f64 {
     let (policy, trained) = match adapter {
         Adapter::Full => (FULL, 1.0),
         Adapter::Lora => (FROZEN_HERE + ADAPTERS * FULL, ADAPTERS),
-        Adapter::QLora => (
-            packed.unwrap_or(FROZEN_PACKED) + ADAPTERS * FULL,
-            ADAPTERS,
-        ),
+        Adapter::QLora => (packed.unwrap_or(FROZEN_PACKED) + ADAPTERS * FULL, ADAPTERS),
     };
     let critic = MOMENTS * trained * (facts.trained_copies() - 1.0).max(0.0);
     2.0 * (policy + critic) + reference

@@ -82,7 +82,10 @@ fn a_quantized_base_is_no_larger_on_a_gpu_than_its_file() {
     let rungs = crate::plan::changes::rungs(&there);
     assert!(rungs.iter().all(|change| change.id != "qlora"), "{rungs:?}");
     let n = there.arch.n_params();
-    let fits = crate::plan::solve::what_fits(&there).unwrap().model.unwrap();
+    let fits = crate::plan::solve::what_fits(&there)
+        .unwrap()
+        .model
+        .unwrap();
     // Two bytes a parameter, as of the small one: 80 GB hold no model of hundreds of billions.
     assert!(fits.params > n && fits.params < 200_000_000_000, "{fits:?}");
 }

@@ -279,13 +279,20 @@ fn packed_rows_are_counted_as_far_as_they_are_filled() {
         resolve("sft-demo", &set, &here()).unwrap()
     };
     let request = of(&[]);
-    assert!((495_000..520_000).contains(&request.tokens), "{}", request.tokens);
+    assert!(
+        (495_000..520_000).contains(&request.tokens),
+        "{}",
+        request.tokens
+    );
     let share = request.tokens as f64 / 614_400.0;
     let filled = Some(share);
     let RowLengths::Packed { filled: found } = request.extras.rows else {
         panic!("{:?}", request.extras.rows);
     };
-    assert!((found.unwrap() - share).abs() < 1e-5, "{found:?} {filled:?}");
+    assert!(
+        (found.unwrap() - share).abs() < 1e-5,
+        "{found:?} {filled:?}"
+    );
     assert_eq!(request.row_places(), 48.0);
     // Padding is computed.
     let whole = Request {
