@@ -4,7 +4,7 @@ use super::Context;
 use crate::base::clock::Clock;
 use crate::plan::calibration::Machine;
 use crate::plan::changes::ladder;
-use crate::plan::request::{RowLengths, ValueSource};
+use crate::plan::request::ValueSource;
 use crate::plan::solve::what_fits;
 use crate::plan::{Ledger, Plan};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub fn to_json(plan: &Plan) -> Value {
         "rows": {
             "tokens": request.row_tokens(),
             "places": request.row_places(),
-            "assumed": request.extras.rows == RowLengths::Assumed,
+            "assumed": request.has_unread_rows(),
         },
         "checkpoint_bytes": plan.checkpoint_bytes,
         "disk_bytes": plan.disk_bytes,

@@ -96,7 +96,7 @@ pub struct Args {
     /// Tokens in the whole run: 20B, 300M
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub tokens: Option<u64>,
-    /// Completions sampled at once by ppo, grpo and rloo
+    /// Completions sampled at once by ppo, grpo and rloo, on each GPU; with engine: torch by all ranks together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rollouts: Option<u64>,
     /// Activation checkpointing: off, full, every-4 (one stored input per 4 blocks)

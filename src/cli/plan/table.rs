@@ -88,7 +88,7 @@ fn head(plan: &Plan, style: &Style) -> String {
         "{n} parameters{active}{trained} · {} × {}{} tokens at once{checkpointing} · {devices}",
         r.micro_batch * r.method.sequences(),
         match r.extras.rows {
-            RowLengths::Full => "",
+            RowLengths::Full | RowLengths::Packed { .. } => "",
             RowLengths::Assumed | RowLengths::Read(_) => "up to ",
         },
         crate::base::human::grouped(r.seq_len)
@@ -251,6 +251,10 @@ fn work(plan: &Plan, style: &Style) -> String {
     };
     let rows_of = match r.extras.rows {
         RowLengths::Full => String::new(),
+        RowLengths::Packed { filled: None } => " if rows are full: they were not read".into(),
+        RowLengths::Packed {
+            filled: Some(share),
+        } => format!(" in packed rows that are {} filled", percent(share, 1)),
         RowLengths::Assumed => format!(
             " if every row has all {} tokens: rows were not read, and shorter ones take less",
             crate::base::human::grouped(r.seq_len)
@@ -335,6 +339,10 @@ fn time(plan: &Plan) -> String {
             "; generation is not counted, as the bandwidth is unknown: set --gpu".into()
         }
         None => String::new(),
+    };
+    let writing = match r.scores_on_cpu() {
+        true => writing + "; scoring by reward models, on the CPU, is not counted",
+        false => writing,
     };
     format!(
         "{at_most}{}{gpus} at {} of {}FLOP/s{format}{basis}{writing}",

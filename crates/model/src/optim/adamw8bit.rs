@@ -87,6 +87,18 @@ impl super::Optimizer for Config {
         trained.map(|info| of(info.len) as u64).sum()
     }
 
+    fn saved_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        let lens = || {
+            infos
+                .iter()
+                .filter(|info| info.trains())
+                .map(|info| info.len)
+        };
+        let codes = lens().sum::<usize>().div_ceil(PACKED);
+        let scales: usize = lens().map(|len| len.div_ceil(BLOCK)).sum();
+        (2 * size_of::<f32>() * (codes + scales)) as u64
+    }
+
     fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
         let blocks = params.trainable().map(|info| info.len.div_ceil(BLOCK));
         let (n, n_blocks) = (params.n_trainable(), blocks.sum());

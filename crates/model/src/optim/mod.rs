@@ -33,6 +33,10 @@ pub trait Optimizer {
     fn weight_decay(&self) -> f64;
     /// Bytes of state for the trainable ones of these parameters.
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
+    /// Bytes of the same in a checkpoint.
+    fn saved_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        self.state_bytes(infos)
+    }
     /// A short description of its state.
     fn state_summary(&self) -> &'static str;
     /// The term added to its divisor; `None` if it has no divisor that small gradients make small.

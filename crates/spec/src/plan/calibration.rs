@@ -3,8 +3,8 @@
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
-use super::request::{Device, Estimator, Method, Request, RowLengths, Rows, ValueSource};
-use super::{plan, room, target, work};
+use super::request::{Device, Estimator, Method, Request, ValueSource};
+use super::{plan, room, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
@@ -64,7 +64,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
     if measured::most(state).is_some_and(|m| m.place != Place::Process) {
         return None;
     }
-    let request = request_of(state)?;
+    let request = measured::of_log(state)?;
     // Memory and speed of PyTorch say nothing about plans for this engine.
     if request.extras.ranks.is_some() {
         return None;
@@ -87,21 +87,6 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         products: request.precision.matmul_dtype().into(),
         method: request.method.word().into(),
     })
-}
-
-/// The plan of a run whose rows are as long as those that it read: its speed counts no padding, nor may its plan.
-fn request_of(state: &RunState) -> Option<Request> {
-    let mut request = target::of_run(state.head.as_ref()?)?;
-    let rows = request.micro_batch * request.method.sequences() * request.grad_accum;
-    if request.extras.rows == RowLengths::Assumed && state.step > 0 && state.tokens > 0 {
-        let tokens = state.tokens as f64 / (state.step * rows.max(1)) as f64;
-        let longest = request.seq_len as f64;
-        request.set_rows(RowLengths::Read(Rows {
-            tokens,
-            places: Rows::padded(tokens).min(longest),
-        }));
-    }
-    Some(request)
 }
 
 /// Records a run, replacing one of the same name.
@@ -250,6 +235,8 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::request::RowLengths;
+    use crate::plan::target;
     use crate::wire::{Envelope, Event, Num, VERSION};
 
     fn observation(run: &str, predicted: u64, measured: u64) -> Observation {
@@ -385,11 +372,12 @@ mod tests {
             ("quickstart", &[][..]),
             ("dpo-demo", &[]),
             ("ppo-demo", &[]),
+            ("sft-demo", &[]),
             ("quickstart", &["adapter.lora.rank=4"]),
         ] {
             let state = run(preset, set);
             let mut observation = observe(&state).unwrap();
-            let mut request = request_of(&state).unwrap();
+            let mut request = measured::of_log(&state).unwrap();
             observation.n_params = request.arch.n_params();
             Machine {
                 runs: vec![observation],
@@ -442,6 +430,32 @@ mod tests {
             (0.8..1.25).contains(&(seconds / took)),
             "{seconds} for {took}"
         );
+    }
+
+    /// Documents side by side fill rows in part; the first micro-batches of a ramp are fewer.
+    #[test]
+    fn packed_rows_are_as_full_as_the_run_found_them() {
+        let ramp = "train.batch_ramp=[{until_step: 2, grad_accum_steps: 1}]";
+        for preset in ["sft-demo", "dpo-demo"] {
+            let mut state = run(preset, &["grad_accum_steps=4", ramp]);
+            // Three steps of 1, 1 and 4 micro-batches, three quarters of them tokens.
+            let before = target::of_run(state.head.as_ref().unwrap()).unwrap();
+            let rows = 6 * before.micro_batch * before.method.sequences();
+            let places = rows * before.seq_len;
+            (state.step, state.tokens) = (3, places * 3 / 4);
+            let request = measured::of_log(&state).unwrap();
+            let longest = before.seq_len as f64;
+            assert!(
+                (request.row_tokens() / longest - 0.75).abs() < 1e-9,
+                "{preset}"
+            );
+            assert!((request.tokens as f64 / before.tokens as f64 - 0.75).abs() < 1e-3);
+            let RowLengths::Packed { filled } = request.extras.rows else {
+                assert_eq!(preset, "dpo-demo");
+                continue;
+            };
+            assert_eq!((filled, request.row_places()), (Some(0.75), longest));
+        }
     }
 
     #[test]

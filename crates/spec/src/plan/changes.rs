@@ -1,11 +1,12 @@
 //! The ladder of changes that shrink a request, cheapest first; each with its savings and its cost.
 
 use super::request::{
-    AttentionKind, BaseFormat, Checkpointing, Estimator, Logits, Lora, LoraTargets, Method, Request,
+    AttentionKind, BaseFormat, Checkpointing, Estimator, Logits, Lora, LoraTargets, Method,
+    Preflight, Request,
 };
 use super::scheme::{Precision, UpdateState};
 use super::solve::with_seq_len;
-use super::{Verdict, plan, reference};
+use super::{Part, Verdict, plan, reference};
 use serde::Serialize;
 
 /// One rung.
@@ -48,6 +49,8 @@ const fn rung(id: &'static str, cost: &'static str, apply: Apply) -> Rung {
     Rung { id, cost, apply }
 }
 
+const PREFLIGHT: &str = "preflight";
+
 /// In order of cost.
 const RUNGS: &[Rung] = &[
     rung(
@@ -61,6 +64,11 @@ const RUNGS: &[Rung] = &[
         "checkpointing",
         "about 30 % more time: activations are recomputed",
         checkpointing,
+    ),
+    rung(
+        PREFLIGHT,
+        "mistakes that the checks find show later: llmtui preflight makes them where there is more memory",
+        no_preflight,
     ),
     rung(
         "shard",
@@ -98,7 +106,29 @@ const RUNGS: &[Rung] = &[
 /// The cheapest changes, in order, after which the request fits its device with its margin; empty if it already fits
 /// or if the device's memory is unknown.
 pub fn ladder(request: &Request) -> Ladder {
-    let fits = |r: &Request| matches!(plan(r).verdict(), Some(Verdict::Fits) | None);
+    let mut chosen = cheapest(request);
+    if chosen.iter().any(|rung| rung.id == PREFLIGHT) {
+        // Its peak hides what the others save: they are chosen for training, which is left without it.
+        let mut training = request.clone();
+        training.extras.preflight = Preflight::Off;
+        chosen = with_preflight(request, &cheapest(&training));
+        if fits(&climb(request, &chosen).1) {
+            drop_redundant(request, &mut chosen);
+        }
+    }
+    let (changes, request) = climb(request, &chosen);
+    Ladder {
+        changes,
+        fits: fits(&request),
+        request,
+    }
+}
+
+fn fits(request: &Request) -> bool {
+    matches!(plan(request).verdict(), Some(Verdict::Fits) | None)
+}
+
+fn cheapest(request: &Request) -> Vec<&'static Rung> {
     let mut chosen: Vec<&Rung> = Vec::new();
     let mut now = request.clone();
     for rung in RUNGS {
@@ -111,16 +141,22 @@ pub fn ladder(request: &Request) -> Ladder {
             now = next;
         }
     }
-    let done = fits(&now);
-    if done {
-        drop_redundant(request, &mut chosen, &fits);
+    if fits(&now) {
+        drop_redundant(request, &mut chosen);
     }
-    let (changes, request) = climb(request, &chosen);
-    Ladder {
-        changes,
-        fits: done,
-        request,
-    }
+    chosen
+}
+
+/// The changes that training needs, with that of preflight where each of them saves something.
+fn with_preflight(request: &Request, training: &[&'static Rung]) -> Vec<&'static Rung> {
+    let off = RUNGS.iter().find(|rung| rung.id == PREFLIGHT);
+    let at = |place: usize| {
+        let (before, after) = training.split_at(place);
+        [before, off.as_slice(), after].concat()
+    };
+    let all_save = |rungs: &Vec<&Rung>| climb(request, rungs).0.len() == rungs.len();
+    let found = (0..=training.len()).map(at).find(all_save);
+    found.unwrap_or_else(|| at(training.len()))
 }
 
 /// Each change by itself, needed or not: what it would save from here.
@@ -137,14 +173,12 @@ fn saves(before: &Request, after: &Request) -> bool {
     after < before && (before - after) * 100 >= before
 }
 
-/// A later rung may make earlier, costlier ones unnecessary; the costliest is dropped first.
-fn drop_redundant(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Request) -> bool) {
-    let mut at = chosen.len();
-    while at > 0 {
-        at -= 1;
+/// A later rung may make others unnecessary; the costliest is dropped first.
+fn drop_redundant(request: &Request, chosen: &mut Vec<&'static Rung>) {
+    for rung in RUNGS.iter().rev() {
         let mut fewer = chosen.clone();
-        fewer.remove(at);
-        if fits(&climb(request, &fewer).1) {
+        fewer.retain(|it| it.id != rung.id);
+        if fewer.len() < chosen.len() && fits(&climb(request, &fewer).1) {
             *chosen = fewer;
         }
     }
@@ -178,7 +212,14 @@ fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
     (changes, now)
 }
 
-/// Halves the micro-batch until it fits or is the least that the method takes; the batch per step is unchanged.
+/// Whether training fits, the checks before it aside: those read two rows of any micro-batch.
+fn training_fits(r: &Request) -> bool {
+    let mut r = r.clone();
+    r.extras.preflight = Preflight::Off;
+    plan(&r).verdict() == Some(Verdict::Fits)
+}
+
+/// Halves the micro-batch until training fits or it is the least that the method takes; the batch per step is unchanged.
 fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
     let (before, ranks) = (r.micro_batch, r.n_devices.max(1));
     // Of rows that ranks cannot share evenly no smaller share keeps the batch.
@@ -193,7 +234,7 @@ fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
         true => least.div_ceil(ranks),
         false => least,
     };
-    while plan(r).verdict() != Some(Verdict::Fits) {
+    while !training_fits(r) {
         let half = r.micro_batch.div_ceil(2).min(r.micro_batch - 1);
         let Some(part) = (least..=half).rev().find(|n| all.is_multiple_of(*n)) else {
             break;
@@ -272,6 +313,17 @@ fn checkpointing(r: &mut Request) -> Option<(String, String)> {
     })
 }
 
+/// Where a copy of the model, which the checks train, takes more than training.
+fn no_preflight(r: &mut Request) -> Option<(String, String)> {
+    (plan(r).memory.bytes(Part::Preflight) > 0).then(|| {
+        r.extras.preflight = Preflight::Off;
+        (
+            "no checks before step 1".into(),
+            "-s preflight.enabled=false".into(),
+        )
+    })
+}
+
 fn shard(r: &mut Request) -> Option<(String, String)> {
     if by_ranks(r) && r.n_devices > 1 && r.zero < 3 && can_share(r) {
         r.zero = 3;
@@ -313,13 +365,14 @@ fn pure_bf16(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn eight_bits(r: &mut Request) -> Option<(String, String)> {
-    if by_ranks(r)
+    if has_spec(r)
         && r.zero == 0
         && r.lora.is_none()
         && r.update.word() == UpdateState::AdamW.word()
     {
-        r.update = UpdateState::of_optimizer(UpdateState::AdamW8bit.word(), &r.param_infos())?;
-        return Some(("8-bit AdamW".into(), "-s optimizer=adamw8bit".into()));
+        r.update = r.update.in_8_bits(&r.param_infos())?;
+        let flag = format!("-s optimizer=adamw8bit{}", r.rates_in_8_bits);
+        return Some(("8-bit AdamW".into(), flag));
     }
     general(r)?;
     (r.update == UpdateState::AdamW && r.lora.is_none()).then(|| {
@@ -349,14 +402,18 @@ fn shorter(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn lora(r: &mut Request) -> Option<(String, String)> {
-    if r.estimator == Estimator::Engine {
+    // Adapters on random weights learn little, whatever another trainer starts from.
+    if r.estimator == Estimator::Engine && !r.extras.has_base {
         return None;
     }
-    let flag = match by_ranks(r) {
-        true => "-s adapter.lora.rank=8",
-        false => "--lora-rank 8",
+    let flag = match (has_spec(r), r.frozen.is_empty()) {
+        (false, _) => "--lora-rank 8",
+        (true, true) => "-s adapter.lora.rank=8",
+        // Beside adapters nothing is frozen by name.
+        (true, false) => "-s adapter.lora.rank=8 -s train.freeze=[]",
     };
     (r.lora.is_none() && r.method != Method::Pretrain).then(|| {
+        r.frozen.clear();
         r.lora = Some(Lora {
             rank: 8,
             targets: LoraTargets::All,
@@ -367,7 +424,8 @@ fn lora(r: &mut Request) -> Option<(String, String)> {
 
 fn qlora(r: &mut Request) -> Option<(String, String)> {
     general(r)?;
-    (r.lora.is_some() && r.base == BaseFormat::Whole).then(|| {
+    let is_whole = r.base == BaseFormat::Whole && r.extras.packed_bytes.is_none();
+    (r.lora.is_some() && is_whole).then(|| {
         r.base = BaseFormat::Nf4Double;
         ("base model in 4 bits (NF4)".into(), "--quantize nf4".into())
     })
@@ -483,6 +541,97 @@ mod tests {
                 assert_eq!(now, rows, "{preset} {all:?}");
             }
         }
+    }
+
+    /// Preflight trains a copy: without it the states of this engine are there once, and what training needs beside that is changed as for
+    /// itself.
+    #[test]
+    fn checks_that_do_not_fit_are_left_out_before_training_is_changed() {
+        let on = |set: &[&str], limit: u64| {
+            let request = cramped("quickstart", set);
+            let device = Device::limit("limit", Some(limit));
+            ladder(&Request { device, ..request })
+        };
+        let large = ["d_model=1024", "n_head=16", "n_layer=12"];
+        let small = [&large[..], &["micro_batch_size=1"]].concat();
+        // 151M parameters: 2.4 GB of states.
+        let once = on(&small, 3_200_000_000);
+        assert_eq!((ids(&once), once.fits), (vec!["preflight"], true));
+        let in_8_bits = on(&small, 2_000_000_000);
+        let wanted = vec!["preflight", "optimizer_8bit"];
+        assert_eq!((ids(&in_8_bits), in_8_bits.fits), (wanted, true));
+        assert_eq!(on(&small, 6_000_000_000).changes, []);
+        // Room for four rows in training, none for a copy.
+        let rows = |n: &str| {
+            let rows = format!("micro_batch_size={n}");
+            cramped(
+                "quickstart",
+                &[&large[..], &[&rows, "seq_len=256"]].concat(),
+            )
+        };
+        let mut four = rows("4");
+        four.extras.preflight = Preflight::Off;
+        let limit = plan(&four).p90_bytes();
+        let device = Device::limit("limit", Some(limit));
+        let ladder = ladder(&Request {
+            device,
+            ..rows("8")
+        });
+        let mut found = ids(&ladder);
+        found.sort_unstable();
+        assert_eq!(
+            (found, ladder.fits),
+            (vec!["micro_batch", "preflight"], true)
+        );
+        assert_eq!(ladder.request.micro_batch, 4);
+    }
+
+    /// A spec that starts from a model can have adapters, in place of what is frozen by name.
+    #[test]
+    fn adapters_are_a_change_where_there_is_a_model_below_them() {
+        let mut request = cramped("sft-demo", &["train.freeze=[mlp]"]);
+        let lora = |request: &Request| {
+            let found = rungs(request).into_iter().find(|it| it.id == "lora");
+            found.map(|it| it.flag)
+        };
+        assert_eq!(lora(&request), None);
+        request.extras.has_base = true;
+        let flag = lora(&request).unwrap();
+        let words = flag.split("-s ").map(str::trim).filter(|it| !it.is_empty());
+        let words: Vec<String> = words.map(String::from).collect();
+        let loaded = crate::spec::load("sft-demo", &words, &Default::default()).unwrap();
+        assert!(loaded.spec.adapter.is_some() && loaded.spec.train.freeze.is_empty());
+    }
+
+    /// Another optimizer has other defaults: those of a spec's AdamW stay.
+    #[test]
+    fn moments_of_8_bits_leave_the_learning_rate_as_it_is() {
+        let found = rungs(&cramped("sft-demo", &[]));
+        let change = found.iter().find(|it| it.id == "optimizer_8bit").unwrap();
+        let words = change.flag.split("-s ").map(str::trim);
+        let words: Vec<String> = words
+            .filter(|it| !it.is_empty())
+            .map(String::from)
+            .collect();
+        let load = |words: &[String]| {
+            let spec = crate::spec::load("sft-demo", words, &Default::default())
+                .unwrap()
+                .spec;
+            (
+                spec.optimizer.lr(),
+                spec.optimizer.adam_betas(),
+                spec.optimizer.entry().id,
+            )
+        };
+        let ((lr, betas, _), (now, betas_now, word)) = (load(&[]), load(&words));
+        assert_eq!((lr, betas, word), (now, betas_now, "adamw8bit"));
+        // An average of the weights takes as much as before.
+        let bytes = |set: &[&str]| {
+            let request = cramped("sft-demo", set);
+            let infos = request.param_infos();
+            request.update.in_8_bits(&infos).unwrap().engine_bytes()
+        };
+        assert!((bytes(&["train.ema_decay=0.9"]) - bytes(&[]) - 4.0).abs() < 1e-3);
     }
 
     /// Ranks of PyTorch have no ZeRO-1, no pure bf16 and no NF4, and options of `plan` would leave them.

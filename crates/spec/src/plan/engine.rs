@@ -320,13 +320,33 @@ fn critic_params(request: &Request) -> (u64, u64) {
 }
 
 /// What a separate critic keeps from step to step: weights, adapters and moments; 0 where there is none.
-pub(super) fn critic_bytes(request: &Request) -> u64 {
+fn critic_bytes(request: &Request) -> u64 {
+    critic_weights(request) + critic_moments(request, request.update.engine_bytes())
+}
+
+/// The same in a checkpoint.
+pub(super) fn critic_saved_bytes(request: &Request) -> u64 {
+    critic_weights(request) + critic_moments(request, request.update.saved_bytes())
+}
+
+fn critic_weights(request: &Request) -> u64 {
     if !request.has_critic() {
         return 0;
     }
     let (weights, trained) = critic_params(request);
     let adapters = if request.lora.is_some() { trained } else { 0 };
-    4 * (weights + adapters) + (request.update.engine_bytes() * trained as f64) as u64
+    4 * (weights + adapters)
+}
+
+/// The moments of a separate critic, where the policy has `of_policy` bytes for a trained parameter: no average of a critic's weights is
+/// kept (`train.ema_decay`).
+fn critic_moments(request: &Request, of_policy: f64) -> u64 {
+    if !request.has_critic() {
+        return 0;
+    }
+    let average = if request.extras.has_average { 4.0 } else { 0.0 };
+    let each = (of_policy - average).max(0.0);
+    (each * critic_params(request).1 as f64).round() as u64
 }
 
 /// Bytes of logits that wait for the backward pass where a loss is not linear in log-probabilities.
@@ -336,7 +356,8 @@ const KEPT_LOGITS: u64 = 64 << 20;
 const PROBE: usize = 2;
 
 /// Extra memory of preflight: a second state (a copy of the model) beside the run's own, before the run has any
-/// activations. Saving needs no extra memory: checkpoints are written as a stream.
+/// activations. Each has the moments of a critic, whose weights are not touched before the first rollout; the reference is there once.
+/// Saving needs no extra memory: checkpoints are written as a stream.
 fn preflight(request: &Request, ledger: &mut Ledger) {
     if request.extras.preflight == Preflight::Off {
         return;
@@ -349,7 +370,13 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
     let probe = footprint::training(of, at_once, request.checkpointing.engine());
     let always = [Part::Data, Part::Tokenizer, Part::Context].map(|part| ledger.bytes(part));
     let always: u64 = always.iter().sum();
-    let checking = 2.0 * (ledger.states() as f64 + probe.total() as f64) + always as f64;
+    let reference = match request.reference_plan() {
+        ReferencePlan::Copy => 4 * request.arch.n_params(),
+        _ => 0,
+    };
+    let moments = critic_moments(request, request.update.engine_bytes());
+    let each = ledger.states() + probe.total() + moments;
+    let checking = (2 * each + reference + always) as f64;
     let steady = ledger.steady() as f64;
     if checking > steady {
         let how = "preflight trains a copy of the model; freed when training begins";

@@ -284,8 +284,9 @@ fn there(request: &Request, gpus: &Gpus, placement: Placement) -> Request {
     let mut there = as_ranks(request, device, placement.shares);
     there.n_devices = placement.n;
     there.zero = if placement.shares { 3 } else { 0 };
-    if own {
-        there.micro_batch = request.micro_batch.div_ceil(placement.n).max(1);
+    // Of a model by itself each GPU has a micro-batch.
+    if own || request.extras.ranks.is_some() {
+        there.micro_batch = request.all_rows().div_ceil(placement.n).max(1);
     }
     if placement.recomputes {
         there.checkpointing = Checkpointing::Full;
@@ -411,6 +412,27 @@ mod tests {
             !none.fits && none.why.contains("nor sharded over 64"),
             "{none:?}"
         );
+    }
+
+    /// Two ranks have half of the rows each, whatever number was planned before.
+    #[test]
+    fn ranks_of_a_spec_share_its_rows_among_as_many_as_are_tried() {
+        let h100 = crate::plan::gpus::find("h100").unwrap();
+        let asked = spec(&[
+            "engine=torch",
+            "engine.torch.ranks=1",
+            "micro_batch_size=12",
+        ]);
+        let request = crate::plan::ranks::on_gpus_named(asked, h100, 1);
+        for (n, rows) in [(1, 12), (2, 6), (8, 2)] {
+            let placement = Placement {
+                n,
+                shares: n > 1,
+                recomputes: false,
+            };
+            let there = there(&request, &gpus(80, None, false), placement);
+            assert_eq!((there.micro_batch, there.n_devices), (rows, n));
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Request {
                     has_reference,
                     has_old_policy: false,
                     cold_share: 0.0,
-                    cycle: usual.cycle(),
+                    epochs: usual.epochs as u64,
                     max_new_tokens: usual.max_new_tokens as u64,
                     length: None,
                     prompts: None,

@@ -5,9 +5,9 @@ use super::arch::Arch;
 use super::ledger::{Ledger, Part};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request};
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
-use super::writing;
+use super::{rank_activations, writing};
 use crate::base::human::{self, grouped, short};
-use crate::nn::{NormPlacement, ParamInfo};
+use crate::nn::ParamInfo;
 
 /// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
 const LOGIT_BYTES: u64 = 10;
@@ -24,26 +24,13 @@ const CONTEXT: f64 = 1.0e9;
 const COLLECTIVES: f64 = 0.5e9;
 /// Allocator overhead on memory that is allocated and freed every step (5 to 10 %).
 const FRAGMENTATION: f64 = 0.05;
-/// Fraction of the activations a frozen base still needs: inputs of frozen matrices are not stored for a weight gradient.
+/// Fraction of the activations a frozen base still needs in other trainers: inputs of frozen matrices are not stored for a weight gradient.
 const FROZEN_BASE: f64 = 0.85;
 
 /// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
 pub(super) fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.config().mlp.gated() { 4 } else { 2 };
     4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
-}
-
-/// Bytes per token and layer that a rank of PyTorch keeps for the backward pass (`decoder.py`), with matmuls in `width` bytes: the f32
-/// inputs of the norms and what matmuls take of them, queries, keys, values and what attention gives, gate, up and their product.
-fn rank_bytes_per_token(arch: &Arch, width: u64) -> u64 {
-    let wide = if arch.config().mlp.gated() { 3 } else { 2 };
-    let norms = match arch.config().norm_placement {
-        NormPlacement::Both => 4,
-        NormPlacement::Pre | NormPlacement::Post => 2,
-    };
-    let matmuls =
-        2 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff();
-    4 * norms * arch.d_model() + width * matmuls + 4 * arch.n_head()
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
@@ -211,6 +198,15 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
         if let Some((bytes, how)) = frozen_on_rank(request) {
             return ledger.add(Part::Weights, bytes, how);
         }
+        // Ranks have no quantized base; a trainer that has one keeps the file's formats.
+        let packed = request.extras.packed_bytes;
+        if let Some(bytes) = packed.filter(|_| request.extras.ranks.is_none()) {
+            let how = format!(
+                "{} parameters in the file's format, frozen",
+                short(n as f64)
+            );
+            return ledger.add(Part::QuantizedBase, bytes as f64 / shard, how);
+        }
         let width = request.precision.weight_bytes();
         let how = format!("{} frozen parameters × {width} B", short(n as f64));
         return ledger.add(Part::Weights, n as f64 * width / shard, how);
@@ -264,32 +260,8 @@ fn frozen_shard(request: &Request) -> f64 {
     }
 }
 
-/// Activations of one micro-batch on a rank of PyTorch.
-fn rank_activations(request: &Request, share: f64) -> (f64, String) {
-    let (arch, tokens) = (&request.arch, request.micro_tokens());
-    let token = rank_bytes_per_token(arch, matmul_width(request));
-    let layer = (tokens * token) as f64 * share;
-    let of_layer = format!("{} B × {} tokens", grouped(token), grouped(tokens));
-    if request.checkpointing == Checkpointing::Off {
-        let bytes = layer * arch.n_layer() as f64;
-        return (
-            bytes,
-            format!("{of_layer} × {} layers{}", arch.n_layer(), words_of(share)),
-        );
-    }
-    // Every block's f32 input stays, and one block at a time in full.
-    let inputs = 4 * arch.d_model() * tokens * arch.n_layer();
-    let how = format!(
-        "recomputed: 4 B × {} × {} tokens × {} layers, plus one of {of_layer}",
-        arch.d_model(),
-        grouped(tokens),
-        arch.n_layer()
-    );
-    (inputs as f64 + layer, how)
-}
-
 /// Bytes of a factor of a matmul.
-fn matmul_width(request: &Request) -> u64 {
+pub(super) fn matmul_width(request: &Request) -> u64 {
     match request.precision {
         Precision::Fp32 => 4,
         _ => 2,
@@ -352,7 +324,7 @@ fn batch(request: &Request, ledger: &mut Ledger) {
     let frozen = request.lora.is_some() && request.checkpointing == Checkpointing::Off;
     let share = if frozen { FROZEN_BASE } else { 1.0 };
     let (bytes, how) = match request.extras.ranks {
-        Some(_) => rank_activations(request, share),
+        Some(_) => rank_activations::of(request),
         None => activations(request, share),
     };
     ledger.add(Part::Activations, bytes, how);

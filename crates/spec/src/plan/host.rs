@@ -3,7 +3,7 @@
 
 use super::engine;
 use super::ledger::{Ledger, Part};
-use super::request::{Estimator, ReferencePlan, Request};
+use super::request::{Answers, Estimator, ReferencePlan, Request};
 use super::scheme::bytes_per_param;
 use crate::base::human::short;
 
@@ -25,6 +25,14 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     let moments = request.update.engine_bytes();
     let moments = (moments * 100.0).round() / 100.0;
     ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
+    let has_cold_start = request.answers().is_some_and(Answers::has_cold_start);
+    if has_cold_start && request.reference_plan() == ReferencePlan::Copy {
+        let how = format!(
+            "the policy after the cold start, for checkpoints: {} parameters × 4 B",
+            short(n)
+        );
+        ledger.add(Part::Reference, 4.0 * n, how);
+    }
     let how = format!(
         "the largest part on its way from the ranks: {}",
         of_trained(4.0)
@@ -76,6 +84,26 @@ mod tests {
         let (ledger, request) = of(&["engine=torch", "adapter.lora.rank=4"], 2);
         let trained = request.n_trainable();
         assert_eq!(ledger.states(), 4 * request.arch.n_params() + 12 * trained);
+    }
+
+    /// The reference that a cold start made is written with each checkpoint.
+    #[test]
+    fn the_reference_of_a_cold_start_is_kept_by_the_engine_too() {
+        let reference = |set: &[&str]| {
+            let set = [&["engine=torch", "method.grpo.beta=0.1"], set].concat();
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let request = target::resolve("grpo-sort", &set, &Default::default()).unwrap();
+            let gpu = GpuSummary {
+                name: "H100".into(),
+                memory_bytes: 80 << 30,
+            };
+            let planned = plan(&on_ranks(request, &[gpu]));
+            let bytes = planned.host.unwrap().bytes(Part::Reference);
+            (bytes, planned.request.arch.n_params())
+        };
+        let (kept, n) = reference(&[]);
+        assert_eq!(kept, 4 * n);
+        assert_eq!(reference(&["rollout.cold_start_steps=0"]).0, 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! NVML, or what PyTorch says of the ranks' GPUs where those are of other machines.
 
 use super::ranks::on_ranks;
-use super::request::Device;
+use super::request::{Device, RowLengths, Rows};
 use super::{Part, Plan, Request, gpus, target};
 use crate::hardware::Machine;
 use crate::hardware::sampler::id;
@@ -90,11 +90,32 @@ fn of<'a>(
     })
 }
 
+/// The request of a run for this engine, its rows as long as those that it read: its tokens are counted without padding. `None` if the run
+/// has not logged its spec.
+pub fn of_log(state: &RunState) -> Option<Request> {
+    let mut request = target::of_run(state.head.as_ref()?)?;
+    let micro_steps = request.micro_steps(state.step);
+    let rows = micro_steps * request.micro_batch * request.method.sequences();
+    if !request.has_unread_rows() || rows == 0 || state.tokens == 0 {
+        return Some(request);
+    }
+    let (tokens, longest) = (state.tokens as f64 / rows as f64, request.seq_len as f64);
+    request.set_rows(match request.extras.rows {
+        RowLengths::Packed { .. } => RowLengths::Packed {
+            filled: Some((tokens / longest).min(1.0)),
+        },
+        _ => RowLengths::Read(Rows {
+            tokens,
+            places: Rows::padded(tokens).min(longest),
+        }),
+    });
+    Some(request)
+}
+
 /// The plan for a run, from its events: for its ranks' GPUs, for a typical GPU trainer if it holds GPU memory otherwise, else for this engine.
 /// `None` if the run has not logged its spec.
 pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
-    let head = state.head.as_ref()?;
-    let request = target::of_run(head)?;
+    let request = of_log(state)?;
     if request.extras.ranks.is_some() {
         let gpus = machine.map(|m| m.summary().gpus).unwrap_or_default();
         let mut request = on_ranks(request, &gpus);
@@ -200,6 +221,34 @@ mod tests {
         assert!(request.device.peak_flops.is_some());
         // The context alone is a gigabyte: no engine on a CPU plans that.
         assert!(plan(&request).memory.total() > 1_000_000_000);
+    }
+
+    /// One pass over pairs of 200 tokens in places for 1,024 was reported as five; the log says how long they are.
+    #[test]
+    fn a_run_of_pairs_is_planned_with_the_lengths_that_it_read() {
+        let (mut state, machine) = run_on(r#"{"machine": {}, "readings": {}}"#);
+        let set = ["seq_len=1024", "max_steps=100"].map(String::from);
+        let spec = spec::load("dpo-demo", &set, &Default::default())
+            .unwrap()
+            .spec;
+        let head = state.head.as_mut().unwrap();
+        head.spec = spec.to_value();
+        let rows = 2 * (spec.train.micro_batch_size * spec.train.grad_accum_steps) as u64;
+        head.epoch_tokens = 100 * rows * 200;
+        (state.step, state.tokens) = (0, 0);
+        let planned = |state: &RunState| plan(&request_of(state, Some(&machine)).unwrap());
+        let warns =
+            |plan: &crate::plan::Plan| plan.advice.iter().any(|it| it.id == "repeated_data");
+        assert!(
+            !warns(&planned(&state)),
+            "before the first step nothing is known"
+        );
+        (state.step, state.tokens) = (10, 10 * rows * 200);
+        let once = planned(&state);
+        assert_eq!(once.request.row_tokens(), 200.0);
+        assert!(!warns(&once) && once.request.tokens == state.head.as_ref().unwrap().epoch_tokens);
+        state.head.as_mut().unwrap().epoch_tokens /= 10;
+        assert!(warns(&planned(&state)));
     }
 
     /// With GPUs of other machines, or ranks on the processor, the engine's own memory would be held against theirs.

@@ -25,6 +25,7 @@ pub mod passes;
 pub mod power_law;
 pub mod probe;
 pub mod quantity;
+mod rank_activations;
 pub mod ranks;
 pub mod reference;
 pub mod request;

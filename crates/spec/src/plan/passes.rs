@@ -47,7 +47,8 @@ fn learned(request: &Request) -> f64 {
     6.0 - 2.0 * frozen as f64 / arch.n_matmul().max(1) as f64
 }
 
-/// A rollout is written, scored and compared once, however many steps learn from it; those of a cold start learn from no rollout.
+/// An answer is written, scored and compared once, and learned from in each pass over its rollout, which has the answers of all the steps of a pass;
+/// those of a cold start learn from no rollout.
 fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) -> f64 {
     let has_critic = request.has_critic();
     let critic = if has_critic { critic } else { 0.0 };
@@ -60,8 +61,12 @@ fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) ->
     ];
     let asked = asked.iter().filter(|asked| **asked).count() as f64;
     let n = request.arch.n_active().max(1) as f64;
-    let scored = request.extras.rewards.params as f64 / n;
-    let written = FORWARD * (asked + scored) / answers.cycle.max(1) as f64;
+    let scored = match request.scores_on_cpu() {
+        // It takes time of this machine's processor, not of GPUs.
+        true => 0.0,
+        false => request.extras.rewards.params as f64 / n,
+    };
+    let written = FORWARD * (asked + scored) / answers.epochs.max(1) as f64;
     let step = learned + critic + written;
     answers.cold_share * learned + (1.0 - answers.cold_share) * step
 }
@@ -69,8 +74,9 @@ fn of_answers(request: &Request, answers: Answers, learned: f64, critic: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::ranks::on_gpus_named;
     use crate::plan::request::{Lora, LoraTargets, Method};
-    use crate::plan::{models, reference_request, target};
+    use crate::plan::{gpus, models, reference_request, target};
 
     fn of(preset: &str, set: &[&str]) -> f64 {
         let set: Vec<String> = set.iter().map(ToString::to_string).collect();
@@ -95,9 +101,31 @@ mod tests {
         // Two steps learn from a rollout: what was written is read by the policy once more, before it learns.
         near("grpo-arithmetic", &[all, "rollout.epochs=2"], 8.0);
         near("grpo-arithmetic", &[all, "rollout.epochs=4"], 7.0);
+        // A rollout for four steps has four times the answers: each is written and read once, and learned from once.
+        near("grpo-gsm8k", &["rollout.steps=4"], 6.0 + 2.0 * 2.0);
+        let both = ["rollout.steps=4", "rollout.epochs=2"];
+        near("grpo-gsm8k", &both, 6.0 + 2.0 * 2.0 / 2.0);
         // Policy and critic learn; the policy writes, and is asked with its reference and its critic, once in two steps.
         let step = 12.0 + 8.0 / 2.0;
         near("ppo-demo", &[], (450.0 * 6.0 + 400.0 * step) / 850.0);
+    }
+
+    /// Reward models of ranks are run by the engine that drives them, on its processor.
+    #[test]
+    fn what_the_processor_scores_takes_no_time_of_gpus() {
+        let set = ["engine=torch", "rollout.cold_start_steps=0"].map(String::from);
+        let request = target::resolve("grpo-arithmetic", &set, &Default::default()).unwrap();
+        let n = request.arch.n_active();
+        let with = |mut request: Request, params| {
+            request.extras.rewards.params = params;
+            (passes(&request), request.is_timed_at_most())
+        };
+        let h100 = gpus::find("h100").unwrap();
+        let there = on_gpus_named(request.clone(), h100, 1);
+        assert_eq!(with(there.clone(), 0), (8.0, true));
+        assert_eq!(with(there, n), (8.0, false));
+        // On this machine's processor all is timed alike.
+        assert_eq!(with(request, n), (10.0, true));
     }
 
     /// By the table, a model by itself: PPO of four epochs, GRPO without the reference that its default leaves out.

@@ -27,14 +27,15 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
         return request;
     };
     let device = device_of(machine);
+    let rows = request.all_rows();
     let mut request = on_gpu(request, device);
     request.extras.ranks = Some(Ranks {
-        rows: Some(request.micro_batch),
+        rows: Some(rows),
         ..ranks
     });
     request.n_devices = ranks.count(machine.len());
     // The rows of a micro-batch are shared among the ranks.
-    request.micro_batch = request.micro_batch.div_ceil(request.n_devices);
+    request.micro_batch = rows.div_ceil(request.n_devices);
     request.zero = if ranks.sharded && request.n_devices > 1 {
         3
     } else {
@@ -336,6 +337,38 @@ mod tests {
         let request = on_gpus_named(asked(&[]), h100, 2);
         assert_eq!(request.precision, Precision::Mixed);
         assert!(request.extras.ranks.is_none());
+    }
+
+    /// Another GPU is chosen for all rows again, and so is this machine.
+    #[test]
+    fn ranks_share_the_rows_of_a_micro_batch_once() {
+        let twelve = asked(&[
+            "engine=torch",
+            "engine.torch.ranks=4",
+            "train.micro_batch_size=12",
+        ]);
+        let mut request = twelve.clone();
+        for gpu in ["H100", "A100", "L4"] {
+            request = on_gpus_named(request, gpus::find(gpu).unwrap(), 1);
+            assert_eq!(
+                (request.micro_batch, request.micro_rows()),
+                (3, 12),
+                "{gpu}"
+            );
+            assert_eq!(request.batch_tokens(), twelve.batch_tokens(), "{gpu}");
+        }
+        // A batch that was changed meanwhile is one of each rank.
+        let larger = crate::plan::solve::with_batch(&request, 5);
+        let back = |request| crate::plan::target::on_engine(request, &twelve).micro_batch;
+        assert_eq!((back(request), back(larger)), (12, 20));
+        // A spec without ranks has its micro-batch on each GPU.
+        let one = on_gpus_named(
+            asked(&["micro_batch_size=12"]),
+            gpus::find("H100").unwrap(),
+            1,
+        );
+        assert_eq!(one.micro_batch, 12);
+        assert_eq!(back(one), 12);
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         arch,
         settings: Vec::new(),
         torch_refuses: None,
+        rates_in_8_bits: String::new(),
     }
 }
 

@@ -132,6 +132,8 @@ pub struct EngineExtras {
     pub ranks: Option<Ranks>,
     /// The run starts from trained weights.
     pub has_base: bool,
+    /// An average of the policy's weights is kept beside them (`train.ema_decay`).
+    pub has_average: bool,
 }
 
 /// Mean lengths of rows that hold one sequence each and are padded to the longest of their batch.
@@ -156,9 +158,14 @@ impl Rows {
 /// How rows lie in batches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum RowLengths {
-    /// Each is full: one text, or documents side by side.
+    /// Each is full: one text.
     #[default]
     Full,
+    /// Whole documents lie side by side.
+    Packed {
+        /// Of their places, from 0 to 1; `None` where it was not read, and full rows are assumed.
+        filled: Option<f64>,
+    },
     /// Each holds one sequence; how long those are was not read, so full ones are assumed.
     Assumed,
     /// The same, read.
@@ -232,7 +239,7 @@ pub struct Request {
     pub micro_batch: u64,
     pub grad_accum: u64,
     pub seq_len: u64,
-    /// Completions sampled at once by a rollout method.
+    /// Completions sampled at once by a rollout method: on each device, or by all ranks of PyTorch together.
     pub rollouts: u64,
     /// Target tokens of the whole run.
     pub tokens: u64,
@@ -248,6 +255,8 @@ pub struct Request {
     pub settings: Vec<Finding>,
     /// Why its spec cannot have `engine: torch`, if it cannot.
     pub torch_refuses: Option<String>,
+    /// What leaves its AdamW the rates that it has, after `-s optimizer=adamw8bit`: ` -s optimizer.adamw8bit.lr=0.001`.
+    pub rates_in_8_bits: String,
 }
 
 impl Request {
@@ -275,11 +284,20 @@ impl Request {
             .unwrap_or(places)
     }
 
+    /// Rows of a micro-batch before ranks share it: what a spec says, whichever engine trains it.
+    pub fn all_rows(&self) -> u64 {
+        match (self.estimator, self.extras.ranks) {
+            (Estimator::General, Some(_)) => self.micro_rows(),
+            _ => self.micro_batch,
+        }
+    }
+
     /// Target tokens of a sequence, on average.
     pub fn row_tokens(&self) -> f64 {
         let longest = self.seq_len as f64;
         match self.extras.rows {
             RowLengths::Read(rows) => rows.tokens.min(longest),
+            RowLengths::Packed { filled } => filled.unwrap_or(1.0) * longest,
             RowLengths::Full | RowLengths::Assumed => longest,
         }
     }
@@ -289,30 +307,56 @@ impl Request {
         let longest = self.seq_len as f64;
         match self.extras.rows {
             RowLengths::Read(rows) => rows.places.min(longest),
-            RowLengths::Full | RowLengths::Assumed => longest,
+            RowLengths::Full | RowLengths::Packed { .. } | RowLengths::Assumed => longest,
         }
+    }
+
+    /// Whether rows may hold fewer tokens than places, and how many was not read.
+    pub fn has_unread_rows(&self) -> bool {
+        matches!(
+            self.extras.rows,
+            RowLengths::Assumed | RowLengths::Packed { filled: None }
+        )
+    }
+
+    /// Places that are computed for a token, those of padding among them.
+    pub fn places_per_token(&self) -> f64 {
+        (self.row_places() / self.row_tokens().max(f64::MIN_POSITIVE)).max(1.0)
     }
 
     /// Counts the run's tokens by the lengths that its rows have; its steps stay as many.
     pub fn set_rows(&mut self, rows: RowLengths) {
         let before = self.row_tokens();
         self.extras.rows = rows;
-        let share = self.row_tokens() / before.max(1.0);
+        let share = self.row_tokens() / before.max(f64::MIN_POSITIVE);
         self.tokens = (self.tokens as f64 * share).round() as u64;
         // Passes are counted in the same tokens.
-        if matches!(rows, RowLengths::Read(_)) {
+        if matches!(
+            rows,
+            RowLengths::Read(_) | RowLengths::Packed { filled: Some(_) }
+        ) {
             self.extras.pass_tokens = None;
         }
     }
 
     /// The most steps that read no more than so many tokens, those of a batch ramp being smaller.
     pub fn steps_within(&self, tokens: u64) -> u64 {
-        let train = TrainConfig {
+        let micro_steps = tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1);
+        self.lengths().steps_within(micro_steps)
+    }
+
+    /// Micro-batches of the first `steps` steps.
+    pub fn micro_steps(&self, steps: u64) -> u64 {
+        self.lengths().micro_steps(steps)
+    }
+
+    /// The settings that say how many micro-batches make a step.
+    fn lengths(&self) -> TrainConfig {
+        TrainConfig {
             grad_accum_steps: self.grad_accum as usize,
             batch_ramp: self.batch_ramp.clone(),
             ..TrainConfig::default()
-        };
-        train.steps_within(tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1))
+        }
     }
 
     /// The peak of a device in the number format of the matmuls, FLOP/s; `None` if unknown.
@@ -324,10 +368,11 @@ impl Request {
         }
     }
 
-    /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
+    /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before. Not where part of the
+    /// time is not counted.
     pub fn is_timed_at_most(&self) -> bool {
         let counted = self.estimator == Estimator::Engine || super::writing::is_counted(self);
-        counted && self.method.rolls_out()
+        counted && self.method.rolls_out() && !self.scores_on_cpu()
     }
 
     /// The word in front of its time: `about`, or `at most`.

@@ -22,6 +22,8 @@ pub struct Shortage {
     pub there: u64,
     /// What bounds it: `available on this machine`.
     pub bound: &'static str,
+    /// Whether training fits, and what preflight trains beside it does not.
+    pub is_preflight: bool,
     /// The cheapest changes, in order.
     pub changes: Vec<Change>,
     /// Whether the changes suffice.
@@ -80,6 +82,7 @@ pub fn check(spec: &RunSpec, memory: &Memory) -> Result<(), Box<Shortage>> {
         needs,
         there,
         bound,
+        is_preflight: planned.memory.steady() <= there,
         model: (!ladder.fits).then(|| largest(&ladder.request)).flatten(),
         changes: ladder.changes,
         suffice: ladder.fits,
@@ -97,6 +100,12 @@ impl fmt::Display for Shortage {
             human::bytes(self.there),
             self.bound
         )?;
+        if self.is_preflight {
+            write!(
+                f,
+                "; training fits, the copy that preflight trains does not"
+            )?;
+        }
         for change in &self.changes {
             let (saves, needs) = (
                 human::bytes(change.saves_bytes),
@@ -161,6 +170,29 @@ mod tests {
             text.contains("no change is enough; a model of these proportions"),
             "{text}"
         );
+    }
+
+    /// 151M parameters: 2.4 GB of states, which preflight has twice.
+    #[test]
+    fn where_only_preflight_does_not_fit_it_is_said() {
+        let words = [
+            "d_model=1024",
+            "n_head=16",
+            "n_layer=12",
+            "micro_batch_size=1",
+        ];
+        let memory = memory(3_200_000_000);
+        let shortage = check(&spec("quickstart", &words), &memory).unwrap_err();
+        assert!(shortage.is_preflight && shortage.suffice, "{shortage}");
+        let text = shortage.to_string();
+        assert!(
+            text.contains("training fits") && !text.contains("no change"),
+            "{text}"
+        );
+        let off = "-s preflight.enabled=false";
+        assert!(text.contains(off), "{text}");
+        let without = [&words[..], &["preflight.enabled=false"]].concat();
+        assert_eq!(check(&spec("quickstart", &without), &memory), Ok(()));
     }
 
     /// Stacks take address space and no memory: both are not one number.

@@ -1,8 +1,10 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 use crate::nn::ParamInfo;
+use crate::optim::OptimizerConfig;
 use crate::spec::RunConfig;
 use crate::spec::schema::{Node, root};
+use serde_json::Value;
 
 /// Number formats of the state of trainable parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum UpdateState {
         word: &'static str,
         /// Of its state, for so many trained parameters.
         bytes: u64,
+        /// Of the same in a checkpoint.
+        saved: u64,
         params: u64,
     },
 }
@@ -117,6 +121,15 @@ impl UpdateState {
         }
     }
 
+    /// Bytes of the same in a checkpoint, which has f32 alone: three codes of 8 bits in each.
+    pub fn saved_bytes(self) -> f64 {
+        match self {
+            UpdateState::AdamW8bit => 8.0 / 3.0,
+            UpdateState::Own { saved, params, .. } => saved as f64 / params.max(1) as f64,
+            other => other.engine_bytes(),
+        }
+    }
+
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
         let config = self.config();
@@ -135,13 +148,35 @@ impl UpdateState {
         if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
             return Some(plain);
         }
-        let RunConfig { optimizer, .. } = updated_by(&word)?;
+        Self::own(&word, infos)
+    }
+
+    fn own(word: &str, infos: &[ParamInfo]) -> Option<UpdateState> {
+        let RunConfig { optimizer, .. } = updated_by(word)?;
         let trained = infos.iter().filter(|info| info.trains());
         Some(UpdateState::Own {
             word: optimizer.entry().id,
             bytes: optimizer.state_bytes(infos),
+            saved: optimizer.saved_bytes(infos),
             params: trained.map(|info| info.len as u64).sum(),
         })
+    }
+
+    /// AdamW of a spec with moments of 8 bits; what it keeps beside moments (`train.ema_decay`) stays.
+    pub(super) fn in_8_bits(self, infos: &[ParamInfo]) -> Option<UpdateState> {
+        let beside = self.engine_bytes() - Self::AdamW.engine_bytes();
+        let mut rule = Self::own(Self::AdamW8bit.word(), infos)?;
+        if let UpdateState::Own {
+            bytes,
+            saved,
+            params,
+            ..
+        } = &mut rule
+        {
+            let beside = (beside.max(0.0) * *params as f64).round() as u64;
+            (*bytes, *saved) = (*bytes + beside, *saved + beside);
+        }
+        Some(rule)
     }
 
     /// The optimizers of a spec, and the rule that only other trainers have.
@@ -159,6 +194,23 @@ impl UpdateState {
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
     }
+}
+
+/// The settings that leave a spec's AdamW its rates where `-s optimizer=adamw8bit` replaces it: those that differ from the defaults there.
+/// Empty for other rules.
+pub(super) fn rates_in_8_bits(optimizer: &OptimizerConfig) -> String {
+    let word = UpdateState::AdamW8bit.word();
+    let usual = updated_by(word).and_then(|config| serde_json::to_value(config.optimizer).ok());
+    let (Some(usual), Ok(said)) = (usual, serde_json::to_value(optimizer)) else {
+        return String::new();
+    };
+    let said = &said[UpdateState::AdamW.word()];
+    let differs = |(key, usual): (&String, &Value)| {
+        let said = said.get(key).filter(|said| *said != usual)?;
+        Some(format!(" -s optimizer.{word}.{key}={said}"))
+    };
+    let keys = usual[word].as_object().into_iter().flatten();
+    keys.filter_map(differs).collect()
 }
 
 /// The default spec with an optimizer by name.

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::models::MODELS;
-use super::request::{Estimator, Request};
+use super::request::{EngineExtras, Estimator, Request};
 use super::{Verdict, plan};
 use serde::Serialize;
 
@@ -92,10 +92,19 @@ fn seq_len(request: &Request) -> Option<u64> {
 
 /// The largest model: among reference models for a GPU, with this model's proportions for this engine.
 fn model(request: &Request) -> Option<Sized> {
-    let with = |arch: &Arch| Request {
-        seq_len: request.seq_len.min(arch.max_len()),
-        arch: arch.clone(),
-        ..request.clone()
+    let with = |arch: &Arch| {
+        let share = arch.n_params() as f64 / request.arch.n_params().max(1) as f64;
+        let packed = request.extras.packed_bytes;
+        let extras = EngineExtras {
+            packed_bytes: packed.map(|bytes| (bytes as f64 * share) as u64),
+            ..request.extras
+        };
+        Request {
+            seq_len: request.seq_len.min(arch.max_len()),
+            arch: arch.clone(),
+            extras,
+            ..request.clone()
+        }
     };
     match request.estimator {
         Estimator::General => MODELS

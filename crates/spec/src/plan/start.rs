@@ -160,7 +160,12 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
     spec.computes_here()
         .map_err(|e| Refusal::new(format!("train.precision: {e}"), PrecisionError::HINT))?;
     room::check(spec, &crate::hardware::memory()).map_err(|shortage| {
-        let hint = "a change above; llmtui plan shows every part; train --force starts anyway";
+        let hint = match shortage.is_preflight {
+            false => "a change above; llmtui plan shows every part; train --force starts anyway",
+            true => {
+                "a change above; llmtui plan shows every part; train --force does not help, as its preflight takes the same memory"
+            }
+        };
         Refusal::new(shortage.to_string(), hint)
     })
 }
@@ -240,9 +245,12 @@ fn check_host_memory(
         human::bytes(needs),
         human::bytes(there)
     );
-    let hint = "more main memory, -s adapter.lora.rank=16 (no moments of the base), -s optimizer=adamw8bit, or no engine.torch.offload; \
-                train --force starts anyway";
-    Err(Refusal::new(what, hint))
+    let hint = format!(
+        "more main memory, -s adapter.lora.rank=16 (no moments of the base), -s optimizer=adamw8bit{}, or no engine.torch.offload; \
+         train --force starts anyway",
+        request.rates_in_8_bits
+    );
+    Err(Refusal::new(what, &hint))
 }
 
 /// Main memory of a process of PyTorch that computes on a GPU, beside what it shares with others: its libraries and the driver's buffers.

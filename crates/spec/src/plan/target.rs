@@ -8,7 +8,7 @@ use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
     Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
 };
-use super::scheme::{Precision, UpdateState};
+use super::scheme::{Precision, UpdateState, rates_in_8_bits};
 use crate::base::finding::Finding;
 use crate::base::near::closest;
 use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
@@ -66,8 +66,12 @@ pub struct DataSize {
     pub held_out: Option<f64>,
     /// Desirable and undesirable answers, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
+    /// How documents lie in rows; `None` where they were not read.
+    pub packing: Option<Packing>,
     /// Mean lengths of rows of one sequence each.
     pub rows: Option<Rows>,
+    /// The share of the places of packed rows that documents fill.
+    pub filled: Option<f64>,
     /// Bytes of memory for the data.
     pub bytes: u64,
 }
@@ -75,6 +79,8 @@ pub struct DataSize {
 impl DataSize {
     /// Of data that were read for a spec.
     pub fn of(spec: &RunSpec, data: &Dataset) -> DataSize {
+        let rows = rows(spec, data);
+        let has = |packing| rows.filter(|_| data.packing() == packing);
         DataSize {
             vocab_size: data.tokenizer.vocab_size(),
             epoch_tokens: Some(data.epoch_tokens()),
@@ -82,7 +88,9 @@ impl DataSize {
             val_tokens: Some(data.val_loss_tokens()),
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
-            rows: rows(spec, data),
+            packing: Some(data.packing()),
+            rows: has(Packing::Padded),
+            filled: has(Packing::Packed).map(|rows| rows.tokens / rows.places.max(1.0)),
             bytes: both_splits(spec, data.epoch_tokens(), data.tokenizer.vocab_size()),
         }
     }
@@ -104,9 +112,9 @@ impl DataSize {
     }
 }
 
-/// Mean lengths of padded rows over the steps of a run.
+/// Mean lengths of rows over the steps of a run, where they end in padding.
 fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
-    if data.packing() != Packing::Padded {
+    if !data.is_padded() {
         return None;
     }
     let batch = spec.train.micro_batch_size;
@@ -123,14 +131,21 @@ fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
 /// How long a spec's rows are, as far as it was read. Answers that are yet to be written are as long as they may be.
 fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
     let unit = spec.method.needs().unit;
-    let packing = match unit {
-        Unit::Text => Packing::Packed,
+    let usual = match (unit, Method::of(&spec.method)) {
+        (Unit::Text, Method::Pretrain) => Packing::Stream,
+        // Conversations, as nearly always.
+        (Unit::Text, _) => Packing::Packed,
         _ => Packing::Padded,
     };
-    if unit == Unit::Prompt || spec.data.packing.or(packing) != Packing::Padded {
-        return RowLengths::Full;
+    let packing = data.packing.unwrap_or(spec.data.packing.or(usual));
+    match packing {
+        _ if unit == Unit::Prompt => RowLengths::Full,
+        Packing::Stream => RowLengths::Full,
+        Packing::Packed => RowLengths::Packed {
+            filled: data.filled,
+        },
+        Packing::Padded => data.rows.map_or(RowLengths::Assumed, RowLengths::Read),
     }
-    data.rows.map_or(RowLengths::Assumed, RowLengths::Read)
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -295,6 +310,7 @@ fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
     UpdateState::Own {
         word: spec.optimizer.entry().id,
         bytes: spec.update_bytes(&infos),
+        saved: spec.saved_update_bytes(&infos),
         params: trained.map(|info| info.len as u64).sum(),
     }
 }
@@ -352,10 +368,12 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
+            has_average: spec.train.ema_decay.is_some(),
             rows: RowLengths::Full,
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),
+        rates_in_8_bits: rates_in_8_bits(&spec.optimizer),
     };
     request.set_rows(row_lengths(spec, data));
     request
@@ -424,7 +442,7 @@ fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
         has_reference: spec.method.needs().reference.is_some(),
         has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
         cold_share: cold_share(spec),
-        cycle: spec.rollout.cycle(),
+        epochs: spec.rollout.epochs as u64,
         max_new_tokens: spec.rollout.max_new_tokens as u64,
         length: spec.rollout_length(),
         // A row of a pass is one prompt.
@@ -500,6 +518,10 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
             nn::Precision::Auto | nn::Precision::Bf16 => Precision::Mixed,
         };
         request.logits = Logits::Whole;
+        // A share of what this machine's processor was measured to do is none of a GPU's peak.
+        if request.mfu_source != ValueSource::Stated {
+            request.mfu_source = ValueSource::Assumed;
+        }
         request.assume();
     }
     request.extras.ranks = None;
@@ -510,6 +532,7 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
 /// Back from [`on_gpu`] to this program's own engine: by its formulas, on the device that `engine`, the request from before, names.
 /// What was changed meanwhile of model, batch and method stays.
 pub fn on_engine(mut request: Request, engine: &Request) -> Request {
+    request.micro_batch = request.all_rows();
     request.estimator = engine.estimator;
     request.precision = engine.precision;
     request.logits = engine.logits;

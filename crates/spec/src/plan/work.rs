@@ -1,7 +1,7 @@
 //! FLOPs, time and cost. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
-use super::engine::critic_bytes;
+use super::engine::critic_saved_bytes;
 use super::passes::{attention_passes, passes};
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
 use super::scheme::bytes_per_param;
@@ -24,7 +24,7 @@ pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
 /// speed (in unpadded tokens) to FLOP/s.
 pub fn engine_flops_per_token(request: &Request) -> f64 {
     let arch = &request.arch;
-    let padded = (request.row_places() / request.row_tokens().max(1.0)).max(1.0);
+    let padded = request.places_per_token();
     let matmuls = passes(request) * arch.n_matmul() as f64;
     let attention = attention_passes(request) / 6.0;
     (matmuls + attention * attention_per_token(arch, request.row_places())) * padded
@@ -63,7 +63,8 @@ pub fn work(request: &Request) -> Work {
     let attention_flops =
         attention_passes(request) / 6.0 * attention_per_token(arch, request.row_places()) * tokens;
     let timed = match request.estimator {
-        Estimator::General => flops,
+        // Padding is computed like tokens.
+        Estimator::General => flops * request.places_per_token(),
         Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
     // Ranks without a row compute a copy of another's.
@@ -134,13 +135,13 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
         Some(_) => (4 * trained, base),
         None => (0, 0),
     };
-    let moments = (request.update.engine_bytes() * trained as f64) as u64;
+    let moments = (request.update.saved_bytes() * trained as f64).round() as u64;
     // A cold start moves what the answers are held against.
     let answers = request.answers();
     let anchored = answers.is_some_and(|answers| answers.has_cold_start())
         && request.reference_plan() == ReferencePlan::Copy;
     let anchor = if anchored { base } else { 0 };
-    let tensors = base + adapters + moments + critic_bytes(request) + anchor;
+    let tensors = base + adapters + moments + critic_saved_bytes(request) + anchor;
     CheckpointSize::of(tensors, shared, vocab_size)
 }
 

@@ -37,15 +37,19 @@ fn seconds(request: &Request) -> Option<f64> {
     // Without a spec as long as a sequence may be.
     let tokens = answers.map_or(request.seq_len, |answers| answers.max_new_tokens);
     let share = answers.map_or(1.0, |answers| {
-        (1.0 - answers.cold_share) / answers.cycle.max(1) as f64
+        (1.0 - answers.cold_share) / answers.epochs.max(1) as f64
     });
     let texts = request.tokens as f64 / request.row_tokens().max(1.0) * share;
-    let at_once = request.rollouts.max(1);
+    let rollouts = request.rollouts.max(1);
+    // Ranks share them; other trainers have as many on each GPU.
+    let (on_one, at_once) = match request.extras.ranks {
+        Some(_) => (rollouts.div_ceil(devices), rollouts),
+        None => (rollouts, rollouts * devices),
+    };
     let width = match request.precision {
         Precision::Fp32 => 4,
         _ => 2,
     };
-    let on_one = at_once.div_ceil(devices);
     // Keys and values of half of a text, in the mean.
     let cached = on_one * kv_bytes(request, request.seq_len.div_ceil(2), width);
     let read = width as f64 * arch.n_read(on_one) + cached as f64;
@@ -62,7 +66,7 @@ mod tests {
     use crate::hardware::GpuSummary;
     use crate::plan::ranks::on_ranks;
     use crate::plan::request::Method;
-    use crate::plan::{Device, Request, gpus, models, plan, reference_request, target};
+    use crate::plan::{Device, Part, Request, gpus, models, plan, reference_request, target};
 
     fn on_an_h200(set: &[&str]) -> Request {
         let set: Vec<String> = set.iter().map(ToString::to_string).collect();
@@ -102,6 +106,23 @@ mod tests {
         assert!(request.is_timed_at_most());
     }
 
+    /// What memory holds on each GPU is what its time is for: four of them write four times as many at once.
+    #[test]
+    fn several_gpus_write_as_many_answers_each() {
+        let mut request = reference_request(models::find("llama-2-7b").unwrap());
+        request.set_method(Method::Grpo);
+        request.device = Device::of(gpus::find("h100").unwrap());
+        let of = |request: &Request| {
+            let kept = plan(request).memory.bytes(Part::Rollouts);
+            (kept, super::seconds(request).unwrap())
+        };
+        let one = of(&request);
+        request.n_devices = 4;
+        let four = of(&request);
+        assert_eq!(one.0, four.0);
+        assert!((one.1 / four.1 - 4.0).abs() < 1e-9, "{one:?} {four:?}");
+    }
+
     /// Beside the experts of one token a batch wakes those of the others.
     #[test]
     fn more_answers_at_once_read_more_experts() {
@@ -115,6 +136,18 @@ mod tests {
         let rise = |arch| seconds(arch, 64) / seconds(arch, 1);
         let (dense, sparse) = (rise("llama-2-7b"), rise("mixtral-8x7b"));
         assert!(dense < 1.3 && sparse > 2.0, "{dense} {sparse}");
+    }
+
+    /// A rollout for four steps has four times the answers: as many are written in a run, and half as many where each is learned from twice.
+    #[test]
+    fn every_answer_is_written_once() {
+        let hours = |set: &[&str]| {
+            let set = [&["engine=torch", "rollout.side_by_side=8"], set].concat();
+            super::hours(&on_an_h200(&set)).unwrap()
+        };
+        let one = hours(&[]);
+        assert!((hours(&["rollout.steps=4"]) / one - 1.0).abs() < 1e-9);
+        assert!((hours(&["rollout.epochs=2"]) / one - 0.5).abs() < 1e-9);
     }
 
     #[test]

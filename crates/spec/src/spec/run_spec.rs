@@ -75,14 +75,22 @@ impl RunSpec {
 
     /// Bytes of what the update rule, and an average of the weights beside it, keep for those of the parameters that train.
     pub fn update_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        self.config.optimizer.state_bytes(infos) + self.average_bytes(infos)
+    }
+
+    /// Bytes of the same in a checkpoint.
+    pub fn saved_update_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        self.config.optimizer.saved_bytes(infos) + self.average_bytes(infos)
+    }
+
+    fn average_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
-        let average = match self.config.train.ema_decay {
+        match self.config.train.ema_decay {
             Some(_) => trained
                 .map(|info| (info.len * size_of::<f32>()) as u64)
                 .sum(),
             None => 0,
-        };
-        self.config.optimizer.state_bytes(infos) + average
+        }
     }
 
     /// What of its model trains.

@@ -34,11 +34,11 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 /// One checkpoint of this run, on a disk with hard links or without.
 pub fn checkpoint(spec: &RunSpec, state: &TrainState, links: bool) -> CheckpointSize {
     let all = |params: &Params| held_bytes(params, params.infos());
-    let trained = |params: &Params| all(params) + spec.update_bytes(params.infos());
-    let critic = state
-        .critic
-        .as_ref()
-        .map_or(0, |critic| trained(critic.params()));
+    // No average of a critic's weights is kept.
+    let critic = state.critic.as_ref().map_or(0, |critic| {
+        let params = critic.params();
+        all(params) + spec.optimizer.saved_bytes(params.infos())
+    });
     let anchor = match &state.models.reference {
         Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => all(model.params()),
         _ => 0,
@@ -50,7 +50,8 @@ pub fn checkpoint(spec: &RunSpec, state: &TrainState, links: bool) -> Checkpoint
         false => 0,
     };
     let vocab_size = policy.shape().vocab_size as u64;
-    CheckpointSize::of(trained(params) + critic + anchor, shared, vocab_size)
+    let trained = all(params) + spec.saved_update_bytes(params.infos());
+    CheckpointSize::of(trained + critic + anchor, shared, vocab_size)
 }
 
 /// Of those of the weights that are here, in f32.

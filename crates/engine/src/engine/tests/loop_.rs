@@ -206,3 +206,22 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
     assert_eq!(finished(&forced).0, Outcome::Completed);
     assert!(not_run(&forced).is_empty());
 }
+
+/// Codes of 8 bits are saved three to an f32: more bytes on the disk than in memory.
+#[test]
+fn checkpoints_of_8_bit_moments_are_as_large_as_planned() {
+    for more in [&[][..], &["train.ema_decay=0.9"]] {
+        let words = [
+            "optimizer=adamw8bit",
+            "model.n_layer=2",
+            "model.d_model=128",
+            "train.max_steps=10",
+            "checkpoint.every=10",
+            "eval.every=0",
+        ];
+        let run = Run::new(&[&words, more].concat());
+        let events = run.go();
+        assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+        checkpoint_is_as_large_as_predicted(&run, 10);
+    }
+}

@@ -1,5 +1,5 @@
 //! Rule 8, memory: full training if its states fit, else LoRA, else QLoRA. Only states count here, which scale with the
-//! parameters; activations depend on the batch and belong to the plan.
+//! parameters, beside them those of the copy that preflight trains; activations depend on the batch and belong to the plan.
 
 use super::rules::CPT_TOKENS;
 use super::{Facts, Goal, Inputs, MethodId, Start};
@@ -81,6 +81,8 @@ impl Fit {
 
 /// Bytes per trained parameter: f32 weights, gradients and two moments, or bf16 with an f32 master; both are 16.
 const FULL: f64 = 16.0;
+/// The moments among them.
+const MOMENTS: f64 = 8.0;
 /// Trained parameters of adapters per parameter below them.
 const ADAPTERS: f64 = 0.01;
 /// A parameter that does not train: this engine holds f32, other trainers 16 bits.
@@ -91,8 +93,15 @@ const FROZEN_PACKED: f64 = 0.52 + 0.2;
 /// Part of the memory stays free for activations, fragmentation and the device's own context.
 const SHARE: f64 = 0.9;
 
-/// Bytes of states for a method with an adapter.
-fn need(facts: &Facts, adapter: Adapter, inputs: &Inputs) -> u64 {
+/// Bytes of states in training, and at most: preflight trains a copy.
+#[derive(Debug, Clone, Copy)]
+struct States {
+    training: u64,
+    peak: u64,
+}
+
+/// The states of a method with an adapter.
+fn states(facts: &Facts, adapter: Adapter, inputs: &Inputs) -> States {
     let n = inputs.n_params as f64;
     let here = super::available(facts);
     let frozen = if here { FROZEN_HERE } else { FROZEN_ELSEWHERE };
@@ -109,7 +118,30 @@ fn need(facts: &Facts, adapter: Adapter, inputs: &Inputs) -> u64 {
             base + (frozen + adapters) * (models - 1.0) + frozen * reward
         }
     };
-    (each * n) as u64
+    let peak = match here {
+        true => each.max(checking(facts, adapter, packed)),
+        false => each,
+    };
+    States {
+        training: (each * n) as u64,
+        peak: (peak * n) as u64,
+    }
+}
+
+/// Bytes per parameter while preflight trains a copy of the policy: each has the moments of its critic, which has no weights yet, and the
+/// reference is there once.
+fn checking(facts: &Facts, adapter: Adapter, packed: Option<f64>) -> f64 {
+    let reference = match adapter {
+        Adapter::Full if facts.has_reference() => FROZEN_HERE,
+        _ => 0.0,
+    };
+    let (policy, trained) = match adapter {
+        Adapter::Full => (FULL, 1.0),
+        Adapter::Lora => (FROZEN_HERE + ADAPTERS * FULL, ADAPTERS),
+        Adapter::QLora => (packed.unwrap_or(FROZEN_PACKED) + ADAPTERS * FULL, ADAPTERS),
+    };
+    let critic = MOMENTS * trained * (facts.trained_copies() - 1.0).max(0.0);
+    2.0 * (policy + critic) + reference
 }
 
 /// The forms that may be trained, the preferred one first. From scratch only full training works, and adapters hold too little of
@@ -149,10 +181,13 @@ pub(super) fn options(facts: &Facts, inputs: &Inputs) -> Vec<(Adapter, Fit)> {
     let elsewhere = inputs.gpu_memory.filter(|_| !super::available(facts));
     let memory = elsewhere.or(inputs.memory);
     let judged = |adapter: &Adapter| {
-        let need = need(facts, *adapter, inputs);
+        let states = states(facts, *adapter, inputs);
+        let need = states.training;
         let fit = match memory {
             None => Fit::Unknown { need },
-            Some(memory) if need as f64 <= SHARE * memory as f64 => Fit::Fits { need, memory },
+            Some(memory) if states.peak as f64 <= SHARE * memory as f64 => {
+                Fit::Fits { need, memory }
+            }
             Some(_) => Fit::TooLarge,
         };
         (*adapter, fit)

@@ -219,13 +219,14 @@ fn worked_cases() {
         "{:?}",
         list[0].why
     );
+    // Of 33 GB preflight has a copy.
     let roomy = Inputs {
-        memory: Some(40 * GB),
+        memory: Some(80 * GB),
         ..style
     };
     assert_eq!(best(&roomy), (MethodId::Dpo, Adapter::Lora));
     let tight = Inputs {
-        memory: Some(12 * GB),
+        memory: Some(16 * GB),
         ..style
     };
     assert_eq!(best(&tight), (MethodId::Dpo, Adapter::QLora));
@@ -306,13 +307,29 @@ fn an_instruct_model_that_fits_whole_is_offered_both_ways() {
             .all(|(_, why)| !why.contains("would not fit"))
     );
     let crowded = Inputs {
-        memory: Some(GB),
+        memory: Some(2 * GB),
         ..small
     };
     let list = advise(&crowded);
     let sft = list.iter().find(|a| a.facts.id == MethodId::Sft).unwrap();
     assert_eq!(sft.adapter, Adapter::Lora);
     assert!(sft.why[1].1.contains("all weights would not fit"));
+}
+
+/// 1.1B parameters in f32 train in 17.6 GB, and preflight has a copy beside them: the gate before the start asks for both.
+#[test]
+fn all_weights_are_advised_where_the_copy_of_preflight_fits_too() {
+    let form = |memory| {
+        let model = Inputs {
+            rows: Some(9_846),
+            n_params: 1_100_000_000,
+            memory: Some(memory),
+            ..inputs(Goal::Instructions, DataKind::Demos, Start::Base)
+        };
+        best(&model)
+    };
+    assert_eq!(form(24 << 30), (MethodId::Sft, Adapter::Lora));
+    assert_eq!(form(40 * GB), (MethodId::Sft, Adapter::Full));
 }
 
 /// A quantized file is offered as it is beside the forms that decode it; a model in 16 bits is not.
@@ -379,8 +396,9 @@ fn ppo_of_8b_is_refused_on_24_gb_and_rloo_stands_before_it() {
     let at = |id| list.iter().position(|a| a.facts.id == id).unwrap();
     assert!(at(MethodId::Rloo) < at(MethodId::Ppo));
     assert_ne!(list[at(MethodId::Rloo)].adapter, Adapter::Full);
+    // Preflight has two policies with their critics' moments and the reference: 52 bytes a parameter.
     let full = Inputs {
-        memory: Some(400 * GB),
+        memory: Some(480 * GB),
         ..inputs
     };
     let list = advise(&full);

@@ -110,6 +110,8 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
         rows: pass
             .filter(|_| spec.method.needs().unit != Unit::Prompt)
             .and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
+        packing: pass.map(|pass| pass.packing),
+        filled: pass.and_then(|pass| pass.filled(spec.model.seq_len)),
         bytes: tokens.map_or(0, |tokens| data_bytes(spec, tokens, vocab_size)),
         ..DataSize::default()
     }

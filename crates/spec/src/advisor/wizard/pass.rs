@@ -21,7 +21,7 @@ pub(super) struct Pass {
     pub val_tokens: f64,
     /// Rows of batches; of examples with several sequences, the examples.
     rows: f64,
-    packing: Packing,
+    pub packing: Packing,
 }
 
 impl Pass {
@@ -117,6 +117,12 @@ impl Pass {
             let places = Rows::padded(tokens).min(longest);
             Rows { tokens, places }
         })
+    }
+
+    /// The share of the places of packed rows that its tokens fill.
+    pub fn filled(&self, seq_len: usize) -> Option<f64> {
+        let packed = self.packing == Packing::Packed && self.rows > 0.0;
+        packed.then(|| (self.tokens / (self.rows * seq_len as f64)).min(1.0))
     }
 
     /// Tokens of its rows, padding and all sequences of an example included; `None` where there is no padding.

@@ -1,6 +1,6 @@
 //! RL settings of a request: rollouts, and the models that score them.
 
-use super::Request;
+use super::{Estimator, Request};
 use crate::spec::RolloutLength;
 
 /// How this program's engine learns from the model's own answers.
@@ -14,8 +14,8 @@ pub struct Answers {
     pub has_old_policy: bool,
     /// The share of the steps that learn the data's own answers first: their batches do not go through the model in parts.
     pub cold_share: f64,
-    /// Steps that learn from a rollout.
-    pub cycle: u64,
+    /// Passes of training over the answers of a rollout, which has those of `rollout.steps` whole batches.
+    pub epochs: u64,
     /// Tokens of an answer alone at most.
     pub max_new_tokens: u64,
     /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
@@ -50,6 +50,12 @@ impl Request {
     /// Whether a second model says what answers are worth: a value head on the policy is the policy's own.
     pub fn has_critic(&self) -> bool {
         self.method.facts().critic && !self.arch.config().value_head
+    }
+
+    /// Whether the process that drives ranks on GPUs scores their answers with reward models, on its processor: time that no plan counts.
+    pub fn scores_on_cpu(&self) -> bool {
+        let by_ranks = self.estimator == Estimator::General && self.extras.ranks.is_some();
+        by_ranks && self.answers().is_some() && self.extras.rewards.params > 0
     }
 
     /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.

@@ -71,6 +71,25 @@ fn a_reward_model_is_in_the_plan_and_in_the_gate() {
     assert_eq!(bytes(&there, Part::RewardModel), 2 * n);
 }
 
+/// Adapters on a quantized file: it is held as it is by a trainer on a GPU too, and other models are as small a part of their bits.
+#[test]
+fn a_quantized_base_is_no_larger_on_a_gpu_than_its_file() {
+    let mut adapted = request("sft-demo", &["adapter.lora.rank=4"]);
+    adapted.extras.packed_bytes = Some(500_000);
+    let there = on_gpu(adapted.clone(), Device::of(gpus::find("h100").unwrap()));
+    assert_eq!(bytes(&there, Part::QuantizedBase), 500_000);
+    assert_eq!(bytes(&there, Part::Weights), 0);
+    let rungs = crate::plan::changes::rungs(&there);
+    assert!(rungs.iter().all(|change| change.id != "qlora"), "{rungs:?}");
+    let n = there.arch.n_params();
+    let fits = crate::plan::solve::what_fits(&there)
+        .unwrap()
+        .model
+        .unwrap();
+    // Two bytes a parameter, as of the small one: 80 GB hold no model of hundreds of billions.
+    assert!(fits.params > n && fits.params < 200_000_000_000, "{fits:?}");
+}
+
 /// A table of the base that trains moves the model below the adapter: the engine keeps a copy.
 #[test]
 fn a_base_whose_tables_train_is_not_its_own_reference() {

@@ -149,6 +149,35 @@ fn answers_are_planned_as_the_spec_writes_them() {
     assert!(linear("seed=1") && !linear("rollout.epochs=2"));
 }
 
+/// Beside two policies with their states there are, before the first step, the reference once and the moments of two critics.
+#[test]
+fn preflight_holds_references_and_moments_of_critics_too() {
+    let total = |preset: &str, set: &[&str]| {
+        let large = ["d_model=512", "n_head=8", "precision=f32"];
+        let set: Vec<String> = large.iter().chain(set).map(ToString::to_string).collect();
+        let request = resolve(preset, &set, &here()).unwrap();
+        let per_param = |bytes: u64| bytes as f64 / request.arch.n_params() as f64;
+        let memory = crate::plan::plan(&request).memory;
+        let other = crate::plan::Part::Context;
+        (per_param(memory.total() - memory.bytes(other)), request)
+    };
+    let (dpo, _) = total("dpo-demo", &["micro_batch_size=2"]);
+    assert!((36.0..40.0).contains(&dpo), "{dpo}");
+    let few = ["micro_batch_size=2", "rollout.side_by_side=2"];
+    let (ppo, request) = total("ppo-demo", &few);
+    assert!((52.0..60.0).contains(&ppo), "{ppo}");
+    // An average is of the policy alone: weights, states, and on the disk.
+    let averaged = [&few[..], &["train.ema_decay=0.9"]].concat();
+    let (_, with) = total("ppo-demo", &averaged);
+    let bytes = |request| {
+        let memory = crate::plan::plan(request).memory;
+        memory.bytes(crate::plan::Part::Critic)
+    };
+    assert_eq!(bytes(&request), bytes(&with));
+    let size = |request| crate::plan::plan(request).checkpoint_bytes;
+    assert_eq!(size(&with) - size(&request), 4 * request.n_trainable());
+}
+
 #[test]
 fn settings_change_specs_and_not_reference_models() {
     let set = ["micro_batch_size=3".to_string()];
@@ -240,6 +269,51 @@ fn what_is_frozen_by_name_has_no_gradients_and_no_moments() {
     // Their inputs have gradients; they have none.
     let learned = 6.0 - 2.0 * frozen as f64 / some.arch.n_matmul() as f64;
     assert_eq!((passes(&all), passes(&some)), (6.0, learned));
+}
+
+/// Lists of 4 to 8 numbers in rows of 48 places: 508,000 of the 614,400 places of 400 steps are tokens.
+#[test]
+fn packed_rows_are_counted_as_far_as_they_are_filled() {
+    let of = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        resolve("sft-demo", &set, &here()).unwrap()
+    };
+    let request = of(&[]);
+    assert!(
+        (495_000..520_000).contains(&request.tokens),
+        "{}",
+        request.tokens
+    );
+    let share = request.tokens as f64 / 614_400.0;
+    let filled = Some(share);
+    let RowLengths::Packed { filled: found } = request.extras.rows else {
+        panic!("{:?}", request.extras.rows);
+    };
+    assert!(
+        (found.unwrap() - share).abs() < 1e-5,
+        "{found:?} {filled:?}"
+    );
+    assert_eq!(request.row_places(), 48.0);
+    // Padding is computed.
+    let whole = Request {
+        extras: EngineExtras {
+            rows: RowLengths::Full,
+            ..request.extras
+        },
+        tokens: 614_400,
+        ..request.clone()
+    };
+    let flops = |r: &Request| crate::plan::work::engine_flops_per_token(r) * r.tokens as f64;
+    assert!((flops(&request) / flops(&whole) - 1.0).abs() < 1e-4);
+    // Other lengths are filled alike.
+    let longer = crate::plan::solve::with_seq_len(&request, 96);
+    assert!((longer.row_tokens() / 96.0 - share).abs() < 1e-5);
+    // Steps, and passes over the data, stay as they are.
+    let steps = request.tokens as f64 / request.batch_tokens() as f64;
+    assert!((steps - 400.0).abs() < 1.0, "{steps}");
+    assert_eq!(of(&["data.packing=stream"]).extras.rows, RowLengths::Full);
+    let quickstart = resolve("quickstart", &[], &here()).unwrap();
+    assert_eq!(quickstart.extras.rows, RowLengths::Full);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Canvas, Overlay, Reply};
 use crate::base::finding::Status;
 use crate::diagnosis::diagnose;
 use crate::guide::{self, Subject};
-use crate::plan::target::of_run;
+use crate::plan::measured::of_log;
 use crate::plan::{Plan, plan};
 use crate::run::RunState;
 use crate::ui::action::Action;
@@ -121,10 +121,10 @@ impl GuideSheet {
     }
 }
 
-/// The plan of a run on this machine, by its spec alone.
+/// The plan of a run on this machine, by its spec and the rows that it read.
 fn planned(state: &RunState, store: &Store) -> Option<(String, Plan)> {
     let head = state.head.as_ref()?;
-    let mut request = of_run(head)?;
+    let mut request = of_log(state)?;
     store.calibrate(&mut request);
     request.assume();
     Some((head.name.clone(), plan(&request)))

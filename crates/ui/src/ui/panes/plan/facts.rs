@@ -26,6 +26,10 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     facts.extend(rows(r));
     facts.push(("compute", plan.work.compute_words()));
     facts.push(("time", time(plan)));
+    facts.extend(generation(plan).map(|words| ("generation", words)));
+    if r.scores_on_cpu() {
+        facts.push(("scoring", "on the CPU, not counted".into()));
+    }
     facts.extend(plan.work.cost.map(|cost| ("cost", price(cost))));
     let kept = match plan.n_checkpoints() {
         1 => "1 checkpoint".to_string(),
@@ -55,7 +59,10 @@ fn length(r: &Request) -> Vec<Fact> {
 
 fn rows(r: &Request) -> Option<Fact> {
     let words = match r.extras.rows {
-        RowLengths::Full => return None,
+        RowLengths::Full | RowLengths::Packed { filled: None } => return None,
+        RowLengths::Packed {
+            filled: Some(share),
+        } => format!("packed, {} filled", human::percent(share, 1)),
         RowLengths::Assumed => "all full length: rows were not read".into(),
         RowLengths::Read(rows) => {
             format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places)
@@ -74,11 +81,24 @@ fn time(plan: &Plan) -> String {
         };
     };
     let mfu = 100.0 * r.mfu;
+    // Answers that end sooner take less.
+    let at_most = if r.is_timed_at_most() { "at most " } else { "" };
     match r.mfu_source {
-        ValueSource::Learned => format!("{}{hours}, at the speed of earlier runs here", at_most(r)),
+        ValueSource::Learned => format!("{at_most}{hours}, at the speed of earlier runs here"),
         ValueSource::Probed => format!("{} {hours}, from a matmul benchmark", r.about()),
-        ValueSource::Assumed => format!("{hours} at {mfu:.0} % MFU assumed"),
-        _ => format!("{hours} at {mfu:.0} % MFU"),
+        ValueSource::Assumed => format!("{at_most}{hours} at {mfu:.0} % MFU assumed"),
+        ValueSource::Stated => format!("{at_most}{hours} at {mfu:.0} % MFU"),
+    }
+}
+
+/// Its share of that time, on GPUs; in the speed of this machine it is contained.
+fn generation(plan: &Plan) -> Option<String> {
+    let r = &plan.request;
+    plan.work.hours?;
+    match plan.work.writing_share {
+        Some(share) => Some(format!("{} of that time", human::percent(share, 0))),
+        None => (r.estimator == Estimator::General && r.method.rolls_out())
+            .then(|| "not counted: the bandwidth is unknown".into()),
     }
 }
 
@@ -92,7 +112,31 @@ fn price(cost: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{models, plan, reference_request};
+    use crate::plan::request::Method;
+    use crate::plan::target::{self, on_gpu};
+    use crate::plan::{Device, gpus, models, plan, reference_request};
+
+    /// What `llmtui plan` says of the same request.
+    #[test]
+    fn time_on_a_gpu_says_what_generation_is_of_it() {
+        let request = target::resolve("grpo-arithmetic", &[], &Default::default()).unwrap();
+        let mut request = on_gpu(request, Device::of(gpus::find("h100").unwrap()));
+        let said = |request: &Request, label: &str| {
+            let facts = facts(&plan(request));
+            let found = facts.into_iter().find(|fact| fact.0 == label);
+            found.map(|fact| fact.1)
+        };
+        let time = said(&request, "time").unwrap();
+        assert!(time.starts_with("at most ") && time.ends_with("40 % MFU assumed"), "{time}");
+        let generation = said(&request, "generation").unwrap();
+        assert!(generation.ends_with(" % of that time"), "{generation}");
+        request.device.bandwidth = None;
+        assert!(!said(&request, "time").unwrap().contains("at most"));
+        let generation = said(&request, "generation").unwrap();
+        assert!(generation.starts_with("not counted"), "{generation}");
+        request.set_method(Method::Sft);
+        assert_eq!(said(&request, "generation"), None);
+    }
 
     #[test]
     fn frozen_parts_are_told_beside_the_parameters() {

@@ -87,6 +87,32 @@ fn this_machine_after_a_gpu_is_the_engine_again() {
     assert_eq!(*pane.request().unwrap(), before);
 }
 
+/// 70 % of a matmul benchmark of this machine, or all of what earlier runs reached, is no share of a GPU's peak.
+#[test]
+fn the_speed_of_this_machine_is_not_that_of_a_gpu() {
+    use crate::plan::request::ValueSource;
+    for source in [ValueSource::Learned, ValueSource::Probed, ValueSource::Stated] {
+        let mut pane = PlanPane::default();
+        let mut request = target::resolve("quickstart", &[], &Default::default()).unwrap();
+        request.device.peak_flops = Some(1e11);
+        (request.mfu, request.mfu_source) = (0.97, source);
+        pane.show(request, None);
+        let around = TestContext::new();
+        let on_one = |pane: &PlanPane| {
+            let request = pane.request().unwrap();
+            (request.mfu, request.mfu_source)
+        };
+        pane.on("rtx-4090", &around.store);
+        let wanted = match source {
+            ValueSource::Stated => (0.97, source),
+            _ => (0.4, ValueSource::Assumed),
+        };
+        assert_eq!(on_one(&pane), wanted);
+        pane.on("", &around.store);
+        assert_eq!(on_one(&pane), (0.97, source));
+    }
+}
+
 #[test]
 fn one_key_makes_it_fit() {
     let mut pane = pane("llama-3.1-8b");
