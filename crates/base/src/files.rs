@@ -388,16 +388,34 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     }
 }
 
-/// True while another process (or another handle of this one) holds the lock on `path`.
+/// True while another process (or another handle of this one) holds the lock on `path`, and where a network file system does
+/// not answer: nothing is known of the lock then, and what may be alive is not to be taken for dead.
 pub fn is_locked(path: &Path) -> bool {
-    let file = OpenOptions::new()
-        .write(true)
-        .custom_flags(no_wait())
-        .open(path);
-    match file {
-        Ok(file) => matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)),
-        Err(_) => false,
+    let locked = open_to_look(path).map(|file| file.try_lock_shared());
+    match locked {
+        Ok(Ok(())) => false,
+        Ok(Err(fs::TryLockError::WouldBlock)) => true,
+        Ok(Err(fs::TryLockError::Error(e))) | Err(e) => is_no_answer(&e),
     }
+}
+
+/// Opens a lock file to see whether it is locked. NFSv4 gives shared locks to readers alone (EBADF otherwise), and exclusive ones
+/// to writers.
+fn open_to_look(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(no_wait())
+        .open(path)
+}
+
+/// Whether a file system only failed to answer, which says nothing about the file.
+fn is_no_answer(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::IO | Errno::TIMEDOUT | Errno::STALE | Errno::INTR)
+    )
 }
 
 /// Bytes available to an unprivileged process on the file system of `path`.
@@ -472,6 +490,22 @@ mod tests {
         assert!(try_lock(&path).unwrap().is_none());
         drop(lock);
         assert!(try_lock(&path).unwrap().is_some());
+    }
+
+    /// With a handle for writing, every live run on NFSv4 looked dead.
+    #[test]
+    fn a_lock_is_looked_at_with_a_handle_that_any_file_system_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        drop(try_lock(&path).unwrap());
+        let flags = rustix::fs::fcntl_getfl(open_to_look(&path).unwrap()).unwrap();
+        let access = flags & rustix::fs::OFlags::RWMODE;
+        assert_eq!(access, rustix::fs::OFlags::RDONLY);
+        // Nobody holds what is not there; a server that is away says nothing.
+        let errno = |errno: rustix::io::Errno| is_no_answer(&errno.into());
+        assert!(errno(rustix::io::Errno::TIMEDOUT) && errno(rustix::io::Errno::STALE));
+        assert!(!errno(rustix::io::Errno::NOENT) && !errno(rustix::io::Errno::NOTSUP));
+        assert!(!is_locked(&path.join("below a file")));
     }
 
     #[test]
