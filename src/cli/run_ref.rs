@@ -10,7 +10,7 @@ use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::wire::{Event, Outcome};
 use std::path::Path;
 
-pub use super::run_spec::{restore, spec_of};
+pub use super::run_spec::{restore, same_training, spec_of};
 
 /// What to do where `--runs-dir` names no folder.
 pub const RUNS_DIR: &str = "name a folder with --runs-dir DIR";

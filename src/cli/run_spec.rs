@@ -33,6 +33,16 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     }
 }
 
+/// Whether a spec makes this run: how many threads compute it is the machine's matter, and so is an engine that was left open.
+pub fn same_training(run: &RunSpec, spec: &RunSpec) -> bool {
+    let plain = |spec: &RunSpec| match spec.train.epochs {
+        // A run knows what its epochs come to, a spec does not.
+        Some(_) => spec.clone().on_threads(None).to_step(0),
+        None => spec.clone().on_threads(None),
+    };
+    plain(run) == plain(&spec.clone().with_engine_of(run))
+}
+
 /// A spec of which a part is lost: with the rest, and defaults for that part, another training would go on.
 fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failure {
     const NAMED: usize = 4;
