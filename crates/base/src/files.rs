@@ -2,7 +2,9 @@
 
 mod temporary;
 
-pub use temporary::{DELETED, is_stale_temporary, is_temporary, remove_folder, temporary_sibling};
+pub use temporary::{
+    DELETED, is_stale_temporary, is_temporary, remove_folder, remove_held_folder, temporary_sibling,
+};
 
 use crate::text::shown;
 use std::fs::{self, File, OpenOptions};

@@ -5,7 +5,7 @@ use super::id::new_id;
 use super::recovered;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    self, Lock, is_locked, read_small_text, remove_folder, sync_dir, try_lock, write_atomic,
+    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock, write_atomic,
     write_synced,
 };
 use crate::base::process::is_suspended;
@@ -338,8 +338,9 @@ impl RunDir {
     /// # Errors
     /// Another process holds the run, or a file cannot be deleted.
     pub fn remove(&self) -> Result<(), RunError> {
-        let _claim = self.lock()?;
-        remove_folder(&self.root).map_err(|e| FileOperation::Delete.error(&self.root, e))
+        let claim = self.lock()?;
+        remove_held_folder(&self.root, claim)
+            .map_err(|e| FileOperation::Delete.error(&self.root, e))
     }
 
     /// An error if an engine process holds the run.
