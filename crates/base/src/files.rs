@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
@@ -388,6 +389,24 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(e)) => Err(e),
     }
+}
+
+/// Looking at a lock ([`is_locked`]) takes it for an instant, so a refused one is asked for this often.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// [`try_lock`] beside processes that only look whether the lock is held; `Ok(None)` if one keeps it.
+///
+/// # Errors
+/// As there.
+pub fn try_lock_beside_viewers(path: &Path) -> io::Result<Option<Lock>> {
+    for _ in 1..LOCK_TRIES {
+        if let Some(lock) = try_lock(path)? {
+            return Ok(Some(lock));
+        }
+        crate::clock::pause(LOCK_PAUSE);
+    }
+    try_lock(path)
 }
 
 /// True while another process (or another handle of this one) holds the lock on `path`, and where a network file system does

@@ -5,7 +5,7 @@ use super::id::new_id;
 use super::recovered;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock, write_atomic,
+    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers, write_atomic,
     write_synced,
 };
 use crate::base::process::is_suspended;
@@ -13,11 +13,7 @@ use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Checking whether a run is alive takes its lock for an instant, so a refused lock is retried this often.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Longest name of a file, and so of a run, in bytes.
 const MAX_NAME: usize = 255;
 /// Largest `run.json` that is read, in bytes.
@@ -316,14 +312,9 @@ impl RunDir {
     /// Another process holds the run, or the lock cannot be taken.
     pub fn lock(&self) -> Result<Lock, RunError> {
         let path = self.lock_path();
-        for _ in 0..LOCK_TRIES {
-            match try_lock(&path) {
-                Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => crate::base::clock::pause(LOCK_PAUSE),
-                Err(e) => return Err(FileOperation::Write.error(&path, e)),
-            }
-        }
-        Err(self.busy())
+        let lock = try_lock_beside_viewers(&path);
+        let lock = lock.map_err(|e| FileOperation::Write.error(&path, e))?;
+        lock.ok_or_else(|| self.busy())
     }
 
     fn busy(&self) -> RunError {

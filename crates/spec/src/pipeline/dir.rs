@@ -4,7 +4,7 @@
 use super::{Pipeline, PipelineError, Places};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::files::{
-    DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock, write_atomic,
+    DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers, write_atomic,
 };
 use crate::run::index::short_run;
 use crate::run::new_id;
@@ -398,7 +398,7 @@ impl PipelineDir {
     /// Another one does.
     pub fn claim(&self) -> Result<Lock, PipelineError> {
         let path = self.root.join("lock");
-        match try_lock(&path) {
+        match try_lock_beside_viewers(&path) {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(PipelineError::Busy(self.root.clone())),
             Err(error) => Err(PipelineError::Io { path, error }),

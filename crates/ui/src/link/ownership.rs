@@ -3,7 +3,7 @@
 
 use super::alarm::{Alarm, LOCK_LOST, RUN_GONE};
 use super::route::EngineEnd;
-use crate::base::files::{Identity, Lock, try_lock};
+use crate::base::files::{Identity, Lock, try_lock_beside_viewers};
 use crate::run::RunDir;
 use crate::wire::{Command, Request, StopWhen};
 use std::io;
@@ -64,7 +64,7 @@ impl OwnershipMonitor {
             Err(_) => return self.is_here(),
         }
         self.absent = 0;
-        match try_lock(&path) {
+        match try_lock_beside_viewers(&path) {
             Ok(Some(lock)) => {
                 // Without an identity the next look creates it again.
                 self.claim = lock.identity().unwrap_or(self.claim);
