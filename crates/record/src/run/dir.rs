@@ -1,6 +1,6 @@
 //! A run's directory: its files, how it is created, and who may write to it.
 
-use super::header::{FORMAT, Header, Parent};
+use super::header::{FORMAT, Header, Holder, Parent};
 use super::id::new_id;
 use super::recovered;
 use crate::base::clock::Clock;
@@ -8,7 +8,7 @@ use crate::base::files::{
     self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers, write_atomic,
     write_synced,
 };
-use crate::base::process::is_suspended;
+use crate::base::process::{host_name, is_suspended};
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use std::io;
@@ -42,8 +42,8 @@ pub enum RunError {
         program: String,
         format: u32,
     },
-    #[error("{path} is in use by process {pid}; `llmtui attach` and `llmtui stop` take that path")]
-    Busy { path: PathBuf, pid: u32 },
+    #[error("{path} is in use by {holder}; `llmtui attach` and `llmtui stop` take that path")]
+    Busy { path: PathBuf, holder: Holder },
 }
 
 impl RunError {
@@ -54,6 +54,10 @@ impl RunError {
             RunError::Damaged { .. } => {
                 "restore run.json from a copy of the run; its log, which holds the same, is lost too".into()
             }
+            RunError::Busy { holder, .. } => match &holder.elsewhere {
+                Some(host) => format!("it trains on {}: run the command there", one_line(host)),
+                None => "llmtui runs".into(),
+            },
             _ => "llmtui runs".into(),
         }
     }
@@ -300,6 +304,7 @@ impl RunDir {
         let lock = self.lock()?;
         let header = Header {
             pid: std::process::id(),
+            host: host_name(),
             ..self.header()?
         };
         self.write_header(&header)?;
@@ -320,7 +325,7 @@ impl RunDir {
     fn busy(&self) -> RunError {
         RunError::Busy {
             path: self.root.clone(),
-            pid: self.header().map_or(0, |h| h.pid),
+            holder: self.holder(),
         }
     }
 
@@ -346,9 +351,15 @@ impl RunDir {
         }
     }
 
-    /// The engine process that holds the run and is stopped by a signal: it trains, saves and answers nothing until SIGCONT.
+    /// The engine process that held the run last; it holds it now if the run is alive.
+    pub fn holder(&self) -> Holder {
+        self.header().map(|h| h.holder()).unwrap_or_default()
+    }
+
+    /// The engine process of this machine that holds the run and is stopped by a signal: it trains, saves and answers nothing
+    /// until SIGCONT.
     pub fn suspended_by(&self) -> Option<u32> {
-        let pid = self.header().ok()?.pid;
+        let pid = self.holder().here()?;
         (self.is_alive() && is_suspended(pid)).then_some(pid)
     }
 
@@ -470,9 +481,17 @@ mod tests {
             refused.contains(&std::process::id().to_string()),
             "{refused}"
         );
+        // On another machine that shares the disk.
+        let mut header = run.header().unwrap();
+        header.host = "node3".into();
+        run.write_header(&header).unwrap();
+        let refused = run.claim().unwrap_err();
+        assert!(refused.to_string().contains(" on node3;"), "{refused}");
+        assert_eq!(refused.hint(), "it trains on node3: run the command there");
         drop(claim);
         assert!(!run.is_alive());
         run.claim().unwrap();
+        assert_eq!(run.header().unwrap().host, host_name());
     }
 
     #[test]

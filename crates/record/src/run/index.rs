@@ -453,12 +453,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
+        suspended: alive && header.holder().here().is_some_and(is_suspended),
         created_as: header.id,
         name: header.name,
         path: run.path().into(),
         status,
         phase: scan.phase.filter(|_| alive),
-        suspended: alive && is_suspended(header.pid),
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),

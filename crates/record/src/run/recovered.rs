@@ -25,10 +25,13 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     let mut envelopes = head.lines().filter_map(|line| decode_envelope(line).ok());
     let mut header = envelopes.find_map(|envelope| match envelope.event {
         Event::Hello {
-            run, engine, pid, ..
+            run,
+            engine,
+            pid,
+            host,
         } if !run.is_empty() => {
             let mut header = Header::new(&run, &run, envelope.t);
-            (header.program, header.pid) = (engine, pid);
+            (header.program, header.pid, header.host) = (engine, pid, host);
             Some(header)
         }
         _ => None,
@@ -42,8 +45,8 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     if alive {
         // A stop of this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
-            if let Event::Hello { pid, .. } = event {
-                header.pid = pid;
+            if let Event::Hello { pid, host, .. } = event {
+                (header.pid, header.host) = (pid, host);
             }
         });
     }
@@ -130,7 +133,8 @@ mod tests {
         let claim = run.claim().unwrap();
         assert!(!run.lost_its_header());
         std::fs::remove_file(run.header_path()).unwrap();
-        assert_eq!(run.header().unwrap().pid, 8, "of the newest engine");
+        let header = run.header().unwrap();
+        assert_eq!((header.pid, &*header.host), (8, "h"), "of the newest engine");
         drop(claim);
         let hidden = runs.path().join(format!(".del-{}", run.folder()));
         std::fs::rename(run.path(), &hidden).unwrap();
