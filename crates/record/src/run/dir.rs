@@ -295,6 +295,11 @@ impl RunDir {
         self.write_header(&header)
     }
 
+    /// The run and the step that this one is a branch of; `None` where it is none. A run with `train.from` has a parent and is none.
+    pub fn branched_from(&self) -> Option<Parent> {
+        recovered::branched_from(&self.root)
+    }
+
     /// Claims the run for this process: only one engine at a time may write to it. Released when the value is dropped or
     /// the process dies.
     ///

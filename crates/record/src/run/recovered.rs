@@ -41,7 +41,7 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
         _ => None,
     });
     header.name = name.unwrap_or_else(|| named_by(&header.id));
-    header.parent = parent(root);
+    header.parent = branched_from(root);
     if alive {
         // A stop of this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
@@ -53,11 +53,13 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     Some(header)
 }
 
-/// Where a branch came from, as its request says.
-fn parent(root: &Path) -> Option<Parent> {
+/// Where a branch came from, as its request says, which is on the disk before the run is one.
+pub(super) fn branched_from(root: &Path) -> Option<Parent> {
     let asked = read_small_text(&root.join("asked.yaml"), HEAD as u64).ok()?;
     let said = asked.lines().next()?.strip_prefix(BRANCH_OF)?;
-    let (run, step) = said.split_whitespace().next()?.rsplit_once('@')?;
+    // A folder's name may have spaces; what is set comes behind it.
+    let place = said.split_once(" -s ").map_or(said, |(place, _)| place);
+    let (run, step) = place.trim().rsplit_once('@')?;
     Some(Parent {
         run: run.into(),
         step: step.parse().ok()?,

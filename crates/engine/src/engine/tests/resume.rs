@@ -373,3 +373,26 @@ fn weights_of_another_run_start_this_one() {
     let fresh = Run::new(&["train.max_steps=1"]).go();
     assert!(loss(&events, 1) < loss(&fresh, 1));
 }
+
+/// It trained from step 0 as a branch of step 500.
+#[test]
+fn a_branch_without_its_first_checkpoint_does_not_begin_at_step_0() {
+    let mut run = Run::new(&["max_steps=3"]);
+    let text = "# Requested: --branch old run@500 -s lr=1 -s name=a@b\n{}\n";
+    std::fs::write(run.job.run_dir.asked_path(), text).unwrap();
+    let events = run.resumed();
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Invalid, 0));
+    for part in ["old run@500", "first checkpoint is missing", "make the branch again"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(run.kept().is_empty());
+    // No --force makes it one.
+    run.job.force = true;
+    assert_eq!(finished(&run.resumed()).0, Outcome::Invalid);
+    run.job.force = false;
+    // From the start there is no checkpoint to miss.
+    let text = "# Requested: --branch old@0 -s lr=1\n{}\n";
+    std::fs::write(run.job.run_dir.asked_path(), text).unwrap();
+    assert_eq!(finished(&run.resumed()).0, Outcome::Completed);
+}
