@@ -371,3 +371,18 @@ fn last_logged_checkpoint(job: &EngineJob) -> Option<u64> {
     });
     last
 }
+
+/// Whether the log acknowledges the checkpoint of `step`, and if so, as the best; what the run went back behind does not count.
+pub(super) fn logged_as_best(job: &EngineJob, step: u64) -> Option<bool> {
+    let mut logged = None;
+    // A log that cannot be read acknowledges nothing.
+    let kinds = ["Checkpointed", "RolledBack"];
+    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+        Event::Checkpointed { step: at, best, .. } if at == step => {
+            logged = Some(best || logged == Some(true));
+        }
+        Event::RolledBack { step: to } if to < step => logged = None,
+        _ => {}
+    });
+    logged
+}
