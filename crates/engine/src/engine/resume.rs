@@ -181,7 +181,7 @@ fn other_data(
                 format!(
                     "the continuation will not have the same bits as an uninterrupted run: {why}"
                 ),
-                "set engine, train.threads and train.precision as they were to continue exactly",
+                "set engine, train.threads and train.precision as they were to continue exactly; on a newer processor, LLMTUI_SIMD limits the instructions",
             );
             Ok(None)
         }
