@@ -4,7 +4,9 @@
 
 use super::args::SpecArgs;
 use super::exit::Failure;
-use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
+use super::run_ref::{
+    check_kept_reference, checkpoint_of, named, sources_of, spec_of, whole_number,
+};
 use super::{Context, model_ref};
 use crate::base::human::{counted, grouped};
 use crate::base::ssh::shell_quote;
@@ -73,7 +75,9 @@ impl Branch {
         let (was, rows) = (of_parent.to_value(), of_parent.train.micro_batch_size);
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
-        let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
+        let sources = sources_of(&parent, &of_parent, cx);
+        let mut loaded = spec::load(&target, &args.set, &sources)?;
+        check_kept_reference(&parent, &loaded.spec)?;
         super::eval::known(&loaded.spec.eval.tasks, cx)?;
         let at = from.as_ref().map_or(0, |from| from.step);
         let place = format!("{}@{at}", one_line(&parent.folder()));
@@ -100,6 +104,10 @@ impl Branch {
         branch.check()?;
         branch.check_batch(&of_parent)?;
         Ok(branch)
+    }
+
+    pub fn parent(&self) -> &RunDir {
+        &self.parent
     }
 
     fn check(&self) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use crate::wire::{Event, Outcome};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub use super::run_spec::{restore, same_training, spec_of};
+pub use super::run_spec::{check_kept_reference, restore, same_training, sources_of, spec_of};
 
 /// What to do where `--runs-dir` names no folder.
 pub const RUNS_DIR: &str = "name a folder with --runs-dir DIR";

@@ -63,6 +63,9 @@ pub(super) fn step_seconds(found: &[(u64, u64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::{ManualClock, UnixMillis};
+    use crate::run::RunDir;
+    use crate::wire::{Envelope, VERSION, Values, encode};
 
     #[test]
     fn a_clock_that_was_set_does_not_count_and_an_evaluation_does() {
@@ -83,5 +86,40 @@ mod tests {
         assert_eq!(step_seconds(&[]), None);
         assert_eq!(step_seconds(&[(5, 1)]), None);
         assert_eq!(step_seconds(&[(5, 1), (5, 2)]), None);
+    }
+
+    /// A list said that a run had weeks left, because its machine's clock had been set.
+    #[test]
+    fn a_summary_has_the_pace_of_the_newest_steps() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "x", "", "", &ManualClock::at(0)).unwrap();
+        let hello = Event::Hello {
+            run: run.id().into(),
+            engine: "0".into(),
+            pid: 1,
+            host: "h".into(),
+        };
+        let stepped = |step| Event::Stepped {
+            step,
+            tokens: 0,
+            values: Values::default(),
+        };
+        let day = |step: u64| if step > 520 { 86_400 } else { 0 };
+        let begun = [(0, hello), (5, Event::RolledBack { step: 500 })];
+        let steps = (501..=540).map(|step| (day(step) + 2 * step, stepped(step)));
+        let log = begun.into_iter().chain(steps).enumerate();
+        let line = |(i, (t, event)): (usize, (u64, Event))| {
+            encode(&Envelope {
+                v: VERSION,
+                seq: i as u64 + 1,
+                t: UnixMillis(t * 1_000),
+                event,
+            })
+        };
+        let text: String = log.map(line).collect();
+        std::fs::write(run.events_path(), text).unwrap();
+        let summary = crate::run::index::summarize(&run).unwrap();
+        assert_eq!((summary.step, summary.step_seconds), (540, Some(2.0)));
+        assert!(summary.seconds > 86_400.0);
     }
 }

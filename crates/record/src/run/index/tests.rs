@@ -440,25 +440,6 @@ fn the_small_curve_leaves_out_what_was_rolled_back() {
     flat(&run);
 }
 
-/// A list said that a run had weeks left, because its machine's clock had been set.
-#[test]
-fn the_pace_of_now_is_that_of_the_newest_steps_whatever_was_done_to_the_clock() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = new_run(dir.path(), "x", 1);
-    let begun = [(0, hello()), (5, Event::RolledBack { step: 500 })];
-    let day = |step: u64| if step > 520 { 86_400 } else { 0 };
-    let steps = (501..=540).map(|step| (day(step) + 2 * step, stepped(step, 2.0)));
-    let lines = begun.into_iter().chain(steps).enumerate().map(|(i, (t, event))| {
-        let (seq, t) = (i as u64 + 1, UnixMillis(t * 1000));
-        let v = VERSION;
-        serde_json::to_string(&Envelope { v, seq, t, event }).unwrap() + "\n"
-    });
-    std::fs::write(run.events_path(), lines.collect::<String>()).unwrap();
-    let summary = summarize(&run).unwrap();
-    assert_eq!((summary.step, summary.step_seconds), (540, Some(2.0)));
-    assert!(summary.seconds > 86_400.0);
-}
-
 #[test]
 fn the_pace_of_now_begins_at_the_newest_engine_roll_back_or_pause() {
     let dir = tempfile::tempdir().unwrap();
