@@ -257,7 +257,7 @@ fn a_removed_lock_admits_no_second_engine_and_a_deleted_run_ends() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", printed(&output));
     assert!(
-        printed(&output).contains("was deleted"),
+        printed(&output).contains("was moved or deleted"),
         "{}",
         printed(&output)
     );

@@ -37,13 +37,17 @@ fn frame() -> Buffer {
     };
     let events = tape::until(1, STEP);
     let now = events.last().map_or(base::clock::UnixMillis(0), |e| e.t);
+    let at = base::clock::Moment {
+        now,
+        ..Default::default()
+    };
     let (mut app, _) = App::new(options, StartScreen::Run(RUN.into()), now);
     let slot = app.run_slot().expect("a run is open");
     let result = Ok(Opened::new(RUN, Holder::Detached));
-    app.update(Msg::Opened { slot, result }, now);
+    app.update(Msg::Opened { slot, result }, at);
     let events = events.into_iter().map(|e| Incoming::Event(Box::new(e)));
     let batch = events.chain([Incoming::CaughtUp]).collect();
-    app.update(Msg::Incoming { slot, batch }, now);
+    app.update(Msg::Incoming { slot, batch }, at);
     let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT)).expect("a test backend");
     terminal.draw(|frame| app.draw(frame)).expect("a frame");
     terminal.backend().buffer().clone()

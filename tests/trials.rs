@@ -217,39 +217,72 @@ fn unintended_combinations_are_rejected_before_anything_is_trained() {
     assert_eq!(runs(dir.path()), 0);
 }
 
+/// Begins a series and sends it a signal once its run is past a step; what it said on standard error.
+fn stopped_beyond(dir: &Path, words: &str, wanted: u64) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let mut command = command(dir, &words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    // The next one resumes from a checkpoint at the stop.
+    while step(dir) <= wanted {
+        llmtui::base::clock::pause(std::time::Duration::from_millis(50));
+    }
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// A ladder left its engine behind, and the next one started another beside it.
+#[test]
+fn a_stopped_ladder_leaves_no_engine_and_continues_with_its_unfinished_run() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let words = format!("ladder quickstart {TINY} -s max_steps=4000000");
+    let reported = stopped_beyond(dir.path(), &words, 0);
+    assert!(
+        reported.contains("the same command continues the ladder"),
+        "{reported}"
+    );
+    let live = || text(&llmtui(dir.path(), &["runs", "--json"]).stdout).contains("\"live\"");
+    assert!(!live());
+    let reached = step(dir.path());
+    let reported = stopped_beyond(dir.path(), &words, reached);
+    assert!(
+        reported.contains("continues (") && runs(dir.path()) == 1 && !live(),
+        "{reported}"
+    );
+}
+
+#[test]
+fn a_sweep_that_counts_in_epochs_finds_its_runs_again() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let words = format!(
+        "sweep quickstart {TINY} -s epochs=0.1 -s warmup_steps=2 -s eval.every=0 --over lr=1e-3,1e-2"
+    );
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let reused = || {
+        let output = llmtui(dir.path(), &words);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr).matches("trained earlier").count()
+    };
+    assert_eq!((reused(), reused(), runs(dir.path())), (0, 2, 2));
+}
+
 #[test]
 fn a_stopped_sweep_continues_with_its_unfinished_run() {
     let dir = tempfile::tempdir().unwrap();
     write_poem(dir.path());
     let words = format!("sweep quickstart {TINY} -s max_steps=200000 --over lr=1e-3,1e-2");
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let begin = || {
-        let mut command = command(dir.path(), &words);
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let stop_in_training = |wanted: u64| {
-        let child = begin();
-        // The next sweep resumes from a checkpoint at the stop.
-        while step(dir.path()) <= wanted {
-            llmtui::base::clock::pause(std::time::Duration::from_millis(50));
-        }
-        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        text(&output.stderr)
-    };
-    let reported = stop_in_training(0);
+    let reported = stopped_beyond(dir.path(), &words, 0);
     assert!(
         reported.contains("the same command continues the sweep"),
         "{reported}"
     );
     let reached = step(dir.path());
-    let reported = stop_in_training(reached);
+    let reported = stopped_beyond(dir.path(), &words, reached);
     assert!(
         reported.contains("continues,") && runs(dir.path()) == 1,
         "{reported}"

@@ -4,7 +4,9 @@
 
 use super::args::SpecArgs;
 use super::exit::Failure;
-use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
+use super::run_ref::{
+    check_kept_reference, checkpoint_of, named, sources_of, spec_of, whole_number,
+};
 use super::{Context, model_ref};
 use crate::base::human::{counted, grouped};
 use crate::base::ssh::shell_quote;
@@ -57,7 +59,8 @@ impl Branch {
         };
         let parent = named(run, cx)?;
         let from = match step {
-            Some(0) => match start_of(&parent)? {
+            // A run begins at the checkpoint that it was branched from, else at 0.
+            Some(0) => match parent.branched_from().map_or(0, |from| from.step) {
                 0 => None,
                 step => Some(checkpoint_of(&parent, Some(step))?),
             },
@@ -72,7 +75,9 @@ impl Branch {
         let (was, rows) = (of_parent.to_value(), of_parent.train.micro_batch_size);
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
-        let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
+        let sources = sources_of(&parent, &of_parent, cx);
+        let mut loaded = spec::load(&target, &args.set, &sources)?;
+        check_kept_reference(&parent, &loaded.spec)?;
         super::eval::known(&loaded.spec.eval.tasks, cx)?;
         let at = from.as_ref().map_or(0, |from| from.step);
         let place = format!("{}@{at}", one_line(&parent.folder()));
@@ -99,6 +104,10 @@ impl Branch {
         branch.check()?;
         branch.check_batch(&of_parent)?;
         Ok(branch)
+    }
+
+    pub fn parent(&self) -> &RunDir {
+        &self.parent
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -245,33 +254,49 @@ impl Branch {
     /// Makes the run, with the checkpoint in it.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk; nothing of the run is left then: without its checkpoint it would be another training.
     pub fn make(&self, cx: &Context) -> anyhow::Result<RunDir> {
-        let disk = |e: String| Failure::machine(e, "choose another location with --runs-dir DIR");
         let parent = Parent {
             run: self.parent.id().into(),
             step: self.from.as_ref().map_or(0, |from| from.step),
         };
         let run = new_run(&cx.runs_dir, &self.loaded, Some(parent), &cx.clock)
             .map_err(|e| Failure::not_a_new_run(&e))?;
-        // It measures its loss against the curve that its parent measured against.
-        self.hand_down(REFERENCE_CURVE, &run);
-        if let Some(from) = &self.from {
-            let name = from.path.file_name().unwrap_or_default();
-            let to = run.checkpoints_path().join(name);
-            copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
-            // Where it fits, the branch need not compute it again.
-            self.hand_down(reference::FILE, &run);
-            let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
-            if rows.0 != rows.1 {
-                checkpoint::recount(&to, rows).map_err(|e| disk(e.to_string()))?;
-            }
-            if !self.moved.is_empty() {
-                let keys: Vec<&str> = self.moved.iter().map(|(key, _)| *key).collect();
-                checkpoint::forget_adjustments(&to, &keys).map_err(|e| disk(e.to_string()))?;
+        match self.fill(&run) {
+            Ok(()) => Ok(run),
+            Err(error) => {
+                let _ = run.remove();
+                Err(error.into())
             }
         }
-        Ok(run)
+    }
+
+    /// Gives a new run what it takes over from its parent. The checkpoint gets its name last, when it is as the branch needs it: a
+    /// killed command leaves none, and the engine refuses such a branch.
+    fn fill(&self, run: &RunDir) -> Result<(), Failure> {
+        let disk = |e: String| Failure::machine(e, "choose another location with --runs-dir DIR");
+        // It measures its loss against the curve that its parent measured against.
+        self.hand_down(REFERENCE_CURVE, run);
+        let Some(from) = &self.from else {
+            return Ok(());
+        };
+        let folder = run.checkpoints_path();
+        let name = from.path.file_name().unwrap_or_default().to_string_lossy();
+        let (made, to) = (folder.join(format!(".tmp-{name}")), folder.join(&*name));
+        let at = |e: std::io::Error| disk(format!("{}: {e}", shown(&to)));
+        copy(&from.path, &made).map_err(at)?;
+        // Where it fits, the branch need not compute it again.
+        self.hand_down(reference::FILE, run);
+        let rows = (self.rows, self.loaded.spec.train.micro_batch_size);
+        if rows.0 != rows.1 {
+            checkpoint::recount(&made, rows).map_err(|e| disk(e.to_string()))?;
+        }
+        if !self.moved.is_empty() {
+            let keys: Vec<&str> = self.moved.iter().map(|(key, _)| *key).collect();
+            checkpoint::forget_adjustments(&made, &keys).map_err(|e| disk(e.to_string()))?;
+        }
+        std::fs::rename(&made, &to).map_err(at)?;
+        crate::base::files::sync_dir(&folder).map_err(at)
     }
 
     /// Copies a file of the parent's folder, if it is there.
@@ -311,15 +336,6 @@ fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
     known.filter(|(key, _)| named(key)).collect()
 }
 
-/// The step that a run began at: that of the checkpoint it was branched from, else 0.
-fn start_of(run: &RunDir) -> anyhow::Result<u64> {
-    let asked = crate::base::files::read_plain_text(run.asked_path()).unwrap_or_default();
-    if !asked.starts_with(BRANCH_OF) {
-        return Ok(0);
-    }
-    Ok(run.header()?.parent.map_or(0, |parent| parent.step))
-}
-
 /// Every value that is another one, by its dotted path.
 fn differences(was: &Value, is: &Value) -> Vec<(String, String, String)> {
     let shown = |value: &Option<Value>| one_line(&spec::shown(value.as_ref().unwrap_or_default()));
@@ -348,7 +364,36 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::SystemClock;
     use serde_json::json;
+
+    /// What was made of it stayed, and trained from step 0 as a branch of step 500.
+    #[test]
+    fn a_branch_whose_checkpoint_cannot_be_copied_leaves_no_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let cx = Context {
+            env: crate::base::paths::Env::default(),
+            clock: SystemClock::new(),
+            runs_dir: dir.path().join("runs"),
+            ascii: false,
+            theme: None,
+            hardware: None,
+            stdin_is_terminal: false,
+            stdout_is_terminal: false,
+        };
+        let parent = RunDir::create(dir.path(), "a", "{}", "", &cx.clock).unwrap();
+        let path = parent.checkpoints_path().join("step-000500");
+        let branch = Branch {
+            parent,
+            from: Some(CheckpointEntry { step: 500, path }),
+            loaded: spec::load("quickstart", &[], &Default::default()).unwrap(),
+            changes: Vec::new(),
+            moved: Vec::new(),
+            rows: 1,
+        };
+        branch.make(&cx).unwrap_err();
+        assert_eq!(std::fs::read_dir(&cx.runs_dir).unwrap().count(), 0);
+    }
 
     /// The coefficient that the parent's controller had moved stayed.
     #[test]

@@ -50,6 +50,21 @@ pub fn not_running(run: &RunDir, runs_dir: &Path) -> Failure {
     }
 }
 
+/// Why no command reaches a run that trains, and what does.
+fn out_of_reach(run: &RunDir) -> Failure {
+    let (id, holder) = (one_line(&run.folder()), run.holder());
+    if let Some(host) = &holder.elsewhere {
+        let what = format!("{id} trains on {}", one_line(host));
+        return Failure::machine(what, "run the command there");
+    }
+    let what = format!("the engine of {id} cannot be reached");
+    let hint = holder.here();
+    let hint = hint.map_or(String::new(), |pid| {
+        format!("kill {pid} saves and stops it")
+    });
+    Failure::machine(what, hint)
+}
+
 impl Controlled {
     /// Connects to the named run, or to the newest live one, and reads its log.
     ///
@@ -67,9 +82,7 @@ impl Controlled {
             return Err(Failure::machine(what, hint).into());
         }
         if link.is_read_only() {
-            let pid = run.header().map_or(0, |header| header.pid);
-            let what = format!("the engine of {} cannot be reached", run.folder());
-            return Err(Failure::machine(what, format!("kill {pid} saves and stops it")).into());
+            return Err(out_of_reach(&run).into());
         }
         if !link.live() {
             return Err(not_running(&run, &cx.runs_dir).into());
@@ -147,6 +160,27 @@ mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
     use crate::wire::{Envelope, Outcome};
+
+    #[test]
+    fn what_trains_on_another_machine_is_not_to_be_killed_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "a", "{}", "", &SystemClock::new()).unwrap();
+        let here = out_of_reach(&run).hint;
+        assert!(here.starts_with("kill "), "{here}");
+        let mut header = run.header().unwrap();
+        let write = |header: &crate::run::Header| {
+            let text = serde_json::to_vec(header).unwrap();
+            std::fs::write(run.header_path(), text).unwrap();
+        };
+        header.host = "node3".into();
+        write(&header);
+        let there = out_of_reach(&run);
+        assert!(there.what.ends_with(" trains on node3"), "{there:?}");
+        assert_eq!(there.hint, "run the command there");
+        (header.host, header.pid) = (String::new(), 0);
+        write(&header);
+        assert_eq!(out_of_reach(&run).hint, "", "nobody knows its process");
+    }
 
     #[test]
     fn a_run_that_did_all_its_steps_is_not_to_be_resumed() {

@@ -83,7 +83,12 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
             Failure::user_error(what, Fault::HINT)
         })?;
     }
-    check_reference(&spec).map_err(|(what, fix)| Failure::user_error(what, fix))?;
+    let keeper = match target {
+        Target::New(_) => None,
+        Target::Branch(branch) => Some(branch.parent()),
+        Target::Resumed(run, _) => Some(run),
+    };
+    check_reference(&spec, keeper).map_err(|(what, fix)| Failure::user_error(what, fix))?;
     let blank = TrainState::blank(&spec, &data)?;
     let params = blank.models.policy.params();
     let sizes = (params.len() as u64, params.n_trainable() as u64);

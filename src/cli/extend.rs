@@ -2,7 +2,7 @@
 //! recomputed; or by another engine, on other machines (`-s engine.…`, `--nodes`). Its spec says so from then on.
 
 use super::exit::Failure;
-use super::run_ref::spec_of;
+use super::run_ref::{check_kept_reference, sources_of, spec_of};
 use super::{Context, memory};
 use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
@@ -160,7 +160,9 @@ impl Extension {
             return Ok(None);
         }
         let target = run.spec_path().display().to_string();
-        let loaded = spec::load(&target, &words, &cx.spec_sources())?;
+        let sources = sources_of(run, &was, cx);
+        let loaded = spec::load(&target, &words, &sources)?;
+        check_kept_reference(run, &loaded.spec)?;
         let loaded = memory::decided(loaded, cx);
         let changed = loaded.spec != was;
         Ok(changed.then_some(Extension {

@@ -127,12 +127,12 @@ fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
             connection.watch(&clock, |said| sender.send((at, said)).is_ok())
         });
     }
-    let mut fleet = Fleet::new(hosts, cx.clock.now());
+    let mut fleet = Fleet::new(hosts, cx.clock.elapsed());
     let begun = cx.clock.elapsed();
     while !fleet.settled() {
         let left = PATIENCE.saturating_sub(cx.clock.elapsed() - begun);
         match heard.recv_timeout(left) {
-            Ok((at, said)) => fleet.apply(at, said, cx.clock.now()),
+            Ok((at, said)) => fleet.apply(at, said, cx.clock.elapsed()),
             Err(_) => break,
         }
     }

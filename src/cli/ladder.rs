@@ -4,27 +4,26 @@ use super::args::SpecArgs;
 use super::{
     Context,
     exit::{Exit, Failure},
+    pipeline::child::{self, Stop},
     run_ref,
-    trials::{self, Done},
+    trials::{self, Done, Earlier},
 };
 use crate::base::human::{self, counted, grouped, short};
-use crate::link::launch::{EngineOptions, Launcher};
-use crate::link::{Incoming, open};
 use crate::plan::calibration::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::start::new_run;
 use crate::plan::{Request, plan, target};
-use crate::run::{RunDir, RunState};
+use crate::run::RunDir;
+use crate::run::index::{self, RunStatus};
 use crate::spec::{self, Loaded};
-use crate::wire::Outcome;
 use serde::Serialize;
 
 /// Predict a run's loss from three or more small ones
 ///
 /// The small runs scale the target down along one axis. A power law fitted to their validation losses predicts the
 /// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory; the next ladder
-/// reuses those that finished with the same settings.
+/// reuses those that finished with the same settings. Ctrl-C saves the current run, and the same command continues the ladder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui ladder shakespeare --dry-run
@@ -117,17 +116,20 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let mut steps = Vec::new();
     for (small, rung) in runs.iter().zip(&mut report.runs) {
-        let step = Step::load(small, (name, &set), cx)?;
-        if let Some(done) = (!args.fresh)
-            .then(|| trials::finished(&step.loaded.spec, cx))
-            .flatten()
-        {
-            rung.take(done);
+        let mut step = Step::load(small, (name, &set), cx)?;
+        if !args.fresh {
+            let Earlier { ended, begun } =
+                trials::earlier(&step.loaded.spec, cx, trials::finished)?;
+            step.begun = begun;
+            if let Some(done) = ended {
+                rung.take(done);
+                rung.reused = true;
+            }
         }
         steps.push(step);
     }
     if !args.dry_run {
-        climb(&mut report, &steps, cx)?;
+        climb(&mut report, steps, cx)?;
     }
     use std::io::Write;
     let text = match args.json {
@@ -159,7 +161,6 @@ fn rung(run: &SmallRun, axis: Axis) -> Rung {
 impl Rung {
     fn take(&mut self, done: Done) {
         self.run = Some(done.id);
-        self.reused = true;
         self.seconds = Some(done.seconds);
         self.loss = Some(done.val_loss);
     }
@@ -170,6 +171,8 @@ struct Step {
     loaded: Loaded,
     /// Why it has this engine, where it was to be decided.
     engine: Option<String>,
+    /// An earlier run of it that can go on.
+    begun: Option<RunDir>,
 }
 
 impl Step {
@@ -181,14 +184,20 @@ impl Step {
         let set = [set, &small.settings].concat();
         let mut loaded = spec::load(name, &set, &cx.spec_sources())?;
         let engine = crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
-        Ok(Step { loaded, engine })
+        Ok(Step {
+            loaded,
+            engine,
+            begun: None,
+        })
     }
 }
 
-/// Runs the rungs one after the other, those that finished before excepted, and fits the curve.
-fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()> {
-    for (i, step) in steps.iter().enumerate() {
-        let place = format!("run {} of {}", i + 1, steps.len());
+/// Runs the rungs one after the other, those that finished before excepted, and fits the curve. A stop ends the ladder.
+fn climb(report: &mut Report, steps: Vec<Step>, cx: &Context) -> anyhow::Result<()> {
+    let stop = Stop::listen(false);
+    let count = steps.len();
+    for (i, step) in steps.into_iter().enumerate() {
+        let place = format!("run {} of {count}", i + 1);
         let rung = &mut report.runs[i];
         if let (Some(id), Some(loss), true) = (&rung.run, rung.loss, rung.reused) {
             errln!(
@@ -197,27 +206,10 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
             );
             continue;
         }
-        if let Some(why) = &step.engine {
-            errln!("note: {why}");
+        if stop.is_requested() || !train(rung, step, &place, &stop, cx)? {
+            errln!("stopped: the same command continues the ladder");
+            return Ok(());
         }
-        let dir = new_run(&cx.runs_dir, &step.loaded, None, &cx.clock)
-            .map_err(|e| Failure::not_a_new_run(&e))?;
-        errln!("{place}: {} ({})", dir.id(), counted(rung.steps, "step"));
-        let (state, closed) = train(&dir, cx)?;
-        let finish = state.finished.as_ref();
-        if finish.is_none_or(|f| f.outcome != Outcome::Completed) {
-            let why = finish.map(|f| f.message.clone()).or(closed);
-            let what = match why.filter(|why| !why.is_empty()) {
-                Some(why) => format!("{} ended before its last step: {why}", dir.id()),
-                None => format!("{} ended before its last step", dir.id()),
-            };
-            let hint = run_ref::command("attach", dir.path(), &cx.runs_dir);
-            let exit = unfinished(finish.map(|f| f.outcome));
-            return Err(Failure { exit, what, hint }.into());
-        }
-        rung.run = Some(dir.id().to_string());
-        rung.seconds = Some(state.seconds);
-        rung.loss = finish.and_then(|f| f.val_loss);
         if let Some(loss) = rung.loss {
             errln!("  validation loss {}", human::number(loss));
         }
@@ -232,27 +224,62 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
     Ok(())
 }
 
-/// The exit code of a ladder whose run did not take all its steps: the run's own, unless that would be success.
-fn unfinished(outcome: Option<Outcome>) -> Exit {
-    match outcome.map(Exit::from) {
-        None | Some(Exit::Done) => Exit::Machine,
-        Some(exit) => exit,
-    }
-}
-
-/// Trains it with its own engine and waits for the end; also what is wrong with that.
-fn train(run: &RunDir, cx: &Context) -> anyhow::Result<(RunState, Option<String>)> {
-    let launcher = Launcher::this_program(&cx.env)?;
-    launcher.start_detached(run, &EngineOptions::default())?;
-    let mut link = open(run, &cx.env)?;
-    let mut state = RunState::new();
-    loop {
-        match link.blocking_recv() {
-            Incoming::Event(envelope) => state.apply(&envelope),
-            Incoming::CaughtUp => {}
-            Incoming::Closed(why) => return Ok((state, why)),
+/// Trains a rung to its end, or from where an earlier ladder left it; false if it was stopped.
+///
+/// # Errors
+/// It ended otherwise before its last step.
+fn train(
+    rung: &mut Rung,
+    step: Step,
+    place: &str,
+    stop: &Stop,
+    cx: &Context,
+) -> anyhow::Result<bool> {
+    let Step {
+        loaded,
+        engine,
+        begun,
+    } = step;
+    let steps = counted(rung.steps, "step");
+    let run = match begun {
+        Some(run) => {
+            errln!("{place}: {} continues ({steps})", run.folder());
+            run
         }
+        None => {
+            if let Some(why) = engine {
+                errln!("note: {why}");
+            }
+            let run = new_run(&cx.runs_dir, &loaded, None, &cx.clock)
+                .map_err(|e| Failure::not_a_new_run(&e))?;
+            errln!("{place}: {} ({steps})", run.folder());
+            run
+        }
+    };
+    let command = trials::command(&run, &loaded.spec, false, cx)?;
+    let (status, said) = child::run_with_stderr(command, stop, std::io::sink())?;
+    let summary = index::summarize(&run)?;
+    if summary.status == RunStatus::Finished {
+        rung.run = Some(summary.id.clone());
+        rung.seconds = Some(summary.seconds);
+        if let Some(done) = trials::finished(&run, &summary) {
+            rung.take(done);
+        }
+        return Ok(true);
     }
+    // Of one that was stopped before its first step only an empty folder would stay.
+    if stop.is_requested() && trials::has_nothing(&run, &summary) && run.remove().is_ok() {
+        return Ok(false);
+    }
+    if summary.status == RunStatus::Stopped {
+        rung.run = Some(summary.id);
+        return Ok(false);
+    }
+    let mut failure = trials::ended_early(&run, &summary, said, status);
+    let id = run.folder();
+    failure.what = format!("{id} ended before its last step: {}", failure.what);
+    failure.hint = run_ref::command("attach", run.path(), &cx.runs_dir);
+    Err(failure.into())
 }
 
 fn table(report: &Report, args: &Args) -> String {
@@ -357,19 +384,6 @@ fn axis(text: &str) -> Result<Axis, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_that_ended_early_gives_the_ladder_its_exit_code() {
-        for (outcome, exit) in [
-            (Some(Outcome::Stopped), Exit::Machine),
-            (Some(Outcome::Failed), Exit::Training),
-            (Some(Outcome::Invalid), Exit::UserError),
-            (Some(Outcome::Starved), Exit::Machine),
-            (None, Exit::Machine),
-        ] {
-            assert_eq!(unfinished(outcome), exit);
-        }
-    }
 
     #[test]
     fn the_table_tells_the_line_and_the_prediction() {

@@ -146,6 +146,7 @@ fn spec_sources(env: &Env) -> crate::spec::SpecSources {
         project_dir: ".".into(),
         hub_cache: crate::hub::HubConfig::from_env(env).cache,
         home: env.home.clone(),
+        kept_reference: None,
     }
 }
 

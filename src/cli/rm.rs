@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::files::read_plain_text;
+use crate::base::files::{Lock, read_plain_text};
 use crate::base::human;
 use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
@@ -34,7 +34,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         named_whole(&args.runs, cx)?;
     }
     // Held until it is deleted: nothing starts a stage meanwhile.
-    let _claims = doomed
+    let claims = doomed
         .pipelines
         .iter()
         .map(|gone| gone.dir.claim())
@@ -56,7 +56,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     if args.yes || confirmed(&doomed, cx)? {
         let kept_for_them = given_up_checkpoints(&doomed.runs);
-        delete(&doomed)?;
+        delete(&doomed, claims)?;
         for note in now_free(&kept_for_them, &cx.runs_dir) {
             errln!("note: {note}");
         }
@@ -194,14 +194,15 @@ fn confirmed(doomed: &Deletion, cx: &Context) -> anyhow::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn delete(doomed: &Deletion) -> anyhow::Result<()> {
+/// Deletes the runs, then the pipelines, of which `claims` holds one each.
+fn delete(doomed: &Deletion, claims: Vec<Lock>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     for run in &doomed.runs {
         run.remove().map_err(|e| Failure::run(&e))?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
-    for gone in &doomed.pipelines {
-        let removed = gone.dir.remove();
+    for (gone, claim) in doomed.pipelines.iter().zip(claims) {
+        let removed = gone.dir.remove(claim);
         removed.map_err(|e| Failure::not_deleted(gone.dir.path(), &e))?;
         writeln!(out, "deleted {}{}", one_line(&gone.id), gone.runs_words())?;
     }
@@ -446,7 +447,7 @@ mod tests {
             "{told:?}"
         );
         assert!(notes(&["mine", &state.id]).is_empty());
-        made.remove().unwrap();
+        made.remove(made.claim().unwrap()).unwrap();
         let mut left = std::fs::read_dir(PipelineDir::folder_of(dir.path())).unwrap();
         assert!(left.next().is_none() && PipelineDir::list(dir.path()).is_empty());
     }

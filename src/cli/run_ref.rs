@@ -8,9 +8,10 @@ use crate::pipeline::{self, PipelineDir};
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::wire::{Event, Outcome};
+use std::collections::BTreeSet;
 use std::path::Path;
 
-pub use super::run_spec::{restore, spec_of};
+pub use super::run_spec::{check_kept_reference, restore, same_training, sources_of, spec_of};
 
 /// What to do where `--runs-dir` names no folder.
 pub const RUNS_DIR: &str = "name a folder with --runs-dir DIR";
@@ -186,7 +187,7 @@ pub struct Unfinished {
 
 /// The newest run that has steps left, is not alive, and passes `wanted`. One that failed before its first checkpoint
 /// would only fail again; one that the machine ended before its first step gives way to an older one, which has something to go
-/// on from.
+/// on from. An attempt that a pipeline gave up is no run to go on with: its stage has another one.
 pub fn newest_unfinished(
     runs_dir: &Path,
     wanted: &dyn Fn(&RunDir) -> bool,
@@ -195,7 +196,13 @@ pub fn newest_unfinished(
     let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
     let mut passed_over = None;
     let mut not_begun = None;
-    for summary in runs.iter().filter(|run| open(run.status)) {
+    let given_up: BTreeSet<String> = PipelineDir::list(runs_dir)
+        .into_iter()
+        .flat_map(|(_, state)| state.stages)
+        .flat_map(|stage| stage.earlier_runs)
+        .collect();
+    let goes_on = |run: &&RunSummary| open(run.status) && !given_up.contains(&run.created_as);
+    for summary in runs.iter().filter(goes_on) {
         match RunDir::open(&summary.path) {
             Ok(run) if !wanted(&run) => {}
             Ok(run) if summary.status == RunStatus::Failed && fails_again(&run) => {

@@ -1,11 +1,13 @@
 //! The spec of a run as its folder holds it: read whole or not at all, and restored from the log where it is gone.
 
+use super::Context;
 use super::exit::Failure;
 use crate::base::files::{is_path_error, not_read, read_plain_text, write_atomic};
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
+use crate::engine::{check_reference, keeps_reference};
 use crate::run::{RunDir, index};
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, SpecSources};
 use crate::wire::Event;
 use std::io::ErrorKind;
 
@@ -30,6 +32,39 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     match lost.is_empty() {
         true => Ok(spec),
         false => Err(incomplete(run, &text, &lost, logged.is_some()).into()),
+    }
+}
+
+/// Whether a spec makes this run: how many threads compute it is the machine's matter, and so is an engine that was left open.
+pub fn same_training(run: &RunSpec, spec: &RunSpec) -> bool {
+    let plain = |spec: &RunSpec| match spec.train.epochs {
+        // A run knows what its epochs come to, a spec does not.
+        Some(_) => spec.clone().on_threads(None).to_step(0),
+        None => spec.clone().on_threads(None),
+    };
+    plain(run) == plain(&spec.clone().with_engine_of(run))
+}
+
+/// Where the spec of a run is loaded again from, to change it: its `health.reference_run` may be gone, for the run keeps the curve.
+pub fn sources_of(run: &RunDir, spec: &RunSpec, cx: &Context) -> SpecSources {
+    let path = spec.health.reference_run.clone();
+    SpecSources {
+        kept_reference: path.filter(|_| keeps_reference(run, spec)),
+        ..cx.spec_sources()
+    }
+}
+
+/// Refuses a spec that changed so that the curve which `run` keeps of a deleted reference run does not serve any more.
+///
+/// # Errors
+/// Its reference run is gone, and the curve is of another run or for another length.
+pub fn check_kept_reference(run: &RunDir, spec: &RunSpec) -> Result<(), Failure> {
+    let path = spec.health.reference_run.as_ref();
+    match path.is_some_and(|path| !path.exists()) {
+        true => {
+            check_reference(spec, Some(run)).map_err(|(what, fix)| Failure::user_error(what, fix))
+        }
+        false => Ok(()),
     }
 }
 

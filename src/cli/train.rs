@@ -5,7 +5,7 @@ use super::branch::Branch;
 use super::control::not_running;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
-use super::run_ref::{self, named, newest_unfinished, spec_of};
+use super::run_ref::{self, named, newest_unfinished, same_training, spec_of};
 use super::target::{Target, print_notes};
 use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
@@ -14,7 +14,6 @@ use crate::link::launch::EngineOptions;
 use crate::plan::start::{check_small_data, new_run};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
-use crate::spec::RunSpec;
 use crate::ui::StartView;
 
 /// Train a model from a preset or a spec file, or several stages from a pipeline
@@ -270,16 +269,6 @@ fn newest_begun(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
         errln!("passed over: {words}");
     }
     Ok(found.run.unwrap_or(run))
-}
-
-/// Whether a spec makes this run: how many threads compute it is the machine's matter, and so is an engine that was left open.
-fn same_training(run: &RunSpec, spec: &RunSpec) -> bool {
-    let plain = |spec: &RunSpec| match spec.train.epochs {
-        // A run knows what its epochs come to, a spec does not.
-        Some(_) => spec.clone().on_threads(None).to_step(0),
-        None => spec.clone().on_threads(None),
-    };
-    plain(run) == plain(&spec.clone().with_engine_of(run))
 }
 
 /// What `-s` says of a resumed run. Beside a spec it belongs to that spec.

@@ -1,36 +1,167 @@
-//! Runs of a series (`ladder`, `sweep`): which earlier runs already are what one of its runs would be.
+//! Runs of a series (`ladder`, `sweep`): which earlier runs already are what one of its runs would be, the process that trains one,
+//! and what it came to.
 
 use super::Context;
+use super::exit::{Exit, Failure};
+use super::pipeline::child;
+use super::run_ref::{self, same_training, spec_of};
 use crate::base::clock::UnixMillis;
-use crate::base::files::read_plain_text;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::RunSpec;
-use crate::wire::Event;
+use crate::wire::{Event, Outcome};
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most entries of a folder of data that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The runs of exactly this spec, newest first, whose data are as they found them and which nobody adjusted on their way.
-pub fn same_runs(spec: &RunSpec, cx: &Context) -> Vec<(RunDir, RunSummary)> {
+fn same_runs(spec: &RunSpec, cx: &Context) -> Vec<(RunDir, RunSummary)> {
     let Ok((runs, _unreadable)) = index::list(&cx.runs_dir) else {
         return Vec::new();
     };
-    let yaml = spec.to_yaml();
     // A branch goes on from a checkpoint; a run with `train.from` has a parent as well, and is one of its spec.
     let of_name = runs
         .into_iter()
         .filter(|run| run.name == spec.name && (run.parent.is_none() || !run.preset.is_empty()));
     let same = of_name.filter_map(|summary| {
         let run = RunDir::open(&summary.path).ok()?;
-        let same = read_plain_text(run.spec_path()).is_ok_and(|text| text == yaml)
+        let same = spec_of(&run).is_ok_and(|own| is_trial(&own, spec))
             && !changed_since(spec, summary.created)
             && !was_adjusted(&run);
         same.then_some((run, summary))
     });
     same.collect()
+}
+
+/// Whether a run's own spec is that of a trial. Unlike a resume a trial has its threads as well: they may be what is tried.
+fn is_trial(run: &RunSpec, spec: &RunSpec) -> bool {
+    run.train.threads == spec.train.threads && same_training(run, spec)
+}
+
+/// What an earlier run of the same spec is to a series.
+pub enum State {
+    /// It ended by itself: with all its steps, or with a failure that would be the same again.
+    Ended,
+    /// It can go on from a checkpoint.
+    Unfinished,
+    Live,
+    Nothing,
+}
+
+pub fn state(run: &RunDir, summary: &RunSummary) -> State {
+    match summary.status {
+        RunStatus::Finished => State::Ended,
+        RunStatus::Live => State::Live,
+        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Ended,
+        RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
+            match run.checkpoints().is_empty() {
+                true => State::Nothing,
+                false => State::Unfinished,
+            }
+        }
+        RunStatus::Empty => State::Nothing,
+    }
+}
+
+/// What there is of a trial already.
+pub struct Earlier<T> {
+    /// Of the newest run that ended by itself and counts.
+    pub ended: Option<T>,
+    /// Else the newest one that can go on.
+    pub begun: Option<RunDir>,
+}
+
+/// Looks at the runs of a trial's spec; `counts` gives what is wanted of one that ended by itself, `None` where it is of no use.
+///
+/// # Errors
+/// One of them trains now: a second one beside it would only take its time.
+pub fn earlier<T>(
+    spec: &RunSpec,
+    cx: &Context,
+    counts: impl Fn(&RunDir, &RunSummary) -> Option<T>,
+) -> Result<Earlier<T>, Failure> {
+    let mut begun = None;
+    for (run, summary) in same_runs(spec, cx) {
+        match state(&run, &summary) {
+            State::Ended => {
+                if let Some(ended) = counts(&run, &summary) {
+                    let (ended, begun) = (Some(ended), None);
+                    return Ok(Earlier { ended, begun });
+                }
+            }
+            State::Unfinished => {
+                begun.get_or_insert(run);
+            }
+            State::Live => return Err(is_live(&run, cx)),
+            State::Nothing => {}
+        }
+    }
+    let ended = None;
+    Ok(Earlier { ended, begun })
+}
+
+fn is_live(run: &RunDir, cx: &Context) -> Failure {
+    let what = format!("{} trains with the same settings now", run.folder());
+    let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+    let stop = run_ref::command("stop", run.path(), &cx.runs_dir);
+    Failure::user_error(
+        what,
+        format!("{attach} shows it; {stop} ends it; --fresh trains another"),
+    )
+}
+
+/// The engine of a run in a process of its own, which the signal of a stop reaches, and which a dashboard can attach to.
+///
+/// # Errors
+/// This program cannot be found.
+pub fn command(run: &RunDir, spec: &RunSpec, force: bool, cx: &Context) -> anyhow::Result<Command> {
+    let mut command = child::this_program(cx)?;
+    command.arg("train").arg("--resume").arg(run.path());
+    command.arg("--headless").stdout(Stdio::null());
+    if force {
+        command.arg("--force");
+    }
+    // Threads are the machine's matter: a run's spec does not keep those of a resume.
+    if let Some(threads) = spec.train.threads {
+        command.args(["-s", &format!("threads={threads}")]);
+    }
+    Ok(command)
+}
+
+/// Whether a run was stopped before it trained: no step, and no checkpoint to go on from.
+pub fn has_nothing(run: &RunDir, summary: &RunSummary) -> bool {
+    let ended = matches!(summary.status, RunStatus::Empty | RunStatus::Stopped);
+    ended && summary.step == 0 && summary.curve.is_empty() && run.checkpoints().is_empty()
+}
+
+/// Why a run of the series did not take all its steps, with its own exit code; without a hint.
+pub fn ended_early(
+    run: &RunDir,
+    summary: &RunSummary,
+    said: Option<String>,
+    status: ExitStatus,
+) -> Failure {
+    let why = index::refusal(run).or(said);
+    let why = why.unwrap_or_else(|| summary.message.clone());
+    Failure {
+        exit: unfinished(run_ref::last_outcome(run)),
+        what: match why.is_empty() {
+            true => format!("its process ended without a message ({status})"),
+            false => why,
+        },
+        hint: String::new(),
+    }
+}
+
+/// The exit code of a series whose run did not take all its steps: the run's own, unless that would be success.
+fn unfinished(outcome: Option<Outcome>) -> Exit {
+    match outcome.map(Exit::from) {
+        None | Some(Exit::Done) => Exit::Machine,
+        Some(exit) => exit,
+    }
 }
 
 /// What a finished run came to.
@@ -41,16 +172,13 @@ pub struct Done {
     pub val_loss: f64,
 }
 
-/// The newest of [`same_runs`] that took all its steps and ended with a validation loss.
-pub fn finished(spec: &RunSpec, cx: &Context) -> Option<Done> {
-    let mut runs = same_runs(spec, cx).into_iter();
-    runs.find_map(|(run, summary)| {
-        let val_loss = (summary.status == RunStatus::Finished).then(|| last_loss(&run))??;
-        Some(Done {
-            id: summary.id,
-            seconds: summary.seconds,
-            val_loss,
-        })
+/// What a run that took all its steps came to; `None` without a validation loss at its end.
+pub fn finished(run: &RunDir, summary: &RunSummary) -> Option<Done> {
+    let val_loss = (summary.status == RunStatus::Finished).then(|| last_loss(run))??;
+    Some(Done {
+        id: summary.id.clone(),
+        seconds: summary.seconds,
+        val_loss,
     })
 }
 
@@ -96,6 +224,38 @@ fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run says what its epochs come to, so it was never found again: every epoch was trained once more.
+    #[test]
+    fn a_run_that_counts_in_epochs_is_that_of_its_spec() {
+        let spec = |text: &str| RunSpec::from_yaml(text).unwrap();
+        let asked = spec("train: {epochs: 3}");
+        let run = asked.clone().on_data(100.0);
+        assert_ne!(run.to_yaml(), asked.to_yaml());
+        assert!(is_trial(&run, &asked));
+        for other in [
+            "train: {epochs: 2}",
+            "train: {epochs: 3, threads: 2}",
+            "seed: 3",
+        ] {
+            assert!(!is_trial(&run, &spec(other)), "{other}");
+        }
+        let steps = |n: u64| spec(&format!("train: {{max_steps: {n}}}"));
+        assert!(is_trial(&steps(7), &steps(7)) && !is_trial(&steps(7), &steps(8)));
+    }
+
+    #[test]
+    fn a_run_that_ended_early_gives_its_series_its_exit_code() {
+        for (outcome, exit) in [
+            (Some(Outcome::Stopped), Exit::Machine),
+            (Some(Outcome::Failed), Exit::Training),
+            (Some(Outcome::Invalid), Exit::UserError),
+            (Some(Outcome::Starved), Exit::Machine),
+            (None, Exit::Machine),
+        ] {
+            assert_eq!(unfinished(outcome), exit);
+        }
+    }
 
     #[test]
     fn a_file_that_any_part_of_the_spec_names_makes_a_run_another_one() {

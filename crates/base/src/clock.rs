@@ -31,6 +31,22 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> UnixMillis;
     /// Time since the clock was created; never decreases.
     fn elapsed(&self) -> Duration;
+    /// Both.
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.now(),
+            elapsed: self.elapsed(),
+        }
+    }
+}
+
+/// One moment by both times of a clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// [`Clock::now`]: for ages of what files and events say.
+    pub now: UnixMillis,
+    /// [`Clock::elapsed`]: for how long something took or was silent, whatever is done to the machine's clock.
+    pub elapsed: Duration,
 }
 
 /// The machine's clock.

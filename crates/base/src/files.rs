@@ -2,13 +2,16 @@
 
 mod temporary;
 
-pub use temporary::{DELETED, is_stale_temporary, is_temporary, remove_folder, temporary_sibling};
+pub use temporary::{
+    DELETED, is_stale_temporary, is_temporary, remove_folder, remove_held_folder, temporary_sibling,
+};
 
 use crate::text::shown;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
@@ -388,16 +391,52 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     }
 }
 
-/// True while another process (or another handle of this one) holds the lock on `path`.
-pub fn is_locked(path: &Path) -> bool {
-    let file = OpenOptions::new()
-        .write(true)
-        .custom_flags(no_wait())
-        .open(path);
-    match file {
-        Ok(file) => matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)),
-        Err(_) => false,
+/// Looking at a lock ([`is_locked`]) takes it for an instant, so a refused one is asked for this often.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// [`try_lock`] beside processes that only look whether the lock is held; `Ok(None)` if one keeps it.
+///
+/// # Errors
+/// As there.
+pub fn try_lock_beside_viewers(path: &Path) -> io::Result<Option<Lock>> {
+    for _ in 1..LOCK_TRIES {
+        if let Some(lock) = try_lock(path)? {
+            return Ok(Some(lock));
+        }
+        crate::clock::pause(LOCK_PAUSE);
     }
+    try_lock(path)
+}
+
+/// True while another process (or another handle of this one) holds the lock on `path`, and where a network file system does
+/// not answer: nothing is known of the lock then, and what may be alive is not to be taken for dead.
+pub fn is_locked(path: &Path) -> bool {
+    let locked = open_to_look(path).map(|file| file.try_lock_shared());
+    match locked {
+        Ok(Ok(())) => false,
+        Ok(Err(fs::TryLockError::WouldBlock)) => true,
+        Ok(Err(fs::TryLockError::Error(e))) | Err(e) => is_no_answer(&e),
+    }
+}
+
+/// Opens a lock file to see whether it is locked. NFSv4 gives shared locks to readers alone (EBADF otherwise), and exclusive ones
+/// to writers.
+fn open_to_look(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(no_wait())
+        .open(path)
+}
+
+/// Whether a file system only failed to answer, which says nothing about the file.
+fn is_no_answer(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::IO | Errno::TIMEDOUT | Errno::STALE | Errno::INTR)
+    )
 }
 
 /// Bytes available to an unprivileged process on the file system of `path`.
@@ -472,6 +511,22 @@ mod tests {
         assert!(try_lock(&path).unwrap().is_none());
         drop(lock);
         assert!(try_lock(&path).unwrap().is_some());
+    }
+
+    /// With a handle for writing, every live run on NFSv4 looked dead.
+    #[test]
+    fn a_lock_is_looked_at_with_a_handle_that_any_file_system_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        drop(try_lock(&path).unwrap());
+        let flags = rustix::fs::fcntl_getfl(open_to_look(&path).unwrap()).unwrap();
+        let access = flags & rustix::fs::OFlags::RWMODE;
+        assert_eq!(access, rustix::fs::OFlags::RDONLY);
+        // Nobody holds what is not there; a server that is away says nothing.
+        let errno = |errno: rustix::io::Errno| is_no_answer(&errno.into());
+        assert!(errno(rustix::io::Errno::TIMEDOUT) && errno(rustix::io::Errno::STALE));
+        assert!(!errno(rustix::io::Errno::NOENT) && !errno(rustix::io::Errno::NOTSUP));
+        assert!(!is_locked(&path.join("below a file")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Another process according to `/proc`. Permission to signal it is not checked here.
+//! Another process, and the name of this machine, according to `/proc`. Permission to signal it is not checked here.
 
 use crate::files::read_plain_text;
 
@@ -6,6 +6,13 @@ use crate::files::read_plain_text;
 pub fn is_suspended(pid: u32) -> bool {
     let stat = read_plain_text(format!("/proc/{pid}/stat")).unwrap_or_default();
     matches!(state(&stat), Some('T' | 't'))
+}
+
+/// This machine's host name, by which it is told apart from others that share a disk; in a container, the container's, whose
+/// process ids mean nothing outside either. Empty where the system does not say it.
+pub fn host_name() -> String {
+    let name = read_plain_text("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_string()
 }
 
 /// The state in a line of proc(5)'s `stat`: after the name, which may contain anything.

@@ -17,7 +17,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::{one_line, shown};
-use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Places, Stage, StageState};
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Places, Stage};
 use crate::ui::StartView;
 use std::path::Path;
 
@@ -142,8 +142,8 @@ fn automatic(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>
     let Some(run) = newest_unfinished(&cx.runs_dir, &|_| true)?.run else {
         return Ok(Some(dir));
     };
-    let its_own = |stage: &StageState| stage.run.as_deref() == Some(run.id());
-    let first = state.stages.iter().any(its_own) || state.created > run.header()?.created;
+    let its_own = state.runs().any(|id| id == run.id());
+    let first = its_own || state.created > run.header()?.created;
     Ok(first.then_some(dir))
 }
 
@@ -242,7 +242,57 @@ fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Ex
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::ManualClock;
     use crate::pipeline::Work;
+    use crate::run::RunDir;
+
+    /// The attempt trained on by itself, and the stages behind it never came.
+    #[test]
+    fn an_attempt_that_was_given_up_does_not_go_before_its_pipeline() {
+        let runs = tempfile::tempdir().unwrap();
+        let text = "stages: [{name: base, train: quickstart}]";
+        let made = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let at = |seconds: u64| ManualClock::at(1_763_734_920_000 + 1_000 * seconds);
+        let dir = PipelineDir::create(runs.path(), &made, text, &at(0)).unwrap();
+        let begin = |seconds| RunDir::create(runs.path(), "base", "{}", "", &at(seconds)).unwrap();
+        let mut state = dir.state().unwrap();
+        state.stages[0].begin(begin(1).id());
+        state.stages[0].redo();
+        dir.save(&state).unwrap();
+        let cx = Context {
+            env: crate::base::paths::Env::default(),
+            clock: crate::base::clock::SystemClock::new(),
+            runs_dir: runs.path().into(),
+            ascii: false,
+            theme: None,
+            hardware: None,
+            stdin_is_terminal: false,
+            stdout_is_terminal: false,
+        };
+        let spec = SpecArgs::default();
+        let args = Request {
+            spec: &spec,
+            resume: Some(&Resume::Auto),
+            nodes: &[],
+            skip: &[],
+            redo: &[],
+            dry_run: false,
+            headless: true,
+            options: Options::default(),
+            foreign: None,
+        };
+        assert_eq!(automatic(&args, &cx).unwrap(), Some(dir));
+        let newest = || newest_unfinished(&cx.runs_dir, &|_| true).unwrap().run;
+        assert_eq!(
+            newest(),
+            None,
+            "nor is it revived where no pipeline is left"
+        );
+        // A run of its own that is newer than the pipeline goes first.
+        let other = begin(2);
+        assert_eq!(automatic(&args, &cx).unwrap(), None);
+        assert_eq!(newest(), Some(other));
+    }
 
     #[test]
     fn machines_are_those_of_every_stage_that_trains_and_says_no_engine() {

@@ -330,6 +330,7 @@ mod tests {
             seconds: 61.0,
             base_step: 0,
             base_seconds: 0.0,
+            step_seconds: None,
             curve: vec![4.0, 3.0, 2.0],
             verdict: Some("LEARNING".into()),
             message: String::new(),

@@ -6,19 +6,18 @@ mod table;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
-use super::{Context, memory, model_ref, run_ref, target, trials};
-use crate::base::human::counted;
+use super::trials::{self, State};
+use super::{Context, memory, model_ref, run_ref, target};
+use crate::base::human::{counted, number};
 use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus, RunSummary};
+use crate::run::index::{self, RunStatus};
 use crate::run::ranking::Trial;
-use crate::spec::{Loaded, RunSpec};
-use crate::wire::Outcome;
+use crate::spec::Loaded;
 use grid::GridAxis;
 use serde::Serialize;
-use std::process::Stdio;
 
 /// Train one spec with several values of its settings, one run after the other, and rank them
 ///
@@ -140,63 +139,14 @@ fn one(
     };
     let mut begun = None;
     if !args.fresh {
-        let same = trials::same_runs(&loaded.spec, cx);
-        for (run, summary) in same {
-            match state(&run, &summary) {
-                State::Ended => {
-                    row.trial.take(&summary);
-                    row.reused = true;
-                    begun = None;
-                    break;
-                }
-                State::Unfinished if begun.is_none() => begun = Some(run),
-                State::Live => return Err(is_live(&run, cx).into()),
-                State::Unfinished | State::Nothing => {}
-            }
+        let earlier = trials::earlier(&loaded.spec, cx, |_, summary| Some(summary.clone()))?;
+        if let Some(summary) = &earlier.ended {
+            row.trial.take(summary);
+            row.reused = true;
         }
+        begun = earlier.begun;
     }
     Ok(Planned { loaded, row, begun })
-}
-
-/// What an earlier run of the same spec is to a sweep.
-enum State {
-    /// It ended by itself: with all its steps, or with a failure that would be the same again.
-    Ended,
-    /// It can go on from a checkpoint.
-    Unfinished,
-    Live,
-    Nothing,
-}
-
-fn state(run: &RunDir, summary: &RunSummary) -> State {
-    match summary.status {
-        RunStatus::Finished => State::Ended,
-        RunStatus::Live => State::Live,
-        RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Ended,
-        RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
-            match run.checkpoints().is_empty() {
-                true => State::Nothing,
-                false => State::Unfinished,
-            }
-        }
-        RunStatus::Empty => State::Nothing,
-    }
-}
-
-/// Whether a run was stopped before it trained: no step, and no checkpoint to go on from.
-fn has_nothing(run: &RunDir, summary: &RunSummary) -> bool {
-    let ended = matches!(summary.status, RunStatus::Empty | RunStatus::Stopped);
-    ended && summary.step == 0 && summary.curve.is_empty() && run.checkpoints().is_empty()
-}
-
-fn is_live(run: &RunDir, cx: &Context) -> Failure {
-    let what = format!("{} trains with the same settings now", run.folder());
-    let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-    let stop = run_ref::command("stop", run.path(), &cx.runs_dir);
-    Failure::user_error(
-        what,
-        format!("{attach} shows it; {stop} ends it; --fresh trains another"),
-    )
 }
 
 fn of_combination(mut failure: Failure, set: &[String]) -> Failure {
@@ -241,7 +191,7 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
             break;
         }
         let run = begin(planned, args, &place, cx)?;
-        let command = command(&run, &planned.loaded.spec, args, cx)?;
+        let command = trials::command(&run, &planned.loaded.spec, args.force, cx)?;
         // Advice on the spec is the same for every run: print it once.
         let (status, said) = match std::mem::replace(&mut is_first, false) {
             true => child::run(command, &stop)?,
@@ -249,32 +199,23 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         };
         let summary = index::summarize(&run)?;
         // A later command begins anew: an empty folder would stay behind for each stop.
-        if stop.is_requested() && has_nothing(&run, &summary) && run.remove().is_ok() {
+        if stop.is_requested() && trials::has_nothing(&run, &summary) && run.remove().is_ok() {
             planned.row.trial.run = None;
             errln!("  stopped before its first step; its folder is removed");
             break;
         }
         planned.row.trial.take(&summary);
-        let ended_by_itself = matches!(state(&run, &summary), State::Ended);
+        let ended_by_itself = matches!(trials::state(&run, &summary), State::Ended);
         if !ended_by_itself && !stop.is_requested() && summary.status != RunStatus::Stopped {
-            let why = index::refusal(&run).or(said).unwrap_or(summary.message);
-            let why = match why.is_empty() {
-                true => format!("its process ended without a message ({status})"),
-                false => why,
-            };
-            let outcome = run_ref::last_outcome(&run).map(Exit::from);
-            let exit = outcome.filter(|exit| *exit != Exit::Done);
-            return Err(Failure {
-                exit: exit.unwrap_or(Exit::Machine),
-                what: format!("{}: {why}", planned.row.trial.set.join(" ")),
-                hint: "correct it; the same command continues with this run".into(),
-            }
-            .into());
+            let mut failure = trials::ended_early(&run, &summary, said, status);
+            failure.hint = "correct it; the same command continues with this run".into();
+            return Err(of_combination(failure, &planned.row.trial.set).into());
         }
-        errln!(
-            "  {}",
-            table::result(&planned.row.trial, planned.loaded.spec.train.max_steps)
-        );
+        let max_steps = match summary.max_steps {
+            0 => planned.loaded.spec.train.max_steps,
+            known => known,
+        };
+        errln!("  {}", table::result(&planned.row.trial, max_steps));
         if !ended_by_itself {
             break;
         }
@@ -297,29 +238,13 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
     };
     planned.row.trial.run = Some(run.id().to_string());
     if !args.json {
-        let steps = counted(planned.row.trial.steps, "step");
+        let steps = match planned.loaded.spec.train.epochs {
+            // What they come to is known once the data are read.
+            Some(epochs) => format!("epochs {}", number(epochs)),
+            None => counted(planned.row.trial.steps, "step"),
+        };
         let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
         errln!("{place} · {} {how}, {steps} · {attach}", run.folder());
     }
     Ok(run)
-}
-
-/// Its engine in a process of its own, which the signal of a stop reaches, and which a dashboard can attach to.
-fn command(
-    run: &RunDir,
-    spec: &RunSpec,
-    args: &Args,
-    cx: &Context,
-) -> anyhow::Result<std::process::Command> {
-    let mut command = child::this_program(cx)?;
-    command.arg("train").arg("--resume").arg(run.path());
-    command.arg("--headless").stdout(Stdio::null());
-    if args.force {
-        command.arg("--force");
-    }
-    // Threads are the machine's matter: a run's spec does not keep those of a resume.
-    if let Some(threads) = spec.train.threads {
-        command.args(["-s", &format!("threads={threads}")]);
-    }
-    Ok(command)
 }

@@ -86,13 +86,30 @@ pub const DELETED: &str = ".del-";
 /// # Errors
 /// The disk fails; the remainder is called `.del-NAME`.
 pub fn remove_folder(path: &Path) -> io::Result<()> {
+    remove_held_folder(path, ())
+}
+
+/// [`remove_folder`] of one that is kept from others by what lies in it: a lock, which is held until the folder has lost its name
+/// and no longer. Over NFS a file that is open while it is deleted stays in its folder under another name, and so does the folder.
+///
+/// # Errors
+/// As there.
+pub fn remove_held_folder<T>(path: &Path, held: T) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.starts_with(DELETED) {
-        return fs::remove_dir_all(path);
+    let doomed = match name.starts_with(DELETED) {
+        true => path.to_path_buf(),
+        false => {
+            let doomed = path.with_file_name(format!("{DELETED}{name}"));
+            fs::rename(path, &doomed)?;
+            doomed
+        }
+    };
+    drop(held);
+    match fs::remove_dir_all(&doomed) {
+        // Without its name anybody may clear it away.
+        Err(e) if e.kind() == io::ErrorKind::NotFound && doomed != path => Ok(()),
+        removed => removed,
     }
-    let doomed = path.with_file_name(format!("{DELETED}{name}"));
-    fs::rename(path, &doomed)?;
-    fs::remove_dir_all(&doomed)
 }
 
 #[cfg(test)]
@@ -168,5 +185,25 @@ mod tests {
         fs::write(&half, "").unwrap();
         remove_folder(&folder).unwrap_err();
         assert!(folder.join("b").is_dir());
+    }
+
+    /// Over NFS the run was gone and `rm` failed all the same: its own lock lay in the folder.
+    #[test]
+    fn what_holds_a_folder_is_let_go_between_its_name_and_its_files() {
+        struct Held<'a>(&'a Path, &'a std::cell::Cell<u32>);
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                let is_whole = self.0.join(".del-a/lock").is_file();
+                assert!(is_whole && !self.0.join("a").exists());
+                self.1.set(self.1.get() + 1);
+            }
+        }
+        let (dir, released) = (tempfile::tempdir().unwrap(), std::cell::Cell::new(0));
+        let folder = dir.path().join("a");
+        fs::create_dir(&folder).unwrap();
+        File::create(folder.join("lock")).unwrap();
+        remove_held_folder(&folder, Held(dir.path(), &released)).unwrap();
+        assert_eq!(released.get(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

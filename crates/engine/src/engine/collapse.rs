@@ -91,15 +91,23 @@ pub(super) fn reference(cx: &mut RunContext<'_, '_>) -> Result<Option<Reference>
 /// What is wrong, with its place, and how to mend it.
 type Fault = (String, &'static str);
 
-/// Whether the run that `health.reference_run` names can serve.
+/// Whether the run that `health.reference_run` names can serve, or the curve that the run to resume or to branch off keeps of it.
 ///
 /// # Errors
 /// Cause and fix: no run there, one that did not take all its steps, another method, too few losses.
-pub fn check_reference(spec: &RunSpec) -> Result<(), Fault> {
+pub fn check_reference(spec: &RunSpec, keeper: Option<&RunDir>) -> Result<(), Fault> {
     match &spec.health.reference_run {
+        Some(_) if keeper.is_some_and(|run| keeps_reference(run, spec)) => Ok(()),
         Some(path) => read(path, spec).map(|_| ()),
         None => Ok(()),
     }
+}
+
+/// Whether a run's folder keeps the curve that this spec asks for, for runs of its length.
+pub fn keeps_reference(run: &RunDir, spec: &RunSpec) -> bool {
+    let path = spec.health.reference_run.as_ref();
+    let kept = |path| read_kept(&run.path().join(FILE), path, spec.train.max_steps);
+    path.and_then(|path| kept(path)).is_some()
 }
 
 /// What an earlier engine of this run kept; the curve of another run, or one that was averaged for another length, is read anew.

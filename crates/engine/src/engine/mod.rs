@@ -46,7 +46,7 @@ mod train;
 pub mod update;
 
 pub use broken::{NO_STACK, no_thread, no_thread_words};
-pub use collapse::{FILE as REFERENCE_CURVE, check_reference};
+pub use collapse::{FILE as REFERENCE_CURVE, check_reference, keeps_reference};
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::SpikeDetector;

@@ -1,13 +1,14 @@
 //! A resume: the checkpoint to continue from, and warnings about differences from the state at the stop.
 
 use super::checkpoint::fingerprint::Match;
-use super::checkpoint::{self, Fingerprint, Found, Store};
+use super::checkpoint::{self, Fault, Fingerprint, Found, Store};
 use super::emit::Port;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::Dataset;
+use crate::run::Parent;
 use crate::run::compare::settings;
 use crate::run::index::scan_events;
 use crate::spec::RunSpec;
@@ -112,6 +113,10 @@ fn newest_or_fresh(
     if newest.is_some() {
         return Ok(newest);
     }
+    // No --force makes it one: from step 0 it would be another training.
+    if let Some(from) = job.run_dir.branched_from().filter(|from| from.step > 0) {
+        return Err(EngineError::Setup(without_its_start(&from, faults.first())));
+    }
     if let Some(fault) = faults.first() {
         return Err(EngineError::Setup(format!(
             "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
@@ -132,6 +137,18 @@ fn newest_or_fresh(
         }
         None => Ok(None),
     }
+}
+
+/// A branch without a whole checkpoint: making it was cut short, or its checkpoints are gone or damaged.
+fn without_its_start(from: &Parent, fault: Option<&Fault>) -> String {
+    let place = format!("{}@{}", one_line(&from.run), from.step);
+    let what = match fault {
+        Some(fault) => format!("none of its checkpoints is whole ({fault})"),
+        None => "its first checkpoint is missing".into(),
+    };
+    format!(
+        "this is a branch of {place}, and {what}: make the branch again: llmtui train --branch {place}"
+    )
 }
 
 /// Says what `spec.yaml` has otherwise than the spec that the process before began with.
@@ -164,7 +181,7 @@ fn other_data(
                 format!(
                     "the continuation will not have the same bits as an uninterrupted run: {why}"
                 ),
-                "set engine, train.threads and train.precision as they were to continue exactly",
+                "set engine, train.threads and train.precision as they were to continue exactly; on a newer processor, LLMTUI_SIMD limits the instructions",
             );
             Ok(None)
         }
@@ -353,4 +370,19 @@ fn last_logged_checkpoint(job: &EngineJob) -> Option<u64> {
         _ => {}
     });
     last
+}
+
+/// Whether the log acknowledges the checkpoint of `step`, and if so, as the best; what the run went back behind does not count.
+pub(super) fn logged_as_best(job: &EngineJob, step: u64) -> Option<bool> {
+    let mut logged = None;
+    // A log that cannot be read acknowledges nothing.
+    let kinds = ["Checkpointed", "RolledBack"];
+    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+        Event::Checkpointed { step: at, best, .. } if at == step => {
+            logged = Some(best || logged == Some(true));
+        }
+        Event::RolledBack { step: to } if to < step => logged = None,
+        _ => {}
+    });
+    logged
 }

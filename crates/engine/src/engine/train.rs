@@ -79,6 +79,15 @@ pub(super) fn begin(
     if job.resume {
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
+        // A branch begins with a checkpoint of another run, of which its own log says nothing.
+        let begins_here = job
+            .run_dir
+            .branched_from()
+            .is_some_and(|it| it.step == step);
+        if !begins_here {
+            let logged = resume::logged_as_best(job, step);
+            trainer.checkpoints.report_unlogged(cx, logged);
+        }
         if cx.emit_adjusted(step, resume::settings_told(job)) {
             let what = "settings are those of the checkpoint: what was changed after it is lost";
             cx.port.note(step, what.into());

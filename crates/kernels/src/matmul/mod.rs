@@ -19,6 +19,7 @@ mod tests;
 mod view;
 
 use crate::numbers::ValuesMut;
+use crate::simd::Level;
 pub use crate::simd::bf16_available;
 pub use compute::{Compute, ComputeDtype, Threads};
 pub use in_blocks::{Lines, Produced, matmul_in_blocks};
@@ -26,6 +27,22 @@ pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use symmetric::matmul_symmetric;
 pub use view::{Accumulation, Destination, Mat, Plus};
+
+/// The instructions that this machine's matmuls of a dtype are computed with. They decide how sums are grouped, and so the last bits:
+/// where the name is another one, so are those.
+pub fn kernel_name(arithmetic: ComputeDtype) -> &'static str {
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    if let Some(kernel) = packed::Kernel::best(arithmetic) {
+        return kernel.name();
+    }
+    // Bf16 does not change the products there, which are of f32.
+    let _ = arithmetic;
+    match crate::simd::level() {
+        Level::Amx | Level::Avx512 => "gemm with AVX-512",
+        Level::Avx2 => "gemm with AVX2",
+        Level::Baseline => "gemm",
+    }
+}
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.
 pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, compute: Compute) {

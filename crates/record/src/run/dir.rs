@@ -1,23 +1,19 @@
 //! A run's directory: its files, how it is created, and who may write to it.
 
-use super::header::{FORMAT, Header, Parent};
+use super::header::{FORMAT, Header, Holder, Parent};
 use super::id::new_id;
 use super::recovered;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    self, Lock, is_locked, read_small_text, remove_folder, sync_dir, try_lock, write_atomic,
-    write_synced,
+    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers,
+    write_atomic, write_synced,
 };
-use crate::base::process::is_suspended;
+use crate::base::process::{host_name, is_suspended};
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Checking whether a run is alive takes its lock for an instant, so a refused lock is retried this often.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Longest name of a file, and so of a run, in bytes.
 const MAX_NAME: usize = 255;
 /// Largest `run.json` that is read, in bytes.
@@ -46,8 +42,8 @@ pub enum RunError {
         program: String,
         format: u32,
     },
-    #[error("{path} is in use by process {pid}; `llmtui attach` and `llmtui stop` take that path")]
-    Busy { path: PathBuf, pid: u32 },
+    #[error("{path} is in use by {holder}; `llmtui attach` and `llmtui stop` take that path")]
+    Busy { path: PathBuf, holder: Holder },
 }
 
 impl RunError {
@@ -58,6 +54,10 @@ impl RunError {
             RunError::Damaged { .. } => {
                 "restore run.json from a copy of the run; its log, which holds the same, is lost too".into()
             }
+            RunError::Busy { holder, .. } => match &holder.elsewhere {
+                Some(host) => format!("it trains on {}: run the command there", one_line(host)),
+                None => "llmtui runs".into(),
+            },
             _ => "llmtui runs".into(),
         }
     }
@@ -295,6 +295,11 @@ impl RunDir {
         self.write_header(&header)
     }
 
+    /// The run and the step that this one is a branch of; `None` where it is none. A run with `train.from` has a parent and is none.
+    pub fn branched_from(&self) -> Option<Parent> {
+        recovered::branched_from(&self.root)
+    }
+
     /// Claims the run for this process: only one engine at a time may write to it. Released when the value is dropped or
     /// the process dies.
     ///
@@ -304,6 +309,7 @@ impl RunDir {
         let lock = self.lock()?;
         let header = Header {
             pid: std::process::id(),
+            host: host_name(),
             ..self.header()?
         };
         self.write_header(&header)?;
@@ -316,20 +322,15 @@ impl RunDir {
     /// Another process holds the run, or the lock cannot be taken.
     pub fn lock(&self) -> Result<Lock, RunError> {
         let path = self.lock_path();
-        for _ in 0..LOCK_TRIES {
-            match try_lock(&path) {
-                Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => crate::base::clock::pause(LOCK_PAUSE),
-                Err(e) => return Err(FileOperation::Write.error(&path, e)),
-            }
-        }
-        Err(self.busy())
+        let lock = try_lock_beside_viewers(&path);
+        let lock = lock.map_err(|e| FileOperation::Write.error(&path, e))?;
+        lock.ok_or_else(|| self.busy())
     }
 
     fn busy(&self) -> RunError {
         RunError::Busy {
             path: self.root.clone(),
-            pid: self.header().map_or(0, |h| h.pid),
+            holder: self.holder(),
         }
     }
 
@@ -338,8 +339,9 @@ impl RunDir {
     /// # Errors
     /// Another process holds the run, or a file cannot be deleted.
     pub fn remove(&self) -> Result<(), RunError> {
-        let _claim = self.lock()?;
-        remove_folder(&self.root).map_err(|e| FileOperation::Delete.error(&self.root, e))
+        let claim = self.lock()?;
+        remove_held_folder(&self.root, claim)
+            .map_err(|e| FileOperation::Delete.error(&self.root, e))
     }
 
     /// An error if an engine process holds the run.
@@ -354,9 +356,15 @@ impl RunDir {
         }
     }
 
-    /// The engine process that holds the run and is stopped by a signal: it trains, saves and answers nothing until SIGCONT.
+    /// The engine process that held the run last; it holds it now if the run is alive.
+    pub fn holder(&self) -> Holder {
+        self.header().map(|h| h.holder()).unwrap_or_default()
+    }
+
+    /// The engine process of this machine that holds the run and is stopped by a signal: it trains, saves and answers nothing
+    /// until SIGCONT.
     pub fn suspended_by(&self) -> Option<u32> {
-        let pid = self.header().ok()?.pid;
+        let pid = self.holder().here()?;
         (self.is_alive() && is_suspended(pid)).then_some(pid)
     }
 
@@ -478,9 +486,17 @@ mod tests {
             refused.contains(&std::process::id().to_string()),
             "{refused}"
         );
+        // On another machine that shares the disk.
+        let mut header = run.header().unwrap();
+        header.host = "node3".into();
+        run.write_header(&header).unwrap();
+        let refused = run.claim().unwrap_err();
+        assert!(refused.to_string().contains(" on node3;"), "{refused}");
+        assert_eq!(refused.hint(), "it trains on node3: run the command there");
         drop(claim);
         assert!(!run.is_alive());
         run.claim().unwrap();
+        assert_eq!(run.header().unwrap().host, host_name());
     }
 
     #[test]

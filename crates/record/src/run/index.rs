@@ -1,5 +1,6 @@
 //! The list of runs and their status, without folding whole logs: see [`scan`].
 
+mod pace;
 mod scan;
 
 use self::scan::{Scan, loss};
@@ -124,6 +125,8 @@ pub struct RunSummary {
     /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
     pub base_step: u64,
     pub base_seconds: f64,
+    /// Seconds per step of the newest steps, what comes between them included; `None` before the second one since then.
+    pub step_seconds: Option<f64>,
     /// The engine's verdict on training: `LEARNING`, `DIVERGED`, …; `None` before the first one, and if the engine failed before it.
     pub verdict: Option<String>,
     /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
@@ -453,12 +456,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
+        suspended: alive && header.holder().here().is_some_and(is_suspended),
         created_as: header.id,
         name: header.name,
         path: run.path().into(),
         status,
         phase: scan.phase.filter(|_| alive),
-        suspended: alive && is_suspended(header.pid),
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
@@ -475,6 +478,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         seconds: scan.spent.seconds(),
         base_step: scan.base.step,
         base_seconds: scan.base.seconds,
+        step_seconds: pace::step_seconds(&scan.newest_steps),
         curve: if size > 0 {
             let figure = match scan.reward {
                 Some(_) => id::REWARD,

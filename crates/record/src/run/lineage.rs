@@ -170,6 +170,7 @@ mod tests {
             seconds: 0.0,
             base_step: 0,
             base_seconds: 0.0,
+            step_seconds: None,
             curve: Vec::new(),
             verdict: None,
             message: String::new(),

@@ -21,7 +21,7 @@ pub mod state;
 
 pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint, is_abandoned};
 pub use dir::{FileOperation, RunDir, RunError};
-pub use header::{BRANCH_OF, Header, Parent};
+pub use header::{BRANCH_OF, Header, Holder, Parent};
 pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
 pub use series::Series;

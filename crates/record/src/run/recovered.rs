@@ -25,10 +25,13 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
     let mut envelopes = head.lines().filter_map(|line| decode_envelope(line).ok());
     let mut header = envelopes.find_map(|envelope| match envelope.event {
         Event::Hello {
-            run, engine, pid, ..
+            run,
+            engine,
+            pid,
+            host,
         } if !run.is_empty() => {
             let mut header = Header::new(&run, &run, envelope.t);
-            (header.program, header.pid) = (engine, pid);
+            (header.program, header.pid, header.host) = (engine, pid, host);
             Some(header)
         }
         _ => None,
@@ -38,23 +41,25 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
         _ => None,
     });
     header.name = name.unwrap_or_else(|| named_by(&header.id));
-    header.parent = parent(root);
+    header.parent = branched_from(root);
     if alive {
         // A stop of this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
-            if let Event::Hello { pid, .. } = event {
-                header.pid = pid;
+            if let Event::Hello { pid, host, .. } = event {
+                (header.pid, header.host) = (pid, host);
             }
         });
     }
     Some(header)
 }
 
-/// Where a branch came from, as its request says.
-fn parent(root: &Path) -> Option<Parent> {
+/// Where a branch came from, as its request says, which is on the disk before the run is one.
+pub(super) fn branched_from(root: &Path) -> Option<Parent> {
     let asked = read_small_text(&root.join("asked.yaml"), HEAD as u64).ok()?;
     let said = asked.lines().next()?.strip_prefix(BRANCH_OF)?;
-    let (run, step) = said.split_whitespace().next()?.rsplit_once('@')?;
+    // A folder's name may have spaces; what is set comes behind it.
+    let place = said.split_once(" -s ").map_or(said, |(place, _)| place);
+    let (run, step) = place.trim().rsplit_once('@')?;
     Some(Parent {
         run: run.into(),
         step: step.parse().ok()?,
@@ -130,7 +135,12 @@ mod tests {
         let claim = run.claim().unwrap();
         assert!(!run.lost_its_header());
         std::fs::remove_file(run.header_path()).unwrap();
-        assert_eq!(run.header().unwrap().pid, 8, "of the newest engine");
+        let header = run.header().unwrap();
+        assert_eq!(
+            (header.pid, &*header.host),
+            (8, "h"),
+            "of the newest engine"
+        );
         drop(claim);
         let hidden = runs.path().join(format!(".del-{}", run.folder()));
         std::fs::rename(run.path(), &hidden).unwrap();

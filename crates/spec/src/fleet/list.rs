@@ -3,8 +3,8 @@
 use super::connection::ConnectionEvent;
 use super::hosts::Host;
 use super::news::{FleetMessage, Machine, Run};
-use crate::base::clock::UnixMillis;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Runs of a machine that are kept.
 const MAX_RUNS: usize = 2_000;
@@ -16,8 +16,8 @@ pub enum HostStatus {
     Asking,
     /// It answers.
     Up,
-    /// It does not, since when and why.
-    Gone { since: UnixMillis, why: String },
+    /// It does not, since when (in monotonic time) and why.
+    Gone { since: Duration, why: String },
 }
 
 /// One machine.
@@ -25,8 +25,8 @@ pub enum HostStatus {
 pub struct HostState {
     pub host: Host,
     pub reach: HostStatus,
-    /// When it last said something.
-    pub heard: UnixMillis,
+    /// When it last said something, in monotonic time.
+    pub heard: Duration,
     /// By their ids; kept while it is gone.
     pub runs: BTreeMap<String, Run>,
     pub machine: Machine,
@@ -80,7 +80,7 @@ pub struct Row<'a> {
 }
 
 impl Fleet {
-    pub fn new(hosts: Vec<Host>, now: UnixMillis) -> Fleet {
+    pub fn new(hosts: Vec<Host>, now: Duration) -> Fleet {
         let state = |host| HostState {
             host,
             reach: HostStatus::Asking,
@@ -95,7 +95,7 @@ impl Fleet {
     }
 
     /// Takes in what host number `at` says, or that it no longer does.
-    pub fn apply(&mut self, at: usize, said: ConnectionEvent, now: UnixMillis) {
+    pub fn apply(&mut self, at: usize, said: ConnectionEvent, now: Duration) {
         let Some(host) = self.hosts.get_mut(at) else {
             return;
         };
@@ -219,7 +219,7 @@ mod tests {
             program: "llmtui".into(),
             runs_dir: Some("runs".into()),
         };
-        let mut fleet = Fleet::new(vec![host("a"), host("b")], UnixMillis(0));
+        let mut fleet = Fleet::new(vec![host("a"), host("b")], Duration::ZERO);
         let said = [
             (0, begin()),
             (0, run("old", "finished", 1.0, 1)),
@@ -228,7 +228,11 @@ mod tests {
             (1, run("quick", "live", 2.0, 10)),
         ];
         for (at, news) in said {
-            fleet.apply(at, ConnectionEvent::FleetMessage(news), UnixMillis(1_000));
+            fleet.apply(
+                at,
+                ConnectionEvent::FleetMessage(news),
+                Duration::from_millis(1_000),
+            );
         }
         fleet
     }
@@ -261,10 +265,14 @@ mod tests {
     fn a_host_is_gone_since_it_went_and_comes_back_whole() {
         let mut fleet = fleet();
         for (now, why) in [(5_000, "refused"), (9_000, "no route")] {
-            fleet.apply(1, ConnectionEvent::Lost(why.into()), UnixMillis(now));
+            fleet.apply(
+                1,
+                ConnectionEvent::Lost(why.into()),
+                Duration::from_millis(now),
+            );
         }
         let gone = HostStatus::Gone {
-            since: UnixMillis(5_000),
+            since: Duration::from_millis(5_000),
             why: "no route".into(),
         };
         assert_eq!(fleet.hosts[1].reach, gone);
@@ -274,15 +282,23 @@ mod tests {
         fleet.apply(
             1,
             ConnectionEvent::FleetMessage(begin()),
-            UnixMillis(10_000),
+            Duration::from_millis(10_000),
         );
         assert_eq!(fleet.hosts[1].reach, HostStatus::Up);
         assert!(fleet.hosts[1].runs.is_empty() && !fleet.settled());
         let beat = FleetMessage::Beat {
             machine: Machine::new(),
         };
-        fleet.apply(1, ConnectionEvent::FleetMessage(beat), UnixMillis(11_000));
-        fleet.apply(0, ConnectionEvent::Lost("x".into()), UnixMillis(11_000));
+        fleet.apply(
+            1,
+            ConnectionEvent::FleetMessage(beat),
+            Duration::from_millis(11_000),
+        );
+        fleet.apply(
+            0,
+            ConnectionEvent::Lost("x".into()),
+            Duration::from_millis(11_000),
+        );
         assert!(fleet.settled());
     }
 
@@ -293,7 +309,7 @@ mod tests {
             fleet.apply(
                 0,
                 ConnectionEvent::FleetMessage(run(&i.to_string(), "live", 1.0, 1)),
-                UnixMillis(0),
+                Duration::ZERO,
             );
         }
         assert_eq!(fleet.hosts[0].runs.len(), MAX_RUNS);

@@ -32,6 +32,8 @@ pub struct Run {
     /// Where its pace of now begins: 0 of a program that does not tell.
     pub base_step: u64,
     pub base_seconds: f64,
+    /// Seconds per step of the newest steps; absent before the second one, and of a program that does not tell.
+    pub step_seconds: Option<f64>,
     pub verdict: Option<String>,
     /// Training loss or reward, oldest first.
     pub curve: Vec<f64>,
@@ -56,9 +58,12 @@ impl Run {
     }
 
     /// Seconds to its last step at its pace of now; of live runs. Steps of a parent, of earlier engines and from before a
-    /// pause tell nothing of it.
+    /// pause tell nothing of it. The time spent would, but for a clock that was set meanwhile.
     pub fn remaining(&self) -> Option<f64> {
         let left = self.max_steps.checked_sub(self.step)? as f64;
+        if let Some(pace) = self.step_seconds.filter(|_| self.is_live()) {
+            return Some(left * pace);
+        }
         let steps = self.step.checked_sub(self.base_step)? as f64;
         let seconds = self.seconds - self.base_seconds;
         let known = self.is_live() && steps > 0.0 && seconds > 0.0;
@@ -158,5 +163,14 @@ mod tests {
         // One that went on and has taken no step since.
         assert_eq!(live(500, 500, 10.0).remaining(), None);
         assert_eq!(live(400, 500, 10.0).remaining(), None);
+        // The clock of its machine was set a day ahead meanwhile.
+        let set = Run {
+            seconds: 86_510.0,
+            step_seconds: Some(2.0),
+            ..live(550, 500, 10.0)
+        };
+        assert_eq!(set.remaining(), Some(900.0));
+        let status = "stopped".into();
+        assert_eq!(Run { status, ..set }.remaining(), None);
     }
 }

@@ -4,7 +4,8 @@
 use super::{Pipeline, PipelineError, Places};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::files::{
-    DELETED, Lock, is_locked, read_small_text, remove_folder, try_lock, write_atomic,
+    DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers,
+    write_atomic,
 };
 use crate::run::index::short_run;
 use crate::run::new_id;
@@ -285,12 +286,12 @@ impl PipelineDir {
         &self.root
     }
 
-    /// Deletes the folder with all that stages made in it, but no run. Whoever deletes it has claimed it.
+    /// Deletes the folder with all that stages made in it, but no run. Whoever deletes it has claimed it; the claim ends with its name.
     ///
     /// # Errors
     /// The disk.
-    pub fn remove(&self) -> std::io::Result<()> {
-        remove_folder(&self.root)
+    pub fn remove(&self, claim: Lock) -> std::io::Result<()> {
+        remove_held_folder(&self.root, claim)
     }
 
     /// What a detached pipeline prints.
@@ -398,7 +399,7 @@ impl PipelineDir {
     /// Another one does.
     pub fn claim(&self) -> Result<Lock, PipelineError> {
         let path = self.root.join("lock");
-        match try_lock(&path) {
+        match try_lock_beside_viewers(&path) {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(PipelineError::Busy(self.root.clone())),
             Err(error) => Err(PipelineError::Io { path, error }),

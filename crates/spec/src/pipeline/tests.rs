@@ -308,6 +308,28 @@ fn a_tilde_in_a_pipeline_is_the_users_home() {
     assert_eq!(error.hint(), "write the whole path");
 }
 
+/// Looking takes the lock for an instant: `train --resume` said that another process drives the pipeline.
+#[test]
+fn looking_at_a_pipeline_does_not_keep_its_driver_out() {
+    let runs = tempfile::tempdir().unwrap();
+    let pipeline = parse("stages: [{name: base, train: quickstart}]").unwrap();
+    let clock = ManualClock::default();
+    let dir = PipelineDir::create(runs.path(), &pipeline, &pipeline.to_yaml(), &clock).unwrap();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let watched = dir.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                watched.is_live();
+            }
+        });
+        for _ in 0..50 {
+            drop(dir.claim().unwrap());
+        }
+        drop(stop);
+    });
+}
+
 #[test]
 fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
     let runs = tempfile::tempdir().unwrap();

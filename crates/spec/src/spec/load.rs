@@ -202,7 +202,7 @@ fn finish(
     if let Some(config) = &config {
         // Rules between values are checked even if single values are invalid, as far as a config can be built.
         validate::rules(config, &merged.origins, &mut issues);
-        validate::files(config, &sources.project_dir, &merged.origins, &mut issues);
+        validate::files(config, sources, &merged.origins, &mut issues);
     }
     SpecErrors::check(issues)?;
     let config = config.ok_or_else(|| SpecErrors::one(unexpected("the spec could not be read")))?;

@@ -28,6 +28,8 @@ pub struct SpecSources {
     pub hub_cache: Option<PathBuf>,
     /// What `~` means at the beginning of a path.
     pub home: Option<PathBuf>,
+    /// A `health.reference_run` that need not be there any more: the run whose spec is read keeps its loss curve.
+    pub kept_reference: Option<PathBuf>,
 }
 
 /// A preset as listed.
@@ -536,6 +538,26 @@ fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Sour
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A branch asked for the folder of a deleted run whose curve its parent keeps.
+    #[test]
+    fn a_reference_run_whose_curve_is_kept_need_not_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone");
+        let words = [format!("health.reference_run={}", gone.display())];
+        let loaded = |kept_reference| {
+            let sources = SpecSources {
+                kept_reference,
+                ..SpecSources::default()
+            };
+            super::super::load("quickstart", &words, &sources).map(|loaded| loaded.spec)
+        };
+        let refused = loaded(None).unwrap_err().to_string();
+        assert!(refused.contains("health.reference_run"), "{refused}");
+        assert!(loaded(Some(dir.path().join("other"))).is_err());
+        let spec = loaded(Some(gone.clone())).unwrap();
+        assert_eq!(spec.health.reference_run, Some(gone));
+    }
 
     #[test]
     fn a_parent_that_is_missing_and_a_file_of_another_encoding_are_named() {

@@ -7,7 +7,7 @@ mod frozen;
 mod length;
 
 use super::issue::{Issue, Origins};
-use super::presets::neighbours;
+use super::presets::{SpecSources, neighbours};
 use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest, within};
 use crate::base::paths::{is_yaml, not_found_hint};
@@ -408,7 +408,13 @@ fn data(config: &RunConfig, judge: &mut IssueCollector) {
 
 /// Machine-dependent checks: the referenced files exist and have the right type, and the processor supports what is
 /// requested.
-pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
+pub(super) fn files(
+    config: &RunConfig,
+    sources: &SpecSources,
+    origins: &Origins,
+    issues: &mut Vec<Issue>,
+) {
+    let base = &*sources.project_dir;
     let mut judge = IssueCollector { origins, issues };
     let said = |path: &Option<PathBuf>| path.clone().filter(|path| !is_empty(path));
     if let Some(path) = &said(&config.data.path) {
@@ -449,7 +455,8 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             scores(&mut judge, key, ModelSource::open_whole(&full).map(drop));
         }
     }
-    if let Some(path) = &config.health.reference_run {
+    let is_kept = |path: &&PathBuf| sources.kept_reference.as_ref() == Some(*path);
+    if let Some(path) = (config.health.reference_run.as_ref()).filter(|path| !is_kept(path)) {
         let full = base.join(path);
         exists(
             &mut judge,

@@ -20,7 +20,7 @@ pub(super) const STALLED: &str = "log_stalled";
 /// Code of the alarm that the engine's process is stopped by a signal.
 const SUSPENDED: &str = "suspended";
 
-/// The run's folder was deleted.
+/// The run's folder was moved or deleted.
 pub(super) const RUN_GONE: &str = "run_gone";
 /// Another engine took the run.
 pub(super) const LOCK_LOST: &str = "lock_lost";

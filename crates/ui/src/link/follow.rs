@@ -3,8 +3,9 @@
 use super::thread::ending;
 use super::{EVENTS, Incoming, Link};
 use crate::base::clock::SystemClock;
+use crate::base::text::one_line;
 use crate::link::alarm::{Alarm, suspended};
-use crate::run::{RunDir, Tail};
+use crate::run::{Holder, RunDir, Tail};
 use crate::wire::Event;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -16,16 +17,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
     let tail = Tail::open(&run.events_path())?;
     let (events, incoming) = mpsc::channel(EVENTS);
-    let pid = run.header().map_or(0, |header| header.pid);
     let alarm = match run.suspended_by() {
         Some(pid) => suspended(pid),
-        None => Alarm {
-            code: "read_only",
-            message: format!(
-                "process {pid} cannot be reached ({why}): its log is shown, commands are not possible; `kill {pid}` saves and stops it"
-            ),
-            hint: "a logout removes sockets: loginctl enable-linger keeps them",
-        },
+        None => unreachable(&run.holder(), why),
     };
     let run = run.clone();
     std::thread::spawn(move || {
@@ -40,6 +34,38 @@ pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
     });
     Ok(Link::read_only(incoming))
 }
+
+/// Why an engine takes no commands, and what can be done: a signal reaches it only from its own machine.
+fn unreachable(holder: &Holder, why: &str) -> Alarm {
+    const SHOWN: &str = "its log is shown, commands are not possible";
+    let (message, hint) = match (&holder.elsewhere, holder.here()) {
+        (Some(host), _) => (
+            format!(
+                "it trains on {}: {SHOWN} from here; run the command there",
+                one_line(host)
+            ),
+            "attach, stop and pause work on the machine that trains",
+        ),
+        (None, Some(pid)) => (
+            format!(
+                "process {pid} cannot be reached ({why}): {SHOWN}; `kill {pid}` saves and stops it"
+            ),
+            REMOVED,
+        ),
+        (None, None) => (
+            format!("the engine cannot be reached ({why}): {SHOWN}"),
+            REMOVED,
+        ),
+    };
+    Alarm {
+        code: "read_only",
+        message,
+        hint,
+    }
+}
+
+/// Why the socket of an engine on this machine may be gone.
+const REMOVED: &str = "a logout removes sockets: loginctl enable-linger keeps them";
 
 /// Passes the log on as it grows; returns what is wrong with its end, if anything.
 fn forward(mut tail: Tail, run: &RunDir, events: &mpsc::Sender<Incoming>) -> Option<String> {
@@ -70,5 +96,25 @@ fn forward(mut tail: Tail, run: &RunDir, events: &mpsc::Sender<Incoming>) -> Opt
             return None;
         }
         crate::base::clock::pause(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_advised_only_for_a_known_process_of_this_machine() {
+        let said = |pid, host: Option<&str>| {
+            let elsewhere = host.map(String::from);
+            unreachable(&Holder { pid, elsewhere }, "no socket").message
+        };
+        assert!(said(7, None).contains("`kill 7`"));
+        assert!(!said(0, None).contains("kill"));
+        let theirs = said(7, Some("node3"));
+        assert!(
+            !theirs.contains("kill") && theirs.contains("trains on node3"),
+            "{theirs}"
+        );
     }
 }

@@ -11,6 +11,15 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// How long an engine may be on its way. One of another machine listens there; it is asked again only because an engine that takes
+/// over says so a moment after it has the lock.
+fn patience(run: &RunDir) -> Duration {
+    match run.holder().elsewhere {
+        Some(_) => PATIENCE / 10,
+        None => PATIENCE,
+    }
+}
+
 /// Why a run cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -40,7 +49,7 @@ pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
     while run.is_alive() {
         match connect(env, run, 1) {
             Ok(link) => return Ok(link),
-            Err(ConnectError::Absent { .. }) if clock.elapsed() < PATIENCE => {
+            Err(ConnectError::Absent { .. }) if clock.elapsed() < patience(run) => {
                 crate::base::clock::pause(PAUSE);
             }
             // The engine trains all the same: its log shows what it does.

@@ -3,9 +3,10 @@
 
 use super::alarm::{Alarm, LOCK_LOST, RUN_GONE};
 use super::route::EngineEnd;
-use crate::base::files::{Identity, Lock, try_lock};
+use crate::base::files::{Identity, Lock, try_lock_beside_viewers};
 use crate::run::RunDir;
 use crate::wire::{Command, Request, StopWhen};
+use std::io;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
@@ -17,8 +18,13 @@ pub(super) struct OwnershipMonitor {
     /// A lock file that was created again, and is held.
     made: Option<Lock>,
     raise: watch::Sender<Option<Alarm>>,
+    /// Looks in a row that found no run.
+    absent: u32,
     lost: bool,
 }
+
+/// Looks that have to find no run before its engine ends: one may fall into a moment of a network file system.
+const LOOKS: u32 = 2;
 
 impl OwnershipMonitor {
     pub fn new(
@@ -31,6 +37,7 @@ impl OwnershipMonitor {
             claim,
             made: None,
             raise,
+            absent: 0,
             lost: false,
         }
     }
@@ -45,18 +52,19 @@ impl OwnershipMonitor {
             return false;
         }
         let path = self.run.lock_path();
-        if Identity::at(&path).is_ok_and(|found| found == self.claim) {
-            return true;
+        match Identity::at(&path) {
+            Ok(found) if found == self.claim => return self.is_here(),
+            Ok(_) => {}
+            Err(e) if is_absence(&e) => match self.run.header_path().try_exists() {
+                Ok(true) => {}
+                Ok(false) => return self.is_absent(engine),
+                Err(_) => return self.is_here(),
+            },
+            // What a disk does not answer for a moment is no reason to end hours of training.
+            Err(_) => return self.is_here(),
         }
-        if !self.run.header_path().exists() {
-            return self.stop_engine(
-                engine,
-                RUN_GONE,
-                format!("{} was deleted: the run ends", self.run.path().display()),
-                "its checkpoints are gone with it; start a new run",
-            );
-        }
-        match try_lock(&path) {
+        self.absent = 0;
+        match try_lock_beside_viewers(&path) {
             Ok(Some(lock)) => {
                 // Without an identity the next look creates it again.
                 self.claim = lock.identity().unwrap_or(self.claim);
@@ -82,6 +90,25 @@ impl OwnershipMonitor {
         }
     }
 
+    /// Nothing says that the run is gone: the next look decides anew.
+    fn is_here(&mut self) -> bool {
+        self.absent = 0;
+        true
+    }
+
+    /// One more look that found no run.
+    fn is_absent(&mut self, engine: &EngineEnd) -> bool {
+        self.absent += 1;
+        let path = self.run.path().display();
+        self.absent < LOOKS
+            || self.stop_engine(
+                engine,
+                RUN_GONE,
+                format!("{path} was moved or deleted: the run ends"),
+                "if it was moved, resume it from its new place; if it was deleted, start a new run",
+            )
+    }
+
     fn stop_engine(
         &mut self,
         engine: &EngineEnd,
@@ -103,6 +130,14 @@ impl OwnershipMonitor {
         engine.stop.store(true, Ordering::Relaxed);
         false
     }
+}
+
+/// Whether the error says that a path leads to nothing, and not that nobody could look.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 #[cfg(test)]
@@ -160,6 +195,7 @@ mod tests {
             let other = taken.then(|| run.claim().unwrap());
             if !taken {
                 std::fs::remove_dir_all(run.path()).unwrap();
+                assert!(man.check(&engine), "one look is not enough");
             }
             assert!(!man.check(&engine) && !man.check(&engine));
             let code = if taken { LOCK_LOST } else { RUN_GONE };
@@ -168,5 +204,29 @@ mod tests {
             assert_eq!(received.try_iter().count(), 1, "told once");
             drop(other);
         }
+    }
+    /// One failed stat of a network disk ended the training without a checkpoint.
+    #[test]
+    fn a_disk_that_does_not_answer_ends_nothing() {
+        let (dir, run, _claim, mut man, engine, received) = watched();
+        let aside = dir.path().join("aside");
+        std::fs::rename(run.path(), &aside).unwrap();
+        assert!(man.check(&engine));
+        // A loop of links: an error that says nothing about the run.
+        std::os::unix::fs::symlink(run.path(), run.path()).unwrap();
+        for _ in 0..5 {
+            assert!(man.check(&engine));
+        }
+        std::fs::remove_file(run.path()).unwrap();
+        assert!(man.check(&engine), "the looks are not in a row");
+        std::fs::rename(&aside, run.path()).unwrap();
+        for _ in 0..3 {
+            assert!(man.check(&engine));
+        }
+        assert!(alarm(&engine).is_none() && received.try_iter().count() == 0);
+        std::fs::rename(run.path(), &aside).unwrap();
+        assert!(man.check(&engine) && !man.check(&engine));
+        let said = engine.alarms.borrow().clone().unwrap().message;
+        assert!(said.contains("was moved or deleted"), "{said}");
     }
 }

@@ -3,7 +3,7 @@
 use super::machine_view::MachineView;
 use super::msg::{Holder, Slot, StageOf};
 use super::rows::{CheckpointRow, ModelFiles, PresetKind, PresetRow};
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::human;
 use crate::run::RunState;
 pub use crate::run::index::short_run;
@@ -27,7 +27,7 @@ pub struct Store {
     pub runs: Option<Vec<RunSummary>>,
     /// The list of runs was asked for and has not come; when the last one came.
     pub reading_runs: bool,
-    pub runs_read: UnixMillis,
+    pub runs_read: Duration,
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
@@ -41,9 +41,19 @@ pub struct Store {
     pub held: Option<OpenRun>,
     /// Wall time of the newest message.
     pub now: UnixMillis,
+    /// Monotonic time of the newest message: what measures a length goes by this, since the machine's clock may be set.
+    pub elapsed: Duration,
 }
 
 impl Store {
+    /// When the newest message came.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            now: self.now,
+            elapsed: self.elapsed,
+        }
+    }
+
     /// Presets and specs of one run, which can be edited and planned.
     pub fn run_presets(&self) -> impl Iterator<Item = &PresetRow> {
         let of_run = |row: &&PresetRow| row.kind != PresetKind::Pipeline;
@@ -69,8 +79,8 @@ impl Store {
 /// How far the link to a run has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkState {
-    /// Not there yet; since when.
-    Opening(UnixMillis),
+    /// Not there yet; since when, in monotonic time.
+    Opening(Duration),
     /// What was logged before is on its way.
     CatchingUp,
     /// New events arrive as they happen.
@@ -90,8 +100,8 @@ pub struct OpenRun {
     /// Where it is the run of a pipeline's stage.
     pub stage: Option<StageOf>,
     pub link: LinkState,
-    /// When the newest event arrived here.
-    pub heard: UnixMillis,
+    /// When the newest event arrived here, in monotonic time.
+    pub heard: Duration,
     pub state: RunState,
     /// The machine that the run is on.
     pub hardware: MachineView,
@@ -100,15 +110,15 @@ pub struct OpenRun {
 }
 
 impl OpenRun {
-    pub fn opening(slot: Slot, title: String, now: UnixMillis) -> Self {
+    pub fn opening(slot: Slot, title: String, elapsed: Duration) -> Self {
         OpenRun {
             slot,
             title,
             path: None,
             holder: Holder::Detached,
             stage: None,
-            link: LinkState::Opening(now),
-            heard: now,
+            link: LinkState::Opening(elapsed),
+            heard: elapsed,
             state: RunState::new(),
             hardware: MachineView::default(),
             new: false,
@@ -117,7 +127,7 @@ impl OpenRun {
 
     /// Time since the last progress event, if it is many times the recent step time. Evaluations, checkpoints, loading and pauses do not
     /// count.
-    pub fn silence(&self, now: UnixMillis) -> Option<Duration> {
+    pub fn silence(&self, elapsed: Duration) -> Option<Duration> {
         const SHORTEST: u64 = 10_000;
         const STEPS: f64 = 20.0;
         const WAITS: u64 = 4;
@@ -129,14 +139,14 @@ impl OpenRun {
         let usual = (state.pace.step_ms()? * STEPS) as u64;
         // Steps that make the answers they learn from take longer than the others.
         let longest = state.pace.longest_ms()?.saturating_mul(WAITS);
-        let silent = now.since(self.heard);
+        let silent = elapsed.saturating_sub(self.heard);
         let most = Duration::from_millis(SHORTEST.max(usual).max(longest));
         (silent > most).then_some(silent)
     }
 
     /// `no event for 1:10 (a step takes 25 ms)`
-    pub fn silence_words(&self, now: UnixMillis) -> Option<String> {
-        let silent = self.silence(now)?;
+    pub fn silence_words(&self, elapsed: Duration) -> Option<String> {
+        let silent = self.silence(elapsed)?;
         let step = self.state.pace.step_ms()? / 1000.0;
         let step = Duration::try_from_secs_f64(step).unwrap_or_default();
         Some(format!(
@@ -204,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_named_after_its_directory() {
-        let mut held = OpenRun::opening(Slot(1), "copy".into(), UnixMillis(0));
+        let mut held = OpenRun::opening(Slot(1), "copy".into(), Duration::ZERO);
         assert_eq!(held.name(), "copy");
         held.state.run = "2026-11-21-1422-shakespeare-k3qf".into();
         assert_eq!(held.name(), "shakespeare-k3qf");

@@ -3,7 +3,6 @@
 use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
 use super::widgets::text::readable;
-use crate::base::clock::UnixMillis;
 use crate::base::text::{one_line, without_error_numbers};
 use crate::run::state::Level;
 use ratatui::Frame;
@@ -12,6 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Block;
 use ratatui::widgets::{Clear, Paragraph};
 use std::collections::VecDeque;
+use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 /// Shown at once; older ones wait until these are gone.
@@ -56,7 +56,8 @@ struct Toast {
     level: Level,
     about: ToastScope,
     text: String,
-    until: UnixMillis,
+    /// In monotonic time.
+    until: Duration,
 }
 
 /// The words on the screen, newest last.
@@ -72,7 +73,7 @@ pub struct Toasts {
 }
 
 impl Toasts {
-    pub fn add(&mut self, now: UnixMillis, level: Level, about: ToastScope, text: &str) {
+    pub fn add(&mut self, now: Duration, level: Level, about: ToastScope, text: &str) {
         let millis = match level {
             Level::Info | Level::Good => 4_000,
             Level::Warn => 8_000,
@@ -93,7 +94,7 @@ impl Toasts {
             level,
             about,
             text,
-            until: UnixMillis(now.0 + millis),
+            until: now + Duration::from_millis(millis),
         });
         if self.list.len() > MAX_SAID {
             self.list.pop_front();
@@ -114,15 +115,15 @@ impl Toasts {
     }
 
     /// Drops what has been shown long enough; true when something went.
-    pub fn expire(&mut self, now: UnixMillis) -> bool {
+    pub fn expire(&mut self, now: Duration) -> bool {
         let before = self.list.len();
         let small = self.small;
         let sooner = |toast: &Toast| match small && toast.level == Level::Bad {
-            true => LONG - BRIEFLY,
-            false => 0,
+            true => Duration::from_millis(LONG - BRIEFLY),
+            false => Duration::ZERO,
         };
         self.list
-            .retain(|toast| toast.until.0.saturating_sub(sooner(toast)) > now.0);
+            .retain(|toast| toast.until.saturating_sub(sooner(toast)) > now);
         self.list.len() != before
     }
 
@@ -343,20 +344,20 @@ mod tests {
         let mut toasts = Toasts::default();
         for i in 0..9 {
             toasts.add(
-                UnixMillis(0),
+                Duration::ZERO,
                 Level::Info,
                 ToastScope::Run,
                 &format!("n{i} is new"),
             );
         }
-        toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, "worse");
-        toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, "worse");
+        toasts.add(Duration::ZERO, Level::Bad, ToastScope::Run, "worse");
+        toasts.add(Duration::ZERO, Level::Bad, ToastScope::Run, "worse");
         assert_eq!(toasts.list.len(), 10);
         assert_eq!(toasts.said().len(), 10, "one that is repeated stands once");
-        assert!(!toasts.expire(UnixMillis(3_999)));
-        assert!(toasts.expire(UnixMillis(4_000)));
+        assert!(!toasts.expire(Duration::from_millis(3_999)));
+        assert!(toasts.expire(Duration::from_millis(4_000)));
         assert_eq!(toasts.list.len(), 1);
-        assert!(toasts.expire(UnixMillis(15_000)) && toasts.is_empty());
+        assert!(toasts.expire(Duration::from_millis(15_000)) && toasts.is_empty());
     }
 
     /// Two rules that speak at once: only the last was seen.
@@ -369,7 +370,7 @@ mod tests {
             "lr 1.00e-3 to 5.00e-4 from step 40 on",
             "lr 5.00e-4 to 2.00e-4 from step 60 on",
         ] {
-            toasts.add(UnixMillis(0), Level::Warn, ToastScope::Run, text);
+            toasts.add(Duration::ZERO, Level::Warn, ToastScope::Run, text);
         }
         assert_eq!(toasts.list.len(), 3);
         assert!(
@@ -394,7 +395,7 @@ mod tests {
             let mut toasts = Toasts::default();
             for first in ["one", "two", "three"] {
                 let text = format!("{first} {long}");
-                toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, &text);
+                toasts.add(Duration::ZERO, Level::Bad, ToastScope::Run, &text);
             }
             let size = Rect::new(0, 0, width, height);
             let Some(screen) = crate::ui::layout::screen(size) else {
@@ -414,7 +415,11 @@ mod tests {
                 "{width}×{height}: {covered}"
             );
             let brief = screen.body.height < SMALL;
-            assert_eq!(toasts.expire(UnixMillis(8_000)), brief, "{width}×{height}");
+            assert_eq!(
+                toasts.expire(Duration::from_millis(8_000)),
+                brief,
+                "{width}×{height}"
+            );
         }
     }
 
@@ -425,7 +430,7 @@ mod tests {
             level: Level::Warn,
             about: ToastScope::Run,
             text: text.into(),
-            until: UnixMillis(0),
+            until: Duration::ZERO,
         };
         let words = Words::of(&toast(&"seven spikes in all; ".repeat(20)), 30, 2, &theme);
         assert!(
@@ -435,7 +440,7 @@ mod tests {
         );
         let mut toasts = Toasts::default();
         for text in ["a short one", "another one that takes more columns"] {
-            toasts.add(UnixMillis(0), Level::Bad, ToastScope::Run, text);
+            toasts.add(Duration::ZERO, Level::Bad, ToastScope::Run, text);
         }
         let backend = ratatui::backend::TestBackend::new(120, 40);
         let mut terminal = ratatui::Terminal::new(backend).unwrap();
@@ -454,7 +459,7 @@ mod tests {
     #[test]
     fn a_toast_goes_with_what_it_speaks_of() {
         let mut toasts = Toasts::default();
-        let mut add = |level, about, text| toasts.add(UnixMillis(0), level, about, text);
+        let mut add = |level, about, text| toasts.add(Duration::ZERO, level, about, text);
         add(Level::Bad, ToastScope::Run, "broken link");
         add(Level::Warn, ToastScope::Screen, "wrong value");
         add(Level::Info, ToastScope::Screen, "saved");

@@ -2,7 +2,7 @@
 
 use crate::data::Dataset;
 use crate::engine::remote::Remote;
-use crate::kernels::matmul::ComputeDtype;
+use crate::kernels::matmul::{ComputeDtype, kernel_name};
 use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,10 @@ pub struct Fingerprint {
     /// Compute dtype of matmuls, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
     #[serde(default = "f32_word")]
     pub arithmetic: String,
+    /// Instructions of the matmuls, which group sums each in their own way: AVX2, AVX-512, AMX. Empty where GPUs compute; older
+    /// checkpoints do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
     /// What computed: `candle`, or `torch` with its settings; older checkpoints do not say.
     #[serde(default = "candle_word", skip_serializing_if = "is_candle")]
     pub engine: String,
@@ -61,6 +65,7 @@ impl Fingerprint {
         let arithmetic = spec.train.precision.resolve().unwrap_or_default();
         Fingerprint {
             arithmetic: compute_dtype_name(arithmetic).into(),
+            kernel: kernel_name(arithmetic).into(),
             engine: match spec.engine.torch() {
                 None => candle_word(),
                 Some(torch) => {
@@ -86,6 +91,7 @@ impl Fingerprint {
             self.arithmetic = ranks.precision().into();
             if ranks.are_on_gpus() {
                 self.threads = 0;
+                self.kernel.clear();
             }
         }
         self
@@ -120,6 +126,14 @@ impl Fingerprint {
                 now.arithmetic, self.arithmetic
             ));
         }
+        let kernels = [&self.kernel, &now.kernel];
+        let known = processors && kernels.iter().all(|kernel| !kernel.is_empty());
+        if known && self.kernel != now.kernel {
+            why.push(format!(
+                "matmuls with {} instead of {}",
+                now.kernel, self.kernel
+            ));
+        }
         if self.engine != now.engine {
             why.push(format!("engine {} instead of {}", now.engine, self.engine));
         }
@@ -152,6 +166,7 @@ mod tests {
             tokenizer: "t".into(),
             threads: 2,
             arithmetic: "bf16".into(),
+            kernel: "AMX".into(),
             engine: candle_word(),
             program: "0.1.0".into(),
             arch: "x86_64".into(),
@@ -170,6 +185,23 @@ mod tests {
             ..then.clone()
         };
         assert_eq!(on_gpus.compare(&then), Match::Exact);
+        // Another kind of processor.
+        let elsewhere = |kernel: &str| Fingerprint {
+            kernel: kernel.into(),
+            ..then.clone()
+        };
+        let why = "matmuls with AVX-512 bf16 instead of AMX".to_string();
+        assert_eq!(
+            then.compare(&elsewhere("AVX-512 bf16")),
+            Match::Inexact(why)
+        );
+        assert_eq!(then.compare(&elsewhere("")), Match::Exact);
+        let older = serde_json::to_string(&elsewhere("")).unwrap();
+        assert!(!older.contains("kernel"), "{older}");
+        assert_eq!(
+            serde_json::from_str::<Fingerprint>(&older).unwrap(),
+            elsewhere("")
+        );
         let rounded = Fingerprint {
             arithmetic: "f32".into(),
             ..then.clone()

@@ -243,6 +243,23 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     Ok(saved)
 }
 
+/// What the log says of a checkpoint with these counters, which took `seconds` to write.
+fn saved_event(progress: &Progress, path: &Path, bytes: u64, seconds: f64) -> Event {
+    let step = progress.step;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let best = progress.best_saved.as_ref();
+    let evaluated_here = progress.evaluated_at == Some(step);
+    Event::Checkpointed {
+        step,
+        path: format!("{FOLDER}/{name}"),
+        bytes,
+        seconds,
+        best: best.is_some_and(|best| best.step == step),
+        val_loss: progress.val_loss.filter(|_| evaluated_here),
+        by: progress.measured.clone().filter(|m| m.step == step),
+    }
+}
+
 /// The checkpoints of a run in progress.
 pub(super) struct Checkpoints {
     store: Store,
@@ -351,24 +368,30 @@ impl Checkpoints {
         let ((path, _), manifest) = written?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
+        let seconds = (cx.port.clock.elapsed() - begun).as_secs_f64();
         let progress = &cx.state.progress;
         let best = progress.best_saved.clone();
-        let evaluated_here = progress.evaluated_at == Some(step);
-        let event = Event::Checkpointed {
-            step,
-            path: format!(
-                "{FOLDER}/{}",
-                path.file_name().unwrap_or_default().to_string_lossy()
-            ),
-            bytes: manifest.total_bytes(),
-            seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
-            best: best.as_ref().is_some_and(|b| b.step == step),
-            val_loss: progress.val_loss.filter(|_| evaluated_here),
-            by: progress.measured.clone().filter(|m| m.step == step),
-        };
+        let event = saved_event(progress, &path, manifest.total_bytes(), seconds);
         cx.port.emit(event);
         self.prune(cx, best.map(|best| best.step));
         Ok(())
+    }
+
+    /// Reports the checkpoint that a resume took up, if a kill came between its name and its line in the log: `logged` is that
+    /// line's word on whether it was the best. Without it the best model of the run would be forgotten.
+    pub fn report_unlogged(&self, cx: &mut RunContext<'_, '_>, logged: Option<bool>) {
+        let Some(step) = self.saved_at else { return };
+        let progress = &cx.state.progress;
+        let is_best = progress.best_saved.as_ref().is_some_and(|b| b.step == step);
+        if logged == Some(true) || logged == Some(is_best) {
+            return;
+        }
+        let path = self.store.folder().join(name_of(step));
+        // It was verified at the resume.
+        if let Ok(manifest) = Manifest::read(&path) {
+            let event = saved_event(progress, &path, manifest.total_bytes(), 0.0);
+            cx.port.emit(event);
+        }
     }
 
     /// A checkpoint that was given up may be the base of another run.

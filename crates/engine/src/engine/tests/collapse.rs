@@ -129,6 +129,12 @@ fn a_recipe_that_changed_since_the_curve_was_kept_is_warned_of() {
         .job
         .spec;
     std::fs::remove_dir_all(earlier.job.run_dir.path()).unwrap();
+    // Before a resume or a branch, too, the curve that is kept serves; one of another length would have to be read anew.
+    let (spec, keeper) = (&run.job.spec, &run.job.run_dir);
+    assert!(check_reference(spec, None).is_err());
+    assert!(check_reference(spec, Some(keeper)).is_ok());
+    let longer = spec.clone().to_step(70);
+    assert!(check_reference(&longer, Some(keeper)).is_err());
     let said = said(&run.resumed());
     assert!(said.contains("\"reference_run\""), "{said}");
 }
@@ -156,7 +162,7 @@ fn a_run_that_cannot_serve_is_refused_with_its_place_and_a_fix() {
         (&empty, "health.reference_run"),
     ] {
         let next = against(run, &[]);
-        let (what, fix) = check_reference(&next.job.spec).unwrap_err();
+        let (what, fix) = check_reference(&next.job.spec, None).unwrap_err();
         assert!(
             what.contains(cause) && what.contains("health.reference_run"),
             "{what}"

@@ -373,3 +373,67 @@ fn weights_of_another_run_start_this_one() {
     let fresh = Run::new(&["train.max_steps=1"]).go();
     assert!(loss(&events, 1) < loss(&fresh, 1));
 }
+
+/// It trained from step 0 as a branch of step 500.
+#[test]
+fn a_branch_without_its_first_checkpoint_does_not_begin_at_step_0() {
+    let mut run = Run::new(&["max_steps=3"]);
+    let text = "# Requested: --branch old run@500 -s lr=1 -s name=a@b\n{}\n";
+    std::fs::write(run.job.run_dir.asked_path(), text).unwrap();
+    let events = run.resumed();
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Invalid, 0));
+    for part in [
+        "old run@500",
+        "first checkpoint is missing",
+        "make the branch again",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(run.kept().is_empty());
+    // No --force makes it one.
+    run.job.force = true;
+    assert_eq!(finished(&run.resumed()).0, Outcome::Invalid);
+    run.job.force = false;
+    // From the start there is no checkpoint to miss.
+    let text = "# Requested: --branch old@0 -s lr=1\n{}\n";
+    std::fs::write(run.job.run_dir.asked_path(), text).unwrap();
+    assert_eq!(finished(&run.resumed()).0, Outcome::Completed);
+}
+
+/// The best model of the run was forgotten, for good.
+#[test]
+fn a_checkpoint_whose_line_in_the_log_was_lost_is_reported_at_the_resume() {
+    let mut run = Run::new(&[]);
+    run.job.stop_after = Some(10);
+    let events = run.go();
+    let of_10 = |event: &&Event| matches!(event, Event::Checkpointed { step: 10, .. });
+    let line = events.iter().find(of_10).unwrap();
+    let plain = |event: &Event| match event.clone() {
+        Event::Checkpointed {
+            path,
+            bytes,
+            best,
+            val_loss,
+            by,
+            ..
+        } => (path, bytes, best, val_loss, by),
+        other => panic!("{other:?}"),
+    };
+    assert!(plain(line).2, "the best so far: {line:?}");
+    let at = events.iter().position(|event| event == line).unwrap();
+    keep_log(&run, &events[..at]);
+    let second = run.resumed();
+    let again: Vec<&Event> = second.iter().filter(of_10).collect();
+    assert_eq!(again.len(), 1);
+    assert_eq!(plain(again[0]), plain(line));
+    let place = |wanted: &Event| second.iter().position(|event| event == wanted);
+    assert!(place(again[0]) > place(&Event::RolledBack { step: 10 }));
+    // What the log has is not said again.
+    keep_log(&run, &[&events[..], &second[..]].concat());
+    run.job.spec = run.job.spec.clone().to_step(30);
+    let third = run.resumed();
+    let of_20 = |event: &&Event| matches!(event, Event::Checkpointed { step: 20, .. });
+    assert_eq!(second.iter().filter(of_20).count(), 1);
+    assert_eq!(third.iter().filter(of_20).count(), 0);
+}

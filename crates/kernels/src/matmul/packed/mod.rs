@@ -40,6 +40,16 @@ impl Kernel {
         Kernel::all(arithmetic).next()
     }
 
+    /// Its instructions, for comparisons and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Amx => "AMX",
+            Kernel::Avx512Bf16 => "AVX-512 bf16",
+            Kernel::Avx512 => "AVX-512",
+            Kernel::Avx2 => "AVX2",
+        }
+    }
+
     /// All that this machine supports, fastest first.
     pub fn all(arithmetic: ComputeDtype) -> impl Iterator<Item = Kernel> {
         [

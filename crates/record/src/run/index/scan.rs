@@ -1,6 +1,7 @@
 //! The facts of a log that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may be
 //! anywhere in it. For a long log the result is stored beside it, and only what was appended since is read the next time.
 
+use super::pace::NewestSteps;
 use super::{RunStatus, VERDICT, kind_of};
 use crate::base::clock::UnixMillis;
 use crate::base::files::{open_plain, read_small, write_atomic};
@@ -23,7 +24,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -176,6 +177,8 @@ pub(super) struct Scan {
     pub message: String,
     pub spent: EngineTime,
     pub base: Base,
+    /// Time (milliseconds since 1970) and number of the newest steps since `base`.
+    pub newest_steps: Vec<(u64, u64)>,
     pub updated: Option<UnixMillis>,
 }
 
@@ -198,6 +201,8 @@ impl Scan {
     fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<u64> {
         let mut tail = Tail::open_at(path, begin)?;
         let mut lines = String::new();
+        let mut steps = NewestSteps::default();
+        // Taken before what comes behind it; empty once it was.
         let mut newest_step = String::new();
         let mut newest = String::new();
         while tail.offset() < end {
@@ -217,11 +222,18 @@ impl Scan {
                 }
                 before = line;
                 match kind {
-                    Some("Stepped") => line.clone_into(&mut newest_step),
+                    Some("Stepped") => {
+                        steps.push(line);
+                        line.clone_into(&mut newest_step);
+                    }
                     Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
                     _ => {
                         self.take(&std::mem::take(&mut newest_step), at);
+                        let base = self.base;
                         self.take(line, at);
+                        if self.base != base {
+                            steps.forget();
+                        }
                     }
                 }
             }
@@ -230,6 +242,7 @@ impl Scan {
             }
         }
         self.take(&newest_step, tail.offset());
+        steps.add_to(&mut self.newest_steps);
         self.take_last_line(&newest);
         Ok(tail.offset())
     }
@@ -349,6 +362,7 @@ impl Scan {
     /// The run goes on from this step, from now on.
     fn begin_at(&mut self, step: u64) {
         self.step = step;
+        self.newest_steps.clear();
         self.base = Base {
             step,
             seconds: self.spent.seconds(),

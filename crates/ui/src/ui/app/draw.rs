@@ -226,7 +226,7 @@ impl App {
     fn run_mark(&self, held: &OpenRun) -> (&'static str, Meaning, &'static str) {
         use crate::wire::{Outcome, Phase};
         let glyphs = self.theme.glyphs();
-        let word = match held.silence(self.store.now) {
+        let word = match held.silence(self.store.elapsed) {
             Some(_) => "silent",
             None => held.state.word(),
         };

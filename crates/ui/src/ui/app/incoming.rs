@@ -19,7 +19,7 @@ impl App {
     /// Applies a message to the store, before overlays and panes receive it.
     pub(super) fn update_store(&mut self, msg: &Msg) -> Vec<Effect> {
         match msg {
-            Msg::Tick if self.toasts.expire(self.store.now) => self.ask_draw(),
+            Msg::Tick if self.toasts.expire(self.store.elapsed) => self.ask_draw(),
             Msg::Incoming { slot, batch } if self.run_slot() == Some(*slot) => {
                 return batch
                     .iter()
@@ -121,7 +121,7 @@ impl App {
     fn run_incoming(&mut self, item: &Incoming) -> Vec<Effect> {
         self.data_moved();
         if let Some(held) = &mut self.store.held {
-            held.heard = self.store.now;
+            held.heard = self.store.elapsed;
         }
         match item {
             Incoming::Event(envelope) => {
@@ -327,7 +327,7 @@ impl App {
 
     fn runs(&mut self, result: &Result<(Vec<RunSummary>, Vec<String>), String>) {
         self.store.reading_runs = false;
-        self.store.runs_read = self.store.now;
+        self.store.runs_read = self.store.elapsed;
         match result {
             Ok((runs, unreadable)) => {
                 if self.store.runs.as_ref() == Some(runs) && self.store.unreadable == *unreadable {

@@ -21,7 +21,7 @@ use super::rows::PresetRow;
 use super::store::{OpenRun, Store};
 use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::{ToastScope, Toasts};
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{Moment, UnixMillis};
 use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
 use opening::{Arrival, Opening};
@@ -156,7 +156,7 @@ impl App {
         }
         for complaint in options.complaints {
             app.toasts
-                .add(now, Level::Warn, ToastScope::Screen, &complaint);
+                .add(Duration::ZERO, Level::Warn, ToastScope::Screen, &complaint);
         }
         (app, effects)
     }
@@ -209,9 +209,9 @@ impl App {
         *self.entry() == run::ENTRY && held.is_some_and(OpenRun::live)
     }
 
-    /// Takes a message in at `now`.
-    pub fn update(&mut self, msg: Msg, now: UnixMillis) -> Vec<Effect> {
-        self.store.now = now;
+    /// Takes a message in at this moment.
+    pub fn update(&mut self, msg: Msg, at: Moment) -> Vec<Effect> {
+        (self.store.now, self.store.elapsed) = (at.now, at.elapsed);
         match self.arrival(&msg) {
             Arrival::Other => self.take(msg),
             Arrival::Late => Vec::new(),
@@ -314,7 +314,7 @@ impl App {
         let old = self
             .store
             .held
-            .replace(OpenRun::opening(slot, title, self.store.now));
+            .replace(OpenRun::opening(slot, title, self.store.elapsed));
         self.show(&run::ENTRY);
         self.toasts.run_changed();
         self.noticed = 0;
@@ -377,7 +377,7 @@ impl App {
     }
 
     fn toast_about(&mut self, about: ToastScope, level: Level, text: &str) {
-        self.toasts.add(self.store.now, level, about, text);
+        self.toasts.add(self.store.elapsed, level, about, text);
         self.data_moved();
     }
 }

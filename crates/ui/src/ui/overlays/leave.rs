@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn who_stops_a_stage_is_told_that_its_pipeline_stops_too() {
         use crate::ui::msg::{Slot, StageOf};
-        let mut held = OpenRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
+        let mut held = OpenRun::opening(Slot(1), "x".into(), Default::default());
         let stops = |held: &OpenRun| LeaveQuestion::new(true, held).rows[1].3;
         assert!(!stops(&held).contains("pipeline"));
         held.stage = Some(StageOf {

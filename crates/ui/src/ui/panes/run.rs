@@ -286,7 +286,7 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
     match &held.link {
         LinkState::Opening(since) => {
             let glyphs = theme.glyphs();
-            let waited = store.now.since(*since);
+            let waited = store.elapsed.saturating_sub(*since);
             let frame = waited.as_millis() / SPIN.as_millis();
             let spinner = glyphs.spinner[frame as usize % glyphs.spinner.len()];
             let seconds = match waited.as_secs() {
@@ -523,7 +523,7 @@ impl Pane for RunPane {
             (Msg::Tick, Some(held)) if matches!(held.link, LinkState::Opening(_)) => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
-            (Msg::Tick, Some(held)) if held.silence(context.store.now).is_some() => {
+            (Msg::Tick, Some(held)) if held.silence(context.store.elapsed).is_some() => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
             (Msg::Tick, Some(held))
@@ -574,7 +574,7 @@ impl Pane for RunPane {
                     end.draw(frame.buffer_mut(), area);
                     return;
                 }
-                self.dashboard.silence = held.silence_words(store.now);
+                self.dashboard.silence = held.silence_words(store.elapsed);
                 self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);

@@ -179,7 +179,7 @@ impl Shell {
                 asked,
                 result,
             },
-            self.clock.now(),
+            self.clock.moment(),
         )
     }
 

@@ -285,7 +285,7 @@ impl Shell {
     }
 
     fn update(&mut self, msg: Msg) {
-        let effects = self.app.update(msg, self.clock.now());
+        let effects = self.app.update(msg, self.clock.moment());
         self.do_effects(effects.into());
     }
 

@@ -32,6 +32,8 @@ const NOW: UnixMillis = UnixMillis(1_795_257_720_000);
 struct Bench {
     app: App,
     now: UnixMillis,
+    /// By how many milliseconds somebody set the machine's clock forward.
+    set_forward: u64,
     effects: Vec<Effect>,
 }
 
@@ -74,12 +76,18 @@ impl Bench {
         Bench {
             app,
             now: NOW,
+            set_forward: 0,
             effects,
         }
     }
 
     fn msg(&mut self, msg: Msg) -> &mut Bench {
-        self.effects = self.app.update(msg, self.now);
+        // Its clock may have been set.
+        let at = Moment {
+            now: UnixMillis(self.now.0 + self.set_forward),
+            elapsed: self.now.since(NOW),
+        };
+        self.effects = self.app.update(msg, at);
         self
     }
 
@@ -287,6 +295,7 @@ fn runs() -> Vec<RunSummary> {
         seconds: 90.0,
         base_step: 0,
         base_seconds: 0.0,
+        step_seconds: None,
         verdict: match status {
             RunStatus::Finished => Some("LEARNING".into()),
             RunStatus::Failed => Some("DIVERGED".into()),

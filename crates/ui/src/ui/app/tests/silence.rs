@@ -64,3 +64,26 @@ fn a_suspended_engine_and_one_that_waits_for_the_disk_do_not_train() {
         assert!(!asked.contains("nothing is lost"), "{asked}");
     }
 }
+
+/// "no event for 24:00:00" stood there when somebody had set the machine's clock, and a message stayed for a day.
+#[test]
+fn a_clock_that_is_set_makes_no_engine_silent() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.event(Event::PhaseChanged {
+        phase: Phase::Training,
+        step: 1_240,
+    });
+    bench.set_forward = 24 * 3_600_000;
+    bench.wait(1_000);
+    let picture = bench.picture(120, 40);
+    assert!(
+        picture.contains("● training") && !picture.contains("no event for"),
+        "{picture}"
+    );
+    // Set back again, it is silent for as long as it is.
+    bench.set_forward = 0;
+    bench.wait(69_000);
+    let picture = bench.picture(120, 40);
+    assert!(picture.contains("no event for 1:10"), "{picture}");
+}

@@ -48,7 +48,7 @@ fn answers_of_a_pair_are_told_apart_in_the_list() {
 /// A run at step 50 on the screen.
 fn around(live: bool) -> TestContext {
     let mut around = TestContext::new();
-    let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
+    let mut held = OpenRun::opening(Slot(1), "x".into(), Default::default());
     held.path = Some("runs/x".into());
     held.link = if live { LinkState::Live } else { LinkState::Ended(None) };
     for step in 1..=50 {

@@ -70,7 +70,7 @@ pub struct ComparePane {
     /// Why one of them could not be read.
     fault: Option<String>,
     reading: bool,
-    read_at: crate::base::clock::UnixMillis,
+    read_at: Duration,
     by: Alignment,
     /// Which of the figures is drawn.
     metric: usize,
@@ -87,7 +87,7 @@ pub struct ComparePane {
 
 impl ComparePane {
     fn read(&mut self, store: &Store) -> Vec<Request> {
-        self.read_at = store.now;
+        self.read_at = store.elapsed;
         if self.runs.len() <= MAX_TRACKS {
             self.paths = self.runs.clone();
         }
@@ -295,7 +295,8 @@ impl Pane for ComparePane {
                 requests.chain([draw]).collect()
             }
             Msg::Tick if context.in_front && !self.reading => {
-                let stale = context.store.now.since(self.read_at) >= REFRESH;
+                let waited = context.store.elapsed.saturating_sub(self.read_at);
+                let stale = waited >= REFRESH;
                 match stale && self.tick(context.store).is_some() {
                     true => self.read(context.store),
                     false => Vec::new(),

@@ -204,7 +204,7 @@ mod tests {
         let picture = |preset: &str| {
             let spec = load(preset, &[], &SpecSources::default()).unwrap().spec;
             let mut around = TestContext::new();
-            let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
+            let mut held = OpenRun::opening(Slot(1), "x".into(), Default::default());
             held.state.apply(&Envelope {
                 v: VERSION,
                 seq: 1,

@@ -1,7 +1,7 @@
 //! The fleet on the screen: a line for each machine, then the runs of all of them.
 
 use super::FleetPane;
-use crate::base::clock::UnixMillis;
+use crate::base::clock::{Moment, UnixMillis};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
 use crate::fleet::{EXAMPLE, HostState, HostStatus, Row};
@@ -28,7 +28,7 @@ impl FleetPane {
         &mut self,
         buffer: &mut Buffer,
         area: Rect,
-        now: UnixMillis,
+        at_now: Moment,
         theme: &Theme,
     ) -> Vec<(usize, Rect)> {
         let inner = Rect {
@@ -51,7 +51,7 @@ impl FleetPane {
             y += 1;
         };
         for host in &fleet.hosts {
-            line(&machine(host, now, theme));
+            line(&machine(host, at_now.elapsed, theme));
         }
         line(&[]);
         let rows = fleet.rows(self.sort);
@@ -67,7 +67,7 @@ impl FleetPane {
         self.first = self.first.min(at).max((at + 1).saturating_sub(room));
         let mut places = Vec::new();
         for (number, row) in rows.iter().enumerate().skip(self.first).take(room) {
-            let words = run_line(row, number == at, widths, now, theme);
+            let words = run_line(row, number == at, widths, at_now.now, theme);
             text::draw(buffer, inner.x, y, inner.width, &words, theme);
             places.push((
                 number,
@@ -93,7 +93,7 @@ fn widths(rows: &[Row<'_>]) -> (usize, usize) {
 }
 
 /// `● gpu-box  3 runs, 2 live  CPU 40 %  GPU 97 %`
-fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
+fn machine(host: &HostState, elapsed: Duration, theme: &Theme) -> Vec<Word> {
     let glyphs = theme.glyphs();
     let (mark, meaning) = match host.reach {
         HostStatus::Asking => (glyphs.ring, Meaning::Muted),
@@ -105,7 +105,7 @@ fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
     match &host.reach {
         HostStatus::Asking => words.push(muted("  asking")),
         HostStatus::Gone { since, why } => {
-            let ago = human::age(now.since(*since));
+            let ago = human::age(elapsed.saturating_sub(*since));
             words.push(word(format!("  unreachable for {ago}"), Meaning::Bad));
             words.push(muted(format!("  {}", one_line(why))));
         }
@@ -116,7 +116,7 @@ fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
                 n => format!("{n} runs"),
             };
             words.push(muted(format!("  {runs}, {live} live")));
-            let silent = now.since(host.heard);
+            let silent = elapsed.saturating_sub(host.heard);
             if silent > SILENT {
                 words.push(word(format!("  silent for {}", human::age(silent)), Meaning::Warn));
             }

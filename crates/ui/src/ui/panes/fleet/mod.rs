@@ -125,12 +125,12 @@ impl Pane for FleetPane {
     fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
         match msg {
             Msg::FleetOpened(hosts) => {
-                self.fleet = Some(Fleet::new(hosts.clone(), context.store.now));
+                self.fleet = Some(Fleet::new(hosts.clone(), context.store.elapsed));
                 vec![Request::Draw(Freshness::Asked)]
             }
             Msg::Fleet { at, said } => {
                 if let Some(fleet) = &mut self.fleet {
-                    fleet.apply(*at, said.clone(), context.store.now);
+                    fleet.apply(*at, said.clone(), context.store.elapsed);
                 }
                 vec![Request::Draw(Freshness::DataMoved)]
             }
@@ -140,7 +140,7 @@ impl Pane for FleetPane {
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        let rows = self.draw_all(frame.buffer_mut(), area, context.store.now, context.theme);
+        let rows = self.draw_all(frame.buffer_mut(), area, context.store.moment(), context.theme);
         for (row, area) in rows {
             context.hits.add(area, Target::Row(row));
         }

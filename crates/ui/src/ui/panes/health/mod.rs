@@ -487,7 +487,7 @@ mod tests {
         use crate::ui::msg::Slot;
         use crate::ui::store::OpenRun;
         let (mut pane, mut around) = (HealthPane::default(), TestContext::new());
-        let mut held = OpenRun::opening(Slot(1), "x".into(), UnixMillis(0));
+        let mut held = OpenRun::opening(Slot(1), "x".into(), Default::default());
         held.state = state();
         around.store.held = Some(held);
         let screen = |pane: &mut HealthPane, around: &mut TestContext| {

@@ -4,7 +4,6 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
-use crate::base::clock::UnixMillis;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
@@ -72,7 +71,7 @@ pub struct HomePane {
     /// The folders of runs and specs as they were seen last.
     folders: Option<u64>,
     /// When they were looked at; `None` while a look is under way.
-    looked_at: Option<UnixMillis>,
+    looked_at: Option<Duration>,
 }
 
 impl Default for HomePane {
@@ -90,7 +89,7 @@ impl Default for HomePane {
             marked: Vec::new(),
             anchor: None,
             folders: None,
-            looked_at: Some(UnixMillis(0)),
+            looked_at: Some(Duration::ZERO),
         }
     }
 }
@@ -504,18 +503,19 @@ impl Pane for HomePane {
             }
             Msg::Tick if context.in_front => {
                 let mut requests = Vec::new();
-                let stale = store.now.since(store.runs_read) >= REFRESH;
+                let since = |at| store.elapsed.saturating_sub(at);
+                let stale = since(store.runs_read) >= REFRESH;
                 if store.any_live() && stale && !store.reading_runs {
                     requests.push(Request::Do(Effect::RefreshRuns));
                 }
-                if self.looked_at.is_some_and(|at| store.now.since(at) >= LOOK) {
+                if self.looked_at.is_some_and(|at| since(at) >= LOOK) {
                     self.looked_at = None;
                     requests.push(Request::Do(Effect::LookAtFolders));
                 }
                 requests
             }
             Msg::Folders(folders) => {
-                self.looked_at = Some(store.now);
+                self.looked_at = Some(store.elapsed);
                 // The first look comes after the lists were read: they may be older.
                 match self.folders.replace(*folders) == Some(*folders) {
                     true => Vec::new(),

@@ -13,7 +13,7 @@ use ratatui::backend::TestBackend;
 /// A run of the standard tape, with further samples.
 fn around(samples: &[(u64, &str, &str)]) -> TestContext {
     let mut around = TestContext::new();
-    let mut held = OpenRun::opening(Slot(1), "tape".into(), UnixMillis(0));
+    let mut held = OpenRun::opening(Slot(1), "tape".into(), Default::default());
     held.state = RunState::from_events(&tape::until(1, 1_240));
     held.state.samples.clear();
     for (step, prompt, text) in samples {
