@@ -31,6 +31,7 @@ echo "Welcome to $host"
 exec sh -c "$*"
 "#;
 
+/// Every step has the `SSH_CONNECTION` of the shell that submitted the job.
 const SRUN: &str = r#"#!/bin/sh
 for word; do
     case $word in
@@ -42,12 +43,18 @@ for word; do
 done
 mkdir -p "$FAKE_ROOT/$host"
 cd "$FAKE_ROOT/$host" || exit 1
-export HOME=$PWD XDG_RUNTIME_DIR=$PWD
+export HOME=$PWD XDG_RUNTIME_DIR=$PWD SSH_CONNECTION='203.0.113.7 50000 203.0.113.8 22'
 echo "$host $*" >> "$FAKE_ROOT/steps"
 exec "$@"
 "#;
 
-const SCONTROL: &str = "#!/bin/sh\n[ \"$3\" = 'n[1-2]' ] && printf 'n1\\nn2\\n'\n";
+const SCONTROL: &str = r#"#!/bin/sh
+case $3 in
+    'n[1-2]') printf 'n1\nn2\n' ;;
+    here,n2) uname -n; echo n2 ;;
+    *) exit 1 ;;
+esac
+"#;
 
 /// Some steps take a while, so that a machine is lost in the middle.
 const LONG: &[&str] = &["-s", "max_steps=40", "-s", "checkpoint.every=5"];
@@ -236,6 +243,22 @@ fn a_slurm_job_has_ranks_on_its_nodes() {
     assert!(
         steps.len() == 2 && steps[0].starts_with("n1 /") && steps[1].ends_with(" engine node"),
         "{steps:?}"
+    );
+    bench.assert_no_processes_left();
+}
+
+/// The batch step is on the first node, as SLURM places it.
+#[test]
+fn a_slurm_job_has_this_machine_as_its_first_node() {
+    let bench = Bench::new(&["well"]);
+    let job = [("SLURM_JOB_NODELIST", "here,n2")];
+    let out = bench.train_there(&["-s", "engine.torch.launcher=srun"], &job);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert_eq!(bench.losses(), quiet(&[]));
+    let steps = std::fs::read_to_string(bench.path("steps")).unwrap();
+    assert!(
+        steps.lines().count() == 1 && steps.starts_with("n2 /"),
+        "{steps}"
     );
     bench.assert_no_processes_left();
 }

@@ -17,15 +17,7 @@ pub fn address(
 ) -> Result<String, String> {
     let first = machines.first().map_or("localhost", Machine::name);
     let there = abouts.first().and_then(Option::as_ref);
-    let found = match (&config.address, there) {
-        (Some(address), _) => Some(address.clone()),
-        (None, Some(about)) => about.own.clone(),
-        // This machine: another one knows the address it was called from.
-        (None, None) => abouts
-            .iter()
-            .flatten()
-            .find_map(|about| about.caller.clone()),
-    };
+    let found = config.address.clone().or_else(|| by_ssh(machines, abouts));
     let name = match (found, there) {
         (Some(found), _) => found,
         (None, Some(about)) => about.host.clone(),
@@ -51,6 +43,22 @@ pub fn address(
         ));
     }
     Ok(found.to_string())
+}
+
+/// The address at which ssh reaches the first machine. A step of srun has the `SSH_CONNECTION` of the shell that submitted the
+/// job, which describes another connection: what it reports is not used.
+fn by_ssh(machines: &[Machine], abouts: &[Option<NodeInfo>]) -> Option<String> {
+    let reached = |(machine, about): (&Machine, &Option<NodeInfo>)| match machine {
+        Machine::Ssh(_) => about.clone(),
+        Machine::Here(_) | Machine::Srun(_) => None,
+    };
+    let mut reached = machines.iter().zip(abouts).map(reached);
+    match machines.first()? {
+        // Another machine knows the address that it was called from.
+        Machine::Here(_) => reached.flatten().find_map(|about| about.caller),
+        Machine::Ssh(_) => reached.next()??.own,
+        Machine::Srun(_) => None,
+    }
 }
 
 /// The first address of a name, IPv4 preferred.
@@ -128,6 +136,25 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(address(&set, &here, &abouts).unwrap(), "192.168.7.7");
+    }
+
+    /// srun passes on the submitting shell's variable, which names a laptop and the login node.
+    #[test]
+    fn what_slurm_steps_report_of_ssh_is_not_used() {
+        let config = Config::default();
+        let own = crate::hardware::host_name();
+        let mut steps = [about("8.8.8.8", "1.1.1.1"), about("8.8.8.8", "1.1.1.1")];
+        for step in steps.iter_mut().flatten() {
+            // A name that every machine resolves.
+            step.host = "127.0.0.1".into();
+        }
+        let two = ["n1", "n2"].map(|name| Machine::Srun(name.into()));
+        assert_eq!(by_ssh(&two, &steps), None);
+        let error = address(&config, &two, &steps).unwrap_err();
+        assert!(error.contains("127.0.0.1 is 127.0.0.1 here"), "{error}");
+        let here = [Machine::Here(own), Machine::Srun("n2".into())];
+        let abouts = [None, about("8.8.8.8", "1.1.1.1")];
+        assert_eq!(by_ssh(&here, &abouts), None);
     }
 
     #[test]
