@@ -6,7 +6,8 @@ use llmtui::wire::Outcome;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-/// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved.
+/// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved, and `rebooting` refuses two calls
+/// after that.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 host=$2
@@ -18,12 +19,16 @@ case $host in
     down) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
     mute) echo 'bash: llmtui: command not found' >&2; exit 127 ;;
     rude) echo 'Last login: yesterday'; echo 'This account is not available.'; exit 1 ;;
-    fragile) if [ ! -e lost ]; then
-            touch lost
+    fragile|rebooting) if [ ! -e lost ]; then
+            touch lost calls
             exec 3<&0
             sh -c "exec $*" <&3 &
             while ! ls "$FAKE_ROOT"/runs/*/checkpoints/step-*; do sleep 0.1; done > /dev/null 2>&1
             kill -9 $!
+            exit 255
+        elif [ $host = rebooting ] && [ "$(wc -l < calls)" -lt 2 ]; then
+            echo call >> calls
+            echo "ssh: connect to host $host port 22: No route to host" >&2
             exit 255
         fi ;;
 esac
@@ -187,6 +192,30 @@ fn a_lost_rank_or_machine_is_named_and_the_run_continues() {
         assert_eq!(bench.losses(), quiet(settings), "{plays:?} {nodes}");
         bench.assert_no_processes_left();
     }
+}
+
+/// Two calls within seconds were all that it got.
+#[test]
+fn a_machine_that_reboots_is_waited_for() {
+    let bench = Bench::new(&["slow", "well"]);
+    let settings = ["--nodes", "alpha,rebooting", "-s", "engine.torch.patience=2"];
+    let out = bench.train_there(&[&settings[..], LONG].concat(), &[]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let warned = warnings(&bench.events());
+    let told = |code: &str, phrase: &str| {
+        let mut warned = warned.iter();
+        warned.any(|w| w.starts_with(code) && w.contains(phrase))
+    };
+    assert!(told("ranks_lost", "rank 1"), "{warned:?}");
+    assert!(
+        told("machine_unreachable", "rebooting: ssh: connect to host"),
+        "{warned:?}"
+    );
+    assert_eq!(bench.losses(), quiet(LONG));
+    // Calls without an answer have no generation of their own.
+    let generations = std::fs::read_dir(bench.run().join("torch")).unwrap();
+    assert_eq!(generations.count(), 2);
+    bench.assert_no_processes_left();
 }
 
 #[test]
