@@ -4,8 +4,8 @@
 use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
-use crate::engine::reference;
-use crate::engine::state::TrainState;
+use crate::engine::roles::Reference;
+use crate::engine::state::{Progress, Settings};
 use crate::wire::Phase;
 use crate::workers::{FailureKind, WorkerFailure};
 use std::collections::VecDeque;
@@ -202,24 +202,28 @@ impl Trainer<'_, '_> {
         self.wait(pause)
     }
 
-    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks.
-    fn restore_newest(&mut self) -> Result<(), EngineError> {
-        let (spec, data) = (self.cx.spec, self.cx.data.clone());
-        let before = self.cx.state.settings(spec);
-        let mut fresh = TrainState::fresh(spec, &data)?;
-        fresh.carrier = self.stepper.carrier();
-        fresh.models.remote = self.cx.state.models.remote.take();
-        let (job, port, step) = (self.cx.job, &mut *self.cx.port, self.cx.state.progress.step);
-        reference::attach(job, port, (&mut fresh.models, &data), step)?;
-        self.cx.state = fresh;
-        self.cx.state.changed_here();
-        let step = match self.checkpoints.newest() {
+    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks:
+    /// all of it in place, because this machine has memory for one state. `before` are the settings at the loss.
+    fn restore_newest(&mut self, before: Settings) -> Result<(), EngineError> {
+        let newest = self.checkpoints.newest();
+        let (spec, state) = (self.cx.spec, &mut self.cx.state);
+        let frozen = matches!(state.models.reference, Reference::FrozenThere(_));
+        if newest.is_none() || frozen {
+            state.restart(spec, &self.cx.data)?;
+        }
+        if frozen {
+            let size = spec.train.micro_batch_size;
+            state
+                .models
+                .attach_reference(&*spec.method, &self.cx.data, size)?;
+        }
+        let step = match newest {
             Some(step) => {
                 self.checkpoints.roll_back(&mut self.cx, step)?;
                 step
             }
             None => {
-                let state = &self.cx.state;
+                state.progress = Progress::default();
                 state.carrier.restore_state(&state.progress.probes);
                 0
             }
