@@ -1,10 +1,17 @@
 //! Ranks on several machines: "machines" behind a fake `ssh` or `srun`, which run the command here with another home.
 
 use super::{Bench, ending, text, warnings};
+use llmtui::base::clock::pause;
 use llmtui::run::RunState;
 use llmtui::wire::Outcome;
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved, and `rebooting` refuses two calls
 /// after that.
@@ -50,6 +57,7 @@ mkdir -p "$FAKE_ROOT/$host"
 cd "$FAKE_ROOT/$host" || exit 1
 export HOME=$PWD XDG_RUNTIME_DIR=$PWD SSH_CONNECTION='203.0.113.7 50000 203.0.113.8 22'
 echo "$host $*" >> "$FAKE_ROOT/steps"
+echo $$ > pid
 exec "$@"
 "#;
 
@@ -77,9 +85,15 @@ impl Bench {
     }
 
     fn with_machines(&self, args: &[&str], more: &[(&str, &str)]) -> Output {
+        self.command(args, more).output().unwrap()
+    }
+
+    /// This program where those machines are.
+    fn command(&self, args: &[&str], more: &[(&str, &str)]) -> Command {
         self.machines();
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
-        Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llmtui"));
+        command
             .args(args)
             .current_dir(self.dir.path())
             .env_clear()
@@ -88,13 +102,16 @@ impl Bench {
             .env("PATH", path)
             .env("FAKE_ROOT", self.dir.path())
             .envs(more.iter().copied())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
     }
 
     /// `tiny` on PyTorch ranks, wherever `more` places them.
     fn train_there(&self, more: &[&str], env: &[(&str, &str)]) -> Output {
+        self.training_there(more, env).output().unwrap()
+    }
+
+    fn training_there(&self, more: &[&str], env: &[(&str, &str)]) -> Command {
         let python = format!("engine.torch.python={}", self.path("venv").display());
         let program = format!("engine.torch.program={}", env!("CARGO_BIN_EXE_llmtui"));
         let own = [
@@ -108,7 +125,25 @@ impl Bench {
             "-s",
             &program,
         ];
-        self.with_machines(&[&own[..], more].concat(), env)
+        self.command(&[&own[..], more].concat(), env)
+    }
+
+    /// Waits until the only run has a checkpoint of this step or a later one.
+    fn wait_for_checkpoint(&self, step: u64) {
+        let begun = Instant::now();
+        let saved = || {
+            let runs = std::fs::read_dir(self.path("runs")).ok()?;
+            let newest = |run: PathBuf| {
+                let all = std::fs::read_dir(run.join("checkpoints")).ok()?;
+                let names = all.flatten().map(|e| text(e.file_name().as_encoded_bytes()));
+                names.filter_map(|n| n.strip_prefix("step-")?.parse::<u64>().ok()).max()
+            };
+            runs.flatten().filter_map(|run| newest(run.path())).max()
+        };
+        while saved().is_none_or(|newest| newest < step) {
+            assert!(begun.elapsed() < TIMEOUT, "no checkpoint of step {step}");
+            pause(Duration::from_millis(50));
+        }
     }
 }
 
@@ -289,6 +324,48 @@ fn a_slurm_job_has_this_machine_as_its_first_node() {
         steps.lines().count() == 1 && steps.starts_with("n2 /"),
         "{steps}"
     );
+    bench.assert_no_processes_left();
+}
+
+/// SLURM signals the steps of a job that it cancels, too: their ranks were gone before the checkpoint was saved.
+#[test]
+fn a_cancelled_slurm_job_saves_what_its_ranks_have_trained() {
+    let bench = Bench::new(&["slow"]);
+    let settings = [
+        "-s",
+        "engine.torch.launcher=srun",
+        "-s",
+        "max_steps=4000",
+        "-s",
+        "checkpoint.every=5",
+    ];
+    let mut train = bench
+        .training_there(&settings, &[("SLURM_JOB_NODELIST", "n[1-2]")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let terminate = |pid: u32| {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    };
+    bench.wait_for_checkpoint(5);
+    for node in ["n1", "n2"] {
+        let pid = std::fs::read_to_string(bench.path(node).join("pid")).unwrap();
+        terminate(pid.trim().parse().unwrap());
+    }
+    // They train on.
+    bench.wait_for_checkpoint(15);
+    terminate(train.id());
+    assert_eq!(train.wait().unwrap().code(), Some(0));
+    let events = bench.events();
+    let warned = warnings(&events);
+    let lost = warned.iter().find(|w| w.starts_with("ranks_lost"));
+    assert_eq!(lost, None);
+    assert_eq!(ending(&events).0, Outcome::Stopped);
+    let step = RunState::from_events(&events).step;
+    let last = format!("checkpoints/step-{step:06}/manifest.json");
+    assert!(bench.run().join(&last).exists(), "{last}");
     bench.assert_no_processes_left();
 }
 
