@@ -135,8 +135,12 @@ impl Bench {
             let runs = std::fs::read_dir(self.path("runs")).ok()?;
             let newest = |run: PathBuf| {
                 let all = std::fs::read_dir(run.join("checkpoints")).ok()?;
-                let names = all.flatten().map(|e| text(e.file_name().as_encoded_bytes()));
-                names.filter_map(|n| n.strip_prefix("step-")?.parse::<u64>().ok()).max()
+                let names = all
+                    .flatten()
+                    .map(|e| text(e.file_name().as_encoded_bytes()));
+                names
+                    .filter_map(|n| n.strip_prefix("step-")?.parse::<u64>().ok())
+                    .max()
             };
             runs.flatten().filter_map(|run| newest(run.path())).max()
         };
@@ -233,7 +237,12 @@ fn a_lost_rank_or_machine_is_named_and_the_run_continues() {
 #[test]
 fn a_machine_that_reboots_is_waited_for() {
     let bench = Bench::new(&["slow", "well"]);
-    let settings = ["--nodes", "alpha,rebooting", "-s", "engine.torch.patience=2"];
+    let settings = [
+        "--nodes",
+        "alpha,rebooting",
+        "-s",
+        "engine.torch.patience=2",
+    ];
     let out = bench.train_there(&[&settings[..], LONG].concat(), &[]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let warned = warnings(&bench.events());

@@ -189,7 +189,9 @@ impl TrainState {
             *copy = None;
         }
         let policy = &mut self.models.policy;
-        policy.params_mut().write_held(|weights| weights.fill(0.0))?;
+        policy
+            .params_mut()
+            .write_held(|weights| weights.fill(0.0))?;
         start_weights(policy, spec, data)?;
         self.critic = Critic::blank(spec, &self.models.policy)?;
         self.reset_optimizer(spec)?;

@@ -97,7 +97,10 @@ impl Host {
     ) -> Vec<OsString> {
         const RUNS_DIR: &str = "--runs-dir";
         let Place::Ssh(destination) = &self.place else {
-            let dir = self.runs_dir.iter().flat_map(|dir| [RUNS_DIR, dir.as_str()]);
+            let dir = self
+                .runs_dir
+                .iter()
+                .flat_map(|dir| [RUNS_DIR, dir.as_str()]);
             let inner = dir.chain(words.iter().copied()).map(OsString::from);
             return std::iter::once(OsString::from(own)).chain(inner).collect();
         };

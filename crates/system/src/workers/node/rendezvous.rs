@@ -227,7 +227,11 @@ mod tests {
         }
 
         fn source_towards(&self, to: IpAddr) -> Option<IpAddr> {
-            let own = if to.is_loopback() { to.to_string() } else { "10.0.0.1".into() };
+            let own = if to.is_loopback() {
+                to.to_string()
+            } else {
+                "10.0.0.1".into()
+            };
             own.parse().ok()
         }
     }
@@ -247,8 +251,16 @@ mod tests {
         for (machines, abouts, expected) in [
             ([here("n1"), there("n2")], [None, step("n2")], "10.0.0.1"),
             // SLURM's name of this node is not its host name.
-            ([there("node-1"), there("n2")], [step("n1"), step("n2")], "10.0.0.1"),
-            ([here("localhost"), there("x")], [None, step("n3")], "10.0.0.1"),
+            (
+                [there("node-1"), there("n2")],
+                [step("n1"), step("n2")],
+                "10.0.0.1",
+            ),
+            (
+                [here("localhost"), there("x")],
+                [None, step("n3")],
+                "10.0.0.1",
+            ),
             ([there("n2"), here("n1")], [step("n2"), None], "10.0.0.2"),
             // A host name that this node does not know, by SLURM's name for it.
             ([there("n2"), here("n1")], [step("gpu-2"), None], "10.0.0.2"),
