@@ -39,7 +39,7 @@ fn world() -> tempfile::TempDir {
     std::fs::write(&ssh, SSH).unwrap();
     std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
     let hosts = format!(
-        "hosts:\n  - {{name: lab, ssh: me@lab, program: {PROGRAM}}}\n  - down\n  - rude\n  - {{name: here, local: true}}\n"
+        "hosts:\n  - {{name: lab, ssh: me@lab, program: {PROGRAM}, runs_dir: ~/runs}}\n  - down\n  - rude\n  - {{name: here, local: true}}\n"
     );
     std::fs::write(root.path().join("here/.config/llmtui/hosts.yaml"), hosts).unwrap();
     root

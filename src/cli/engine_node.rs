@@ -6,6 +6,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::private_dir;
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
+use crate::link::signals::{self, Hangup};
 use crate::workers::node::{self, Ask, Bridge, Machine, NodeInfo};
 use crate::workers::{Environment, WorkerFailure, environment, torch};
 use std::io::Write;
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct NodeArgs {}
 
 pub fn node(_: &NodeArgs, cx: &Context) -> anyhow::Result<Exit> {
+    // SLURM signals every step of a job that it cancels or preempts. The engine saves a checkpoint then, for which it needs the
+    // ranks: they end with the connection, or by SIGKILL. The signals are caught, not ignored: ranks would inherit that.
+    signals::listen(Hangup::Ignore);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     node::serve(&cx.env, &clock, std::io::stdin(), std::io::stdout())
         .map_err(|e| Failure::user_error(e.to_string(), "llmtui engine check --nodes HOST,HOST"))?;

@@ -108,7 +108,7 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
             Failure::user_error(what, "use another file: llmtui fleet --hosts FILE").into(),
         );
     }
-    Host::read(&path).map_err(|e| {
+    Host::read(&path, cx.env.home.as_deref()).map_err(|e| {
         Failure::user_error(e.to_string(), "llmtui fleet --help shows an example").into()
     })
 }

@@ -11,7 +11,8 @@
 #SBATCH --open-mode=append
 #SBATCH --output=my-1st-run-%j.log
 # Made by `llmtui engine script`. sbatch takes it; 300 s before the time limit the run saves a checkpoint and the job is
-# requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong in the environment, not here.
+# requeued, until the run is complete. scancel ends it at a checkpoint, if that is saved within the cluster's KillWait (30 s by
+# default). Tokens belong in the environment, not here.
 
 : "${SLURM_JOB_ID:?give this script to sbatch}"
 cd '/home/o'\''neill/my project' || exit 3

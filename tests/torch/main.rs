@@ -422,6 +422,36 @@ fn an_rl_method_generates_the_same_answers_after_a_loss() {
     // Two steps of a cold start, then six on answers.
     assert_eq!(quiet[1].len(), 6);
     assert_eq!(run(&["crash", "well"]), quiet);
+    // The next ranks are lost while they get the reference.
+    assert_eq!(run(&["crash", "no reference", "well"]), quiet);
+}
+
+/// Before its first checkpoint a process goes back to what it began from, moments and all.
+#[test]
+fn an_optimizer_that_began_afresh_does_so_again_after_a_loss() {
+    let trained = |play: &str| {
+        let bench = Bench::new(&["well", play, "well"]);
+        let rare = ["-s", "max_steps=12", "-s", "checkpoint.every=100"];
+        let out = bench.train(&[&rare[..], &["--stop-after", "4"]].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let run = bench.run();
+        let again = [
+            "train",
+            "--resume",
+            run.to_str().unwrap(),
+            "--headless",
+            "--fresh-optimizer",
+        ];
+        let out = bench.llmtui(&again);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let lost = warnings(&bench.events())
+            .iter()
+            .any(|w| w.starts_with("ranks_lost"));
+        assert_eq!(lost, play == "crash");
+        bench.assert_no_processes_left();
+        std::fs::read(run.join("checkpoints/step-000012/optimizer.safetensors")).unwrap()
+    };
+    assert!(trained("crash") == trained("well"));
 }
 
 #[test]

@@ -1,12 +1,20 @@
 //! Ranks on several machines: "machines" behind a fake `ssh` or `srun`, which run the command here with another home.
 
 use super::{Bench, ending, text, warnings};
+use llmtui::base::clock::pause;
 use llmtui::run::RunState;
 use llmtui::wire::Outcome;
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-/// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved.
+/// No wait here takes longer, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// `down` refuses, `mute` has no program, `fragile` is lost once, after the run has saved, and `rebooting` refuses two calls
+/// after that.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 host=$2
@@ -18,12 +26,16 @@ case $host in
     down) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
     mute) echo 'bash: llmtui: command not found' >&2; exit 127 ;;
     rude) echo 'Last login: yesterday'; echo 'This account is not available.'; exit 1 ;;
-    fragile) if [ ! -e lost ]; then
-            touch lost
+    fragile|rebooting) if [ ! -e lost ]; then
+            touch lost calls
             exec 3<&0
             sh -c "exec $*" <&3 &
             while ! ls "$FAKE_ROOT"/runs/*/checkpoints/step-*; do sleep 0.1; done > /dev/null 2>&1
             kill -9 $!
+            exit 255
+        elif [ $host = rebooting ] && [ "$(wc -l < calls)" -lt 2 ]; then
+            echo call >> calls
+            echo "ssh: connect to host $host port 22: No route to host" >&2
             exit 255
         fi ;;
 esac
@@ -31,6 +43,7 @@ echo "Welcome to $host"
 exec sh -c "$*"
 "#;
 
+/// Every step has the `SSH_CONNECTION` of the shell that submitted the job.
 const SRUN: &str = r#"#!/bin/sh
 for word; do
     case $word in
@@ -42,12 +55,19 @@ for word; do
 done
 mkdir -p "$FAKE_ROOT/$host"
 cd "$FAKE_ROOT/$host" || exit 1
-export HOME=$PWD XDG_RUNTIME_DIR=$PWD
+export HOME=$PWD XDG_RUNTIME_DIR=$PWD SSH_CONNECTION='203.0.113.7 50000 203.0.113.8 22'
 echo "$host $*" >> "$FAKE_ROOT/steps"
+echo $$ > pid
 exec "$@"
 "#;
 
-const SCONTROL: &str = "#!/bin/sh\n[ \"$3\" = 'n[1-2]' ] && printf 'n1\\nn2\\n'\n";
+const SCONTROL: &str = r#"#!/bin/sh
+case $3 in
+    'n[1-2]') printf 'n1\nn2\n' ;;
+    here,n2) uname -n; echo n2 ;;
+    *) exit 1 ;;
+esac
+"#;
 
 /// Some steps take a while, so that a machine is lost in the middle.
 const LONG: &[&str] = &["-s", "max_steps=40", "-s", "checkpoint.every=5"];
@@ -65,9 +85,15 @@ impl Bench {
     }
 
     fn with_machines(&self, args: &[&str], more: &[(&str, &str)]) -> Output {
+        self.command(args, more).output().unwrap()
+    }
+
+    /// This program where those machines are.
+    fn command(&self, args: &[&str], more: &[(&str, &str)]) -> Command {
         self.machines();
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
-        Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llmtui"));
+        command
             .args(args)
             .current_dir(self.dir.path())
             .env_clear()
@@ -76,13 +102,16 @@ impl Bench {
             .env("PATH", path)
             .env("FAKE_ROOT", self.dir.path())
             .envs(more.iter().copied())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
     }
 
     /// `tiny` on PyTorch ranks, wherever `more` places them.
     fn train_there(&self, more: &[&str], env: &[(&str, &str)]) -> Output {
+        self.training_there(more, env).output().unwrap()
+    }
+
+    fn training_there(&self, more: &[&str], env: &[(&str, &str)]) -> Command {
         let python = format!("engine.torch.python={}", self.path("venv").display());
         let program = format!("engine.torch.program={}", env!("CARGO_BIN_EXE_llmtui"));
         let own = [
@@ -96,7 +125,29 @@ impl Bench {
             "-s",
             &program,
         ];
-        self.with_machines(&[&own[..], more].concat(), env)
+        self.command(&[&own[..], more].concat(), env)
+    }
+
+    /// Waits until the only run has a checkpoint of this step or a later one.
+    fn wait_for_checkpoint(&self, step: u64) {
+        let begun = Instant::now();
+        let saved = || {
+            let runs = std::fs::read_dir(self.path("runs")).ok()?;
+            let newest = |run: PathBuf| {
+                let all = std::fs::read_dir(run.join("checkpoints")).ok()?;
+                let names = all
+                    .flatten()
+                    .map(|e| text(e.file_name().as_encoded_bytes()));
+                names
+                    .filter_map(|n| n.strip_prefix("step-")?.parse::<u64>().ok())
+                    .max()
+            };
+            runs.flatten().filter_map(|run| newest(run.path())).max()
+        };
+        while saved().is_none_or(|newest| newest < step) {
+            assert!(begun.elapsed() < TIMEOUT, "no checkpoint of step {step}");
+            pause(Duration::from_millis(50));
+        }
     }
 }
 
@@ -182,6 +233,35 @@ fn a_lost_rank_or_machine_is_named_and_the_run_continues() {
     }
 }
 
+/// Two calls within seconds were all that it got.
+#[test]
+fn a_machine_that_reboots_is_waited_for() {
+    let bench = Bench::new(&["slow", "well"]);
+    let settings = [
+        "--nodes",
+        "alpha,rebooting",
+        "-s",
+        "engine.torch.patience=2",
+    ];
+    let out = bench.train_there(&[&settings[..], LONG].concat(), &[]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let warned = warnings(&bench.events());
+    let told = |code: &str, phrase: &str| {
+        let mut warned = warned.iter();
+        warned.any(|w| w.starts_with(code) && w.contains(phrase))
+    };
+    assert!(told("ranks_lost", "rank 1"), "{warned:?}");
+    assert!(
+        told("machine_unreachable", "rebooting: ssh: connect to host"),
+        "{warned:?}"
+    );
+    assert_eq!(bench.losses(), quiet(LONG));
+    // Calls without an answer have no generation of their own.
+    let generations = std::fs::read_dir(bench.run().join("torch")).unwrap();
+    assert_eq!(generations.count(), 2);
+    bench.assert_no_processes_left();
+}
+
 #[test]
 fn unreachable_machines_are_reported_with_the_output_of_ssh() {
     for (nodes, phrases) in [
@@ -237,6 +317,64 @@ fn a_slurm_job_has_ranks_on_its_nodes() {
         steps.len() == 2 && steps[0].starts_with("n1 /") && steps[1].ends_with(" engine node"),
         "{steps:?}"
     );
+    bench.assert_no_processes_left();
+}
+
+/// The batch step is on the first node, as SLURM places it.
+#[test]
+fn a_slurm_job_has_this_machine_as_its_first_node() {
+    let bench = Bench::new(&["well"]);
+    let job = [("SLURM_JOB_NODELIST", "here,n2")];
+    let out = bench.train_there(&["-s", "engine.torch.launcher=srun"], &job);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert_eq!(bench.losses(), quiet(&[]));
+    let steps = std::fs::read_to_string(bench.path("steps")).unwrap();
+    assert!(
+        steps.lines().count() == 1 && steps.starts_with("n2 /"),
+        "{steps}"
+    );
+    bench.assert_no_processes_left();
+}
+
+/// SLURM signals the steps of a job that it cancels, too: their ranks were gone before the checkpoint was saved.
+#[test]
+fn a_cancelled_slurm_job_saves_what_its_ranks_have_trained() {
+    let bench = Bench::new(&["slow"]);
+    let settings = [
+        "-s",
+        "engine.torch.launcher=srun",
+        "-s",
+        "max_steps=4000",
+        "-s",
+        "checkpoint.every=5",
+    ];
+    let mut train = bench
+        .training_there(&settings, &[("SLURM_JOB_NODELIST", "n[1-2]")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let terminate = |pid: u32| {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    };
+    bench.wait_for_checkpoint(5);
+    for node in ["n1", "n2"] {
+        let pid = std::fs::read_to_string(bench.path(node).join("pid")).unwrap();
+        terminate(pid.trim().parse().unwrap());
+    }
+    // They train on.
+    bench.wait_for_checkpoint(15);
+    terminate(train.id());
+    assert_eq!(train.wait().unwrap().code(), Some(0));
+    let events = bench.events();
+    let warned = warnings(&events);
+    let lost = warned.iter().find(|w| w.starts_with("ranks_lost"));
+    assert_eq!(lost, None);
+    assert_eq!(ending(&events).0, Outcome::Stopped);
+    let step = RunState::from_events(&events).step;
+    let last = format!("checkpoints/step-{step:06}/manifest.json");
+    assert!(bench.run().join(&last).exists(), "{last}");
     bench.assert_no_processes_left();
 }
 

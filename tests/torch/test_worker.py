@@ -16,6 +16,7 @@ import threading
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from llmtui_worker import wire
 from llmtui_worker.adamw8bit import AdamW8bit, Moment, dynamic_map, pack, unpack
@@ -215,6 +216,27 @@ class Updates(unittest.TestCase):
         # PyTorch alone takes so much of main memory; on a processor there is nothing else.
         self.assertGreater(memory.pop("rss_bytes"), 50_000_000)
         self.assertEqual(memory, {})
+
+    def test_the_time_of_a_forward_pass_is_that_until_its_values_are_here(self) -> None:
+        """A GPU returns from every call at once, but for copies from and to it, which wait for what is under way."""
+        rank, clock = self.rank(lora=False), [0.0]
+        batch, cpu = rank._batch, torch.Tensor.cpu
+
+        def take(ask: dict[str, Any], payload: bytearray) -> Any:
+            clock[0] += 100.0
+            return batch(ask, payload)
+
+        def fetch(values: Tensor) -> Tensor:
+            clock[0] += 1.0
+            return cpu(values)
+
+        ask = {"rows": 1, "seq_len": 8, "first": False, "linear": True, "train": True, "varied": False, "draws": 1, "micro": 0, "of": 1}
+        ask |= {"model": "policy", "adapters": True, "temperature": 1.0}
+        payload = bytearray(struct.pack("<16i8f", *range(8), *range(8), *[1.0] * 8))
+        with mock.patch.object(rank, "_batch", take), mock.patch.object(torch.Tensor, "cpu", fetch):
+            with mock.patch("llmtui_worker.trainer.time.monotonic", lambda: clock[0]):
+                answer = rank.forward(ask, payload)
+        self.assertEqual(answer["seconds"], 1.0)
 
     def test_shards_of_gradients_are_summed_at_every_micro_batch(self) -> None:
         rank = self.rank(lora=False, shard="fsdp2", offload=True)

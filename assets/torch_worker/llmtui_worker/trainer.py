@@ -322,8 +322,9 @@ class Rank:
 
     def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Values of this rank's rows; for a loss that is linear in log-probabilities also its gradient."""
-        began = time.monotonic()
+        # Copying a batch to a GPU waits for everything before it; the values arrive once the pass is done.
         (inputs, targets, first), packed, c = self._batch(ask, payload)
+        began = time.monotonic()
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
         if not ask["train"]:
             chosen = self.reference if ask["model"] == "reference" else self.decoder
@@ -344,8 +345,8 @@ class Rank:
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
                 logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
-        seconds = time.monotonic() - began
         found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
+        seconds = time.monotonic() - began
         if c is not None:
             total.backward(torch.full_like(total, self.world))
             self._synced()

@@ -43,7 +43,8 @@ pub struct Env {
 /// Variables of ssh, SLURM and PyTorch that describe other machines.
 #[derive(Debug, Clone, Default)]
 pub struct MachinesEnv {
-    /// `SSH_CONNECTION`: the client's address and port, then this machine's.
+    /// `SSH_CONNECTION`: the client's address and port, then this machine's. SLURM passes on that of the shell that submitted
+    /// the job.
     pub ssh_connection: Option<String>,
     /// `SLURM_JOB_NODELIST`: the machines of this job, as `scontrol show hostnames` accepts them.
     pub slurm_nodes: Option<String>,

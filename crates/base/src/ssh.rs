@@ -39,15 +39,20 @@ pub fn is_destination(word: &str) -> Result<(), String> {
 
 /// A program and its arguments for the remote shell, which expands a leading `~` of the program.
 pub fn in_shell(program: &str, words: &[&str]) -> String {
-    let program = match program.strip_prefix("~/") {
-        Some(rest) => format!("~/{}", shell_quote(rest)),
-        None => shell_quote(program),
-    };
     let words = words.iter().map(|word| shell_quote(word));
-    std::iter::once(program)
+    std::iter::once(path_in_shell(program))
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A path for the remote shell, which expands a leading `~` or `~/` to the home folder there; everything else is quoted.
+pub fn path_in_shell(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("~/{}", shell_quote(rest)),
+        None if path == "~" => path.into(),
+        None => shell_quote(path),
+    }
 }
 
 /// A word for a POSIX shell, quoted if necessary.
@@ -62,6 +67,19 @@ pub fn shell_quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_home_folder_of_a_path_is_expanded_there() {
+        for (path, word) in [
+            ("~/my runs", "~/'my runs'"),
+            ("~/runs", "~/runs"),
+            ("~", "~"),
+            ("~root/runs", "'~root/runs'"),
+            ("/data/~/$HOME", "'/data/~/$HOME'"),
+        ] {
+            assert_eq!(path_in_shell(path), word);
+        }
+    }
 
     #[test]
     fn words_reach_the_remote_shell_unchanged() {

@@ -5,7 +5,7 @@ use super::EngineError;
 use super::checkpoint::error::CheckpointError;
 use super::checkpoint::flat;
 use super::finite::{held_are_finite, state_is_finite};
-use super::optimizer::update_rule;
+use super::optimizer::{release, update_rule};
 use super::roles::set;
 use super::start_weights::{arithmetic, critic_source};
 use super::update::{At, Gradients, Rates, apply, gradients};
@@ -139,6 +139,7 @@ impl Critic {
     /// # Errors
     /// Those of the optimizer.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
+        release(&mut self.optimizer);
         self.optimizer = update_rule(spec, &self.model)?;
         Ok(())
     }

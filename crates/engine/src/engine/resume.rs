@@ -70,6 +70,38 @@ pub(super) fn resume(
         )),
         None => misfit(step, e, was, &job.spec),
     })?;
+    if let Some(why) = other {
+        port.warn(step, "data_changed", why, "continued because of --force");
+    }
+    adjust_loaded(job, port, store, state, Loaded::Begins(step))?;
+    if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
+        port.note(step, words);
+    }
+    Ok(Some(step))
+}
+
+/// What a state was loaded from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loaded {
+    /// The checkpoint of this step, from which this process begins.
+    Begins(u64),
+    /// Another one.
+    Other(u64),
+}
+
+/// Adjusts a state that was just loaded from a checkpoint, at a resume and whenever the run goes back to it.
+///
+/// # Errors
+/// Those of the optimizers.
+pub(super) fn adjust_loaded(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    store: &Store,
+    state: &mut TrainState,
+    from: Loaded,
+) -> Result<(), EngineError> {
+    let (Loaded::Begins(step) | Loaded::Other(step)) = from;
+    // The best of then may have been pruned since.
     let stands = |best: &Best| store.has_checkpoint(best.step);
     let progress = &mut state.progress;
     progress.best_saved = progress.best_saved.take().filter(stands);
@@ -79,20 +111,14 @@ pub(super) fn resume(
         progress.best = progress.best.take().filter(stands);
         progress.stale = 0;
     }
-    if let Some(why) = other {
-        port.warn(step, "data_changed", why, "continued because of --force");
-    }
-    if job.fresh_optimizer {
+    if job.fresh_optimizer && from == Loaded::Begins(step) {
         // Of an average and its weights, training continues with the weights.
         state.show_average(false)?;
         state.reset_optimizer(&job.spec)?;
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());
     }
-    if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
-        port.note(step, words);
-    }
-    Ok(Some(step))
+    Ok(())
 }
 
 /// The newest whole checkpoint, or `None` where the run begins at step 0.

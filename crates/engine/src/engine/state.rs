@@ -5,8 +5,8 @@ use super::EngineError;
 use super::critic::Critic;
 use super::finite::{held_are_finite, state_is_finite};
 use super::guard::SpikeDetector;
-use super::optimizer::averaged_rule;
-use super::roles::Models;
+use super::optimizer::{averaged_rule, release};
+use super::roles::{Models, Reference};
 use super::rollouts::in_use::ActiveRollout;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use crate::data::Dataset;
@@ -175,6 +175,29 @@ impl TrainState {
         })
     }
 
+    /// Weights and optimizer as before the first step, in place: a second copy of them may not fit into memory. The counters, the
+    /// ranks and the kind of the reference stay.
+    ///
+    /// # Errors
+    /// As of [`TrainState::fresh`].
+    pub fn restart(&mut self, spec: &RunSpec, data: &Dataset) -> Result<(), EngineError> {
+        release(&mut self.optimizer);
+        self.critic = None;
+        self.in_use = None;
+        self.models.anchored = false;
+        if let Reference::FrozenThere(copy) = &mut self.models.reference {
+            *copy = None;
+        }
+        let policy = &mut self.models.policy;
+        policy
+            .params_mut()
+            .write_held(|weights| weights.fill(0.0))?;
+        start_weights(policy, spec, data)?;
+        self.critic = Critic::blank(spec, &self.models.policy)?;
+        self.reset_optimizer(spec)?;
+        Ok(())
+    }
+
     /// Switches the policy to averaged weights, if the optimizer keeps any, or back to the trained ones.
     ///
     /// # Errors
@@ -249,6 +272,7 @@ impl TrainState {
     /// # Errors
     /// Those of the optimizers.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
+        release(&mut self.optimizer);
         self.optimizer = averaged_rule(spec, &self.models.policy)?;
         if let Some(critic) = &mut self.critic {
             critic.reset_optimizer(spec)?;
@@ -286,6 +310,47 @@ impl TrainState {
 mod tests {
     use super::super::tests::tiny;
     use super::*;
+
+    /// The weights, and every part of the optimizer's state.
+    fn held(state: &TrainState) -> Vec<Vec<f32>> {
+        let part = |part: crate::optim::StatePart| {
+            let mut values = Vec::new();
+            let mut read = |own: &[f32]| values.extend_from_slice(own);
+            state.optimizer.read_state(part.name, &mut read).unwrap();
+            values
+        };
+        let weights = state.models.policy.params().read_held(<[f32]>::to_vec);
+        let parts = state.optimizer.state().into_iter().map(part);
+        std::iter::once(weights.unwrap()).chain(parts).collect()
+    }
+
+    #[test]
+    fn a_restarted_state_is_that_before_the_first_step() {
+        for words in [
+            &[][..],
+            &["adapter.lora.rank=2"],
+            &["adapter.lora.rank=2", "adapter.lora.dora=true"],
+            &["optimizer=adamw8bit"],
+            &["train.ema_decay=0.9"],
+        ] {
+            let (spec, data) = tiny(words);
+            let mut state = TrainState::fresh(&spec, &data).unwrap();
+            let begun = held(&state);
+            let policy = &mut state.models.policy;
+            let spoil = |own: &mut [f32]| own.fill(0.25);
+            policy.params_mut().write_held(spoil).unwrap();
+            for part in state.optimizer.state() {
+                // What counts updates has no fractions.
+                let value = if part.len < 5 { 2.0 } else { 0.25 };
+                let mut spoil = |own: &mut [f32]| own.fill(value);
+                state.optimizer.write_state(part.name, &mut spoil).unwrap();
+            }
+            state.progress.step = 7;
+            state.restart(&spec, &data).unwrap();
+            assert!(held(&state) == begun, "{words:?}");
+            assert_eq!(state.progress.step, 7);
+        }
+    }
 
     #[test]
     fn a_vocabulary_smaller_than_the_tokenizers_is_refused_and_a_larger_one_is_not() {

@@ -1,5 +1,6 @@
 //! The machines of a fleet: a small YAML file.
 
+use crate::base::paths::expand_home;
 use crate::base::ssh;
 use crate::spec::yaml;
 use serde::Deserialize;
@@ -36,6 +37,7 @@ pub struct Host {
     pub place: Place,
     /// The program there; `llmtui` in its PATH otherwise.
     pub program: String,
+    /// Its folder of runs; on another machine a leading `~` is the home folder there.
     pub runs_dir: Option<String>,
 }
 
@@ -69,17 +71,17 @@ struct Named {
 }
 
 impl Host {
-    /// Reads a file of hosts.
+    /// Reads a file of hosts. `home` is what `~` means on this machine.
     ///
     /// # Errors
     /// It cannot be read, is no such file, or names a machine in a way that `ssh` would take for an option.
-    pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
+    pub fn read(path: &Path, home: Option<&Path>) -> Result<Vec<Host>, HostsError> {
         let text = crate::base::files::read_small_text(path, MAX_BYTES);
         let text = text.map_err(|error| HostsError::Unreadable {
             path: path.to_path_buf(),
             error,
         })?;
-        parse(&text).map_err(|what| HostsError::Wrong {
+        parse(&text, home).map_err(|what| HostsError::Wrong {
             path: path.to_path_buf(),
             what,
         })
@@ -93,14 +95,14 @@ impl Host {
         words: &[&str],
         terminal: bool,
     ) -> Vec<OsString> {
-        let mut inner: Vec<String> = Vec::new();
-        if let Some(dir) = &self.runs_dir {
-            inner.extend(["--runs-dir".to_string(), dir.clone()]);
-        }
-        inner.extend(words.iter().map(|word| word.to_string()));
+        const RUNS_DIR: &str = "--runs-dir";
         let Place::Ssh(destination) = &self.place else {
-            let own = std::iter::once(own.as_os_str().to_os_string());
-            return own.chain(inner.into_iter().map(OsString::from)).collect();
+            let dir = self
+                .runs_dir
+                .iter()
+                .flat_map(|dir| [RUNS_DIR, dir.as_str()]);
+            let inner = dir.chain(words.iter().copied()).map(OsString::from);
+            return std::iter::once(OsString::from(own)).chain(inner).collect();
         };
         let mut line = ssh::begin(terminal);
         if let Some(control) = control {
@@ -112,13 +114,16 @@ impl Host {
             line.push(path);
         }
         line.extend(["--".into(), destination.into()]);
-        let words: Vec<&str> = inner.iter().map(String::as_str).collect();
-        line.push(ssh::in_shell(&self.program, &words).into());
+        let dir = self.runs_dir.as_deref().map(ssh::path_in_shell);
+        let inner = [ssh::path_in_shell(&self.program)].into_iter();
+        let inner = inner.chain(dir.into_iter().flat_map(|dir| [RUNS_DIR.into(), dir]));
+        let inner = inner.chain(words.iter().map(|word| ssh::shell_quote(word)));
+        line.push(inner.collect::<Vec<_>>().join(" ").into());
         line
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Host>, String> {
+fn parse(text: &str, home: Option<&Path>) -> Result<Vec<Host>, String> {
     let value = yaml::parse(text).map_err(|e| e.to_string())?;
     let file: File = crate::base::json::read(&value).map_err(|e| e.to_string())?;
     if file.hosts.len() > MAX_HOSTS {
@@ -127,7 +132,7 @@ fn parse(text: &str) -> Result<Vec<Host>, String> {
     let mut names = HashSet::new();
     let mut hosts = Vec::new();
     for (at, entry) in file.hosts.iter().enumerate() {
-        let host = Named::read(entry).and_then(Named::host);
+        let host = Named::read(entry).and_then(|named| named.host(home));
         let host = host.map_err(|what| format!("hosts[{at}]: {what}"))?;
         if !names.insert(host.name.clone()) {
             return Err(format!(
@@ -155,7 +160,7 @@ impl Named {
         }
     }
 
-    fn host(self) -> Result<Host, String> {
+    fn host(self, home: Option<&Path>) -> Result<Host, String> {
         let place = match (self.ssh, self.local) {
             (Some(ssh), false) => {
                 ssh::is_destination(&ssh).map_err(|what| format!("ssh: {what}"))?;
@@ -175,13 +180,29 @@ impl Named {
         if program.is_empty() || program.starts_with('-') {
             return Err(format!("program: {program:?} is not a valid program"));
         }
+        let dir = self.runs_dir.map(|dir| runs_dir(dir, &place, home));
         Ok(Host {
             name,
+            runs_dir: dir.transpose()?,
             place,
             program,
-            runs_dir: self.runs_dir,
         })
     }
+}
+
+/// The folder of runs as the program gets it: without its own shell, this machine's is expanded here.
+fn runs_dir(dir: String, place: &Place, home: Option<&Path>) -> Result<String, String> {
+    if dir.is_empty() {
+        return Err("runs_dir: empty; remove it, or name a folder".into());
+    }
+    let there = Path::new("~");
+    let home = match place {
+        Place::Here => home,
+        Place::Ssh(_) => Some(there),
+    };
+    let expanded = expand_home(Path::new(&dir), Path::new(""), home);
+    let dir = expanded.map_err(|(what, fix)| format!("runs_dir: {what}; {fix}"))?;
+    Ok(dir.display().to_string())
 }
 
 #[cfg(test)]
@@ -190,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_example_is_a_file_of_three_hosts() {
-        let hosts = parse(EXAMPLE).unwrap();
+        let hosts = parse(EXAMPLE, None).unwrap();
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
         assert_eq!(names, ["gpu-box", "lab", "here"]);
         assert_eq!(hosts[0].place, Place::Ssh("me@gpu-box".into()));
@@ -212,16 +233,35 @@ mod tests {
             ("hosts: [a, {ssh: b, prgram: x}]", "prgram"),
             ("hosts: [a, {ssh: b, prgram: x}]", "runs_dir"),
             ("hosts: [7]", "hosts[0]: "),
+            ("hosts: [{ssh: a, runs_dir: ~bob/runs}]", "`~bob` is not"),
+            ("hosts: [{local: true, runs_dir: ~/runs}]", "HOME is not"),
+            ("hosts: [{ssh: a, runs_dir: ''}]", "runs_dir: empty"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text, None).unwrap_err();
             assert!(error.contains(what), "{text}: {error}");
         }
     }
 
+    /// `~/runs` was a folder of that name, and a machine without runs.
+    #[test]
+    fn a_folder_of_runs_may_be_in_the_home_folder() {
+        let text = "hosts: [{ssh: lab, runs_dir: ~/my runs}, {local: true, runs_dir: ~/runs}]";
+        let hosts = parse(text, Some(Path::new("/home/u"))).unwrap();
+        let command = |host: &Host| {
+            let line = host.command(Path::new("/own"), None, &["runs"], false);
+            let words = line.into_iter().map(|w| w.into_string().unwrap());
+            words.collect::<Vec<String>>()
+        };
+        let there = "llmtui --runs-dir ~/'my runs' runs";
+        assert_eq!(command(&hosts[0]).last().unwrap(), there);
+        let here = ["/own", "--runs-dir", "/home/u/runs", "runs"];
+        assert_eq!(command(&hosts[1]), here);
+    }
+
     #[test]
     fn words_reach_the_other_shell_as_they_are() {
-        let host = &parse("hosts: [{ssh: lab, program: ~/bin/my llmtui, runs_dir: \"/d/it's\"}]")
-            .unwrap()[0];
+        let text = "hosts: [{ssh: lab, program: ~/bin/my llmtui, runs_dir: \"/d/it's\"}]";
+        let host = &parse(text, None).unwrap()[0];
         let line = host.command(Path::new("/own"), None, &["attach", "a; rm -rf ~"], true);
         let line: Vec<String> = line.into_iter().map(|w| w.into_string().unwrap()).collect();
         assert_eq!(line[0], "ssh");

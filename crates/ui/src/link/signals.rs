@@ -62,7 +62,8 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
 }
 
 /// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set the
-/// engine's stop flag (save, then stop); a later one sends `Stop now`.
+/// engine's stop flag (save, then stop); a later one sends `Stop now`. Without an engine they have no effect. Child processes
+/// have the default handlers.
 pub fn listen(hangup: Hangup) -> SignalHandlers {
     let hangup = match ignores_hangup() {
         true => Hangup::Ignore,

@@ -29,6 +29,7 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
+use super::resume::{Loaded, adjust_loaded};
 use super::rollouts::in_use::ActiveRollout;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
@@ -267,6 +268,8 @@ pub(super) struct Checkpoints {
     saved_at: Option<u64>,
     /// The counters in it.
     saved: Option<Progress>,
+    /// Step of the checkpoint that this process began from, while it has not written another of that step.
+    begun_from: Option<u64>,
 }
 
 impl Checkpoints {
@@ -275,6 +278,7 @@ impl Checkpoints {
         Checkpoints {
             store,
             saved_at: begun_from.as_ref().map(|progress| progress.step),
+            begun_from: begun_from.as_ref().map(|progress| progress.step),
             saved: begun_from,
         }
     }
@@ -368,6 +372,7 @@ impl Checkpoints {
         let ((path, _), manifest) = written?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
+        self.begun_from = self.begun_from.filter(|begun| *begun != step);
         let seconds = (cx.port.clock.elapsed() - begun).as_secs_f64();
         let progress = &cx.state.progress;
         let best = progress.best_saved.clone();
@@ -518,10 +523,11 @@ impl Checkpoints {
             .map_err(|fault| EngineError::Setup(fault.to_string()))?;
         let folder = self.store.folder().join(name_of(step));
         load(&folder, &mut cx.state)?;
-        // The best of then may have been pruned since.
-        let stands = |best: &crate::wire::Best| self.store.has_checkpoint(best.step);
-        let progress = &mut cx.state.progress;
-        progress.best_saved = progress.best_saved.take().filter(stands);
+        let from = match self.begun_from == Some(step) {
+            true => Loaded::Begins(step),
+            false => Loaded::Other(step),
+        };
+        adjust_loaded(cx.job, cx.port, &self.store, &mut cx.state, from)?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
         self.retire_from(cx, step + 1);

@@ -116,21 +116,22 @@ impl Remote {
         Ok(Some(remote))
     }
 
-    /// Starts a new generation with its own rendezvous. It gets the engine's weights at the first request.
+    /// Starts a new generation with its own rendezvous. It gets the engine's weights at the first request. Without an answer of
+    /// every machine it has not begun, and the next attempt has its number.
     ///
     /// # Errors
-    /// The ranks do not come.
+    /// A machine does not answer; the ranks do not come.
     pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> Result<(), WorkerFailure> {
         self.workers = None;
         self.lost = None;
-        self.generation += 1;
         self.copy_changed();
         let (settings, machines) = (&self.settings, &self.machines);
+        let logs = self.logs_of(self.generation + 1);
         let reached = reach(
             settings,
             machines,
             &self.env,
-            &self.logs(),
+            &logs,
             &self.clock,
             broken_off,
         )?;
@@ -143,12 +144,13 @@ impl Remote {
                 each * reached.len()
             )));
         }
+        self.generation += 1;
         self.start(reached, broken_off)
     }
 
-    /// Where this generation's logs go.
-    fn logs(&self) -> PathBuf {
-        self.place.logs.join(format!("gen-{}", self.generation))
+    /// Where a generation's logs go.
+    fn logs_of(&self, generation: u64) -> PathBuf {
+        self.place.logs.join(format!("gen-{generation}"))
     }
 
     fn start(
@@ -160,7 +162,7 @@ impl Remote {
         let each = self.ranks / reached.len();
         let node_launches = self.node_launches(reached, each, &id)?;
         let place = WorkerDirs {
-            logs: self.logs(),
+            logs: self.logs_of(self.generation),
             ..self.place.clone()
         };
         let patience = Duration::from_secs_f64(self.settings.patience);

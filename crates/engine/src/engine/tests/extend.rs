@@ -79,6 +79,38 @@ fn without_its_optimizers_state_it_goes_on_as_from_fresh_moments() {
     assert!(fresh != at_10 && steps(true) == fresh, "and it repeats");
 }
 
+/// Whatever the run goes back for, the old moments came with the checkpoint.
+#[test]
+fn moments_that_a_resume_dropped_stay_dropped_where_the_run_goes_back_to_its_beginning() {
+    let run = Run::new(&["max_steps=5"]);
+    keep_log(&run, &run.go());
+    let mut longer = to_step(&run, 10, true);
+    longer.job.resume = true;
+    opened(&longer, |cx, _, checkpoints| {
+        let moments = |cx: &context::RunContext<'_, '_>| {
+            let mut all = Vec::new();
+            for part in cx.state.optimizer.state() {
+                let mut read = |own: &[f32]| all.extend_from_slice(own);
+                cx.state.optimizer.read_state(part.name, &mut read).unwrap();
+            }
+            all
+        };
+        let fresh = moments(cx);
+        assert!(fresh.iter().all(|x| *x == 0.0));
+        let mut spoil = |own: &mut [f32]| own.fill(2.0);
+        let part = cx.state.optimizer.state()[0].name;
+        cx.state.optimizer.write_state(part, &mut spoil).unwrap();
+        let spoiled = moments(cx);
+        checkpoints.roll_back(cx, 5).unwrap();
+        assert!(moments(cx) == fresh, "the checkpoint that it began from");
+        cx.state.optimizer.write_state(part, &mut spoil).unwrap();
+        cx.state.progress.step = 6;
+        checkpoints.save(cx).unwrap();
+        checkpoints.roll_back(cx, 6).unwrap();
+        assert!(moments(cx) == spoiled, "one of its own");
+    });
+}
+
 /// Steps and losses on a set.
 fn losses(events: &[Event], id: &str) -> Vec<(u64, f64)> {
     let of = |event: &Event| match event {

@@ -21,6 +21,30 @@ fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
     assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
 }
 
+/// Back at its beginning a branch had its parent's best again, which it cannot reach.
+#[test]
+fn what_its_parent_measured_best_is_not_the_best_of_a_branch_that_goes_back() {
+    let mut run = Run::new(&["max_steps=10", "eval.every=3", "checkpoint.every=5"]);
+    run.job.stop_after = Some(5);
+    run.go();
+    let own = checkpoint::read_state(&run.checkpoint(5)).unwrap();
+    assert!(own.progress.best.is_some_and(|best| best.step == 3));
+    let _ = std::fs::remove_dir_all(run.checkpoint(3));
+    let parent = crate::run::Parent {
+        run: "another".into(),
+        step: 5,
+    };
+    run.job.run_dir.record_parent(parent).unwrap();
+    run.job.resume = true;
+    opened(&run, |cx, _, checkpoints| {
+        assert_eq!(cx.state.progress.best, None);
+        cx.state.progress.stale = 2;
+        checkpoints.roll_back(cx, 5).unwrap();
+        let progress = &cx.state.progress;
+        assert_eq!((&progress.best, progress.stale), (&None, 0));
+    });
+}
+
 /// What is measured against the steps before goes on where the checkpoint was, also for the steps right after it.
 #[test]
 fn readings_that_look_back_are_those_of_a_run_that_never_stopped() {

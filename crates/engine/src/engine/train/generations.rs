@@ -1,11 +1,11 @@
 //! When PyTorch ranks are lost: a new generation from the newest checkpoint, after a pause, unless the cause would recur or
-//! there is no progress.
+//! there is no progress. A machine that does not answer is waited for: it may reboot.
 
 use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
-use crate::engine::reference;
-use crate::engine::state::TrainState;
+use crate::engine::roles::Reference;
+use crate::engine::state::{Progress, Settings};
 use crate::wire::Phase;
 use crate::workers::{FailureKind, WorkerFailure};
 use std::collections::VecDeque;
@@ -18,6 +18,9 @@ const WINDOW: Duration = Duration::from_secs(30 * 60);
 const IN_VAIN: u32 = 2;
 /// The first pause; each further one within the window is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a machine that does not answer is called again, and the longest pause in between.
+const WAIT: Duration = Duration::from_secs(15 * 60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// History of the rank generations.
 #[derive(Debug, Default)]
@@ -67,21 +70,62 @@ impl Generations {
     }
 }
 
+/// Calls to machines that do not answer. They are no losses: no rank of a new generation has started.
+#[derive(Debug)]
+struct Calls {
+    begun: Duration,
+    pause: Duration,
+}
+
+impl Calls {
+    fn new(now: Duration) -> Calls {
+        Calls {
+            begun: now,
+            pause: PAUSE,
+        }
+    }
+
+    /// The pause before the next call; `None` once [`WAIT`] is over.
+    fn next_pause(&mut self, now: Duration) -> Option<Duration> {
+        if now.saturating_sub(self.begun) >= WAIT {
+            return None;
+        }
+        let longer = (2 * self.pause).min(LONGEST_PAUSE);
+        Some(std::mem::replace(&mut self.pause, longer))
+    }
+}
+
 impl Trainer<'_, '_> {
     /// Starts the next generation and goes back to the newest checkpoint, or ends the run.
-    pub(super) fn restart_ranks(&mut self, lost: WorkerFailure) -> Result<(), EngineError> {
-        let step = self.cx.step();
-        if lost.kind == FailureKind::Stopped {
-            return Err(lost.into());
+    pub(super) fn restart_ranks(&mut self, mut lost: WorkerFailure) -> Result<(), EngineError> {
+        let (step, before) = (self.cx.step(), self.cx.state.settings(self.cx.spec));
+        loop {
+            self.pause_after(&lost, step)?;
+            lost = match self.start_generation(step)? {
+                Ok(()) => match (self.restore_newest(before), self.cx.state.models.lost()) {
+                    (Err(_), Some(again)) => again,
+                    (done, _) => return done,
+                },
+                Err(again) => again,
+            };
         }
-        let verdict = self
-            .generations
-            .judge(&lost, step, self.cx.port.clock.elapsed());
-        let pause = match verdict {
-            Verdict::GiveUp(why) if why.is_empty() => return Err(lost.into()),
+    }
+
+    /// Reports a loss and waits, if another generation may help.
+    fn pause_after(&mut self, lost: &WorkerFailure, step: u64) -> Result<(), EngineError> {
+        if lost.kind == FailureKind::Stopped {
+            return Err(lost.clone().into());
+        }
+        let now = self.cx.port.clock.elapsed();
+        let pause = match self.generations.judge(lost, step, now) {
+            Verdict::GiveUp(why) if why.is_empty() => return Err(lost.clone().into()),
             Verdict::GiveUp(why) => {
                 let what = format!("{why}; the last time: {lost}");
-                return Err(WorkerFailure { what, ..lost }.into());
+                return Err(WorkerFailure {
+                    what,
+                    ..lost.clone()
+                }
+                .into());
             }
             Verdict::Again(pause) => pause,
         };
@@ -90,6 +134,10 @@ impl Trainer<'_, '_> {
             .port
             .warn(step, "ranks_lost", message, lost.kind.hint());
         self.cx.port.enter(Phase::Preparing, step);
+        self.wait(pause)
+    }
+
+    fn wait(&mut self, pause: Duration) -> Result<(), EngineError> {
         let begun = self.cx.port.clock.elapsed();
         while self.cx.port.clock.elapsed() - begun < pause {
             if self.cx.port.stop_requested() {
@@ -97,40 +145,85 @@ impl Trainer<'_, '_> {
             }
             crate::base::clock::pause(Duration::from_millis(50));
         }
-        let (state, port) = (&mut self.cx.state, &mut *self.cx.port);
-        let Some(remote) = &mut state.models.remote else {
-            return Err(lost.into());
-        };
-        if let Err(again) = remote.restart(&mut || port.stop_requested()) {
-            return match again.kind {
-                FailureKind::Stopped => Err(EngineError::Stopped),
-                // A rebooted machine, a port that is in use.
-                _ => self.restart_ranks(again),
-            };
-        }
-        let words = remote.words();
-        self.cx.port.note(step, words);
-        self.restore_newest()
+        Ok(())
     }
 
-    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks.
-    fn restore_newest(&mut self) -> Result<(), EngineError> {
-        let (spec, data) = (self.cx.spec, self.cx.data.clone());
-        let before = self.cx.state.settings(spec);
-        let mut fresh = TrainState::fresh(spec, &data)?;
-        fresh.carrier = self.stepper.carrier();
-        fresh.models.remote = self.cx.state.models.remote.take();
-        let (job, port, step) = (self.cx.job, &mut *self.cx.port, self.cx.state.progress.step);
-        reference::attach(job, port, (&mut fresh.models, &data), step)?;
-        self.cx.state = fresh;
-        self.cx.state.changed_here();
-        let step = match self.checkpoints.newest() {
+    /// Starts the next generation, once every machine answers; the inner error is a loss like any other.
+    fn start_generation(&mut self, step: u64) -> Result<Result<(), WorkerFailure>, EngineError> {
+        let mut calls: Option<Calls> = None;
+        loop {
+            let (state, port) = (&mut self.cx.state, &mut *self.cx.port);
+            let Some(remote) = &mut state.models.remote else {
+                return Ok(Ok(()));
+            };
+            let lost = match remote.restart(&mut || port.stop_requested()) {
+                Ok(()) => {
+                    let words = remote.words();
+                    port.note(step, words);
+                    return Ok(Ok(()));
+                }
+                Err(lost) => lost,
+            };
+            match lost.kind {
+                FailureKind::Stopped => return Err(EngineError::Stopped),
+                FailureKind::Unreachable => self.call_again_later(lost, step, &mut calls)?,
+                // For one, a port that is in use.
+                _ => return Ok(Err(lost)),
+            }
+        }
+    }
+
+    /// Reports which machine does not answer and waits before the next call, or ends the run.
+    fn call_again_later(
+        &mut self,
+        lost: WorkerFailure,
+        step: u64,
+        calls: &mut Option<Calls>,
+    ) -> Result<(), EngineError> {
+        let now = self.cx.port.clock.elapsed();
+        let first = calls.is_none();
+        let pause = calls.get_or_insert_with(|| Calls::new(now)).next_pause(now);
+        let minutes = WAIT.as_secs() / 60;
+        let Some(pause) = pause else {
+            let what = format!("no answer for {minutes} minutes; the last time: {lost}");
+            return Err(WorkerFailure { what, ..lost }.into());
+        };
+        let next = format!("the next call is in {} s", pause.as_secs());
+        match first {
+            true => {
+                let message = format!("{lost}: waits up to {minutes} minutes for it, {next}");
+                let hint = lost.kind.hint();
+                self.cx
+                    .port
+                    .warn(step, "machine_unreachable", message, hint);
+            }
+            false => self.cx.port.note(step, format!("{lost}: {next}")),
+        }
+        self.wait(pause)
+    }
+
+    /// Restores the newest readable checkpoint, or the initial state, and the frozen reference, which was lost with the ranks:
+    /// all of it in place, because this machine has memory for one state. `before` are the settings at the loss.
+    fn restore_newest(&mut self, before: Settings) -> Result<(), EngineError> {
+        let newest = self.checkpoints.newest();
+        let (spec, state) = (self.cx.spec, &mut self.cx.state);
+        let frozen = matches!(state.models.reference, Reference::FrozenThere(_));
+        if newest.is_none() || frozen {
+            state.restart(spec, &self.cx.data)?;
+        }
+        if frozen {
+            let size = spec.train.micro_batch_size;
+            state
+                .models
+                .attach_reference(&*spec.method, &self.cx.data, size)?;
+        }
+        let step = match newest {
             Some(step) => {
                 self.checkpoints.roll_back(&mut self.cx, step)?;
                 step
             }
             None => {
-                let state = &self.cx.state;
+                state.progress = Progress::default();
                 state.carrier.restore_state(&state.progress.probes);
                 0
             }
@@ -172,6 +265,24 @@ mod tests {
         all.judge(&lost(FailureKind::Hang), 10, at(0));
         let verdict = all.judge(&lost(FailureKind::Hang), 20, WINDOW + at(1));
         assert_eq!(verdict, Verdict::Again(at(1)));
+    }
+
+    /// Two calls within seconds were all that a machine got that reboots.
+    #[test]
+    fn a_machine_that_does_not_answer_is_called_for_a_quarter_of_an_hour() {
+        let mut now = Duration::from_secs(100);
+        let mut calls = Calls::new(now);
+        let mut pauses = Vec::new();
+        while let Some(pause) = calls.next_pause(now) {
+            pauses.push(pause.as_secs());
+            now += pause;
+        }
+        assert_eq!(pauses[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
+        let waited = now - Duration::from_secs(100);
+        assert!(
+            waited >= WAIT && waited < WAIT + LONGEST_PAUSE,
+            "{waited:?}"
+        );
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     }
     out.push_str(&format!(
         "# Made by `llmtui engine script`. sbatch takes it; {notice} s before the time limit the run saves a checkpoint and the job is\n\
-         # requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong in the environment, not here.\n\n"
+         # requeued, until the run is complete. scancel ends it at a checkpoint, if that is saved within the cluster's KillWait (30 s by\n\
+         # default). Tokens belong in the environment, not here.\n\n"
     ));
     out.push_str(&format!(
         ": \"${{SLURM_JOB_ID:?give this script to sbatch}}\"\ncd {} || exit 3\nllmtui=${{LLMTUI:-{}}}\n",

@@ -85,9 +85,9 @@ pub struct NodeInfo {
     pub python: PathBuf,
     /// Its host name.
     pub host: String,
-    /// The caller's address as seen there, by ssh.
+    /// The caller's address as seen there, by ssh. In a step of srun it is what the shell that submitted the job had.
     pub caller: Option<String>,
-    /// Its own address as seen by the caller, by ssh.
+    /// Its own address as seen by the caller, by ssh; in a step of srun likewise.
     pub own: Option<String>,
 }
 
