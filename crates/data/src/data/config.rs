@@ -100,8 +100,9 @@ pub struct DataConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub val_rows: Option<u64>,
-    /// Order of the training windows of a stream. Rows of whole documents are always shuffled. `random` draws per micro-batch:
-    /// 1 × 8 and 8 × 1 sequences per step see different text, while `shuffled` gives both the same.
+    /// Order of the training windows of a stream. Default: `shuffled` with `train.epochs`, which then read each window once per
+    /// epoch, else `random`. Rows of whole documents are always shuffled. `random` draws per micro-batch: 1 × 8 and 8 × 1 sequences
+    /// per step see different text, while `shuffled` gives both the same.
     pub order: Order,
 }
 
