@@ -354,5 +354,11 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
             counts.merged_boundaries
         ));
     }
+    if counts.other_openings > 0 {
+        notes.push(format!(
+            "{name}: in {} rows the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
+            grouped(counts.other_openings)
+        ));
+    }
     notes
 }
