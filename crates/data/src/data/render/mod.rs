@@ -141,6 +141,8 @@ pub struct Parts {
     twin: Option<Template>,
     train_on: TrainOn,
     special: turns::SpecialTokens,
+    /// The template writes an answer otherwise than its generation prompt begins one.
+    opens_otherwise: bool,
 }
 
 impl Deref for Renderer {
@@ -162,6 +164,7 @@ impl Renderer {
         let parts = Parts {
             twin: twin.and_then(matching_builtin),
             special: turns::SpecialTokens::of(&tokenizer),
+            opens_otherwise: template.as_ref().is_some_and(opens_otherwise),
             tokenizer,
             template,
             train_on,
@@ -308,6 +311,9 @@ impl Renderer {
             .tokenizer
             .encode_with_offsets(&text)
             .map_err(at(place))?;
+        if self.opens_otherwise && !spans.is_empty() {
+            count(&self.counters.other_openings);
+        }
         let supervised = supervised_in(&offsets, &spans);
         let document = Document { ids, supervised };
         self.weighted(document, (&messages, tools, &text), place)
@@ -472,6 +478,17 @@ fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
     let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
     let added = tokenizer.added_tokens();
     added.iter().any(|token| token.id == first).then_some(first)
+}
+
+/// Whether a finished answer begins otherwise than after the generation prompt.
+fn opens_otherwise(template: &Template) -> bool {
+    let turns = [
+        Message::new("user", "Which one?"),
+        Message::new("assistant", ANSWER),
+    ];
+    let asked = template.render(&turns[..1], None, GenerationPrompt::With);
+    let answered = template.render(&turns, None, GenerationPrompt::Without);
+    matches!((asked, answered), (Ok(asked), Ok(answered)) if !answered.starts_with(&asked))
 }
 
 fn count(counter: &AtomicU64) {
