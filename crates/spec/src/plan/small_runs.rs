@@ -88,10 +88,13 @@ pub fn choose(
         "checkpoint.every=0",
     ];
     // Runs that count in steps read the data in the order of a target that counts in epochs.
-    let order = counted.as_ref().filter(|_| axis == Axis::Tokens).and_then(|spec| {
-        let order = spec.to_value()["data"]["order"].as_str().map(String::from);
-        order.map(|order| format!("data.order={order}"))
-    });
+    let order = counted
+        .as_ref()
+        .filter(|_| axis == Axis::Tokens)
+        .and_then(|spec| {
+            let order = spec.to_value()["data"]["order"].as_str().map(String::from);
+            order.map(|order| format!("data.order={order}"))
+        });
     Ok(runs
         .into_iter()
         .enumerate()

@@ -276,7 +276,11 @@ mod tests {
         let order = |target: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let loaded = load(target, &words, &sources).unwrap();
-            assert!(!loaded.asked.contains("order: shuffled"), "{}", loaded.asked);
+            assert!(
+                !loaded.asked.contains("order: shuffled"),
+                "{}",
+                loaded.asked
+            );
             loaded
         };
         let of = |target: &str, words: &[&str]| order(target, words).spec.data.order;
@@ -288,9 +292,15 @@ mod tests {
         let derived = order("cpt", &[]);
         assert_eq!(derived.origins.get("data.order"), Origin::Derived);
         // A run's spec names its order, also one that began with draws.
-        let drawn = derived.spec.to_yaml().replace("order: shuffled", "order: random");
+        let drawn = derived
+            .spec
+            .to_yaml()
+            .replace("order: shuffled", "order: random");
         let again = RunSpec::from_yaml(&drawn).unwrap();
-        assert_eq!((again.data.order, again.train.epochs), (Order::Random, Some(1.0)));
+        assert_eq!(
+            (again.data.order, again.train.epochs),
+            (Order::Random, Some(1.0))
+        );
         // The editor shows what a run of its file would have, and does not write it.
         let mut draft = Draft::open("quickstart", &sources).unwrap();
         assert_eq!(draft.value("data.order"), "random");

@@ -58,7 +58,11 @@ impl CallForm {
             message.insert("content".into(), Value::Null);
         }
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
-        for call in calls.into_iter().flatten().filter(|_| self.arguments_are_text) {
+        for call in calls
+            .into_iter()
+            .flatten()
+            .filter(|_| self.arguments_are_text)
+        {
             let holder = match call.get_mut("function") {
                 Some(function) => function,
                 None => call,
@@ -94,7 +98,11 @@ mod tests {
         let mut call = Message::new("assistant", "");
         let calls = json!([{"type": "function", "function": {"name": "add", "arguments": {"b": [1, "é"], "a": null}}}]);
         call.extra.insert("tool_calls".into(), calls);
-        let turns = [Message::new("user", "?"), call, Message::new("assistant", "")];
+        let turns = [
+            Message::new("user", "?"),
+            call,
+            Message::new("assistant", ""),
+        ];
         template
             .render(&turns, None, GenerationPrompt::Without)
             .unwrap()
@@ -124,7 +132,12 @@ mod tests {
     fn templates_that_write_calls_as_most_do_keep_the_usual_form() {
         for builtin in BUILTIN {
             let template = Template::builtin(builtin.name).unwrap();
-            assert_eq!(CallForm::of(&template), CallForm::default(), "{}", builtin.name);
+            assert_eq!(
+                CallForm::of(&template),
+                CallForm::default(),
+                "{}",
+                builtin.name
+            );
         }
     }
 }

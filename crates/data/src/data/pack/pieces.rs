@@ -338,7 +338,13 @@ mod tests {
         let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
         let prompts: Vec<u32> = pieces.iter().step_by(2).map(|piece| piece.len).collect();
         assert_eq!(prompts, [4, 5, 5]);
-        assert!(pieces.iter().skip(1).step_by(2).all(|piece| piece.len == 30));
+        assert!(
+            pieces
+                .iter()
+                .skip(1)
+                .step_by(2)
+                .all(|piece| piece.len == 30)
+        );
         let expected = Account {
             dropped: 1,
             lost_tokens: 6,

@@ -441,7 +441,10 @@ fn what_is_asked_does_not_depend_on_the_answer_that_is_known() {
                 });
                 let [document, _] = renderer.prompt_and_reference(&asked, &place()).unwrap();
                 let learned = supervised(&renderer, &document);
-                assert_eq!(known, learned.ends_with("<|endoftext|>") || learned.contains("<|im_end|>"));
+                assert_eq!(
+                    known,
+                    learned.ends_with("<|endoftext|>") || learned.contains("<|im_end|>")
+                );
                 let asked = document.supervised.iter().take_while(|on| !**on).count();
                 assert!(document.supervised[asked..].iter().all(|on| *on));
                 document.ids[..asked].to_vec()

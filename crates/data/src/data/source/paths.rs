@@ -433,7 +433,10 @@ mod tests {
         assert_eq!(names(&dir, "alone/*.json"), ["alone/state.json"]);
         let fix = |said| resolve(dir.path(), said).unwrap_err().hint();
         let told = fix("set");
-        assert!(told.contains("load_from_disk(") && told.contains("; ds.to_parquet("), "{told}");
+        assert!(
+            told.contains("load_from_disk(") && told.contains("; ds.to_parquet("),
+            "{told}"
+        );
         let told = fix("dict");
         assert!(told.contains("ds['train'].to_parquet("), "{told}");
         assert!(fix("alone").starts_with("name a file"));

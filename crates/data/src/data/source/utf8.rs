@@ -75,8 +75,7 @@ pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)>
 
 /// The kinds of files among them that begin with a mark of their own.
 pub(super) fn known_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    const ARROW: &str =
-        "write it as parquet, in Python: datasets.Dataset.from_file(FILE).to_parquet('rows.parquet')";
+    const ARROW: &str = "write it as parquet, in Python: datasets.Dataset.from_file(FILE).to_parquet('rows.parquet')";
     const STARTS: [(&[u8], &str, &str); 9] = [
         (b"ARROW1\0\0", "an Arrow file", ARROW),
         // The mark before a stream's first message, which is its schema.

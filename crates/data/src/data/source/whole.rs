@@ -165,9 +165,19 @@ mod tests {
     fn a_file_of_another_kind_is_named() {
         let dir = tempfile::tempdir().unwrap();
         for (name, bytes, is, fix) in [
-            ("book.pdf", &b"%PDF-1.7\n\xe2\xe3"[..], "is a PDF", "pdftotext"),
+            (
+                "book.pdf",
+                &b"%PDF-1.7\n\xe2\xe3"[..],
+                "is a PDF",
+                "pdftotext",
+            ),
             ("x.txt.xz", b"\xfd7zXZ\0\0", "is compressed with xz", "unxz"),
-            ("train.arrow", b"ARROW1\0\0", "is an Arrow file", "to_parquet"),
+            (
+                "train.arrow",
+                b"ARROW1\0\0",
+                "is an Arrow file",
+                "to_parquet",
+            ),
         ] {
             let path = dir.path().join(name);
             fs::write(&path, bytes).unwrap();

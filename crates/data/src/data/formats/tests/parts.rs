@@ -32,7 +32,10 @@ fn an_empty_system_prompt_leaves_the_row_what_the_others_are() {
             turns_of(row)
         };
         let texts = turns_of(row.clone());
-        assert!(texts.iter().all(|side| matches!(side, Turns::Text(_))), "{row}");
+        assert!(
+            texts.iter().all(|side| matches!(side, Turns::Text(_))),
+            "{row}"
+        );
         let told = with(json!("Be kind."));
         assert_eq!(told[0], chat(&[("system", "Be kind."), ("user", "p")]));
         for empty in [with(json!("")), with(Value::Null)] {
@@ -45,7 +48,12 @@ fn an_empty_system_prompt_leaves_the_row_what_the_others_are() {
 #[test]
 fn earlier_rounds_precede_the_prompt_in_every_format_that_has_one() {
     let history = json!([["a", "b"], ["c", "d"]]);
-    let before = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")];
+    let before = [
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+        ("assistant", "d"),
+    ];
     let whole = |system: &[(&str, &str)], asked| {
         let asked = [("user", asked)];
         chat(&[system, &before[..], &asked[..]].concat())
@@ -83,9 +91,7 @@ fn earlier_rounds_precede_the_prompt_in_every_format_that_has_one() {
 
 #[test]
 fn members_of_other_rows_are_not_part_of_a_call_or_a_tool() {
-    let call = |arguments: Value| {
-        json!({"type": "function", "id": null, "function": {"name": "w", "arguments": arguments}})
-    };
+    let call = |arguments: Value| json!({"type": "function", "id": null, "function": {"name": "w", "arguments": arguments}});
     let row = |tools: Value| {
         json!({
             "messages": [

@@ -405,7 +405,11 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), expected);
         let rows = read(b"\xef\xbb\xbf\ttext\n0\ta\n", b'\t').unwrap();
         assert_eq!(rows, [Ok((2, r#"{"text":"a"}"#.into()))]);
-        assert!(read(b",,a\n0,1,x\n", b',').unwrap_err().contains("column 2 has no name"));
+        assert!(
+            read(b",,a\n0,1,x\n", b',')
+                .unwrap_err()
+                .contains("column 2 has no name")
+        );
     }
 
     #[test]
