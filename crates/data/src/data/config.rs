@@ -4,7 +4,9 @@ use super::examples::OnBadRow;
 use super::formats::{Columns, FormatChoice};
 use super::pack::{PackingChoice, TooLongChoice};
 use super::render::TrainOn;
-use super::source::{Origin, SourceConfig, is_data_file, is_hidden};
+use super::source::{
+    Origin, SourceConfig, is_data_file, is_description, is_hidden, is_no_plain_text, saved_as_arrow,
+};
 use super::synthetic::{SyntheticConfig, SyntheticSource};
 use super::tokenizer::TokenizerConfig;
 use super::{DataError, Unit};
@@ -100,8 +102,9 @@ pub struct DataConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub val_rows: Option<u64>,
-    /// Order of the training windows of a stream. Rows of whole documents are always shuffled. `random` draws per micro-batch:
-    /// 1 × 8 and 8 × 1 sequences per step see different text, while `shuffled` gives both the same.
+    /// Order of the training windows of a stream. Default: `shuffled` with `train.epochs`, which then read each window once per
+    /// epoch, else `random`. Rows of whole documents are always shuffled. `random` draws per micro-batch: 1 × 8 and 8 × 1 sequences
+    /// per step see different text, while `shuffled` gives both the same.
     pub order: Order,
 }
 
@@ -156,14 +159,19 @@ impl DataConfig {
         if full.is_dir() {
             let names = std::fs::read_dir(&full).into_iter().flatten().flatten();
             let names = names.map(|entry| entry.path());
-            let names: Vec<PathBuf> = names.filter(|p| is_data_file(p) && !is_hidden(p)).collect();
+            let is_data = |p: &PathBuf| is_data_file(p) && !is_hidden(p) && !is_description(p);
+            let names: Vec<PathBuf> = names.filter(is_data).collect();
             let bytes = names.iter().filter_map(|path| std::fs::metadata(path).ok());
             let small = bytes.map(|found| found.len()).sum::<u64>() <= MAX_BYTES;
-            return names.is_empty() || small && names.iter().all(|path| is_text(path));
+            // What reads rows knows what to do with files of Arrow.
+            return match names.is_empty() {
+                true => saved_as_arrow(&full).is_none(),
+                false => small && names.iter().all(|path| is_text(path)),
+            };
         }
         let small = std::fs::metadata(&full).map_or(0, |m| m.len()) <= MAX_BYTES;
         let pattern = !full.exists() && path.to_string_lossy().contains(['*', '?', '[']);
-        small && !pattern && (is_text(path) || !is_data_file(path))
+        small && !pattern && (is_text(path) || !is_data_file(path)) && !is_no_plain_text(&full)
     }
 
     /// The share of the training data that is held out; `None` where its rows are counted instead.

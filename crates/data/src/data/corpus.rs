@@ -73,9 +73,14 @@ impl Corpus {
         self.train.len() as u64 - 1
     }
 
-    /// Windows of one pass over the training split.
+    /// Windows of one pass over the training split. Disjoint ones leave out a rest that fills none; with random ones the rest
+    /// counts as a part of a window.
     pub fn windows_per_epoch(&self) -> f64 {
-        self.epoch_tokens() as f64 / self.seq_len as f64
+        let windows = self.epoch_tokens() as f64 / self.seq_len as f64;
+        match self.order {
+            Order::Random => windows,
+            Order::Shuffled => windows.floor(),
+        }
     }
 
     #[cfg(test)]
@@ -290,6 +295,12 @@ mod tests {
             assert_eq!(sorted, (0..windows).map(|w| w * 8).collect::<Vec<_>>());
         }
         assert_ne!(epoch(0), epoch(1));
+        // As many micro-steps as a run of three epochs takes, of one window each, and none begins a fourth.
+        let run = (3.0 * data.windows_per_epoch()).ceil() as u64;
+        let starts = (0..run).flat_map(|m| data.train_batch(3, m, 1).starts);
+        let mut times = vec![0; windows];
+        starts.for_each(|start| times[start / 8] += 1);
+        assert_eq!(times, vec![3; windows]);
     }
 
     #[test]

@@ -87,10 +87,19 @@ pub fn choose(
         "sample.every=0",
         "checkpoint.every=0",
     ];
+    // Runs that count in steps read the data in the order of a target that counts in epochs.
+    let order = counted
+        .as_ref()
+        .filter(|_| axis == Axis::Tokens)
+        .and_then(|spec| {
+            let order = spec.to_value()["data"]["order"].as_str().map(String::from);
+            order.map(|order| format!("data.order={order}"))
+        });
     Ok(runs
         .into_iter()
         .enumerate()
         .map(|(i, mut run)| {
+            run.settings.extend(order.clone());
             let short: String = spec.name.chars().take(48).collect();
             run.settings
                 .push(format!("name={short}-{}-{}", axis.word(), i + 1));
@@ -243,7 +252,10 @@ mod tests {
         let runs = choose(&epochs.unwrap().spec, &counted, Axis::Tokens, 3).unwrap();
         let steps_of: Vec<u64> = runs.iter().map(|run| run.steps).collect();
         assert_eq!(steps_of, [2_000, 4_000, 8_000]);
+        let order = "data.order=shuffled".to_string();
+        assert!(runs.iter().all(|run| run.settings.contains(&order)));
         let runs = chosen(64_000, 3).unwrap();
+        assert!(runs.iter().all(|run| !run.settings.contains(&order)));
         let cost: f64 = runs.iter().map(|r| work::work(&r.request).flops).sum();
         let mut whole = request.clone();
         whole.tokens = 64_000 * 768;

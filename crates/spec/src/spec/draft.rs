@@ -6,7 +6,7 @@ use super::load::{merge_files, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
-use super::{RunSpec, home, layer, validate, yaml};
+use super::{RunSpec, home, implied, layer, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -52,8 +52,10 @@ pub struct Draft {
     /// The parent with all defaults filled in.
     base_full: Value,
     edits: Vec<Edit>,
-    /// The edits applied to the parent, with the effective values.
+    /// The edits applied to the parent: what a file of it would say.
     merged: Merged,
+    /// The same with what all of it implies; and with all defaults filled in.
+    settled: Merged,
     full: Value,
     project_dir: PathBuf,
     home: Option<PathBuf>,
@@ -68,11 +70,12 @@ impl Draft {
         let files = presets::open(target, sources).map_err(SpecErrors::one)?;
         let mut issues = Vec::new();
         let base = merge_files(files, &sources.project_dir, &mut issues);
-        let full = filled(&base.value, &mut issues);
+        let (settled, full) = filled(&base, &mut issues);
         SpecErrors::check(issues)?;
         Ok(Draft {
             target: target.to_string(),
             merged: base.clone(),
+            settled,
             base,
             base_full: full.clone(),
             edits: Vec::new(),
@@ -85,10 +88,11 @@ impl Draft {
     /// A draft without a parent: only the program's defaults below it.
     pub fn blank(name: &str) -> Draft {
         let base = Merged::default();
-        let full = filled(&base.value, &mut Vec::new());
+        let (settled, full) = filled(&base, &mut Vec::new());
         let mut draft = Draft {
             target: String::new(),
             merged: base.clone(),
+            settled,
             base,
             base_full: full.clone(),
             edits: Vec::new(),
@@ -172,9 +176,10 @@ impl Draft {
                 .collect();
             merged.apply_layer(layer::from_words(&words, &mut issues), &mut issues);
         }
-        let full = filled(&merged.value, &mut issues);
+        let (settled, full) = filled(&merged, &mut issues);
         if issues.is_empty() {
             self.merged = merged;
+            self.settled = settled;
             self.full = full;
         }
         issues.into_iter().next()
@@ -219,8 +224,8 @@ impl Draft {
     /// Contradictions between values. Files referenced by the draft are not checked.
     pub fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
-        if let Some(config) = typed(&self.merged.value, &self.merged.origins, &mut issues) {
-            validate::rules(&config, &self.merged.origins, &mut issues);
+        if let Some(config) = typed(&self.settled.value, &self.settled.origins, &mut issues) {
+            validate::rules(&config, &self.settled.origins, &mut issues);
         }
         issues
     }
@@ -232,7 +237,7 @@ impl Draft {
     pub fn spec(&self) -> Result<RunSpec, SpecErrors> {
         SpecErrors::check(self.issues())?;
         let mut issues = Vec::new();
-        let config = typed(&self.merged.value, &self.merged.origins, &mut issues);
+        let config = typed(&self.settled.value, &self.settled.origins, &mut issues);
         match config {
             Some(config) => {
                 let sources = SpecSources {
@@ -241,7 +246,7 @@ impl Draft {
                     ..SpecSources::default()
                 };
                 // What cannot be expanded is reported with the files, which a draft does not check.
-                let config = home::expand(config, &self.merged, &sources, &mut issues);
+                let config = home::expand(config, &self.settled, &sources, &mut issues);
                 Ok(RunSpec::resolve(validate::absolute(
                     config,
                     &self.project_dir,
@@ -292,7 +297,7 @@ impl Draft {
             node,
             value: self.value(path),
             parent: self.parent_value(path),
-            origin: self.merged.origins.get(path),
+            origin: self.settled.origins.get(path),
             edited,
         }
     }
@@ -441,14 +446,18 @@ fn number(x: f64) -> String {
     }
 }
 
-fn filled(value: &Value, issues: &mut Vec<Issue>) -> Value {
-    typed(value, &Origins::default(), issues)
+/// The layers with what they imply together, and that with all defaults filled in.
+fn filled(merged: &Merged, issues: &mut Vec<Issue>) -> (Merged, Value) {
+    let mut settled = merged.clone();
+    implied::settle(&mut settled);
+    let full = typed(&settled.value, &Origins::default(), issues)
         .and_then(|config| serde_json::to_value(config).ok())
         .map(|mut value| {
             super::run_spec::shorten(root(), &mut value);
             value
         })
-        .unwrap_or_default()
+        .unwrap_or_default();
+    (settled, full)
 }
 
 /// The value at a dotted path; for a registry, its member's name.

@@ -1,12 +1,14 @@
 //! What a layer implies for values of the layers below it: setting other data replaces a preset's, setting steps replaces
-//! epochs, and changing the peak learning rate keeps the ratio of the final one.
+//! epochs, and changing the peak learning rate keeps the ratio of the final one. And what all layers together imply for a
+//! value that none of them sets.
 
 use super::RunConfig;
 use super::issue::Origin;
 use super::merge::Merged;
+use crate::data::Order;
 use crate::optim::OptimizerConfig;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Each says where training text comes from.
@@ -19,6 +21,8 @@ const HELD_OUT: [&str; 2] = ["data.val_fraction", "data.val_rows"];
 const WARMUP: &str = "train.warmup_ratio";
 /// One weight for each of the sources: nothing of it holds for others.
 const CURRICULUM: &str = "data.curriculum";
+const EPOCHS: &str = "train.epochs";
+const ORDER: &str = "data.order";
 
 /// Applies the implications of a layer that set `said` (dotted paths, choices too) on top of `before`.
 pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
@@ -31,6 +35,21 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
         replace(merged, said, &[&steps], &[WARMUP]);
     }
     scale_floor(merged, before, said);
+}
+
+/// Applies what all layers together imply, once the last one is applied. Epochs are passes over the data: windows of a text are
+/// then read once each, where independent draws would leave out e^-1 of the tokens of a pass. The spec of a run names its order
+/// and keeps it.
+pub(super) fn settle(merged: &mut Merged) {
+    let in_epochs = at(&merged.value, EPOCHS).is_some_and(|epochs| !epochs.is_null());
+    if !in_epochs || at(&merged.value, ORDER).is_some() {
+        return;
+    }
+    if !merged.value["data"].is_object() {
+        merged.value["data"] = Value::Object(Map::new());
+    }
+    merged.value["data"]["order"] = json!(Order::Shuffled);
+    merged.origins.set(ORDER, Origin::Derived);
 }
 
 /// Where the layer gives one of `keys`, those of `others` that it does not name are gone.
@@ -113,8 +132,11 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 
 #[cfg(test)]
 mod tests {
+    use crate::data::Order;
     use crate::optim::schedule::ScheduleConfig;
-    use crate::spec::{Origin, PresetGroup, SpecSources, load, load_text, load_text_with, presets};
+    use crate::spec::{
+        Draft, Origin, PresetGroup, RunSpec, SpecSources, load, load_text, load_text_with, presets,
+    };
 
     fn floor(overrides: &[&str]) -> (f64, Origin) {
         let words: Vec<String> = overrides.iter().map(ToString::to_string).collect();
@@ -246,6 +268,48 @@ mod tests {
             assert_eq!(plain.eval.every.steps(15), 4);
         }
         assert_eq!(seen, 9);
+    }
+
+    #[test]
+    fn epochs_read_each_window_once_unless_an_order_is_set() {
+        let sources = SpecSources::default();
+        let order = |target: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let loaded = load(target, &words, &sources).unwrap();
+            assert!(
+                !loaded.asked.contains("order: shuffled"),
+                "{}",
+                loaded.asked
+            );
+            loaded
+        };
+        let of = |target: &str, words: &[&str]| order(target, words).spec.data.order;
+        assert_eq!(of("cpt", &[]), Order::Shuffled);
+        assert_eq!(of("quickstart", &["epochs=2"]), Order::Shuffled);
+        assert_eq!(of("quickstart", &[]), Order::Random);
+        assert_eq!(of("cpt", &["max_steps=500"]), Order::Random);
+        assert_eq!(of("cpt", &["data.order=random"]), Order::Random);
+        let derived = order("cpt", &[]);
+        assert_eq!(derived.origins.get("data.order"), Origin::Derived);
+        // A run's spec names its order, also one that began with draws.
+        let drawn = derived
+            .spec
+            .to_yaml()
+            .replace("order: shuffled", "order: random");
+        let again = RunSpec::from_yaml(&drawn).unwrap();
+        assert_eq!(
+            (again.data.order, again.train.epochs),
+            (Order::Random, Some(1.0))
+        );
+        // The editor shows what a run of its file would have, and does not write it.
+        let mut draft = Draft::open("quickstart", &sources).unwrap();
+        assert_eq!(draft.value("data.order"), "random");
+        draft.set("train.epochs", "2", "").unwrap();
+        assert_eq!(draft.value("data.order"), "shuffled");
+        assert_eq!(draft.spec().unwrap().data.order, Order::Shuffled);
+        assert!(!draft.to_yaml(&[]).contains("order"));
+        draft.reset("train.epochs");
+        assert_eq!(draft.value("data.order"), "random");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::layer::{self, Setting};
 use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
 use super::schema::{self, Kind, Node};
-use super::{PresetGroup, RunConfig, RunSpec, base, home, relative_paths, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, home, implied, relative_paths, validate, yaml};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use serde_json::Value;
@@ -193,6 +193,7 @@ fn finish(
     // It is read again from a run's folder.
     relative_paths::anchor_all(&mut asked, &sources.project_dir);
     let asked = heading + &yaml::write(&asked);
+    implied::settle(&mut merged);
     match start {
         Some(start) => base::apply_pending(&mut merged, start, &mut issues),
         None => base::apply(&mut merged, sources, &mut issues),

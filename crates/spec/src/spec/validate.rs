@@ -14,7 +14,7 @@ use crate::base::paths::{is_yaml, not_found_hint};
 use crate::base::text::one_line;
 use crate::base::{human, ssh};
 use crate::data::Unit;
-use crate::data::source::is_data_file;
+use crate::data::source::{is_data_file, is_description, saved_as_arrow};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::{ModelSource, RewardModel, SourceError, TO_COME};
@@ -526,11 +526,18 @@ fn data_files(judge: &mut IssueCollector, key: &'static str, path: &Path, base: 
     exists(judge, key, path, &full, here || pattern);
     if full.is_dir() {
         let names = neighbours(&full.join("x")).unwrap_or_default();
+        let is_data = |name: &String| {
+            let name = Path::new(name);
+            is_data_file(name) && !is_description(name)
+        };
+        let hint = saved_as_arrow(&full).unwrap_or_else(|| {
+            "use a file, or a folder of .txt, .jsonl, .json, .csv, .tsv or .parquet files; FOLDER/** includes subfolders".into()
+        });
         judge.want(
-            names.iter().any(|name| is_data_file(Path::new(name))),
+            names.iter().any(is_data),
             &[key],
             format!("no data file in {}", path.display()),
-            "use a file, or a folder of .txt, .jsonl, .json, .csv, .tsv or .parquet files; FOLDER/** includes subfolders",
+            hint,
         );
     }
 }

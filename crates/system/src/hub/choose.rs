@@ -262,9 +262,15 @@ fn one_kind(files: &[String], fault: &Fault<'_>) -> Result<(), HubError> {
     }
 }
 
-fn is_metadata(name: &str) -> bool {
+/// Whether a file describes a data set, or the folder that it was saved in, and holds no rows of it.
+pub fn is_description(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     NO_DATA.contains(&file)
+}
+
+fn is_metadata(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    is_description(name)
         || file.starts_with('.')
         || file.eq_ignore_ascii_case("readme.txt")
         || file.eq_ignore_ascii_case("license.txt")

@@ -18,7 +18,7 @@ mod tests;
 pub mod upload;
 
 pub use card::{CardConfig, configs as card_configs};
-pub use choose::{Chosen, Wanted, choose};
+pub use choose::{Chosen, Wanted, choose, is_description};
 pub use config::{HubConfig, Secret};
 pub use error::HubError;
 pub use model::{cached_model, id_of_cached, model_id};

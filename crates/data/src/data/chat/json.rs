@@ -54,6 +54,22 @@ pub fn tojson(
     Ok(Value::from(out))
 }
 
+/// `json.dumps(value, ensure_ascii=False)`; `None` for what is nested too deeply.
+pub fn dumps(value: &serde_json::Value) -> Option<String> {
+    let style = Style {
+        ensure_ascii: false,
+        indent: None,
+        item_separator: ", ".into(),
+        key_separator: ": ".into(),
+        sort_keys: false,
+    };
+    let mut out = String::new();
+    style
+        .write(&Value::from_serialize(value), 0, &mut out)
+        .ok()
+        .map(|()| out)
+}
+
 fn text_of(pair: &Value, at: usize) -> Result<String, Error> {
     pair.get_item_by_index(at)?
         .as_str()

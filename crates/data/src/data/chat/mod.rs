@@ -3,6 +3,7 @@
 
 mod bounded;
 mod builtin;
+mod calls;
 mod choose;
 mod dialect;
 mod json;
@@ -23,13 +24,14 @@ use crate::base::digest::hex;
 use crate::base::text::one_line;
 use crate::kernels::allocations::budget::BudgetExceeded;
 use bounded::{Engine, RenderError};
+use calls::CallForm;
 use dialect::{GENERATED_END, GENERATED_START, Raised};
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::error::Error as _;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The name under which the engine knows the one template it has.
 const NAME: &str = "template";
@@ -68,6 +70,8 @@ pub struct Template {
     tagged: bool,
     /// The end-of-turn token of the assistant, if the template declares one.
     turn_end: Option<&'static str>,
+    /// In which form it writes tool calls, once a turn has one.
+    calls: OnceLock<CallForm>,
 }
 
 impl std::fmt::Debug for Template {
@@ -105,6 +109,7 @@ impl Template {
             variables: Map::new(),
             tagged: scanned.has_generation,
             turn_end: None,
+            calls: OnceLock::new(),
         })
     }
 
@@ -112,6 +117,7 @@ impl Template {
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: impl Into<Value>) -> Template {
         self.variables.insert(name.to_string(), value.into());
+        self.calls = OnceLock::new();
         self
     }
 
@@ -198,7 +204,23 @@ impl Template {
         tools: Option<&Value>,
         prompt: GenerationPrompt,
     ) -> Result<Rendered, DataError> {
-        let context = self.context(messages, tools, prompt);
+        let has_calls = messages.iter().any(calls::has_calls);
+        let form = match has_calls {
+            true => *self.calls.get_or_init(|| CallForm::of(self)),
+            false => CallForm::default(),
+        };
+        self.render_in(form, messages, tools, prompt)
+    }
+
+    /// The same with tool calls in a given form.
+    fn render_in(
+        &self,
+        form: CallForm,
+        messages: &[Message],
+        tools: Option<&Value>,
+        prompt: GenerationPrompt,
+    ) -> Result<Rendered, DataError> {
+        let context = self.context(form, messages, tools, prompt);
         let text = self
             .engine
             .print(NAME, context)
@@ -224,11 +246,13 @@ impl Template {
 
     fn context(
         &self,
+        form: CallForm,
         messages: &[Message],
         tools: Option<&Value>,
         prompt: GenerationPrompt,
     ) -> Map<String, Value> {
-        let messages: Vec<Value> = messages.iter().map(as_template_sees_it).collect();
+        let messages = messages.iter().map(|m| as_template_sees_it(m, form));
+        let messages: Vec<Value> = messages.collect();
         let mut context = self.variables.clone();
         context.insert("messages".into(), messages.into());
         context.insert("tools".into(), tools.cloned().unwrap_or(Value::Null));
@@ -329,9 +353,9 @@ fn explain(error: &minijinja::Error) -> String {
     }
 }
 
-/// A message as transformers hands it to templates: without keys that hold nothing, and the reasoning under the names
-/// that templates ask for.
-fn as_template_sees_it(message: &Message) -> Value {
+/// A message as transformers hands it to templates: without keys that hold nothing, the reasoning under the names that
+/// templates ask for, and tool calls in the form that this template writes.
+fn as_template_sees_it(message: &Message, form: CallForm) -> Value {
     let mut map = Map::new();
     map.insert("role".into(), message.role.clone().into());
     map.insert("content".into(), message.content.clone().into());
@@ -343,6 +367,9 @@ fn as_template_sees_it(message: &Message) -> Value {
     if let Some(reasoning) = reasoning {
         map.entry("thinking").or_insert_with(|| reasoning.clone());
         map.insert("reasoning_content".into(), reasoning);
+    }
+    if calls::has_calls(message) {
+        form.apply(&mut map);
     }
     Value::Object(map)
 }

@@ -1,7 +1,7 @@
 //! Instructions in Alpaca's format. The input, if there is one, follows the instruction in the same turn.
 
 use super::row::kind;
-use super::{Format, Row, SYSTEM, Shape, optional, required};
+use super::{Format, HISTORY, Row, SYSTEM, Shape, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) const FORMAT: Format = Format {
         optional("input", &["input"], Shape::Text),
         required("output", &["output"], Shape::Text),
         SYSTEM,
-        optional("history", &["history"], Shape::List),
+        HISTORY,
     ],
     fits: |_| true,
     read,
@@ -49,7 +49,7 @@ pub(super) fn asked(row: &Row<'_>, part: &str) -> Result<String, RowFault> {
 }
 
 /// Rounds before: `[[asked, answered], …]`.
-fn history(row: &Row<'_>) -> Result<Vec<Message>, RowFault> {
+pub(super) fn history(row: &Row<'_>) -> Result<Vec<Message>, RowFault> {
     let Some(found) = row.part("history") else {
         return Ok(Vec::new());
     };

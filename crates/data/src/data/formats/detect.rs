@@ -137,7 +137,7 @@ impl Candidate {
     }
 }
 
-/// Finds the format of some rows of a source. If several fit equally well, the method's unit may decide.
+/// Finds the format of some rows of a source. If several fit, one that the method's unit can learn from goes before others.
 ///
 /// # Errors
 /// None fits (with the mapping that would make the nearest one fit), or several fit equally well.
@@ -168,7 +168,14 @@ pub fn detect(
         return Err(several((sample, columns), &fitting, &rare));
     }
     let mut grounds = DetectionBasis::Rows;
-    if let Some(chosen) = chosen_by(unit, &fitting) {
+    let unserved = set_apart(unit, &mut fitting);
+    if let ([best, ..], Some(other)) = (fitting.as_slice(), unserved.first())
+        && other.parts.len() >= best.parts.len()
+    {
+        grounds = DetectionBasis::Method;
+    }
+    let chosen = chosen_by(unit, &fitting);
+    if let Some(chosen) = chosen {
         fitting[..=chosen].rotate_right(1);
         grounds = DetectionBasis::Method;
     }
@@ -181,7 +188,7 @@ pub fn detect(
             Err(several((sample, columns), &[], &rare))
         }
         [] => Err(no_format(first, columns)),
-        [a, b, ..] if grounds == DetectionBasis::Rows && a.parts.len() == b.parts.len() => {
+        [a, b, ..] if chosen.is_none() && a.parts.len() == b.parts.len() => {
             let most = a.parts.len();
             let equal = fitting.iter().take_while(|c| c.parts.len() == most);
             let equal: Vec<FormatId> = equal.map(|c| c.format).collect();
@@ -191,10 +198,28 @@ pub fn detect(
             format: best.format,
             grounds,
             parts: best.parts.clone(),
-            others: others.iter().map(|c| c.format).collect(),
+            others: others.iter().chain(&unserved).map(|c| c.format).collect(),
             fitting: best.fitting,
             looked_at: sample.len(),
         }),
+    }
+}
+
+/// Takes the formats that the method cannot learn from out of those that fit, if it can learn from another one: NuminaMath has
+/// problems with solutions, for RL, beside the conversations.
+fn set_apart(unit: Option<Unit>, fitting: &mut Vec<Candidate>) -> Vec<Candidate> {
+    let Some(unit) = unit else { return Vec::new() };
+    let all = std::mem::take(fitting);
+    let (served, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|c| serves(c.format, unit));
+    match served.is_empty() {
+        true => {
+            *fitting = others;
+            Vec::new()
+        }
+        false => {
+            *fitting = served;
+            others
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A question and its answer, as turns of a conversation; context, if there is any, follows the question.
 
-use super::{Format, Row, SYSTEM, Shape, optional, required};
+use super::alpaca::history;
+use super::{Format, HISTORY, Row, SYSTEM, Shape, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -16,6 +17,7 @@ pub(super) const FORMAT: Format = Format {
         optional("context", &["context"], Shape::Text),
         required("response", &["response", "answer", "completion"], Shape::Text),
         SYSTEM,
+        HISTORY,
     ],
     fits: |_| true,
     read,
@@ -26,6 +28,7 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     if let Some(system) = row.optional_text("system")? {
         prompt.push(Message::new("system", system));
     }
+    prompt.extend(history(row)?);
     let mut asked = row.text("instruction")?;
     if let Some(context) = row.optional_text("context")? {
         asked = format!("{asked}\n{context}");

@@ -1,8 +1,8 @@
 //! Single answers labelled good or bad.
 
-use super::alpaca::asked;
-use super::turns::with_system;
-use super::{Format, Row, SYSTEM, Shape, TOOLS, optional, required};
+use super::alpaca::{asked, history};
+use super::turns::{with_history, with_system};
+use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -20,6 +20,7 @@ pub(super) const FORMAT: Format = Format {
         optional("messages", &["messages", "conversations"], Shape::Prose),
         required("label", &["label", "kto_tag"], Shape::Label),
         SYSTEM,
+        HISTORY,
         TOOLS,
     ],
     fits: |row| {
@@ -33,7 +34,8 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     let desirable = row.label("label")?;
     let system = row.optional_text("system")?;
     if row.part("messages").is_some() && row.part("completion").is_none() {
-        let mut messages = with_system(row.messages("messages")?, system);
+        let messages = with_history(row.messages("messages")?, history(row)?);
+        let mut messages = with_system(messages, system);
         let last = messages.pop().filter(|m| m.role == "assistant" && !messages.is_empty());
         let answer = last.ok_or_else(|| {
             let fix = "the label applies to the last turn, which must be an assistant's answer";
@@ -47,7 +49,8 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     }
     let column = row.part("prompt").map_or("", |found| found.column);
     let completion = row.prose("completion")?;
-    let texts = matches!(completion, Turns::Text(_)) && column == "prompt" && system.is_none();
+    let verbatim = column == "prompt" && !row.prompts_are_turns();
+    let texts = verbatim && matches!(completion, Turns::Text(_));
     let prompt = match row.prose("prompt")? {
         Turns::Text(text) if texts => {
             return Ok(Content::Labelled {
@@ -59,6 +62,7 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
         Turns::Text(_) => vec![Message::new("user", asked(row, "prompt")?)],
         Turns::Messages(messages) => messages,
     };
+    let prompt = with_history(prompt, history(row)?);
     let completion = match completion {
         Turns::Text(text) => vec![Message::new("assistant", text)],
         Turns::Messages(messages) => messages,

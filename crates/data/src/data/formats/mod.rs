@@ -103,6 +103,8 @@ const fn optional(name: &'static str, columns: &'static [&'static str], shape: S
 
 /// Parts that several formats share.
 const TOOLS: Part = optional("tools", &["tools"], Shape::Any);
+/// Rounds before the prompt: `[[asked, answered], …]`.
+const HISTORY: Part = optional("history", &["history"], Shape::List);
 const SYSTEM: Part = optional("system", &["system", "system_prompt"], Shape::Text);
 
 macro_rules! formats {

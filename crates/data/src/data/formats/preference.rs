@@ -1,8 +1,8 @@
 //! Two answers to one prompt in its own column.
 
-use super::alpaca::asked;
-use super::turns::with_system;
-use super::{Format, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
+use super::alpaca::{asked, history};
+use super::turns::{with_history, with_system};
+use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -23,6 +23,7 @@ pub(super) const FORMAT: Format = Format {
         required("chosen", &["chosen"], Shape::Prose),
         required("rejected", &["rejected"], Shape::Prose),
         SYSTEM,
+        HISTORY,
         TOOLS,
     ],
     fits: |_| true,
@@ -42,16 +43,19 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     }
     let system = row.optional_text("system")?;
     let column = row.part("prompt").map_or("", |found| found.column);
+    let turns = |messages| -> Result<Turns, RowFault> {
+        let messages = with_history(messages, history(row)?);
+        Ok(Turns::Messages(with_system(messages, system)))
+    };
     let prompt = match row.prose("prompt")? {
-        Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
+        Turns::Messages(messages) => turns(messages)?,
         // A text under the name `prompt` is continued verbatim, unless the answers are turns.
-        Turns::Text(text) if column == "prompt" && system.is_none() && is_text(&chosen) => {
+        Turns::Text(text)
+            if column == "prompt" && !row.prompts_are_turns() && is_text(&chosen) =>
+        {
             Turns::Text(text)
         }
-        Turns::Text(_) => {
-            let user = vec![Message::new("user", asked(row, "prompt")?)];
-            Turns::Messages(with_system(user, system))
-        }
+        Turns::Text(_) => turns(vec![Message::new("user", asked(row, "prompt")?)])?,
     };
     let is_chat = !is_text(&prompt);
     let answer = |turns: Turns| match turns {

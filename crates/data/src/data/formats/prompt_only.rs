@@ -1,9 +1,10 @@
 //! Prompts for RL, with the reference answer if rewards compare with one.
 
-use super::turns::with_system;
-use super::{Format, SYSTEM, Shape, TOOLS, optional, required};
+use super::alpaca::history;
+use super::turns::{with_history, with_system};
+use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
-use crate::data::{Content, Message, Turns};
+use crate::data::{Content, Message, RowFault, Turns};
 use serde_json::Value;
 
 pub(super) const FORMAT: Format = Format {
@@ -17,34 +18,41 @@ pub(super) const FORMAT: Format = Format {
         required("prompt", &["prompt", "question", "problem"], Shape::Prose),
         optional("answer", &["answer", "ground_truth", "target", "solution"], Shape::Any),
         SYSTEM,
+        HISTORY,
         TOOLS,
     ],
     fits: |_| true,
-    read: |row| {
-        let system = row.optional_text("system")?;
-        let column = row.part("prompt").map_or("", |found| found.column);
-        let prompt = match row.prose("prompt")? {
-            Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
-            // A text under the name `prompt` is continued verbatim; a question is a user turn.
-            Turns::Text(text) if text.is_empty() || (column == "prompt" && system.is_none()) => {
-                Turns::Text(text)
-            }
-            Turns::Text(text) => {
-                Turns::Messages(with_system(vec![Message::new("user", text)], system))
-            }
-        };
-        let answer = match row.part("answer") {
-            None => None,
-            Some(found) => Some(match found.value {
-                Value::String(text) => final_answer(text),
-                Value::Number(n) => n.to_string(),
-                Value::Bool(b) => b.to_string(),
-                other => return Err(row.wrong(found, "an answer, a text or a number,", other)),
-            }),
-        };
-        Ok(Content::Prompt { prompt, answer })
-    },
+    read,
 };
+
+fn read(row: &Row<'_>) -> Result<Content, RowFault> {
+    let system = row.optional_text("system")?;
+    let column = row.part("prompt").map_or("", |found| found.column);
+    let turns = |messages| -> Result<Turns, RowFault> {
+        let messages = with_history(messages, history(row)?);
+        Ok(Turns::Messages(with_system(messages, system)))
+    };
+    let prompt = match row.prose("prompt")? {
+        Turns::Messages(messages) => turns(messages)?,
+        // A text under the name `prompt` is continued verbatim; a question is a user turn.
+        Turns::Text(text)
+            if text.is_empty() || (column == "prompt" && !row.prompts_are_turns()) =>
+        {
+            Turns::Text(text)
+        }
+        Turns::Text(text) => turns(vec![Message::new("user", text)])?,
+    };
+    let answer = match row.part("answer") {
+        None => None,
+        Some(found) => Some(match found.value {
+            Value::String(text) => final_answer(text),
+            Value::Number(n) => n.to_string(),
+            Value::Bool(b) => b.to_string(),
+            other => return Err(row.wrong(found, "an answer, a text or a number,", other)),
+        }),
+    };
+    Ok(Content::Prompt { prompt, answer })
+}
 
 /// GSM8K writes the way to the answer, `####`, and the answer, with commas in large numbers.
 fn final_answer(text: &str) -> String {

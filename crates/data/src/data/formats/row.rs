@@ -1,7 +1,7 @@
 //! A row as a format reads it: parts by name, and errors that name the column.
 
 use super::columns::nearest;
-use super::{Columns, Format, Need, Part};
+use super::{Columns, Format, HISTORY, Need, Part, SYSTEM};
 use crate::base::text::one_line;
 use crate::data::{Record, RowFault};
 use serde_json::Value;
@@ -49,6 +49,24 @@ impl<'a> Row<'a> {
     pub fn part(&self, name: &str) -> Option<Found<'a>> {
         let part = self.format.parts.iter().find(|p| p.name == name)?;
         self.find(part)
+    }
+
+    /// Whether the row has a column for a part, even if it is empty or null there.
+    pub fn has_column(&self, part: &str) -> bool {
+        let has = |name: &str| self.record.fields.contains_key(name);
+        match self.columns.get(part) {
+            Some(said) => has(said),
+            None => {
+                let known = self.format.parts.iter().find(|p| p.name == part);
+                known.is_some_and(|part| part.columns.iter().any(|name| has(name)))
+            }
+        }
+    }
+
+    /// Whether a text under the name `prompt` is a turn: a system prompt and earlier rounds have a place among turns alone.
+    /// Decided by the columns, so that every row of a source is read one way.
+    pub fn prompts_are_turns(&self) -> bool {
+        self.has_column(SYSTEM.name) || self.has_column(HISTORY.name)
     }
 
     /// The columns that this format reads in this row.

@@ -1,5 +1,8 @@
 //! Rows in the formats of public data sets, each detected by its columns and read.
 
+mod detection;
+mod parts;
+
 use super::*;
 use crate::data::{Message, Place, Turns, Unit};
 use serde_json::json;
@@ -649,52 +652,4 @@ mod properties {
             prop_assert_eq!(read, texts);
         }
     }
-}
-
-/// Rows of several shapes: what each is, and never a mapping that would not help.
-#[test]
-fn rows_of_several_formats_are_counted_by_format() {
-    let text = || record(json!({"text": "a"}));
-    let chat = || {
-        record(json!({"messages": [
-            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}))
-    };
-    let error = detect(&[text(), chat()], &Columns::default(), None).unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains("1 of 2 text") && said.contains("1 of 2 messages"),
-        "{said}"
-    );
-    assert!(said.contains("; the first that differs is "), "{said}");
-    assert!(error.hint().contains("data.on_bad_row: skip"), "{error}");
-    // Answers that are null leave prompts behind, which only a method with rewards wants.
-    let answered = || record(json!({"prompt": "a", "completion": "b"}));
-    let open = || record(json!({"prompt": "a", "completion": null}));
-    let rows = [open(), open(), answered()];
-    let error = detect(&rows, &Columns::default(), None).unwrap_err();
-    let said = error.to_string();
-    assert!(said.contains("1 of 3 prompt_completion"), "{said}");
-    let found = detect(&rows, &Columns::default(), Some(Unit::Prompt)).unwrap();
-    assert_eq!(found.format, FormatId::PromptOnly);
-}
-
-/// The advice for a table of texts and their labels was to read the text alone.
-#[test]
-fn a_table_of_texts_and_labels_is_advised_to_learn_the_labels() {
-    let guess = |fields: Value| {
-        let rows = [record(fields)];
-        detect(&rows, &Columns::default(), None)
-            .unwrap_err()
-            .hint()
-            .to_string()
-    };
-    let told = guess(json!({"Text": "Fine food.", "Sentiment": "good"}));
-    assert!(
-        told.contains("instruction_response")
-            && told.contains("{instruction: Text, response: Sentiment}"),
-        "{told}"
-    );
-    // Two texts beside a label: which one is meant, nobody knows.
-    let told = guess(json!({"Text": "Fine food.", "Notes": "none", "Sentiment": "good"}));
-    assert!(!told.contains("response: Sentiment"), "{told}");
 }

@@ -95,7 +95,7 @@ fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
         return Err(row.fault(format!("{place}: {what}"), weight::FIX));
     }
     if let Some(calls) = message.extra.get("tool_calls") {
-        let calls = normal_calls(calls).ok_or_else(|| bad_call(row, place))?;
+        let calls = normal_calls(&without_nulls(calls)).ok_or_else(|| bad_call(row, place))?;
         message.extra.insert("tool_calls".into(), calls);
     }
     match content_key.map(|key| &fields[key]) {
@@ -193,6 +193,21 @@ fn add_parts(
     Ok(())
 }
 
+/// A value without the members that hold null: a table has one schema for all rows, and gives each call and each tool the
+/// members of every other. JSON inside a text has its own.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let held = fields.iter().filter(|(_, value)| !value.is_null());
+            held.map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect::<Map<_, _>>()
+                .into()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
 /// Calls written as JSON inside a text.
 fn called(text: &str) -> Option<Value> {
     normal_calls(&serde_json::from_str(text).ok()?)
@@ -250,7 +265,7 @@ pub(super) fn tools(row: &Row<'_>) -> Result<Option<Value>, RowFault> {
     let list = match found.value {
         Value::String(text) if text.trim().is_empty() => return Ok(None),
         Value::String(text) => serde_json::from_str(text).map_err(|_| bad())?,
-        other => other.clone(),
+        other => without_nulls(other),
     };
     let Value::Array(list) = list else {
         return Err(bad());
@@ -264,6 +279,13 @@ pub(super) fn tools(row: &Row<'_>) -> Result<Option<Value>, RowFault> {
     });
     let wrapped: Vec<Value> = wrapped.collect::<Option<_>>().ok_or_else(bad)?;
     Ok((!wrapped.is_empty()).then_some(Value::Array(wrapped)))
+}
+
+/// Earlier rounds go between a system prompt and the other turns.
+pub(super) fn with_history(mut messages: Vec<Message>, rounds: Vec<Message>) -> Vec<Message> {
+    let at = usize::from(messages.first().is_some_and(|m| m.role == "system"));
+    messages.splice(at..at, rounds);
+    messages
 }
 
 /// A `system` column goes in front of a conversation that has no such turn.

@@ -31,6 +31,8 @@ pub(crate) struct Account {
     pub lost_tokens: u64,
     /// Documents of which nothing is supervised: too short, or their answer was cut off.
     pub nothing_supervised: u64,
+    /// Prompts whose reference answer, as a text to learn, goes on beyond the row.
+    pub cut_references: u64,
 }
 
 impl Account {
@@ -100,8 +102,25 @@ impl Account {
                 grouped(self.nothing_supervised)
             ));
         }
+        if self.cut_references > 0 {
+            notes.push(format!(
+                "{source}: {} of {documents} reference answers go on beyond a row of {row} tokens: a cold start learns how they begin; rewards compare with all of them",
+                grouped(self.cut_references)
+            ));
+        }
         notes
     }
+}
+
+/// Tokens of a document, given by first token and length, that a row must hold: of a prompt those before its reference answer.
+pub(crate) fn needed(store: &Store, (start, len): (u64, u64)) -> u64 {
+    if store.unit != Unit::Prompt {
+        return len;
+    }
+    let mut mask = Vec::new();
+    store.mask(start, len as usize, &mut mask);
+    let head = mask.iter().take_while(|supervised| !**supervised).count();
+    head as u64
 }
 
 /// Cuts documents, given by first token and length, to at most `seq_len` predictions each. An example of several sequences
@@ -160,21 +179,27 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// A prompt with its known answer stays whole or is dropped; so does its reference.
+    /// A prompt stays whole or is dropped, and its reference with it. Its known answer, which only a cold start learns, takes the
+    /// room that is left: what is asked does not depend on what is known.
     fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
-        if len > self.seq_len as u64 + 1 {
+        let longest = self.seq_len as u64 + 1;
+        let asked = needed(self.store, (start, len));
+        if asked > longest {
             self.account.dropped += 1;
-            self.account.lost_tokens += len;
-        } else if len < 2 {
-            self.account.nothing_supervised += 1;
-        } else {
-            let piece = |start, len: u64| Piece {
-                start,
-                len: len as u32,
-            };
-            self.pieces
-                .extend([piece(start, len), piece(reference, bytes)]);
+            self.account.lost_tokens += asked;
+            return;
         }
+        if len < 2 {
+            self.account.nothing_supervised += 1;
+            return;
+        }
+        self.account.cut_references += u64::from(len > longest);
+        let piece = |start, len: u64| Piece {
+            start,
+            len: len as u32,
+        };
+        let asked = piece(start, len.min(longest));
+        self.pieces.extend([asked, piece(reference, bytes)]);
     }
 
     /// An answer with its label after it, or neither.
@@ -248,7 +273,7 @@ mod tests {
             truncated,
             dropped,
             nothing_supervised,
-            lost_tokens: 0,
+            ..Account::default()
         };
         let before = of(1, 1, 1, 1);
         assert_eq!(of(1, 3, 1, 1).of_example(before), of(1, 2, 1, 1));
@@ -292,6 +317,44 @@ mod tests {
         assert_eq!((account.truncated, account.lost_tokens), (0, 0));
         let (pieces, _) = cut(&store, &spans, 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
+    }
+
+    #[test]
+    fn a_prompt_is_measured_without_its_reference_answer() {
+        let prompt = |asked: usize, answer: usize| Document {
+            ids: (0..(asked + answer) as u32).collect(),
+            supervised: (0..asked + answer).map(|at| at >= asked).collect(),
+        };
+        let reference = || Document {
+            ids: vec![7; 30],
+            supervised: vec![false; 30],
+        };
+        let documents = [(2, 2), (3, 40), (5, 9), (6, 1), (1, 0)]
+            .map(|(asked, answer)| [prompt(asked, answer), reference()])
+            .concat();
+        let mut store = store(&[&documents]);
+        store.unit = Unit::Prompt;
+        let spans: Vec<_> = store.spans().collect();
+        let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
+        let prompts: Vec<u32> = pieces.iter().step_by(2).map(|piece| piece.len).collect();
+        assert_eq!(prompts, [4, 5, 5]);
+        assert!(
+            pieces
+                .iter()
+                .skip(1)
+                .step_by(2)
+                .all(|piece| piece.len == 30)
+        );
+        let expected = Account {
+            dropped: 1,
+            lost_tokens: 6,
+            cut_references: 2,
+            nothing_supervised: 1,
+            ..Account::default()
+        };
+        assert_eq!(account, expected);
+        let notes = account.notes("a", 5, 4).join("\n");
+        assert!(notes.contains("2 of 5 reference answers go on"), "{notes}");
     }
 
     #[test]

@@ -5,21 +5,30 @@ use super::Ready;
 use crate::base::human::grouped;
 use crate::data::documents::Layouting;
 use crate::data::hold_out::Span;
-use crate::data::pack::{Packing, TooLong};
+use crate::data::pack::{Packing, TooLong, pieces};
 use crate::data::{DataError, Unit};
 
 /// Examples of one source, or a part of them.
 pub(super) struct SourceSpans {
     pub how: Layouting,
+    /// First token, and tokens that a row must hold.
     pub spans: Vec<Span>,
+}
+
+impl SourceSpans {
+    pub fn new(how: Layouting, source: &Ready, mut spans: Vec<Span>) -> SourceSpans {
+        for example in spans.chunks_mut(how.unit.documents()) {
+            for span in example.iter_mut().take(how.unit.sequences()) {
+                span.1 = pieces::needed(&source.store, *span);
+            }
+        }
+        SourceSpans { how, spans }
+    }
 }
 
 /// A source of which no row to train on is left.
 pub(super) fn nothing_left(source: &Ready, how: Layouting, spans: &[Span]) -> DataError {
-    let tried = SourceSpans {
-        how,
-        spans: spans.to_vec(),
-    };
+    let tried = SourceSpans::new(how, source, spans.to_vec());
     let (why, fix) = why(&[tried]);
     let seq_len = how.seq_len;
     DataError::source(

@@ -14,7 +14,7 @@ use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
 use crate::data::hold_out::{self, Span, Split};
 use crate::data::mix::Wanted;
-use crate::data::pack::pieces::Account;
+use crate::data::pack::pieces::{Account, needed};
 use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
@@ -450,7 +450,12 @@ impl SplitBuilder<'_> {
         let (kept, held) = self.divide(at, source, how);
         let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
         count(&mut self.learning, source, &portion, &account);
-        let longest = kept.iter().map(|(_, len)| *len).max();
+        let unit = how.unit;
+        let texts = kept.chunks(unit.documents()).flat_map(|example| {
+            let sequences = unit.sequences().min(example.len());
+            example[..sequences].iter()
+        });
+        let longest = texts.map(|span| needed(&source.store, *span)).max();
         self.learning.longest = self.learning.longest.max(longest.unwrap_or(0));
         self.notes
             .extend(account.notes(&source.name, portion.documents, how.seq_len));
@@ -465,7 +470,7 @@ impl SplitBuilder<'_> {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
             let portion = portion.with_template(source.templated);
             self.documents.val.push(portion);
-            self.tried.push(SourceSpans { how, spans: held });
+            self.tried.push(SourceSpans::new(how, source, held));
         }
         Ok(())
     }
@@ -486,7 +491,7 @@ impl SplitBuilder<'_> {
         if self.is_mix && fills_no_row(&held, row) {
             let note = not_held_out(config, source, &held, how.seq_len);
             self.notes.push(note);
-            self.tried.push(SourceSpans { how, spans: held });
+            self.tried.push(SourceSpans::new(how, source, held));
             return (source.store.spans().collect(), Vec::new());
         }
         if self.divides {
@@ -506,7 +511,7 @@ impl SplitBuilder<'_> {
             .extend(account.notes(&source.name, portion.documents, how.seq_len));
         let portion = portion.with_template(source.templated);
         self.documents.val.push(portion);
-        self.tried.push(SourceSpans { how, spans });
+        self.tried.push(SourceSpans::new(how, source, spans));
     }
 }
 

@@ -342,7 +342,8 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
             grouped(counts.weights_of_others)
         ));
     }
-    if counts.earlier_answers > 0 && format == FormatId::Alpaca {
+    let has_history = matches!(format, FormatId::Alpaca | FormatId::InstructionResponse);
+    if counts.earlier_answers > 0 && has_history {
         notes.push(format!(
             "{name}: {} rows have a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
             grouped(counts.earlier_answers)
@@ -352,6 +353,12 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
         notes.push(format!(
             "{name}: in {} rows the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
             counts.merged_boundaries
+        ));
+    }
+    if counts.other_openings > 0 {
+        notes.push(format!(
+            "{name}: in {} rows the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
+            grouped(counts.other_openings)
         ));
     }
     notes

@@ -1,5 +1,6 @@
 //! From text spans to supervised tokens, and the assistant's spans if a template does not mark them.
 
+use super::ANSWER;
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
 use serde_json::Value;
@@ -53,17 +54,49 @@ pub fn by_growth(
         // Some templates end a finished conversation with one more token; what follows then takes its place.
         let rest = after[floor(&after, shared)..].trim();
         let ends_alike = rest.is_empty() || Some(rest) == template.token("eos_token");
-        if !text.starts_with(&before) || shared < before.len() || !ends_alike {
+        let start = match text.starts_with(&before) {
+            true => Some(before.len()),
+            false => behind_header(template, (&messages[..at], tools), &before, text),
+        };
+        let Some(start) = start.filter(|start| shared >= *start && ends_alike) else {
             return Err(unstable(
                 template,
                 at,
                 "it renders earlier turns differently once others follow",
             ));
-        }
-        let end = turn_end(template, text, before.len(), floor(text, shared));
-        spans.push(before.len()..end);
+        };
+        let end = turn_end(template, text, start, floor(text, shared));
+        spans.push(start..end);
     }
     Ok(spans)
+}
+
+/// Where the answer to `turns` begins in `text`, if their generation prompt, `before`, goes on beyond the header of an answer,
+/// as DeepSeek-R1's does with `<think>`: behind what the prompt shares with this answer and with another one. `None` where
+/// earlier turns are rendered differently.
+fn behind_header(
+    template: &Template,
+    (turns, tools): (&[Message], Option<&Value>),
+    before: &str,
+    text: &str,
+) -> Option<usize> {
+    let render = |turns: &[Message]| {
+        template
+            .render(turns, tools, GenerationPrompt::Without)
+            .ok()
+    };
+    let asked = render(turns)?;
+    let asked = asked.trim_end();
+    // Some templates end any conversation with one more token.
+    let asked = asked
+        .strip_suffix(template.token("eos_token").unwrap_or_default())
+        .unwrap_or(asked);
+    let mut other = turns.to_vec();
+    other.push(Message::new("assistant", ANSWER));
+    let other = render(&other)?;
+    let shared = |answered: &str| common_prefix(before.as_bytes(), answered.as_bytes());
+    let start = floor(text, shared(text).min(shared(&other)));
+    (text.starts_with(asked) && start >= asked.len()).then_some(start)
 }
 
 /// The text up to the answer of turn `turns.len()`, its header included.
@@ -161,6 +194,27 @@ mod tests {
             grown(plain, ".").unwrap(),
             ["[assistant speaks]", "[assistant speaks]."]
         );
+    }
+
+    #[test]
+    fn a_generation_prompt_that_goes_on_beyond_the_header_changes_no_earlier_turn() {
+        let thinking = "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% else %}<A>{{ m.content }}</>{% endif %}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif %}";
+        let answers = ["assistant speaks</>", "assistant speaks</>"];
+        assert_eq!(grown(thinking, "</>").unwrap(), answers);
+        // The answer begins as that end does.
+        let template = Template::from_jinja("t", thinking).unwrap();
+        let turns = [
+            Message::new("user", "?"),
+            Message::new("assistant", "<thanks"),
+        ];
+        let text = template
+            .render(&turns, None, GenerationPrompt::Without)
+            .unwrap();
+        let spans = by_growth(&template, &turns, None, &text).unwrap();
+        assert_eq!(&text[spans[0].clone()], "<thanks</>");
+        // Earlier turns do change here.
+        let counting = thinking.replace("<U>", "<U>{{ messages | length }}");
+        assert!(grown(&counting, "</>").is_err());
     }
 
     #[test]

@@ -52,9 +52,12 @@ pub struct RenderCounts {
     pub nothing_supervised: u64,
     /// Rows whose own text spells a special token, which the model then sees as that token, as with transformers.
     pub special_tokens_in_data: u64,
-    /// Rows whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
+    /// Rows of text whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
     /// will not meet like that.
     pub merged_boundaries: u64,
+    /// The same of turns, where the template writes an answer otherwise than its generation prompt begins one.
+    #[serde(default)]
+    pub other_openings: u64,
     /// Prompts with an empty answer: only its end token is supervised.
     #[serde(default)]
     pub empty_answers: u64,
@@ -76,6 +79,7 @@ impl AddAssign for RenderCounts {
                 more.special_tokens_in_data,
             ),
             (&mut self.merged_boundaries, more.merged_boundaries),
+            (&mut self.other_openings, more.other_openings),
             (&mut self.empty_answers, more.empty_answers),
             (&mut self.weights_of_others, more.weights_of_others),
             (&mut self.earlier_answers, more.earlier_answers),
@@ -91,6 +95,7 @@ struct Counters {
     nothing_supervised: AtomicU64,
     special_tokens_in_data: AtomicU64,
     merged_boundaries: AtomicU64,
+    other_openings: AtomicU64,
     empty_answers: AtomicU64,
     weights_of_others: AtomicU64,
     earlier_answers: AtomicU64,
@@ -105,6 +110,28 @@ pub struct Renderer {
     template_fix: &'static str,
 }
 
+/// A prompt, and its document with an answer.
+struct Answered {
+    /// The ids after which an answer is generated.
+    alone: Vec<u32>,
+    document: Document,
+    /// Ids that both begin with.
+    shared: usize,
+}
+
+impl Answered {
+    /// What follows the shared ids is supervised.
+    fn new(alone: Vec<u32>, ids: Vec<u32>) -> Answered {
+        let shared = common_prefix(&alone, &ids);
+        let supervised = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
+        Answered {
+            alone,
+            document: Document { ids, supervised },
+            shared,
+        }
+    }
+}
+
 /// What documents are made by.
 #[derive(Debug)]
 pub struct Parts {
@@ -114,6 +141,8 @@ pub struct Parts {
     twin: Option<Template>,
     train_on: TrainOn,
     special: turns::SpecialTokens,
+    /// The template writes an answer otherwise than its generation prompt begins one.
+    opens_otherwise: bool,
 }
 
 impl Deref for Renderer {
@@ -135,6 +164,7 @@ impl Renderer {
         let parts = Parts {
             twin: twin.and_then(matching_builtin),
             special: turns::SpecialTokens::of(&tokenizer),
+            opens_otherwise: template.as_ref().is_some_and(opens_otherwise),
             tokenizer,
             template,
             train_on,
@@ -178,6 +208,7 @@ impl Renderer {
             nothing_supervised: read(&self.counters.nothing_supervised),
             special_tokens_in_data: read(&self.counters.special_tokens_in_data),
             merged_boundaries: read(&self.counters.merged_boundaries),
+            other_openings: read(&self.counters.other_openings),
             empty_answers: read(&self.counters.empty_answers),
             weights_of_others: read(&self.counters.weights_of_others),
             earlier_answers: read(&self.counters.earlier_answers),
@@ -280,6 +311,9 @@ impl Renderer {
             .tokenizer
             .encode_with_offsets(&text)
             .map_err(at(place))?;
+        if self.opens_otherwise && !spans.is_empty() {
+            count(&self.counters.other_openings);
+        }
         let supervised = supervised_in(&offsets, &spans);
         let document = Document { ids, supervised };
         self.weighted(document, (&messages, tools, &text), place)
@@ -288,31 +322,48 @@ impl Renderer {
     /// Prompt and completion as TRL joins them: what both share with the prompt alone is the prompt.
     fn completion(
         &self,
-        (prompt, completion): (&Turns, &Turns),
+        turns: (&Turns, &Turns),
         tools: Option<&Value>,
         place: &Place,
         train_on: TrainOn,
     ) -> Result<Document, RowFault> {
-        let (Turns::Text(prompt), Turns::Text(completion)) = (prompt, completion) else {
-            return self.completion_turns((prompt, completion), tools, place, train_on);
-        };
-        self.notice_special_tokens(&[prompt, completion]);
-        let alone = self.begun(prompt, place)?;
-        let both = self.begun(&format!("{prompt}{completion}"), place)?;
-        let document = self.split_at_prompt(alone, self.ended(both));
-        Ok(match train_on {
-            TrainOn::All => Document::all_supervised(document.ids),
-            _ => document,
-        })
+        let answered = self.answered(turns, tools, place, train_on)?;
+        if answered.shared < answered.alone.len() {
+            count(match turns {
+                (Turns::Text(_), Turns::Text(_)) => &self.counters.merged_boundaries,
+                _ => &self.counters.other_openings,
+            });
+        }
+        Ok(answered.document)
     }
 
-    fn completion_turns(
+    fn answered(
         &self,
         (prompt, completion): (&Turns, &Turns),
         tools: Option<&Value>,
         place: &Place,
         train_on: TrainOn,
-    ) -> Result<Document, RowFault> {
+    ) -> Result<Answered, RowFault> {
+        let (Turns::Text(prompt), Turns::Text(completion)) = (prompt, completion) else {
+            return self.answered_turns((prompt, completion), tools, place, train_on);
+        };
+        self.notice_special_tokens(&[prompt, completion]);
+        let alone = self.begun(prompt, place)?;
+        let both = self.begun(&format!("{prompt}{completion}"), place)?;
+        let mut answered = Answered::new(alone, self.ended(both));
+        if train_on == TrainOn::All {
+            answered.document = Document::all_supervised(answered.document.ids);
+        }
+        Ok(answered)
+    }
+
+    fn answered_turns(
+        &self,
+        (prompt, completion): (&Turns, &Turns),
+        tools: Option<&Value>,
+        place: &Place,
+        train_on: TrainOn,
+    ) -> Result<Answered, RowFault> {
         let prompt = turns::as_turns(prompt, "user");
         let mut all = prompt.clone();
         all.extend(turns::as_turns(completion, "assistant"));
@@ -325,7 +376,8 @@ impl Renderer {
             .tokenizer
             .encode_with_offsets(&text)
             .map_err(at(place))?;
-        let mut document = self.split_at_prompt(alone, ids);
+        let mut answered = Answered::new(alone, ids);
+        let mut document = std::mem::take(&mut answered.document);
         if train_on == TrainOn::Assistant {
             let spans = self.assistant_spans(&all, tools, &text, place)?;
             let written = supervised_in(&offsets, &spans);
@@ -337,16 +389,8 @@ impl Renderer {
         } else if prompt.iter().any(|message| message.role == "assistant") {
             count(&self.counters.earlier_answers);
         }
-        self.weighted(document, (&all, tools, &text), place)
-    }
-
-    fn split_at_prompt(&self, alone: Vec<u32>, ids: Vec<u32>) -> Document {
-        let shared = common_prefix(&alone, &ids);
-        if shared < alone.len() {
-            count(&self.counters.merged_boundaries);
-        }
-        let supervised = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
-        Document { ids, supervised }
+        answered.document = self.weighted(document, (&all, tools, &text), place)?;
+        Ok(answered)
     }
 
     fn rendered(
@@ -434,6 +478,17 @@ fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
     let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
     let added = tokenizer.added_tokens();
     added.iter().any(|token| token.id == first).then_some(first)
+}
+
+/// Whether a finished answer begins otherwise than after the generation prompt.
+fn opens_otherwise(template: &Template) -> bool {
+    let turns = [
+        Message::new("user", "Which one?"),
+        Message::new("assistant", ANSWER),
+    ];
+    let asked = template.render(&turns[..1], None, GenerationPrompt::With);
+    let answered = template.render(&turns, None, GenerationPrompt::Without);
+    matches!((asked, answered), (Ok(asked), Ok(answered)) if !answered.starts_with(&asked))
 }
 
 fn count(counter: &AtomicU64) {

@@ -1,6 +1,6 @@
 //! Rows with more than one document, or a prompt without an answer: for preference methods and reinforcement learning.
 
-use super::{Renderer, TrainOn, turns};
+use super::{Answered, Renderer, TrainOn, turns};
 use crate::data::chat::GenerationPrompt;
 use crate::data::tokenizer::Tokenizer;
 use crate::data::{Content, Document, Example, MARGIN, Place, RowFault, Turns, Unit};
@@ -69,7 +69,7 @@ impl Renderer {
 
     /// A prompt with its reference answer, which is supervised and ends as answers end; then its reference: the
     /// bytes of a JSON object that holds `answer` and the row's other columns, one for each id. A completion is a prompt
-    /// whose answer is known.
+    /// whose answer is known. The prompt is the one after which answers are generated, whether or not an answer is known.
     ///
     /// # Errors
     /// As [`Renderer::document`]; and rows that are neither.
@@ -94,7 +94,8 @@ impl Renderer {
                 };
                 let answer = Turns::Text(format!("{}{end}", answer.trim()));
                 let turns = (prompt, &answer);
-                let document = self.completion(turns, tools, place, TrainOn::Completion)?;
+                let answered = self.answered(turns, tools, place, TrainOn::Completion)?;
+                let document = with_reference(answered);
                 self.note(&document);
                 document
             }
@@ -196,6 +197,24 @@ impl Renderer {
             }
         }
     }
+}
+
+/// The prompt as it is generated from, with what its answer adds. A template may end its generation prompt with what it writes
+/// before no finished answer, as DeepSeek-R1's does with `<think>`.
+fn with_reference(answered: Answered) -> Document {
+    let Answered {
+        alone,
+        document,
+        shared,
+    } = answered;
+    if shared == alone.len() {
+        return document;
+    }
+    let (mut ids, mut supervised) = (alone, Vec::new());
+    supervised.resize(ids.len(), false);
+    ids.extend(&document.ids[shared..]);
+    supervised.resize(ids.len(), true);
+    Document { ids, supervised }
 }
 
 /// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it, and rows are

@@ -412,3 +412,72 @@ fn every_answer_and_nothing_else_is_supervised() {
         }
     }
 }
+
+/// As DeepSeek-R1's distilled models have it, in short: a generation prompt that goes on with `<think>`, calls only in turns whose
+/// content is none, and arguments as the text of JSON.
+const THINKING: &str = "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% elif m.role == 'tool' %}<T>{{ m.content }}{% elif m.content is none %}<A>{% for call in m.tool_calls %}<C>{{ call.function.name + ' ' + call.function.arguments }}</C>{% endfor %}{% else %}<A>{{ m.content.split('</think>')[-1] }}<|endoftext|>{% endif %}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif %}";
+
+fn thinking() -> Renderer {
+    let template = Template::from_jinja("t", THINKING)
+        .unwrap()
+        .with_variable("eos_token", "<|endoftext|>");
+    Renderer::new(tokenizer(), Some(template), TrainOn::Auto)
+}
+
+#[test]
+fn what_is_asked_does_not_depend_on_the_answer_that_is_known() {
+    for renderer in [thinking(), renderer("chatml", TrainOn::Auto)] {
+        for prompt in [
+            Turns::Messages(messages(&[("user", "1+1")])),
+            Turns::Text("th".into()),
+            Turns::Text("1+1=".into()),
+        ] {
+            let documents = ["", "e", "2", "a far longer answer"].map(|answer| {
+                let answer = Some(answer.to_string()).filter(|answer| !answer.is_empty());
+                let known = answer.is_some();
+                let asked = Example::new(Content::Prompt {
+                    prompt: prompt.clone(),
+                    answer,
+                });
+                let [document, _] = renderer.prompt_and_reference(&asked, &place()).unwrap();
+                let learned = supervised(&renderer, &document);
+                assert_eq!(
+                    known,
+                    learned.ends_with("<|endoftext|>") || learned.contains("<|im_end|>")
+                );
+                let asked = document.supervised.iter().take_while(|on| !**on).count();
+                assert!(document.supervised[asked..].iter().all(|on| *on));
+                document.ids[..asked].to_vec()
+            });
+            let alone = renderer.prompt(&prompt, None, &place()).unwrap();
+            assert!(documents.iter().all(|ids| *ids == alone), "{prompt:?}");
+        }
+        let counts = renderer.counts();
+        assert_eq!((counts.merged_boundaries, counts.other_openings), (0, 0));
+    }
+    let asked = Turns::Messages(messages(&[("user", "1+1")]));
+    let ids = thinking().prompt(&asked, None, &place()).unwrap();
+    assert!(tokenizer().decode(&ids).ends_with("<A><think>\n"));
+}
+
+#[test]
+fn answers_are_found_where_the_generation_prompt_goes_on_beyond_their_header() {
+    let renderer = thinking();
+    let turns = [
+        ("user", "a"),
+        ("assistant", "thought</think>b"),
+        ("user", "c"),
+        ("assistant", "d"),
+    ];
+    let document = renderer.document(&chat(&turns), &place()).unwrap();
+    let said = supervised(&renderer, &document);
+    assert_eq!(said, "b<|endoftext|>d<|endoftext|>");
+    let completion = Example::new(Content::Completion {
+        prompt: Turns::Messages(messages(&turns[..1])),
+        completion: Turns::Messages(messages(&turns[1..2])),
+    });
+    renderer.document(&completion, &place()).unwrap();
+    // After `<think>`, nothing was learned.
+    let counts = renderer.counts();
+    assert_eq!((counts.other_openings, counts.merged_boundaries), (2, 0));
+}

@@ -5,6 +5,7 @@ use crate::base::near::{alike, did_you_mean};
 use crate::base::paths::not_found_hint;
 use crate::base::text::one_line;
 use crate::data::DataError;
+use crate::hub;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,26 @@ const MAX_LEVELS: usize = 8;
 /// True for names that a reader here knows, compressed or not.
 pub fn is_data_file(path: &Path) -> bool {
     container::by_name(path).is_some()
+}
+
+/// True for files beside the data that look like rows and describe them: `dataset_info.json`, `state.json`.
+pub fn is_description(path: &Path) -> bool {
+    hub::is_description(&path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// How to get at a data set that `datasets` saved as Arrow files, if a folder holds one.
+pub fn saved_as_arrow(folder: &Path) -> Option<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_arrow = |path: PathBuf| path.extension().is_some_and(|e| e == "arrow");
+    let (split, file) = match folder.join("dataset_dict.json").is_file() {
+        true => ("['train']", "train.parquet"),
+        false if entries.map(|entry| entry.path()).any(is_arrow) => ("", "rows.parquet"),
+        false => return None,
+    };
+    let folder = one_line(&folder.to_string_lossy());
+    Some(format!(
+        ".arrow files are not read; in Python: ds = datasets.load_from_disk('{folder}'); ds{split}.to_parquet('{file}')"
+    ))
 }
 
 /// The `.txt` files directly in a folder, in name order, however the ending is written; hidden files are none of them.
@@ -113,12 +134,13 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut files: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|p| p.is_file() && !is_hidden(p) && is_data_file(p))
+        .filter(|p| p.is_file() && !is_hidden(p) && is_data_file(p) && !is_description(p))
         .collect();
     files.sort();
     if files.is_empty() {
         let usual = "name a file, a folder with .txt, .jsonl, .json, .csv, .tsv or .parquet files (.gz and .zst too), or a glob like FOLDER/**/*.jsonl";
-        let fix = other_texts(path).unwrap_or_else(|| usual.into());
+        let fix = saved_as_arrow(path).or_else(|| other_texts(path));
+        let fix = fix.unwrap_or_else(|| usual.into());
         return Err(DataError::source(
             path.display(),
             "holds no data files",
@@ -198,6 +220,10 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
         }
     }
     files.sort();
+    // `*.json` means the rows, unless nothing else is there.
+    if files.iter().any(|path| !is_description(path)) {
+        files.retain(|path| !is_description(path));
+    }
     if files.is_empty() {
         return Err(bad("matches no files".into()));
     }
@@ -210,6 +236,9 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
 /// Files that describe a data set are not part of it.
 fn describes(name: &str) -> bool {
     const DESCRIBE: [&str; 4] = ["readme", "license", "licence", "dataset_info"];
+    if hub::is_description(name) {
+        return true;
+    }
     let name = name.to_lowercase();
     DESCRIBE.iter().any(|word| name.starts_with(word))
 }
@@ -384,6 +413,36 @@ mod tests {
         let error = resolve(dir.path(), "deep").unwrap_err();
         assert!(error.to_string().contains("holds no data files"));
         assert!(resolve(dir.path(), "a\0b").is_err() && resolve(dir.path(), " ").is_err());
+    }
+
+    #[test]
+    fn files_that_describe_a_data_set_are_none_of_its_rows() {
+        let dir = tree(&[
+            "dataset_info.json",
+            "alpaca.json",
+            "set/state.json",
+            "set/dataset_info.json",
+            "set/data-00000-of-00001.arrow",
+            "dict/dataset_dict.json",
+            "dict/train/data.arrow",
+            "alone/state.json",
+        ]);
+        assert_eq!(names(&dir, "."), ["alpaca.json"]);
+        assert_eq!(names(&dir, "*.json"), ["alpaca.json"]);
+        assert_eq!(names(&dir, "set/state.json"), ["set/state.json"]);
+        assert_eq!(names(&dir, "alone/*.json"), ["alone/state.json"]);
+        let fix = |said| resolve(dir.path(), said).unwrap_err().hint();
+        let told = fix("set");
+        assert!(
+            told.contains("load_from_disk(") && told.contains("; ds.to_parquet("),
+            "{told}"
+        );
+        let told = fix("dict");
+        assert!(told.contains("ds['train'].to_parquet("), "{told}");
+        assert!(fix("alone").starts_with("name a file"));
+        let read = [dir.path().join("alpaca.json")];
+        let told = left_out(dir.path(), &read).unwrap();
+        assert!(!told.contains("dataset_info"), "{told}");
     }
 
     #[test]

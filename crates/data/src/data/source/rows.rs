@@ -8,7 +8,7 @@ use super::input::{Input, Notes};
 use super::{Origin, SourceConfig, open, paths};
 use crate::data::{DataError, Place, Record, RowFault};
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,6 +61,14 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
         rows.current = Some(rows.begin(&first)?);
     }
     Ok(rows)
+}
+
+/// Whether a file's first bytes show that it is compressed or holds rows, whatever its name. What cannot be opened shows nothing.
+pub fn is_no_plain_text(path: &Path) -> bool {
+    open::open(path).is_ok_and(|opened| {
+        let packed = opened.compression != open::Compression::Plain;
+        packed || container::of(path, &opened.head).id != container::TEXT
+    })
 }
 
 impl Rows {
@@ -158,7 +166,6 @@ impl Iterator for Rows {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
 
     fn context(dir: &Path) -> ReadContext {
         ReadContext {
@@ -185,6 +192,22 @@ mod tests {
         assert_eq!(places, ["a.jsonl:1", "a.jsonl:3", "b.jsonl.zst:1"]);
         assert_eq!((found.kind(), found.files().len()), ("jsonl", 2));
         assert!(found.bytes_read() > 30 && !found.is_broken());
+    }
+
+    #[test]
+    fn first_bytes_show_what_a_name_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let is = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            is_no_plain_text(&path)
+        };
+        let packed = zstd::encode_all(&b"text"[..], 1).unwrap();
+        assert!(is("wiki.zst", &packed) && is("a.txt", &packed) && is("wiki", &packed));
+        assert!(is("download", b"PAR1...") && is("rows", b"{\"a\": 1}\n"));
+        assert!(!is("b.txt", b"{\"a\": 1}\n") && !is("notes.md", b"# Notes") && !is("empty", b""));
+        // What no reader knows is a fault of the text.
+        assert!(!is("book.pdf", b"%PDF-1.7"));
     }
 
     #[test]

@@ -66,10 +66,20 @@ pub fn bad_text(bytes: &[u8]) -> Option<BadText> {
 
 /// What the first bytes of a file reveal: `Some` when they are surely not UTF-8 text.
 pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    if let Some(wide) = wide::find(head) {
-        return Some((wide.is.trim_start_matches("is "), wide.fix));
+    if let Some(known) = known_start(head) {
+        return Some(known);
     }
-    const STARTS: [(&[u8], &str, &str); 7] = [
+    let wide = wide::find(head)?;
+    Some((wide.is.trim_start_matches("is "), wide.fix))
+}
+
+/// The kinds of files among them that begin with a mark of their own.
+pub(super) fn known_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const ARROW: &str = "write it as parquet, in Python: datasets.Dataset.from_file(FILE).to_parquet('rows.parquet')";
+    const STARTS: [(&[u8], &str, &str); 9] = [
+        (b"ARROW1\0\0", "an Arrow file", ARROW),
+        // The mark before a stream's first message, which is its schema.
+        (b"\xff\xff\xff\xff", "an Arrow stream", ARROW),
         (
             b"PK\x03\x04",
             "a zip archive",
@@ -143,5 +153,9 @@ mod tests {
             "UTF-16 text without a byte-order mark"
         );
         assert!(foreign_start(b"{\"a\":1}").is_none());
+        let stream = b"\xff\xff\xff\xff\x10\x01\0\0\x10\0\0\0";
+        assert_eq!(foreign_start(stream).unwrap().0, "an Arrow stream");
+        let fix = foreign_start(b"ARROW1\0\0\xff\xff").unwrap().1;
+        assert!(fix.contains("to_parquet"), "{fix}");
     }
 }

@@ -2,7 +2,7 @@
 //! is dropped.
 
 use super::paths;
-use super::utf8::bad_text;
+use super::utf8::{bad_text, known_start};
 use crate::base::files::read_plain;
 use crate::data::{DataConfig, DataError};
 use crate::embed;
@@ -92,6 +92,9 @@ fn folder(path: &Path) -> Result<Text, DataError> {
 
 fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
     let bytes = read_plain(path).map_err(unreadable(path))?;
+    if let Some((what, fix)) = known_start(&bytes) {
+        return Err(DataError::source(path.display(), format!("is {what}"), fix));
+    }
     if let Some(bad) = bad_text(&bytes) {
         let before = &bytes[..bad.at];
         return Err(DataError::BadText {
@@ -156,6 +159,32 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes, is, fix) in [
+            (
+                "book.pdf",
+                &b"%PDF-1.7\n\xe2\xe3"[..],
+                "is a PDF",
+                "pdftotext",
+            ),
+            ("x.txt.xz", b"\xfd7zXZ\0\0", "is compressed with xz", "unxz"),
+            (
+                "train.arrow",
+                b"ARROW1\0\0",
+                "is an Arrow file",
+                "to_parquet",
+            ),
+        ] {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let error = from(&path).unwrap_err();
+            assert!(error.to_string().ends_with(is), "{error}");
+            assert!(error.hint().contains(fix), "{}", error.hint());
+        }
     }
 
     #[test]

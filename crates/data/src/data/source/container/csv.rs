@@ -26,7 +26,10 @@ pub(super) const TABS: Container = Container {
 
 struct Rows {
     reader: Reader<Bounded>,
+    /// Of the columns that are read.
     names: Vec<String>,
+    /// The first column is an index without a name.
+    indexed: bool,
     file: Arc<str>,
     read: Arc<AtomicUsize>,
     cr_lf: Arc<AtomicBool>,
@@ -66,10 +69,17 @@ fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
         .fault
     })?;
     let headers = headers.clone();
-    let names = names(&headers, &place, delimiter)?;
+    let (names, indexed) = names(&headers, &place, delimiter)?;
+    if indexed {
+        input.notes.add(format!(
+            "{}: the first column has no name and is not read: an index, as pandas writes it without index=False",
+            input.file
+        ));
+    }
     Ok(Box::new(Rows {
         reader,
         names,
+        indexed,
         file: input.file,
         read,
         cr_lf,
@@ -79,10 +89,16 @@ fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
     }))
 }
 
-fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<String>, DataError> {
+/// The names of the columns that are read, and whether an index without a name precedes them.
+fn names(
+    headers: &ByteRecord,
+    place: &Place,
+    delimiter: u8,
+) -> Result<(Vec<String>, bool), DataError> {
     let fault =
         |what: String, fix: &str| -> DataError { ReadFault::row(place, what, fix).fault.into() };
     let mut names: Vec<String> = Vec::new();
+    let mut indexed = false;
     for (at, bytes) in headers.iter().enumerate() {
         let name = utf8::check(bytes).map_err(|bad| {
             fault(
@@ -92,6 +108,10 @@ fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<Strin
         })?;
         let name = name.trim_start_matches('\u{feff}').trim();
         if name.is_empty() && headers.len() > 1 {
+            if at == 0 {
+                indexed = true;
+                continue;
+            }
             let what = format!("column {} has no name", at + 1);
             return Err(fault(what, "name every column in the first line"));
         }
@@ -117,7 +137,7 @@ fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<Strin
             return Err(fault(what, fix));
         }
     }
-    Ok(names)
+    Ok((names, indexed))
 }
 
 impl Iterator for Rows {
@@ -165,7 +185,8 @@ impl Rows {
 
     fn fields(&self, place: Place) -> Result<Record, ReadFault> {
         let mut fields = Map::new();
-        for (name, bytes) in self.names.iter().zip(&self.record) {
+        let values = self.record.iter().skip(usize::from(self.indexed));
+        for (name, bytes) in self.names.iter().zip(values) {
             let text = utf8::check(bytes).map_err(|bad| {
                 let what = format!(
                     "column {name}: {} (byte {} of the value)",
@@ -373,6 +394,21 @@ mod tests {
             read(b"a;b\n1;2\n", b',')
                 .unwrap_err()
                 .contains("one column with `;`")
+        );
+    }
+
+    #[test]
+    fn an_index_without_a_name_is_left_out() {
+        let rows = read(b",text,n\n0,a,1\n1,b,2\n", b',').unwrap();
+        let expected = [r#"{"text":"a","n":"1"}"#, r#"{"text":"b","n":"2"}"#];
+        let found = rows.into_iter().map(|row| row.unwrap().1);
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        let rows = read(b"\xef\xbb\xbf\ttext\n0\ta\n", b'\t').unwrap();
+        assert_eq!(rows, [Ok((2, r#"{"text":"a"}"#.into()))]);
+        assert!(
+            read(b",,a\n0,1,x\n", b',')
+                .unwrap_err()
+                .contains("column 2 has no name")
         );
     }
 

@@ -14,6 +14,9 @@ use super::input::Input;
 use crate::data::{DataError, Record};
 use std::path::Path;
 
+/// The kind of plain text.
+pub(super) const TEXT: &str = text::CONTAINER.id;
+
 /// The rows of one file.
 pub(super) type Stream = Box<dyn Iterator<Item = Result<Record, ReadFault>> + Send>;
 
@@ -51,8 +54,12 @@ pub(super) fn of(path: &Path, head: &[u8]) -> &'static Container {
     if head.starts_with(b"PAR1") {
         return &parquet::CONTAINER;
     }
-    by_name(path).unwrap_or_else(|| {
-        let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let known = by_name(path).map(|known| match known.id == jsonl::CONTAINER.id {
+        true if spans_lines(start) => &json::CONTAINER,
+        _ => known,
+    });
+    known.unwrap_or_else(|| {
         let mut solid = start.iter().filter(|b| !b.is_ascii_whitespace());
         match (solid.next(), solid.next()) {
             (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{')) => &json::CONTAINER,
@@ -61,9 +68,54 @@ pub(super) fn of(path: &Path, head: &[u8]) -> &'static Container {
     })
 }
 
+/// Whether JSON under the name of JSON lines is one array, or objects over several lines. Lists of turns, one a line, are neither.
+fn spans_lines(start: &[u8]) -> bool {
+    let start = start.trim_ascii_start();
+    let (line, rest) = match start.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (start[..end].trim_ascii_end(), start[end..].trim_ascii()),
+        None => (start, &[][..]),
+    };
+    if line == b"[" || line == b"{" {
+        return true;
+    }
+    let within = line.strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
+    let Some(row) = within.and_then(|within| within.strip_prefix(b"{")) else {
+        return false;
+    };
+    let row = row.trim_ascii_start();
+    let is_turn = ["role", "from", "content", "value"]
+        .iter()
+        .any(|key| row.starts_with(format!("\"{key}\"").as_bytes()));
+    let one_of_several = line.ends_with(b"]") && rest.starts_with(b"[");
+    !is_turn && !one_of_several
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_and_objects_over_several_lines_are_read_as_json_under_any_name() {
+        let kind = |head: &str| of(Path::new("a.jsonl"), head.as_bytes()).id;
+        for head in [
+            "[\n  {\"a\": 1}\n]",
+            "\u{feff}\n[ {\"a\": 1}, {\"a\": 2}]\n",
+            "[{\"a\": 1},",
+            "{\r\n  \"a\": 1\r\n}",
+        ] {
+            assert_eq!(kind(head), "json", "{head}");
+        }
+        for head in [
+            "{\"a\": 1}\n{\"a\": 2}\n",
+            "{}\n",
+            "[1, 2]\n",
+            "[{\"role\": \"user\"}]\n",
+            "[{\"a\": 1}]\n[{\"a\": 2}]\n",
+            "",
+        ] {
+            assert_eq!(kind(head), "jsonl", "{head}");
+        }
+    }
 
     #[test]
     fn names_tell_the_kind_and_first_bytes_tell_the_rest() {

@@ -173,8 +173,11 @@ fn value(field: &Field) -> Value {
             Ok(text) => text.into(),
             Err(_) => json!({"bytes": bytes.len()}),
         },
+        // One schema for all rows gives each the members of every other: those that it lacks are null. A column of the table
+        // itself stays, so that a row without a value differs from a table without the column.
         Field::Group(row) => row
             .get_column_iter()
+            .filter(|(_, field)| !matches!(field, Field::Null))
             .map(|(name, field)| (name.clone(), value(field)))
             .collect::<Map<_, _>>()
             .into(),
@@ -257,6 +260,35 @@ pub(crate) mod tests {
         assert_eq!((rows.len(), announced_rows(&path)), (2, Some(2)));
         std::fs::write(&path, "PAR1").unwrap();
         assert_eq!(announced_rows(&path), None);
+    }
+
+    #[test]
+    fn members_that_a_row_lacks_are_left_out_and_columns_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let schema = "message rows { OPTIONAL BYTE_ARRAY n (UTF8);
+            OPTIONAL group call { OPTIONAL BYTE_ARRAY city (UTF8); OPTIONAL BYTE_ARRAY ticker (UTF8); } }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let file = File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        // Of two rows: values, and to which level each is there.
+        for (values, levels) in [(vec![], [0, 0]), (vec!["Ulm"], [2, 1]), (vec!["X"], [1, 2])] {
+            let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            let typed = column.typed::<ByteArrayType>();
+            typed.write_batch(&values, Some(&levels), None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let rows = read(&path).into_iter().map(|row| row.unwrap().fields);
+        let rows: Vec<Value> = rows.map(Value::Object).collect();
+        let expected = [
+            json!({"n": null, "call": {"city": "Ulm"}}),
+            json!({"n": null, "call": {"ticker": "X"}}),
+        ];
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! Rows that several formats fit, or none.
+
+use super::*;
+
+/// Rows of several shapes: what each is, and never a mapping that would not help.
+#[test]
+fn rows_of_several_formats_are_counted_by_format() {
+    let text = || record(json!({"text": "a"}));
+    let chat = || {
+        record(json!({"messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}))
+    };
+    let error = detect(&[text(), chat()], &Columns::default(), None).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("1 of 2 text") && said.contains("1 of 2 messages"),
+        "{said}"
+    );
+    assert!(said.contains("; the first that differs is "), "{said}");
+    assert!(error.hint().contains("data.on_bad_row: skip"), "{error}");
+    // Answers that are null leave prompts behind, which only a method with rewards wants.
+    let answered = || record(json!({"prompt": "a", "completion": "b"}));
+    let open = || record(json!({"prompt": "a", "completion": null}));
+    let rows = [open(), open(), answered()];
+    let error = detect(&rows, &Columns::default(), None).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("1 of 3 prompt_completion"), "{said}");
+    let found = detect(&rows, &Columns::default(), Some(Unit::Prompt)).unwrap();
+    assert_eq!(found.format, FormatId::PromptOnly);
+}
+
+/// The advice for a table of texts and their labels was to read the text alone.
+#[test]
+fn a_table_of_texts_and_labels_is_advised_to_learn_the_labels() {
+    let guess = |fields: Value| {
+        let rows = [record(fields)];
+        detect(&rows, &Columns::default(), None)
+            .unwrap_err()
+            .hint()
+            .to_string()
+    };
+    let told = guess(json!({"Text": "Fine food.", "Sentiment": "good"}));
+    assert!(
+        told.contains("instruction_response")
+            && told.contains("{instruction: Text, response: Sentiment}"),
+        "{told}"
+    );
+    // Two texts beside a label: which one is meant, nobody knows.
+    let told = guess(json!({"Text": "Fine food.", "Notes": "none", "Sentiment": "good"}));
+    assert!(!told.contains("response: Sentiment"), "{told}");
+}
+
+/// Problems and solutions for RL beside conversations, as in NuminaMath-CoT: the method that learns answers gets those.
+#[test]
+fn a_format_that_the_method_cannot_learn_from_goes_behind_one_that_it_can() {
+    let turns = json!([{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]);
+    let row = json!({"source": "olympiads", "problem": "1+1", "solution": "2", "messages": turns});
+    let rows = [record(row)];
+    let found = |unit| detect(&rows, &Columns::default(), unit).unwrap();
+    let learned = found(Some(Unit::Text));
+    assert_eq!(
+        learned.to_string(),
+        "messages (messages), by the first row, as the method needs; could also be prompt_only"
+    );
+    assert_eq!(found(Some(Unit::Prompt)).format, FormatId::PromptOnly);
+    assert_eq!(found(None).format, FormatId::PromptOnly);
+    // Answers with labels that were meant for KTO are a pair too.
+    let row = json!({"prompt": "p", "chosen": "a", "rejected": "b", "completion": "a", "label": true, "system": "s"});
+    let rows = [record(row)];
+    let found = |unit| detect(&rows, &Columns::default(), Some(unit)).unwrap();
+    assert_eq!(found(Unit::Pair).format, FormatId::Preference);
+}

@@ -1,0 +1,121 @@
+//! Optional parts: what a row without them, or with an empty one, becomes.
+
+use super::*;
+
+fn turns_of(row: Value) -> Vec<Turns> {
+    let (_, example) = both(row);
+    match example.content {
+        Content::Preference {
+            prompt,
+            chosen,
+            rejected,
+        } => vec![prompt, chosen, rejected],
+        Content::Labelled {
+            prompt, completion, ..
+        } => vec![prompt, completion],
+        Content::Prompt { prompt, .. } => vec![prompt],
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_empty_system_prompt_leaves_the_row_what_the_others_are() {
+    let rows = [
+        json!({"prompt": "p", "chosen": "a", "rejected": "b"}),
+        json!({"prompt": "p", "completion": "a", "label": true}),
+        json!({"prompt": "p", "answer": "a"}),
+    ];
+    for row in rows {
+        let with = |system: Value| {
+            let mut row = row.clone();
+            row["system"] = system;
+            turns_of(row)
+        };
+        let texts = turns_of(row.clone());
+        assert!(
+            texts.iter().all(|side| matches!(side, Turns::Text(_))),
+            "{row}"
+        );
+        let told = with(json!("Be kind."));
+        assert_eq!(told[0], chat(&[("system", "Be kind."), ("user", "p")]));
+        for empty in [with(json!("")), with(Value::Null)] {
+            assert_eq!(empty[0], chat(&[("user", "p")]), "{row}");
+            assert_eq!(empty[1..], told[1..]);
+        }
+    }
+}
+
+#[test]
+fn earlier_rounds_precede_the_prompt_in_every_format_that_has_one() {
+    let history = json!([["a", "b"], ["c", "d"]]);
+    let before = [
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+        ("assistant", "d"),
+    ];
+    let whole = |system: &[(&str, &str)], asked| {
+        let asked = [("user", asked)];
+        chat(&[system, &before[..], &asked[..]].concat())
+    };
+    for row in [
+        json!({"instruction": "p", "input": "q", "chosen": "x", "rejected": "y"}),
+        json!({"instruction": "p", "input": "q", "output": "x", "kto_tag": true}),
+    ] {
+        let mut row = row;
+        row["history"] = history.clone();
+        row["system"] = json!("s");
+        let (_, example) = both(row.clone());
+        assert!(!example.extra.contains_key("history"));
+        assert_eq!(turns_of(row)[0], whole(&[("system", "s")], "p\nq"));
+    }
+    for row in [
+        json!({"prompt": "p", "chosen": "x", "rejected": "y"}),
+        json!({"prompt": "p", "completion": "x", "label": false}),
+        json!({"prompt": "p", "answer": "x"}),
+    ] {
+        let mut row = row;
+        row["history"] = history.clone();
+        assert_eq!(turns_of(row.clone())[0], whole(&[], "p"));
+        // A first round: a turn as in the other rows.
+        row["history"] = json!([]);
+        assert_eq!(turns_of(row)[0], chat(&[("user", "p")]));
+    }
+    let row = record(json!({"question": "p", "answer": "x", "history": history}));
+    let example = read(FormatId::InstructionResponse, &row, &Columns::default()).unwrap();
+    let Content::Completion { prompt, .. } = example.content else {
+        panic!("an answer")
+    };
+    assert_eq!(prompt, whole(&[], "p"));
+}
+
+#[test]
+fn members_of_other_rows_are_not_part_of_a_call_or_a_tool() {
+    let call = |arguments: Value| json!({"type": "function", "id": null, "function": {"name": "w", "arguments": arguments}});
+    let row = |tools: Value| {
+        json!({
+            "messages": [
+                {"role": "user", "content": "weather?"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    call(json!({"city": "Ulm", "ticker": null, "when": {"day": 1, "hour": null}})),
+                    call(json!("{\"city\": null}"))]}],
+            "tools": tools,
+        })
+    };
+    let tool = json!([{"type": "function", "function": {"name": "w", "description": null,
+        "parameters": {"properties": {"city": {"type": "string", "enum": null}, "ticker": null}}}}]);
+    let (_, example) = both(row(tool.clone()));
+    let Content::Chat(turns) = &example.content else {
+        panic!("a conversation")
+    };
+    let calls = &turns[1].extra["tool_calls"];
+    let arguments = |at: usize| &calls[at]["function"]["arguments"];
+    assert_eq!(arguments(0), &json!({"city": "Ulm", "when": {"day": 1}}));
+    assert_eq!(arguments(1), &json!({"city": null}));
+    let kept = json!([{"type": "function", "function": {"name": "w",
+        "parameters": {"properties": {"city": {"type": "string"}}}}}]);
+    assert_eq!(example.tools, Some(kept));
+    // The text of JSON has its own.
+    let (_, example) = both(row(json!(tool.to_string())));
+    assert_eq!(example.tools, Some(tool));
+}
