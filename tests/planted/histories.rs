@@ -324,7 +324,7 @@ fn row(history: &History) -> Row {
                     step,
                     tokens: step,
                     values: values(evaluated),
-                    n_windows: 100,
+                    n_windows: 400,
                     whole: false,
                     seconds: 0.0,
                 },

@@ -10,6 +10,7 @@ use crate::run::compare::{
     visible_differences,
 };
 use crate::run::index::short_run;
+use crate::run::objective::Difference;
 use crate::spec::{choices, follows, shown};
 use crate::wire::id;
 use serde_json::{Value, json};
@@ -148,9 +149,12 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
     }
     readings(&mut out, tracks);
     for figure in wanted {
-        let apart = match figure.comparable {
-            true => "",
-            false => " (the runs minimize different losses: not comparable)",
+        let apart = match figure.apart {
+            None => "",
+            Some(Difference::Loss) => " (the runs minimize different losses: not comparable)",
+            Some(Difference::Tokenizer) => {
+                " (per token of different tokenizers: not comparable; val/bpb is)"
+            }
         };
         out.push_str(&format!("\n{} by {}{apart}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {
@@ -281,7 +285,7 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> Value {
         .map(|f| {
             json!({
                 "id": f.id, "title": f.title, "unit": f.unit, "last": f.last, "best": f.best,
-                "winner": f.leader(tracks), "comparable": f.comparable, "last_steps": ends(tracks, &f.id),
+                "winner": f.leader(tracks), "comparable": f.apart.is_none(), "last_steps": ends(tracks, &f.id),
             })
         })
         .collect();

@@ -316,6 +316,7 @@ mod tests {
             n_params: 1,
             train_loss: Some(2.5),
             val_loss: None,
+            val_bpb: None,
             best_val_loss: None,
             reward: None,
             pass_at_1: None,

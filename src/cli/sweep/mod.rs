@@ -13,18 +13,20 @@ use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus};
-use crate::run::ranking::Trial;
-use crate::spec::Loaded;
+use crate::run::index::{self, RunStatus, RunSummary};
+use crate::run::objective::{self, Objective};
+use crate::run::ranking::{Trial, in_one_unit};
+use crate::spec::{Loaded, RunSpec};
 use grid::GridAxis;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Train one spec with several values of its settings, one run after the other, and rank them
 ///
 /// Every combination of the values is a run. They are ordinary runs: `attach` shows the current one, `runs --compare` their curves. A
 /// run that diverges is a result; the sweep goes on. Ctrl-C saves the current run, and the same command continues the sweep: runs that
 /// finished with the same settings and data are not trained again. Runs are ranked by their best evaluation, those that differ only in
-/// `seed` by its mean.
+/// `seed` by its mean; runs of different methods or tokenizers only by a reading that says the same of all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui sweep quickstart --over lr=3e-4,1e-3,3e-3
@@ -86,15 +88,40 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         target::print_notes(&planned[0].loaded);
         train_all(&mut planned, args, cx)?;
     }
+    let unit = one_unit(&mut planned);
     let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
-        true => outln!("{}", super::out::json(&table::object(name, &rows))?)?,
+        true => outln!("{}", super::out::json(&table::object(name, &rows, &unit))?)?,
         false => outln!(
             "{}",
-            cx.words(table::text(name, &rows, args, cx)).trim_end()
+            cx.words(table::text(name, &rows, &unit, args, cx))
+                .trim_end()
         )?,
     }
     Ok(Exit::Done)
+}
+
+/// Makes the scores comparable: what was done for it, or why they cannot be.
+fn one_unit(planned: &mut [Planned]) -> Result<Option<&'static str>, String> {
+    let specs: Vec<Value> = planned.iter().map(|p| p.loaded.spec.to_value()).collect();
+    let tokenizers: Vec<Value> = specs.iter().map(objective::tokenizer).collect();
+    let methods: Vec<&'static str> = planned
+        .iter()
+        .map(|p| p.loaded.spec.method.entry().id)
+        .collect();
+    let runs: Vec<Objective<'_>> = (0..planned.len())
+        .map(|at| Objective {
+            method: methods[at],
+            spec: &specs[at],
+            tokenizer: &tokenizers[at],
+        })
+        .collect();
+    let mut trials: Vec<Trial> = planned.iter().map(|p| p.row.trial.clone()).collect();
+    let unit = in_one_unit(&mut trials, &runs);
+    for (planned, trial) in planned.iter_mut().zip(trials) {
+        planned.row.trial = trial;
+    }
+    unit
 }
 
 /// What the machine has to have for the runs that are not there yet: memory, and PyTorch for ranks.

@@ -37,8 +37,11 @@ pub fn result(trial: &Trial, max_steps: u64) -> String {
     parts.join(" · ")
 }
 
+/// What was done to make scores comparable, or why they are not.
+pub type Unit = Result<Option<&'static str>, String>;
+
 /// The runs in the order of the grid, the ranking, and what it leaves open.
-pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
+pub fn text(name: &str, rows: &[Row], unit: &Unit, args: &Args, cx: &Context) -> String {
     let settled = trials(rows);
     let trials = &settled[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
@@ -70,22 +73,34 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
     if trials.iter().any(Trial::is_open) {
         return out;
     }
-    let groups = ranked(trials);
+    let groups = match unit {
+        Ok(_) => ranked(trials),
+        Err(_) => Vec::new(),
+    };
     if groups.iter().any(|group| group.runs + group.without > 1) {
         out.push('\n');
         out.push_str(&indented(&seeds(&groups)));
     }
-    out.push_str(&ending(name, trials, &groups, args, cx));
+    out.push_str(&ending(name, trials, (&groups, unit), args, cx));
     out
 }
 
 /// The best settings, their caveats, and the commands to continue with.
-fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Context) -> String {
-    let Some(best) = groups.first() else {
-        return "\n  every run diverged or failed: nothing can be ranked\n".into();
+fn ending(
+    name: &str,
+    trials: &[Trial],
+    (groups, unit): (&[Group], &Unit),
+    args: &Args,
+    cx: &Context,
+) -> String {
+    let mut out = match (groups.first(), unit) {
+        (Some(best), _) => format!("\n  best: {} ({})\n", of(&best.set), spread(best)),
+        (None, Err(why)) => format!("\n  not ranked, not comparable: {why}\n"),
+        (None, Ok(_)) => {
+            return "\n  every run diverged or failed: nothing can be ranked\n".into();
+        }
     };
-    let mut out = format!("\n  best: {} ({})\n", of(&best.set), spread(best));
-    for line in caveats(trials, groups) {
+    for line in notes(trials, groups, unit) {
         out.push_str(&format!("  {line}\n"));
     }
     let options = run_ref::options(&cx.runs_dir);
@@ -105,6 +120,9 @@ fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Cont
             ids.join(" ")
         ));
     }
+    let Some(best) = groups.first() else {
+        return out;
+    };
     let set = args.spec.set.iter().chain(&best.set);
     let set: String = set
         .map(|word| format!(" -s {}", crate::base::ssh::shell_quote(word)))
@@ -114,6 +132,12 @@ fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Cont
         crate::base::ssh::shell_quote(name)
     ));
     out
+}
+
+/// What was done to make scores comparable, and what the ranking leaves open.
+fn notes(trials: &[Trial], groups: &[Group], unit: &Unit) -> Vec<String> {
+    let done = unit.as_ref().ok().copied().flatten().map(String::from);
+    done.into_iter().chain(caveats(trials, groups)).collect()
 }
 
 /// Best first, by the same reading.
@@ -214,8 +238,8 @@ fn trials(rows: &[Row]) -> Vec<Trial> {
     trials
 }
 
-/// The object of `--json`.
-pub fn object(name: &str, rows: &[Row]) -> Value {
+/// The object of `--json`; `not_ranked` says why its ranking is empty, where the runs are not comparable.
+pub fn object(name: &str, rows: &[Row], unit: &Unit) -> Value {
     let trials = trials(rows);
     let rows: Vec<Row> = rows
         .iter()
@@ -225,12 +249,13 @@ pub fn object(name: &str, rows: &[Row]) -> Value {
             ..*row
         })
         .collect();
-    let groups = match trials.iter().any(Trial::is_open) {
+    let groups = match trials.iter().any(Trial::is_open) || unit.is_err() {
         true => Vec::new(),
         false => ranked(&trials),
     };
-    let notes = caveats(&trials, &groups);
-    json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes})
+    let notes = notes(&trials, &groups, unit);
+    let why = unit.as_ref().err();
+    json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes, "not_ranked": why})
 }
 
 #[cfg(test)]
@@ -274,6 +299,31 @@ mod tests {
             let told = format!("val/loss {shown} at step 1,500");
             assert_eq!(result(&trial, 1_500), told);
         }
+    }
+
+    #[test]
+    fn runs_that_are_not_comparable_are_listed_and_not_ranked() {
+        let scored = |set: &str, value| {
+            let mut row = row(set, 60.0);
+            row.trial.over = true;
+            row.trial.score = Some(Score {
+                metric: "val/bpb".into(),
+                higher: false,
+                value,
+                step: 1_500,
+                whole: None,
+            });
+            row
+        };
+        let rows = [scored("vocab=500", 1.9), scored("vocab=5000", 1.5)];
+        let refused = object("demo", &rows, &Err("different tokenizers".into()));
+        assert_eq!(refused["ranking"], json!([]));
+        assert_eq!(refused["not_ranked"], "different tokenizers");
+        assert_eq!(refused["runs"][1]["score"]["value"], 1.5);
+        let ranked = object("demo", &rows, &Ok(Some("ranked by bits per byte")));
+        assert_eq!(ranked["ranking"][0]["set"], json!(["vocab=5000"]));
+        assert_eq!(ranked["notes"][0], "ranked by bits per byte");
+        assert!(ranked["not_ranked"].is_null());
     }
 
     #[test]

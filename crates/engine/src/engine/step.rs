@@ -9,7 +9,7 @@ use super::mix::Mix;
 use super::probing::emit_layers;
 use super::rescue::{self, StepOutcome};
 use super::roles::Models;
-use super::rollouts::{POLICY_LOSS, Parts, SHARE};
+use super::rollouts::{Parts, SHARE};
 use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
@@ -341,7 +341,7 @@ impl Stepper {
         let found = &last.gradients;
         let loss = match answers {
             None => id::TRAIN_LOSS,
-            Some(_) => POLICY_LOSS,
+            Some(_) => id::POLICY_LOSS,
         };
         let mut values: Values = [
             (loss, found.loss),

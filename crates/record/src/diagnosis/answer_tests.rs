@@ -227,6 +227,40 @@ fn a_rising_reward_with_worse_held_out_answers_is_reward_hacking() {
     );
 }
 
+/// The best of several evaluations is lucky: those after it are below it by chance.
+#[test]
+fn a_fall_within_chance_is_no_reward_hacking() {
+    let lucky = |step: u64| At {
+        pass: [0.2, 0.56, 0.55, 0.57, 0.56, 0.55, 0.65, 0.53, 0.54][(step / EVERY) as usize],
+        ..healthy(step)
+    };
+    assert_eq!(faults(&history(lucky)), []);
+}
+
+#[test]
+fn a_share_of_other_prompts_is_no_reward_hacking() {
+    let mut state = state_of("grpo", 0.0, healthy);
+    for n in 1..=2 {
+        let values: Values = [("eval/pass@1".to_string(), Num(0.3))].into();
+        state.apply(&Envelope {
+            v: 1,
+            seq: 1_000_000 + n,
+            t: UnixMillis(1_000_000 + n),
+            event: Event::Evaluated {
+                step: STEPS + n,
+                tokens: 1,
+                values,
+                n_windows: 400,
+                whole: true,
+                seconds: 0.0,
+            },
+        });
+    }
+    let diagnosis = diagnose(&state);
+    let found = diagnosis.findings.iter().find(|f| f.id == "reward_hacking");
+    assert_eq!(found.unwrap().status, Status::Pass);
+}
+
 #[test]
 fn falling_reward_and_held_out_answers_are_not_hacking_but_a_warning() {
     let at = |step: u64| {
@@ -327,6 +361,13 @@ fn answers_of_one_token_are_reported_instead_of_the_reward_that_never_varies() {
         ..ended(step)
     });
     assert!(cause.contains("truncated") && fix.contains("max_new_tokens"));
+    // One token is all that is asked for: a digit, a label.
+    let digit = |step| At {
+        length: 1.0,
+        cut: 1.0,
+        ..healthy(step)
+    };
+    assert_eq!(faults(&history(digit)), []);
     // Short answers that earn a reward are answers.
     let short = |step| At {
         length: 1.2,
@@ -429,6 +470,17 @@ fn a_growing_kl_with_a_rising_reward_warns() {
     });
     let found = only(&away, "kl_runaway");
     assert!(found.fix.contains("beta"), "{found:?}");
+    let straight = history(|step| At {
+        kl: 1.5 * step as f64 / STEPS as f64,
+        ..healthy(step)
+    });
+    only(&straight, "kl_runaway");
+    // Slower and slower.
+    let slows = history(|step| At {
+        kl: (step as f64 / STEPS as f64).sqrt(),
+        ..healthy(step)
+    });
+    assert_eq!(faults(&slows), []);
     // Far from the reference, but settled.
     let settled = history(|step| At {
         kl: 1.2 * (1.0 - (-(step as f64) / 60.0).exp()),

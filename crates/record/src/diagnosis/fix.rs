@@ -45,6 +45,7 @@ const SETTINGS: &[Setting] = &[
             ("rloo", "beta"),
             ("ppo", "beta"),
             ("dpo", "beta"),
+            ("kto", "beta"),
         ]),
     ),
     of("epsilon_high", OfMethod(&[("grpo", "clip_high")])),

@@ -3,6 +3,7 @@
 //! docs/diagnosis.md.
 
 mod fix;
+mod gains;
 mod monitor;
 mod rules;
 mod verdict;

@@ -6,7 +6,7 @@
 //! returns, it takes twice as many evaluations to clear.
 
 use super::metric;
-use super::rules::is_read;
+use super::rules::{is_read, is_repeater};
 use super::{RULES, diagnose};
 use crate::base::clock::UnixMillis;
 use crate::base::finding::{Finding, Status};
@@ -68,6 +68,15 @@ impl Monitor {
                         .collect(),
                 }
             }
+            // The direction of a task's score; other declarations are left to viewers.
+            Event::MetricsDeclared { metrics } => {
+                let of_tasks = metrics
+                    .iter()
+                    .filter(|info| info.id.starts_with(metric::EVAL));
+                Event::MetricsDeclared {
+                    metrics: of_tasks.cloned().collect(),
+                }
+            }
             Event::Diagnosed { finding, .. } => {
                 let (id, now) = (&finding.id, finding.status);
                 let before = self.reported.insert(id.clone(), now);
@@ -101,8 +110,8 @@ impl Monitor {
         let diagnosis = diagnose(&self.state);
         let mut findings = diagnosis.findings.clone();
         findings.retain(|f| {
-            let rule = RULES.iter().find(|rule| rule.entry.id == f.id);
-            rule.is_some_and(|rule| !rule.needs.is_empty())
+            let known = RULES.iter().any(|rule| rule.entry.id == f.id);
+            known && !is_repeater(&f.id)
         });
         // A rule with no finding any more is clear.
         let silent: Vec<String> = self

@@ -1,9 +1,10 @@
 //! One word for a whole run.
 
+use super::gains::{Pass, Passes, Rewards, TrainingReward, passes};
 use super::metric;
 use super::view::View;
 use crate::base::finding::{Finding, Status};
-use crate::base::{human, stats};
+use crate::base::human;
 use crate::run::state::Evaluation;
 
 /// The state of a training.
@@ -75,9 +76,11 @@ impl Verdict {
 
     /// Whether a finding names its fault.
     fn matches(self, finding: &Finding) -> bool {
-        // Rules on rewards may warn about healthy runs; a warning about the loss does not determine a verdict.
+        // These may warn about healthy runs: a warning of theirs does not determine a verdict.
         let bad = match finding.id.as_str() {
-            "constant_reward" | "reward_hacking" => finding.status == Status::Fail,
+            "constant_reward" | "reward_hacking" | "token_frequencies" => {
+                finding.status == Status::Fail
+            }
             _ => finding.status <= Status::Warn,
         };
         bad && self.rules().contains(&finding.id.as_str())
@@ -93,24 +96,8 @@ impl Verdict {
         if let Some(fault) = faults.into_iter().find(said) {
             return fault;
         }
-        if let Some((first, best, (last, _))) = passes(view) {
-            if last.lost(first, best.0) {
-                return Verdict::NotLearning;
-            }
-            return match (last.exceeds(first), last.exceeds(Pass::NONE)) {
-                (true, _) => Verdict::Learning,
-                _ if view.state.step < view.patience() => Verdict::TooEarly,
-                (false, false) if !gains(view) => Verdict::NotLearning,
-                _ => Verdict::Stable,
-            };
-        }
-        if let Some(rewards) = Rewards::of(view) {
-            return match rewards.gained() {
-                _ if view.state.step < view.patience() => Verdict::TooEarly,
-                Some(true) => Verdict::Learning,
-                Some(false) => Verdict::NotLearning,
-                None => Verdict::Stable,
-            };
+        if let Some(verdict) = Verdict::of_rl(view) {
+            return verdict;
         }
         let Some(loss) = view.loss() else {
             return Verdict::TooEarly;
@@ -124,6 +111,39 @@ impl Verdict {
         }
     }
 
+    /// Of a run that learns from its own answers: by held-out prompts, or in logs of other programs by training prompts. A loss is that
+    /// of the cold start, and says nothing of it.
+    fn of_rl(view: &View<'_>) -> Option<Verdict> {
+        let begun = if view.has_rollouts() {
+            view.cold_start()
+        } else {
+            0
+        };
+        let early = view.state.step < begun + view.patience();
+        if let Some((first, best, (last, _))) = passes(view) {
+            if last.lost(first, best.0) {
+                return Some(Verdict::NotLearning);
+            }
+            return Some(match (last.exceeds(first), last.exceeds(Pass::NONE)) {
+                (true, _) => Verdict::Learning,
+                _ if early => Verdict::TooEarly,
+                (false, false) if !gains(view) => Verdict::NotLearning,
+                _ => Verdict::Stable,
+            });
+        }
+        let gained = match (Rewards::of(view), TrainingReward::of(view)) {
+            (Some(rewards), _) => rewards.gained(),
+            (None, Some(rewards)) => rewards.gained(),
+            (None, None) => return view.has_rollouts().then_some(Verdict::TooEarly),
+        };
+        Some(match gained {
+            _ if early => Verdict::TooEarly,
+            Some(true) => Verdict::Learning,
+            Some(false) => Verdict::NotLearning,
+            None => Verdict::Stable,
+        })
+    }
+
     /// What it rests on: `train loss 4.15 → 1.76, val 1.88`, before training and the mean of the newest steps, as the rule `train_loss` has it; or the finding of the fault.
     pub(super) fn basis(self, view: &View<'_>, findings: &[Finding]) -> Finding {
         if let Some(finding) = findings.iter().find(|f| self.matches(f)) {
@@ -135,8 +155,15 @@ impl Verdict {
         if let Some(rewards) = Rewards::of(view) {
             return self.of_rewards(&rewards);
         }
-        let Some(loss) = view.loss() else {
-            return Finding::pass("too few steps for a verdict");
+        if let Some(rewards) = TrainingReward::of(view) {
+            return self.of_training(&rewards);
+        }
+        if view.has_rollouts() && !view.state.is_foreign() {
+            return Finding::pass("too few evaluations of held-out prompts for a verdict");
+        }
+        let loss = match view.loss() {
+            Some(loss) if !view.has_rollouts() => loss,
+            _ => return Finding::pass("too few steps for a verdict"),
         };
         // The same mean as that of the rule train_loss: a single batch would be another number on the same screen.
         let (start, now) = (human::number(loss.opening), human::number(loss.now));
@@ -190,6 +217,25 @@ impl Verdict {
             _ => Finding::pass(format!("reward of held-out prompts {first} → {last}")),
         }
     }
+
+    fn of_training(self, rewards: &TrainingReward) -> Finding {
+        let [first, middle, last] =
+            [rewards.first, rewards.middle, rewards.last].map(human::number);
+        match self {
+            Verdict::NotLearning => Finding {
+                expected: "The reward of training prompts does not fall below its first third, and keeps half of its gain.".into(),
+                source: "three standard errors of the difference of two means, and half of the gain: rules of thumb".into(),
+                ..Finding::fail(
+                    format!("reward of training prompts {first} → {middle} → {last} in the thirds of the run"),
+                    "the policy has lost its gain",
+                    "continue from an earlier checkpoint with a lower learning rate or a higher beta",
+                )
+            },
+            _ => Finding::pass(format!(
+                "reward of training prompts {first} → {last}, first and last third of the run"
+            )),
+        }
+    }
 }
 
 /// Of a policy that has lost its gain.
@@ -218,37 +264,6 @@ fn on_more_prompts(view: &View<'_>, step: u64) -> String {
     }
 }
 
-/// The share of held-out prompts answered correctly, and their number.
-#[derive(Debug, Clone, Copy)]
-struct Pass {
-    share: f64,
-    prompts: f64,
-}
-
-impl Pass {
-    /// Nothing correct, without uncertainty.
-    const NONE: Pass = Pass {
-        share: 0.0,
-        prompts: f64::INFINITY,
-    };
-
-    /// Whether more than half of the gain since `first` is lost again, beyond chance.
-    fn lost(self, first: Pass, best: Pass) -> bool {
-        best.exceeds(self) && best.share - self.share > 0.5 * (best.share - first.share)
-    }
-
-    /// By more than two standard errors of the difference of two proportions, pooled.
-    fn exceeds(self, other: Pass) -> bool {
-        let (a, b) = (1.0 / self.prompts, 1.0 / other.prompts);
-        // Weights n of each, which may be infinite: the pooled share is then that of the more certain one.
-        let pooled = match b == 0.0 {
-            true => self.share,
-            false => (self.share * b + other.share * a) / (a + b),
-        };
-        self.share - other.share > 2.0 * (pooled * (1.0 - pooled) * (a + b)).sqrt()
-    }
-}
-
 /// Whether the reward on training prompts rises while held-out ones do not pass yet.
 fn gains(view: &View<'_>) -> bool {
     view.first_and_last_third(metric::REWARD)
@@ -262,78 +277,3 @@ const AGAIN: &str =
 /// Where the thresholds of held-out readings come from.
 const TWO_ERRORS: &str =
     "two standard errors of the difference, and half of the gain: rules of thumb";
-
-/// For answers without a verifier: the mean rewards of held-out prompts.
-struct Rewards {
-    first: f64,
-    /// And its step.
-    best: (f64, u64),
-    last: f64,
-    /// Differences up to this are noise: three times the typical one between neighbours; unknown with few evaluations.
-    noise: f64,
-}
-
-impl Rewards {
-    fn of(view: &View<'_>) -> Option<Rewards> {
-        let found = |e: &Evaluation| Some((*e.values.get(metric::EVAL_REWARD)?, e.step));
-        let means: Vec<(f64, u64)> = alike(view, metric::EVAL_REWARD)
-            .into_iter()
-            .filter_map(found)
-            .collect();
-        let [first, .., last] = *means else {
-            return None;
-        };
-        let best = means.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let differences: Vec<f64> = means.windows(2).map(|m| (m[1].0 - m[0].0).abs()).collect();
-        let usual = stats::median(&differences).filter(|_| differences.len() >= 4);
-        Some(Rewards {
-            first: first.0,
-            best,
-            last: last.0,
-            noise: 3.0 * usual.unwrap_or(0.0),
-        })
-    }
-
-    /// Whether the policy is better than at first; `Some(false)` if it is worse, or has lost half of its gain.
-    fn gained(&self) -> Option<bool> {
-        let lost = self.best.0 - self.last > 0.5 * (self.best.0 - self.first) + self.noise;
-        if self.last < self.first - self.noise || lost {
-            return Some(false);
-        }
-        (self.last > self.first + self.noise).then_some(true)
-    }
-}
-
-/// Evaluations with a reading, over as many rows as the first of them: the last one of a run may use the whole split.
-fn alike<'a>(view: &'a View<'_>, id: &str) -> Vec<&'a Evaluation> {
-    let evaluations = view.state.evaluations.iter();
-    let all: Vec<&Evaluation> = evaluations.filter(|e| e.values.contains_key(id)).collect();
-    let rows = all.first().map(|e| e.n_windows);
-    let same = all.iter().copied().filter(|e| Some(e.n_windows) == rows);
-    let same: Vec<&Evaluation> = same.collect();
-    if same.len() > 1 { same } else { all }
-}
-
-/// The first evaluation, the best one and the newest one with their steps.
-type Passes = (Pass, (Pass, u64), (Pass, u64));
-
-/// For a model that is evaluated by its answers.
-fn passes(view: &View<'_>) -> Option<Passes> {
-    let found = |e: &Evaluation| {
-        let pass = Pass {
-            share: *e.values.get(metric::PASS_AT_1)?,
-            prompts: e.n_windows.max(1) as f64,
-        };
-        Some((pass, e.step))
-    };
-    let passes: Vec<(Pass, u64)> = alike(view, metric::PASS_AT_1)
-        .into_iter()
-        .filter_map(found)
-        .collect();
-    let best = passes.iter().copied();
-    let best = best.max_by(|a, b| a.0.share.total_cmp(&b.0.share))?;
-    match *passes {
-        [first, .., last] => Some((first.0, best, last)),
-        _ => None,
-    }
-}

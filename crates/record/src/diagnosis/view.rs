@@ -152,6 +152,26 @@ impl<'a> View<'a> {
         rewards.is_some_and(|series| series.last().is_some())
     }
 
+    /// Whether the loss is DPO's. Logs of other programs show it by what they measure: ORPO and CPO add their own terms, KTO its KL.
+    pub fn is_dpo(&self) -> bool {
+        if !self.state.is_foreign() {
+            let head = self.state.head.as_ref();
+            return head.is_some_and(|head| head.method == "dpo");
+        }
+        self.has_reference() && !self.state.series.contains_key(metric::KL)
+    }
+
+    /// Whether the loss compares the policy with a frozen reference.
+    pub fn has_reference(&self) -> bool {
+        if let (false, Some(head)) = (self.state.is_foreign(), &self.state.head) {
+            return !head.spec["method"][&head.method]["reference"].is_null();
+        }
+        let has = |id: &str| self.state.series.contains_key(id);
+        let implicit = [metric::CHOSEN, metric::MARGINS, metric::LOGPS_CHOSEN];
+        let without = [metric::NLL_LOSS, metric::LOG_ODDS, metric::LOG_ODDS_RATIO];
+        implicit.into_iter().all(has) && !without.into_iter().any(has)
+    }
+
     /// A KL coefficient above the run's own: 0.04 if it has none, else twice as much.
     pub fn suggested_kl_coef(&self) -> String {
         let head = self.state.head.as_ref();
@@ -194,6 +214,18 @@ impl<'a> View<'a> {
     pub fn typical(&self, id: &str) -> Option<f64> {
         let values = finite(&self.recent(id));
         stats::median(&values).filter(|_| values.len() >= ENOUGH)
+    }
+
+    /// Standard deviation of a single reading around its trend; `None` before 20 finite ones, or 8 of a sparse log.
+    pub fn scatter(&self, id: &str) -> Option<f64> {
+        let series = self.state.series.get(id)?;
+        let values = finite(&newest(series));
+        let enough = if is_sparse(series) {
+            ENOUGH_MEANS
+        } else {
+            ENOUGH
+        };
+        (values.len() >= enough).then(|| spread(&values))
     }
 
     /// Means of the first, the middle and the last third of the steps.

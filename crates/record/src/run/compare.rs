@@ -2,6 +2,7 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
+use super::objective::{Difference, Objective, difference, tokenizer};
 use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
 use super::state::RunState;
@@ -77,6 +78,8 @@ pub struct Track {
     now: Place,
     /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
     changes: Vec<(u64, String, f64)>,
+    /// See [`tokenizer`]; `None` before its files were looked at.
+    tokenizer: Option<Value>,
 }
 
 impl Track {
@@ -101,7 +104,21 @@ impl Track {
         // What a comparison shows is in the series; the log's lines would only take memory.
         debug_assert!(track.state.log.len() <= MAX_LOG);
         track.state.log.clear();
+        let head = track.state.head.as_ref();
+        track.tokenizer = head.map(|head| tokenizer(&head.spec));
         Ok(track)
+    }
+
+    /// What its readings measure; `None` for logs of other programs.
+    fn objective(&self) -> Option<Objective<'_>> {
+        let head = self.state.head.as_ref();
+        let head = head.filter(|_| !self.state.is_foreign())?;
+        let said = &head.spec["data"]["tokenizer"];
+        Some(Objective {
+            method: &head.method,
+            spec: &head.spec,
+            tokenizer: self.tokenizer.as_ref().unwrap_or(said),
+        })
     }
 
     /// Folds one event; a repeated one changes nothing.
@@ -395,8 +412,9 @@ pub struct Figure {
     pub title: String,
     pub unit: String,
     pub direction: Direction,
-    /// Whether it says the same of all runs that have it: a loss of SFT and one of DPO do not, nor IPO's and the hinge's.
-    pub comparable: bool,
+    /// Why it does not say the same of all runs that have it, if it does not: a loss of SFT and one of DPO, IPO's and the hinge's, losses
+    /// per token of different tokenizers.
+    pub apart: Option<Difference>,
     /// Newest finite reading of each run.
     pub last: Vec<Option<f64>>,
     /// Best reading of each run, where a direction says what is better.
@@ -443,7 +461,7 @@ impl Figure {
     /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
     /// is better, and the runs can be distinguished by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
-        if !self.comparable {
+        if self.apart.is_some() {
             return None;
         }
         let sign = match self.direction {
@@ -487,46 +505,10 @@ fn depends_on_method(info: &MetricInfo) -> bool {
     !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
 }
 
-/// Settings of a method that leave what its loss measures as it is: where the reference comes from, and noise in training.
-const NOT_OF_THE_LOSS: [&str; 2] = ["reference", "neftune_alpha"];
-
-/// What runs have to share for a metric to say the same of them: the method, for its losses also the settings that make the
-/// loss (IPO's is a distance, the hinge another one), for implicit rewards β, which multiplies them. Logs of other programs do
-/// not say their method, only their format.
-fn objective(track: &Track, id: &str) -> Option<(String, Value)> {
-    let head = match track.state.is_foreign() {
-        true => None,
-        false => track.state.head.as_ref(),
-    }?;
-    Some(measured(&head.method, &head.spec, id))
-}
-
-/// The method, and those of its settings on which a metric depends.
-fn measured(method: &str, spec: &Value, id: &str) -> (String, Value) {
-    let name = id.strip_prefix(id::VAL).unwrap_or(id);
-    let mut of_loss = spec["method"][method].clone();
-    if let Some(settings) = of_loss.as_object_mut() {
-        settings.retain(|key, _| match name {
-            id::TRAIN_LOSS | "loss" => !NOT_OF_THE_LOSS.contains(&key.as_str()),
-            id::CHOSEN | id::REJECTED | id::MARGINS => key == "beta",
-            _ => false,
-        });
-    }
-    (method.into(), of_loss)
-}
-
-/// Whether a score says the same of all runs, each by its method and spec. Losses of different objectives do not; shares
-/// and rewards do.
-pub fn comparable(runs: &[(&str, &Value)], id: &str) -> bool {
-    let is_loss = [id::TRAIN_LOSS, id::VAL_LOSS].contains(&id);
-    let of = |(method, spec): &(&str, &Value)| measured(method, spec, id);
-    !is_loss || runs.windows(2).all(|pair| of(&pair[0]) == of(&pair[1]))
-}
-
-fn one_objective<'a>(tracks: impl Iterator<Item = &'a Track>, id: &str) -> bool {
-    let mut all = tracks.filter_map(|track| objective(track, id));
-    let first = all.next();
-    all.all(|other| Some(&other) == first.as_ref())
+/// Why a metric does not say the same of these runs. Logs of other programs do not say their method, only their format.
+fn apart<'a>(tracks: impl Iterator<Item = &'a Track>, id: &str) -> Option<Difference> {
+    let ours: Vec<Objective<'_>> = tracks.filter_map(Track::objective).collect();
+    difference(&ours, id)
 }
 
 /// Every metric that has a chart and readings in at least one of the runs: the losses first, then as declared.
@@ -559,7 +541,10 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         }
         let with = tracks.iter().zip(&found);
         let with = with.filter_map(|(track, found)| found.map(|_| track));
-        let comparable = !depends_on_method(&info) || one_objective(with, &info.id);
+        let apart = match depends_on_method(&info) {
+            true => apart(with, &info.id),
+            false => None,
+        };
         let best = |span: (f64, f64)| match info.direction {
             Direction::Lower => Some(span.0),
             Direction::Higher => Some(span.1),
@@ -579,7 +564,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
             }),
             unit: one_line(&info.unit),
             direction: info.direction,
-            comparable,
+            apart,
             id: info.id,
         })
     };

@@ -98,6 +98,8 @@ pub struct RunSummary {
     pub train_loss: Option<f64>,
     /// Newest validation loss, nats per token.
     pub val_loss: Option<f64>,
+    /// The same in bits per byte of the text; `None` where a part of it is supervised, and for methods without a likelihood.
+    pub val_bpb: Option<f64>,
     /// Lowest validation loss seen.
     pub best_val_loss: Option<f64>,
     /// Of methods on answers of their own: the newest mean reward of a step.
@@ -465,6 +467,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
+        val_bpb: scan.measured.bpbs.last().map(|(_, bits)| *bits),
         best_val_loss: said.or(lowest),
         reward: scan.reward,
         pass_at_1: passes.last().map(|(_, share)| *share),

@@ -156,6 +156,7 @@ mod tests {
             n_params: 0,
             train_loss: None,
             val_loss: None,
+            val_bpb: None,
             best_val_loss: None,
             reward: None,
             pass_at_1: None,

@@ -2,6 +2,8 @@
 //! that can be trusted. No screens here, and no specs: a run comes with the words of its settings.
 
 use super::index::{DIVERGED, RunStatus, RunSummary};
+use super::objective::{Difference, Objective, difference_of_score};
+use crate::base::text::one_line;
 use crate::wire::{Direction, id};
 use serde::Serialize;
 
@@ -68,6 +70,9 @@ pub struct Trial {
     pub message: Option<String>,
     /// It ended by itself.
     pub over: bool,
+    /// Bits per byte of validation text in a validation loss of one nat per token: a constant of tokenizer and text.
+    #[serde(skip)]
+    pub bits_per_nat: Option<f64>,
 }
 
 impl Trial {
@@ -82,6 +87,7 @@ impl Trial {
             verdict: None,
             message: None,
             over: false,
+            bits_per_nat: None,
         }
     }
 
@@ -95,6 +101,9 @@ impl Trial {
         let failed = run.status == RunStatus::Failed;
         self.message = failed.then(|| run.message.clone());
         self.over = matches!(run.status, RunStatus::Finished | RunStatus::Failed);
+        // Both are of the newest evaluation.
+        let both = run.val_bpb.zip(run.val_loss.filter(|loss| *loss > 0.0));
+        self.bits_per_nat = both.map(|(bits, loss)| bits / loss);
     }
 
     pub fn diverged(&self) -> bool {
@@ -107,9 +116,65 @@ impl Trial {
         self.score.as_ref().filter(|_| counts)
     }
 
+    /// The score in bits per byte, where it is a loss per token and the run's text is known.
+    fn in_bits(&self) -> Option<Score> {
+        let bits = self.bits_per_nat?;
+        let score = self.score.as_ref().filter(|s| s.metric == id::VAL_LOSS)?;
+        Some(Score {
+            metric: id::VAL_BPB.into(),
+            value: bits * score.value,
+            whole: score.whole.map(|loss| bits * loss),
+            ..*score
+        })
+    }
+
     /// Not trained yet, or stopped on the way.
     pub fn is_open(&self) -> bool {
         !self.over
+    }
+}
+
+/// Makes scores comparable, before [`settle`]: where tokenizers differ, losses per token become bits per byte, which is reported.
+/// `runs`: what each trial's score measures, in the same order.
+///
+/// # Errors
+/// Why the runs that count cannot be ranked, for a line that begins with `not comparable: `.
+pub fn in_one_unit(
+    trials: &mut [Trial],
+    runs: &[Objective<'_>],
+) -> Result<Option<&'static str>, String> {
+    let count: Vec<usize> = (0..trials.len().min(runs.len()))
+        .filter(|at| trials[*at].sound().is_some())
+        .collect();
+    let scores = count.iter().filter_map(|at| trials[*at].sound());
+    let mut metrics: Vec<String> = scores.map(|score| one_line(&score.metric)).collect();
+    metrics.sort();
+    metrics.dedup();
+    let metric = match &metrics[..] {
+        [] => return Ok(None),
+        [metric] => metric,
+        several => return Err(format!("scored by {}", several.join(", "))),
+    };
+    let counted: Vec<Objective<'_>> = count.iter().map(|at| runs[*at]).collect();
+    match difference_of_score(&counted, metric) {
+        None => Ok(None),
+        Some(Difference::Loss) => Err(Difference::Loss.words().into()),
+        Some(Difference::Tokenizer) => {
+            if count.iter().any(|at| trials[*at].in_bits().is_none()) {
+                let what = Difference::Tokenizer.words();
+                return Err(format!(
+                    "{what}, so {metric} is per token of each, and not every run has {}",
+                    id::VAL_BPB
+                ));
+            }
+            // One on its way may have none yet.
+            for trial in trials {
+                trial.score = trial.in_bits();
+            }
+            Ok(Some(
+                "ranked by bits per byte: losses per token of different tokenizers are not comparable",
+            ))
+        }
     }
 }
 
@@ -387,6 +452,75 @@ mod tests {
             told.iter().any(|line| line.contains("over eval.batches")),
             "{told:?}"
         );
+    }
+
+    /// What [`in_one_unit`] says of trials with these methods and tokenizers.
+    fn unit(trials: &mut [Trial], of: &[(&str, &str)]) -> Result<Option<&'static str>, String> {
+        let specs: Vec<serde_json::Value> = of
+            .iter()
+            .map(|(method, tokenizer)| {
+                serde_json::json!({"method": {*method: {}}, "data": {"tokenizer": *tokenizer}})
+            })
+            .collect();
+        let runs: Vec<Objective<'_>> = of
+            .iter()
+            .zip(&specs)
+            .map(|((method, _), spec)| Objective {
+                method,
+                spec,
+                tokenizer: &spec["data"]["tokenizer"],
+            })
+            .collect();
+        in_one_unit(trials, &runs)
+    }
+
+    /// The smaller vocabulary, with more tokens for the same text, won by its loss per token.
+    #[test]
+    fn runs_of_different_tokenizers_are_ranked_by_bits_per_byte() {
+        let of = [("pretrain", "small"), ("pretrain", "large")];
+        let mut trials = [
+            trial(&["vocab=500"], Some(2.0)),
+            trial(&["vocab=5000"], Some(3.0)),
+        ];
+        let said = unit(&mut trials.clone(), &of).unwrap_err();
+        assert!(
+            said.contains("different tokenizers") && said.contains("val/bpb"),
+            "{said}"
+        );
+        trials[0].bits_per_nat = Some(0.9);
+        trials[1].bits_per_nat = Some(0.5);
+        trials[1].score.as_mut().unwrap().whole = Some(2.8);
+        let told = unit(&mut trials, &of).unwrap().unwrap();
+        assert!(told.contains("bits per byte"), "{told}");
+        let groups = ranked(&trials);
+        assert_eq!((groups[0].mean, &groups[0].set[0][..]), (1.5, "vocab=5000"));
+        let score = trials[1].score.as_ref().unwrap();
+        assert_eq!((&score.metric[..], score.whole), ("val/bpb", Some(1.4)));
+        // Of one tokenizer nothing changes.
+        let mut alike = [trial(&["lr=1"], Some(2.0)), trial(&["lr=2"], Some(3.0))];
+        assert_eq!(unit(&mut alike, &[of[0], of[0]]), Ok(None));
+        assert_eq!(alike[0].score.as_ref().unwrap().metric, "val/loss");
+    }
+
+    #[test]
+    fn losses_of_different_methods_and_different_readings_are_not_ranked() {
+        let of = [("sft", "t"), ("dpo", "t")];
+        let mut trials = [
+            trial(&["method=sft"], Some(2.0)),
+            trial(&["method=dpo"], Some(0.5)),
+        ];
+        assert_eq!(unit(&mut trials, &of), Err("different losses".into()));
+        let score = trials[1].score.as_mut().unwrap();
+        (score.metric, score.higher) = (id::VAL_ACCURACIES.into(), true);
+        let said = unit(&mut trials, &of).unwrap_err();
+        assert!(said.contains("val/loss, val/rewards/accuracies"), "{said}");
+        let score = trials[0].score.as_mut().unwrap();
+        (score.metric, score.higher) = (id::VAL_ACCURACIES.into(), true);
+        assert_eq!(unit(&mut trials, &of), Ok(None));
+        // One that diverged is no result.
+        trials[1].verdict = Some(DIVERGED.into());
+        trials[0].score.as_mut().unwrap().metric = id::VAL_LOSS.into();
+        assert_eq!(unit(&mut trials, &of), Ok(None));
     }
 
     #[test]

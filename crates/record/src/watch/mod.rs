@@ -9,6 +9,7 @@ mod formats;
 mod json;
 mod names;
 mod passes;
+mod rl;
 mod tail;
 mod translate;
 

@@ -237,10 +237,15 @@ impl Mapping {
     /// Whether the value of this name has a place among any number of others: what is known here, or was named by the user.
     pub fn is_always_reported(&self, name: &str) -> bool {
         match self.role(name) {
-            Role::Metric(id, _) => self.names.contains_key(name) || is_known(&id),
+            Role::Metric(id, _) => self.is_mapped(name) || is_known(&id),
             Role::Step | Role::Time | Role::Tokens => true,
             Role::Nothing => false,
         }
+    }
+
+    /// Whether the user named it.
+    pub fn is_mapped(&self, name: &str) -> bool {
+        self.names.contains_key(name)
     }
 
     /// What a value of this name is.
@@ -390,7 +395,10 @@ pub fn info(id: &str) -> MetricInfo {
     }
     let lower = id.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let direction = if has(&["loss", "ppl", "perplexity", "error", "bpb", "kl"]) {
+    let is_surrogate = id.strip_prefix(id::VAL).unwrap_or(id) == id::POLICY_LOSS;
+    let direction = if is_surrogate {
+        Direction::Neutral
+    } else if has(&["loss", "ppl", "perplexity", "error", "bpb", "kl"]) {
         Direction::Lower
     } else if has(&["acc", "reward", "score", "pass", "margin", "mfu"]) {
         Direction::Higher

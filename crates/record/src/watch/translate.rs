@@ -3,6 +3,7 @@
 
 use super::names::{self, Mapping, Role};
 use super::passes::EpochJoiner;
+use super::rl::RlLog;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
@@ -33,6 +34,7 @@ pub struct Translator {
     left_out: BTreeSet<String>,
     limit_reported: bool,
     passes: EpochJoiner,
+    rl: RlLog,
     /// `Started` was sent.
     started: bool,
     finished: bool,
@@ -69,6 +71,7 @@ impl Translator {
             left_out: BTreeSet::new(),
             limit_reported: false,
             passes: EpochJoiner::default(),
+            rl: RlLog::default(),
             started: false,
             finished: false,
             step: 0,
@@ -83,6 +86,7 @@ impl Translator {
 
     /// The events of `items`; a reading without a time was taken when the log `changed`.
     pub fn translate(&mut self, items: Vec<Item>, changed: UnixMillis) -> Vec<Envelope> {
+        self.rl.look(&items, &self.mapping);
         for item in items {
             match item {
                 Item::Facts(facts) => {
@@ -190,6 +194,7 @@ impl Translator {
             match self.mapping.role(&name) {
                 Role::Tokens => self.tokens = super::json::step_of(x).unwrap_or(self.tokens),
                 Role::Metric(id, factor) => {
+                    let id = self.rl.id(id, &name, &self.mapping);
                     let Some(x) = names::value(&id, x * factor) else {
                         continue;
                     };

@@ -47,6 +47,11 @@ pub const REJECTED: &str = "rewards/rejected";
 pub const MARGINS: &str = "rewards/margins";
 pub const ACCURACIES: &str = "rewards/accuracies";
 pub const LOGPS_CHOSEN: &str = "logps/chosen";
+/// Of CPO and ORPO, and of DPO with a likelihood term.
+pub const NLL_LOSS: &str = "nll_loss";
+/// Of ORPO.
+pub const LOG_ODDS: &str = "log_odds_chosen";
+pub const LOG_ODDS_RATIO: &str = "log_odds_ratio";
 pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
 /// What a judge would reach that always prefers the longer answer.
 pub const VAL_LENGTH_ACCURACIES: &str = "val/rewards/length_accuracies";
@@ -60,6 +65,8 @@ pub const PASS_AT_1: &str = "eval/pass@1";
 /// Mean reward of answers to held-out prompts.
 pub const EVAL_REWARD: &str = "eval/reward";
 pub const REWARD: &str = "reward";
+/// The surrogate that a step minimizes: no likelihood.
+pub const POLICY_LOSS: &str = "policy_loss";
 pub const REWARD_STD: &str = "reward_std";
 pub const SAME_REWARDS: &str = "frac_reward_zero_std";
 pub const ANSWER_LENGTH: &str = "completions/mean_length";

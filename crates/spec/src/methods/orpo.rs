@@ -8,7 +8,7 @@ use super::preference::{self, NLL_LOSS, PAIRS};
 use super::{Criterion, LossMask, Needs, Normalizer, ScoredBatch, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::Unit;
-use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -33,16 +33,13 @@ impl Default for Config {
     }
 }
 
-const RATIO: &str = "log_odds_ratio";
-const ODDS: &str = "log_odds_chosen";
-
 #[rustfmt::skip]
 const READINGS: &[Metric] = &{
     let [a, b, c, d, e, f] = PAIRS;
     [
         a, b, c, d, e, f, NLL_LOSS,
-        metric(ODDS, "Log odds ratio", "", Direction::Higher, Repeatable::Yes, "mean log-odds of chosen minus rejected answers (TRL's log_odds_chosen)"),
-        metric(RATIO, "ln σ(log odds ratio)", "", Direction::Higher, Repeatable::Yes, "mean ln σ of the log odds ratio (TRL's log_odds_ratio)"),
+        metric(id::LOG_ODDS, "Log odds ratio", "", Direction::Higher, Repeatable::Yes, "mean log-odds of chosen minus rejected answers (TRL's log_odds_chosen)"),
+        metric(id::LOG_ODDS_RATIO, "ln σ(log odds ratio)", "", Direction::Higher, Repeatable::Yes, "mean ln σ of the log odds ratio (TRL's log_odds_ratio)"),
     ]
 };
 
@@ -66,8 +63,8 @@ impl super::Method for Config {
         let [chosen, rejected] = scored.sides(&odds)?;
         let apart = (chosen - rejected)?;
         let ratio = log_sigmoid(&apart)?;
-        read(readings, ODDS, &apart)?;
-        read(readings, RATIO, &ratio)?;
+        read(readings, id::LOG_ODDS, &apart)?;
+        read(readings, id::LOG_ODDS_RATIO, &ratio)?;
         let nll = preference::nll_of_chosen(scored, &logps, readings)?;
         (nll - (ratio * self.beta)?)?.sum_all()? / scored.normalizer
     }

@@ -6,7 +6,6 @@ use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 const LOGPS_REJECTED: &str = "logps/rejected";
-const NLL: &str = "nll_loss";
 
 use Direction::{Higher, Lower, Neutral};
 use Repeatable::Yes;
@@ -42,7 +41,7 @@ pub(super) const PAIRS: [Metric; 6] = [
 
 /// Of methods with a likelihood term.
 pub(super) const NLL_LOSS: Metric = metric(
-    NLL,
+    id::NLL_LOSS,
     "Likelihood of chosen",
     "nats",
     Lower,
@@ -141,6 +140,6 @@ pub(super) fn nll_of_chosen(
 ) -> Result<Tensor> {
     let [chosen, _] = scored.sides(mean_logps)?;
     let nll = chosen.neg()?;
-    read(readings, NLL, &nll)?;
+    read(readings, id::NLL_LOSS, &nll)?;
     Ok(nll)
 }

@@ -2,6 +2,7 @@
 
 use crate::base::text::shown;
 use crate::run::index::RunSummary;
+use crate::run::objective::Objective;
 use crate::spec::PresetGroup;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,19 @@ impl PresetKind {
 pub struct ComparedRun {
     pub run: RunSummary,
     pub spec: serde_json::Value,
+    /// What identifies its tokenizer: see [`crate::run::objective::tokenizer`].
+    pub tokenizer: serde_json::Value,
+}
+
+impl ComparedRun {
+    /// What its score measures.
+    pub fn objective(&self) -> Objective<'_> {
+        Objective {
+            method: &self.run.method,
+            spec: &self.spec,
+            tokenizer: &self.tokenizer,
+        }
+    }
 }
 
 /// Models for the chat that are no checkpoints of runs here.

@@ -59,15 +59,27 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
             }
         }
     }
-    let answers = subject.spec.method.needs().mask == LossMask::CompletionOnly;
-    Ok(judge(
-        &counted,
-        answers && subject.spec.data.train_on != TrainOn::All,
-    ))
+    let needs = subject.spec.method.needs();
+    let answers = needs.mask == LossMask::CompletionOnly;
+    let wanted = match needs.unit {
+        Unit::Ranked => Wanted::LastToken,
+        _ if answers && subject.spec.data.train_on != TrainOn::All => Wanted::Answers,
+        _ => Wanted::AnyShare,
+    };
+    Ok(judge(&counted, wanted))
 }
 
-/// `answers_only`: the spec supervises answers only.
-fn judge(counted: &Counted, answers_only: bool) -> Finding {
+/// Which tokens the spec supervises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Answers only.
+    Answers,
+    AnyShare,
+    /// A score stands at the last token of each answer, however long that is.
+    LastToken,
+}
+
+fn judge(counted: &Counted, wanted: Wanted) -> Finding {
     let share = counted.supervised as f64 / counted.targets.max(1) as f64;
     let empty = counted.empty as f64 / counted.rows.max(1) as f64;
     let shown: String = one_line(&counted.example).chars().take(SHOWN).collect();
@@ -80,7 +92,8 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
         grouped(counted.empty)
     );
     let fix = "inspect rows: llmtui data batches --run RUN --step N, llmtui data inspect";
-    if share < FEW || empty > EMPTY_ROWS {
+    let few = share < FEW && wanted != Wanted::LastToken;
+    if few || empty > EMPTY_ROWS {
         let cause = "answers are masked or truncated: most of the compute is wasted";
         return Finding::fail(
             evidence,
@@ -88,7 +101,12 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
             format!("{fix}; data.train_on, data.too_long, model.seq_len"),
         );
     }
-    if answers_only && share > ALL {
+    if wanted == Wanted::LastToken {
+        return Finding::not_applicable(
+            "a reward model is scored at the last token of each answer: no other token is supervised",
+        );
+    }
+    if wanted == Wanted::Answers && share > ALL {
         let cause =
             "only answers should be supervised, but prompts are too: their end was not found";
         return Finding::warn(
@@ -114,11 +132,27 @@ mod tests {
             supervised,
             example: "Hi".into(),
         };
-        let status = |c: &Counted, answers_only| judge(c, answers_only).status;
-        assert_eq!(status(&counted(300, 0), true), Status::Pass);
-        assert_eq!(status(&counted(3, 0), true), Status::Fail);
-        assert_eq!(status(&counted(300, 3), true), Status::Fail);
-        assert_eq!(status(&counted(1_000, 0), true), Status::Warn);
-        assert_eq!(status(&counted(1_000, 0), false), Status::Pass);
+        let status = |c: &Counted, wanted| judge(c, wanted).status;
+        let answers = Wanted::Answers;
+        assert_eq!(status(&counted(300, 0), answers), Status::Pass);
+        assert_eq!(status(&counted(3, 0), answers), Status::Fail);
+        assert_eq!(status(&counted(300, 3), answers), Status::Fail);
+        assert_eq!(status(&counted(1_000, 0), answers), Status::Warn);
+        assert_eq!(status(&counted(1_000, 0), Wanted::AnyShare), Status::Pass);
+    }
+
+    /// Ten answers of 300 tokens each failed as "masked".
+    #[test]
+    fn a_reward_model_supervises_one_token_of_a_row_of_any_length() {
+        let counted = |empty: u64| Counted {
+            rows: 10,
+            empty,
+            targets: 3_000,
+            supervised: 10 - empty,
+            example: "!".into(),
+        };
+        let status = |empty| judge(&counted(empty), Wanted::LastToken).status;
+        assert_eq!(status(0), Status::NotApplicable);
+        assert_eq!(status(3), Status::Fail);
     }
 }

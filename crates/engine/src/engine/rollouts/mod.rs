@@ -13,7 +13,7 @@ pub use evaluate::CompletionEval;
 pub use in_use::ActiveRollout;
 pub(super) use parts::Parts;
 pub use show::{OF_ANSWERS, of_reward, pass_at_k};
-pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
+pub(super) use show::{SHARE, SPEED};
 pub use write::{Asked, Written, write};
 
 use super::EngineError;

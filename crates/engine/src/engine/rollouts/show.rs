@@ -16,8 +16,6 @@ use Repeatable::{No, Yes};
 pub const EVAL_LENGTH: &str = "eval/completion_length";
 /// Words of a group whose repetition counts.
 const GROUP: usize = 3;
-/// The loop names the loss: it is not a likelihood, so readings of likelihoods do not apply.
-pub const POLICY_LOSS: &str = "policy_loss";
 /// The loop takes the time.
 pub const SHARE: &str = "rollout/share";
 const REFILLED: &str = "rollout/refilled";
@@ -41,7 +39,7 @@ pub const OF_ANSWERS: &[Metric] = &[
     metric(id::CUT_ANSWERS, "Truncated", "share", Lower, Yes, "share of completions that reached max_new_tokens (TRL)"),
     metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions"),
     metric(id::UNREAD, "Unparsed completions", "share", Lower, Yes, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's completions: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
+    metric(id::POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's completions: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
     metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring completions"),
     metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating completions"),
     metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),

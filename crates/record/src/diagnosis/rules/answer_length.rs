@@ -1,6 +1,6 @@
 //! Completions that grow until they are truncated.
 
-use super::metric;
+use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human::percent;
 use crate::base::registry::Entry;
@@ -29,7 +29,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(metric::CUT_ANSWERS, cut, text).at(view.state.step),
         Signal::of(metric::ANSWER_LENGTH, now, words),
     ];
-    if cut < MANY {
+    if cut < MANY || empty_answers::are_one_token(view) {
         return Some(Finding::pass(signals));
     }
     Some(match now > 1.2 * begun {

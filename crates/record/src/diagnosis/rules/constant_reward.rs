@@ -1,4 +1,4 @@
-//! A reward that never varies: always or never earned.
+//! A reward that never varies: always or never earned. And when a run has solved its prompts, so that nothing is left to learn.
 
 use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};
@@ -18,12 +18,37 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
+/// Share of held-out prompts answered correctly from which on a constant reward is what was wanted.
+const SOLVED: f64 = 0.99;
 /// A spread below this share of the mean reward is what f32 leaves of equal values.
 const ROUNDING: f64 = 1e-6;
 
 /// Whether rewards of this standard deviation and mean differ.
 pub(super) fn varies(std: f64, reward: f64) -> bool {
     std > ROUNDING * reward.abs()
+}
+
+/// Of the spread that rewards had in the first third: a rise of the mean by this share of it is a gain, and a spread below this share
+/// of it is none any more.
+const RISE: f64 = 0.5;
+const GONE: f64 = 0.1;
+
+/// Evidence that the prompts are solved: a pass@1 of at least `least`. Where none is measured, a mean reward well above its first third
+/// whose spread is gone.
+pub(super) fn solved(view: &View<'_>, least: f64) -> Option<Signal> {
+    if let Some(pass) = view.state.latest(metric::PASS_AT_1) {
+        let words = format!("pass@1 {pass:.2}: most prompts are always solved");
+        return (pass >= least).then(|| Signal::of(metric::PASS_AT_1, pass, words));
+    }
+    let (begun, _) = view.first_and_last_third(metric::REWARD)?;
+    let (apart, _) = view.first_and_last_third(metric::REWARD_STD)?;
+    let (now, spread) = (
+        view.typical(metric::REWARD)?,
+        view.typical(metric::REWARD_STD)?,
+    );
+    let risen = varies(apart, begun) && now - begun > RISE * apart && spread <= GONE * apart;
+    let words = format!("mean reward {begun:.2} → {now:.2}, the same for nearly all completions");
+    risen.then(|| Signal::of(metric::REWARD, now, words))
 }
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -42,13 +67,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if varied > 0 {
         return Some(Finding::pass(vec![signal]));
     }
-    let solved = view
-        .state
-        .latest(metric::PASS_AT_1)
-        .is_some_and(|pass| pass >= 0.99);
     let words = format!("every completion has reward {reward:.2}");
-    let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
-    if solved {
+    let mut signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    if let Some(solved) = solved(view, SOLVED) {
+        signals.push(solved);
         return Some(Finding::pass(signals));
     }
     Some(Finding::fail(

@@ -35,10 +35,9 @@ const TIMES: f64 = 5.0;
 const NATS: f64 = 10.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    view.state
-        .head
-        .as_ref()
-        .filter(|head| head.method == "dpo")?;
+    if !view.is_dpo() {
+        return None;
+    }
     let (chosen, margin) = (
         view.typical_of_last(metric::CHOSEN, NEWEST)?,
         view.typical_of_last(metric::MARGINS, NEWEST)?,

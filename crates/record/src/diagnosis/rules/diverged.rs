@@ -16,7 +16,8 @@ pub const RULE: Rule = Rule {
         summary: "Losses and gradient norm are finite; the loss is no higher than a uniform guess or its start, and keeps most of its gain.",
         source: "7 standard deviations: OLMo 2, arXiv 2501.00656; the other margins are rules of thumb",
     },
-    needs: &[metric::TRAIN_LOSS],
+    // Runs that learn from their own answers have a policy loss in its place.
+    needs: &[],
     judge,
 };
 
@@ -81,6 +82,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 fn not_finite(view: &View<'_>) -> Option<Signal> {
     let names = [
         (metric::TRAIN_LOSS, "train loss"),
+        (metric::POLICY_LOSS, "policy loss"),
         (metric::GRAD_NORM, "gradient norm"),
         (metric::VAL_LOSS, "val loss"),
     ];

@@ -6,12 +6,13 @@ use crate::base::human::percent;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, View};
+use crate::run::series::Point;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "empty_answers",
         title: "empty answers",
-        summary: "Completions are longer than one token, or their rewards differ.",
+        summary: "Completions are longer than one token, or their rewards differ; of one token alone, if that is the maximum.",
         source: "the token that ends an answer counts as one; rule of thumb",
     },
     needs: &[metric::ANSWER_LENGTH, metric::REWARD_STD],
@@ -33,7 +34,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let signal = Signal::of(metric::ANSWER_LENGTH, length, text).at(view.state.step);
     // One of the newest answers may differ; if the mean is only the end token, all are empty.
     let varies = spread.iter().any(|point| point.value > 0.0);
-    if length > NOTHING || varies && length > EMPTY {
+    if length > NOTHING || varies && length > EMPTY || are_one_token(view) {
         return Some(Finding::pass(vec![signal]));
     }
     let of_last =
@@ -59,6 +60,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
              else «a cold start (rollout.cold_start_steps)|supervised fine-tuning first, which» teaches how answers begin",
         ),
     })
+}
+
+/// Whether answers are one token by design, such as a digit or a label: all are cut there, and their rewards differ.
+pub(super) fn are_one_token(view: &View<'_>) -> bool {
+    let varies = |point: &Point| point.value > 0.0;
+    let length = view.typical(metric::ANSWER_LENGTH);
+    let cut = view.typical(metric::CUT_ANSWERS);
+    length.is_some_and(|length| length <= EMPTY)
+        && cut.is_some_and(|cut| cut > MOST)
+        && view.recent(metric::REWARD_STD).iter().any(varies)
 }
 
 /// Whether it explains why all rewards are equal.

@@ -1,7 +1,7 @@
 //! Entropy falls to nearly 0 while held-out prompts are still answered incorrectly: the policy repeats itself and does not
 //! explore.
 
-use super::metric;
+use super::{constant_reward, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
@@ -35,14 +35,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let step = view.state.step;
     let text = format!("entropy {start:.3} → {now:.3} nats");
     let signal = Signal::of(metric::ENTROPY, now, text).at(step);
-    let pass = view.state.latest(metric::PASS_AT_1).unwrap_or(0.0);
-    if now > COLLAPSED * start || pass >= SOLVED {
+    if now > COLLAPSED * start || constant_reward::solved(view, SOLVED).is_some() {
         return Some(Finding::pass(vec![signal]));
     }
-    let signals = vec![
-        signal,
-        Signal::of(metric::PASS_AT_1, pass, format!("pass@1 {pass:.2}")),
-    ];
+    let pass = view.state.latest(metric::PASS_AT_1);
+    let pass = pass.map(|pass| Signal::of(metric::PASS_AT_1, pass, format!("pass@1 {pass:.2}")));
+    let signals: Vec<Signal> = std::iter::once(signal).chain(pass).collect();
     Some(Finding::warn(
         signals,
         "the model has settled on one answer to each prompt before most are right",

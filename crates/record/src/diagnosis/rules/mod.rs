@@ -64,10 +64,19 @@ pub const RULES: &[Rule] = rules! {
     same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu memory_growth warnings events
 };
 
+/// Rules that only repeat other events of a log: beside an engine they are left to viewers.
+const REPEATERS: &[Rule] = &[engine::RULE, preflight::RULE, warnings::RULE, events::RULE];
+
+/// Whether a rule, by its id, only repeats other events.
+pub(super) fn is_repeater(id: &str) -> bool {
+    REPEATERS.iter().any(|rule| rule.entry.id == id)
+}
+
 /// Metrics that rules read if available, in addition to those they need.
 const READ_IF_THERE: &[&str] = &[
     metric::ACT_RMS,
     metric::LOGPS_CHOSEN,
+    metric::POLICY_LOSS,
     metric::machine::STARTED,
 ];
 

@@ -85,8 +85,12 @@ fn kept(view: &View<'_>, best: u64) -> String {
     }
 }
 
-/// Stronger values of the regularization in use; dropout above 0.3 hurts small models more than it helps.
+/// Stronger values of the regularization in use; dropout above 0.3 hurts small models more than it helps. Beside a reference there is
+/// to be none: the policy would differ from it before the first update.
 fn regularize(view: &View<'_>) -> String {
+    if view.has_reference() {
+        return "add data, train fewer steps, lower the learning rate, or raise <beta>".into();
+    }
     const MOST: f64 = 0.3;
     let head = view.state.head.as_ref();
     let now = head.and_then(|head| head.spec["model"]["dropout"].as_f64());
@@ -186,6 +190,8 @@ fn around(view: &View<'_>, step: u64) -> Option<f64> {
 /// evaluation, as in a table with one row per epoch.
 fn has_mean_readings(view: &View<'_>) -> bool {
     let losses = view.state.series.get(metric::TRAIN_LOSS);
-    let evaluations = view.state.evaluations.len() as u64;
-    view.is_sparse() || losses.is_some_and(|losses| 2 * evaluations >= losses.len())
+    // Tasks are evaluated apart from it.
+    let evaluations = view.state.evaluations.iter();
+    let with_loss = evaluations.filter(|e| e.val_loss().is_finite()).count() as u64;
+    view.is_sparse() || losses.is_some_and(|losses| 2 * with_loss >= losses.len())
 }

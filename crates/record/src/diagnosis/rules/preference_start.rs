@@ -26,11 +26,7 @@ pub const RULE: Rule = Rule {
 const APART: f64 = 0.1;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let head = view
-        .state
-        .head
-        .as_ref()
-        .filter(|head| head.method == "dpo")?;
+    let head = view.state.head.as_ref().filter(|_| view.is_dpo())?;
     // A resumed log may lack the first steps.
     let (first, _) = view.state.series.get(metric::MARGINS)?.steps()?;
     let (margin, loss) = (
@@ -58,7 +54,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     // Other losses, and additional terms, start elsewhere.
     let dpo = &head.spec["method"]["dpo"];
     let sigmoid = dpo["loss"].as_str().is_none_or(|loss| loss == "sigmoid");
+    // A log of another program does not say which loss it is.
     if sigmoid
+        && !view.state.is_foreign()
         && dpo["mix"].as_array().is_none_or(Vec::is_empty)
         && dpo["nll_weight"].as_f64().unwrap_or(0.0) == 0.0
     {
@@ -77,7 +75,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         false => Finding::fail(
             signals,
             "the reference is not the policy's start model, or sees different text (template, truncation)",
-            "use the policy's start model as reference« (method.dpo.reference: auto)|»",
+            "use the policy's start model as reference« (method.dpo.reference: auto)|, and train without dropout (disable_dropout=True)»",
         ),
     })
 }

@@ -4,14 +4,15 @@ use super::metric;
 use crate::base::finding::{Finding, Signal};
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
+use crate::diagnosis::gains::{Pass, evaluations};
 use crate::diagnosis::view::View;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "reward_hacking",
         title: "reward hacking",
-        summary: "Held-out pass@1 does not fall by 0.1 from its best while the reward rises.",
-        source: "Gao et al. 2022, arXiv 2210.10760: proxy and gold reward diverge",
+        summary: "Held-out pass@1 does not fall from its best by 0.1 and two standard errors, in two evaluations in a row, while the reward rises.",
+        source: "Gao et al. 2022, arXiv 2210.10760: proxy and gold reward diverge; the margins are rules of thumb",
     },
     needs: &[metric::REWARD, metric::PASS_AT_1],
     judge,
@@ -23,24 +24,24 @@ const FALL: f64 = 0.1;
 const PATIENCE: usize = 2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let pass: Vec<(u64, f64)> = view
-        .state
-        .evaluations
-        .iter()
-        .filter_map(|e| Some((e.step, *e.values.get(metric::PASS_AT_1)?)))
-        .collect();
+    // Other prompts may be easier or harder.
+    let all = evaluations(view, metric::PASS_AT_1);
+    let rows = all.first()?.n_windows;
+    let alike = all.into_iter().filter(|e| e.n_windows == rows);
+    let pass: Vec<(u64, Pass)> = alike.filter_map(|e| Some((e.step, Pass::of(e)?))).collect();
     let best = pass
         .iter()
         .copied()
-        .reduce(|a, b| if b.1 > a.1 { b } else { a })?;
-    let last = pass.iter().rev().take(PATIENCE).copied();
-    let fallen = pass.len() > PATIENCE && last.clone().all(|(_, x)| x <= best.1 - FALL);
+        .reduce(|a, b| if b.1.share > a.1.share { b } else { a })?;
+    let below = |now: Pass| now.share <= best.1.share - FALL && best.1.exceeds(now);
+    let mut last = pass.iter().rev().take(PATIENCE);
+    let fallen = pass.len() > PATIENCE && last.all(|(_, now)| below(*now));
     let now = pass.last()?;
-    let mut text = format!("pass@1 {:.2} at step {}", best.1, best.0);
+    let mut text = format!("pass@1 {:.2} at step {}", best.1.share, best.0);
     if now.0 != best.0 {
-        text.push_str(&format!(", {:.2} at step {}", now.1, now.0));
+        text.push_str(&format!(", {:.2} at step {}", now.1.share, now.0));
     }
-    let signal = Signal::of(metric::PASS_AT_1, now.1, text).at(now.0);
+    let signal = Signal::of(metric::PASS_AT_1, now.1.share, text).at(now.0);
     if !fallen {
         return Some(Finding::pass(vec![signal]));
     }

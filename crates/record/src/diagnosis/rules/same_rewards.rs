@@ -40,14 +40,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if share < MANY {
         return Some(Finding::pass(vec![signal]));
     }
-    let pass = view.state.latest(metric::PASS_AT_1).unwrap_or(0.0);
-    if pass >= SOLVED {
-        let words = format!("pass@1 {pass:.2}: most prompts are always solved");
-        let signals = vec![signal, Signal::of(metric::PASS_AT_1, pass, words)];
-        return Some(Finding::pass(signals));
+    if let Some(solved) = constant_reward::solved(view, SOLVED) {
+        return Some(Finding::pass(vec![signal, solved]));
     }
     let reward = view.typical(metric::REWARD)?;
-    let words = format!("mean reward {reward:.2}, pass@1 {pass:.2}");
+    let pass = view.state.latest(metric::PASS_AT_1);
+    let pass = pass.map_or(String::new(), |pass| format!(", pass@1 {pass:.2}"));
+    let words = format!("mean reward {reward:.2}{pass}");
     let mut signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
     let std = view.typical(metric::REWARD_STD);
     if let Some(std) = std.filter(|std| share > ALL && constant_reward::varies(*std, reward)) {

@@ -6,6 +6,7 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
+use crate::run::state::Evaluation;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -32,10 +33,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if super::lost(view) || view.state.step < view.patience() {
         return None;
     }
-    let evaluations = &view.state.evaluations;
-    let newest = evaluations
-        .iter()
-        .skip(evaluations.len().checked_sub(EVALUATIONS)?);
+    // Tasks are evaluated apart, without a loss.
+    let all = view.state.evaluations.iter();
+    let with_loss: Vec<&Evaluation> = all.filter(|e| e.val_loss().is_finite()).collect();
+    let newest = &with_loss[with_loss.len().checked_sub(EVALUATIONS)?..];
     let dropout = view
         .state
         .head
@@ -49,11 +50,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let near = view.loss_over(step.saturating_sub(AROUND)..step + 1)?;
         let before =
             view.loss_over(step.saturating_sub(2 * AROUND)..step.saturating_sub(AROUND))?;
-        // A NaN validation loss does not count.
-        if near - val <= (share * val).max(NATS)
-            || val.is_nan()
-            || before - near > 0.5 * (near - val)
-        {
+        if near - val <= (share * val).max(NATS) || before - near > 0.5 * (near - val) {
             return None;
         }
         pair = (near, val);

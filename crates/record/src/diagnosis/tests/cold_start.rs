@@ -73,3 +73,59 @@ fn a_leak_has_the_step_of_its_reading() {
     let said = found.evidence.to_string();
     assert!(said.contains("at step 100"), "{said}");
 }
+
+/// A run of this many steps with held-out readings: step and value.
+fn evaluated(steps: u64, id: &str, readings: &[(u64, f64)]) -> Diagnosis {
+    let mut tape = run(steps, |_| 1.0, 1.0, 1.0);
+    for (step, value) in readings {
+        tape.add(Event::Evaluated {
+            step: *step,
+            tokens: *step,
+            values: [(id.to_string(), Num(*value))].into(),
+            n_windows: 200,
+            whole: false,
+            seconds: 0.0,
+        });
+    }
+    tape.diagnose()
+}
+
+/// What supervised training had gained was called the gain of RL, also where RL lost it.
+#[test]
+fn gains_of_rl_are_measured_from_the_end_of_the_cold_start() {
+    for id in ["eval/pass@1", "eval/reward"] {
+        let ends = |last: f64| {
+            let readings = [(0, 0.1), (50, 0.4), (100, 0.6), (200, 0.6), (400, last)];
+            evaluated(400, id, &readings).verdict
+        };
+        assert_eq!(ends(0.6), Verdict::Stable, "{id}");
+        assert_eq!(ends(0.3), Verdict::NotLearning, "{id}");
+        assert_eq!(ends(0.85), Verdict::Learning, "{id}");
+    }
+}
+
+#[test]
+fn an_rl_phase_without_a_second_evaluation_is_not_judged() {
+    let readings = [(0, 0.1), (50, 0.4), (100, 0.6)];
+    for id in ["eval/pass@1", "eval/reward"] {
+        let found = evaluated(COLD + 50, id, &readings);
+        assert_eq!(found.verdict, Verdict::TooEarly, "{id}");
+        assert!(
+            found.summary.contains("too few evaluations"),
+            "{}",
+            found.summary
+        );
+        // Before the first rollout it is the cold start that is judged.
+        let before = evaluated(COLD, id, &readings);
+        assert_ne!(before.verdict, Verdict::NotLearning, "{id}");
+    }
+    assert_eq!(
+        evaluated(COLD, "eval/pass@1", &readings).verdict,
+        Verdict::Learning
+    );
+    // Nor by the loss of the cold start.
+    assert_eq!(
+        run(400, |_| 1.0, 1.0, 1.0).diagnose().verdict,
+        Verdict::TooEarly
+    );
+}

@@ -118,3 +118,55 @@ fn a_new_verdict_is_reported_once() {
     watch.news();
     assert_eq!(watch.new_verdict(), None);
 }
+
+/// A rule without metrics that it always needs was taken for one that only repeats other events.
+#[test]
+fn a_task_that_falls_is_reported_beside_an_engine() {
+    let mut watch = Monitor::new();
+    let info = crate::wire::MetricInfo {
+        id: "eval/arc".into(),
+        direction: crate::wire::Direction::Higher,
+        ..Default::default()
+    };
+    watch.on_event(&Event::MetricsDeclared {
+        metrics: vec![info],
+    });
+    let evaluated = |step: u64, score: f64| Event::Evaluated {
+        step,
+        tokens: step,
+        values: [("eval/arc", score), ("eval_stderr/arc", 0.01)]
+            .map(|(id, x)| (id.to_string(), Num(x)))
+            .into(),
+        n_windows: 100,
+        whole: false,
+        seconds: 0.0,
+    };
+    let status = |watch: &mut Monitor| {
+        watch.news().iter().find_map(|event| match event {
+            Event::Diagnosed { finding, .. } if finding.id == "task_drop" => Some(finding.status),
+            _ => None,
+        })
+    };
+    watch.on_event(&evaluated(0, 0.6));
+    assert_eq!(status(&mut watch), None);
+    watch.on_event(&evaluated(100, 0.4));
+    assert_eq!(status(&mut watch), Some(Status::Warn));
+}
+
+#[test]
+fn what_only_repeats_other_events_is_left_to_viewers() {
+    let mut watch = Monitor::new();
+    watch.on_event(&Event::Warned {
+        step: 1,
+        code: "x".into(),
+        message: "the disk is full".into(),
+        hint: String::new(),
+    });
+    let repeats = ["engine", "preflight", "warnings", "events"];
+    let of_repeaters = |event: &Event| matches!(event, Event::Diagnosed { finding, .. } if repeats.contains(&finding.id.as_str()));
+    assert!(!watch.news().iter().any(of_repeaters));
+    // Every rule of a metric is reported.
+    let marked = RULES.iter().map(|rule| rule.entry.id);
+    let marked: Vec<&str> = marked.filter(|id| rules::is_repeater(id)).collect();
+    assert_eq!(marked.len(), repeats.len(), "{marked:?}");
+}

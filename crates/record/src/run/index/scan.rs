@@ -87,6 +87,8 @@ fn before(log: &Path, end: u64) -> io::Result<Vec<u8>> {
 pub(super) struct Measured {
     /// (step, validation loss).
     pub vals: Vec<(u64, f64)>,
+    /// (step, validation bits per byte).
+    pub bpbs: Vec<(u64, f64)>,
     /// (step, pass@1).
     pub passes: Vec<(u64, f64)>,
     /// Checkpoints that were the best when they were saved, and the same reading over the whole validation split; `None` where
@@ -102,6 +104,7 @@ impl Measured {
         let take = |list: &mut Vec<(u64, f64)>| list.extract_if(.., |(at, _)| *at > step).collect();
         Measured {
             vals: take(&mut self.vals),
+            bpbs: take(&mut self.bpbs),
             passes: take(&mut self.passes),
             bests: self
                 .bests
@@ -114,6 +117,7 @@ impl Measured {
     fn evaluated(&mut self, step: u64, values: Values, whole: bool) {
         let of = |id| loss(&values, id).map(|value| (step, value));
         self.vals.extend(of(id::VAL_LOSS));
+        self.bpbs.extend(of(id::VAL_BPB));
         self.passes.extend(of(id::PASS_AT_1));
         if whole {
             self.whole = Some((step, values));
@@ -134,6 +138,7 @@ impl Measured {
 
     fn append(&mut self, later: Measured) {
         self.vals.extend(later.vals);
+        self.bpbs.extend(later.bpbs);
         self.passes.extend(later.passes);
         self.bests.extend(later.bests);
         self.whole = later.whole.or(self.whole.take());

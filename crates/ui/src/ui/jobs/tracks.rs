@@ -3,6 +3,7 @@
 use crate::base::clock::SystemClock;
 use crate::base::files::read_plain_text;
 use crate::run::compare::Track;
+use crate::run::objective::tokenizer;
 use crate::run::{RunDir, RunError, index};
 use crate::spec::RunSpec;
 use crate::ui::rows::ComparedRun;
@@ -35,8 +36,10 @@ pub fn read_track(path: &Path) -> Result<Track, String> {
 pub fn read_entrant(path: &Path) -> Option<ComparedRun> {
     let run = RunDir::open(path).ok()?;
     let text = read_plain_text(run.spec_path()).ok()?;
+    let spec = RunSpec::from_yaml(&text).ok()?.to_value();
     Some(ComparedRun {
-        spec: RunSpec::from_yaml(&text).ok()?.to_value(),
+        tokenizer: tokenizer(&spec),
+        spec,
         run: index::summarize(&run).ok()?,
     })
 }

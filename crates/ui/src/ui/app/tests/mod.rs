@@ -281,6 +281,7 @@ fn runs() -> Vec<RunSummary> {
         n_params: 800_000,
         train_loss: val,
         val_loss: val,
+        val_bpb: None,
         best_val_loss: val,
         reward: None,
         pass_at_1: None,

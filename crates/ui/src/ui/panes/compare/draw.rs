@@ -174,8 +174,8 @@ impl ComparePane {
             word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
             word(smoothing, Meaning::Muted),
         ];
-        if !figure.comparable {
-            words.push(word(", not comparable: different losses", Meaning::Warn));
+        if let Some(apart) = figure.apart {
+            words.push(word(format!(", not comparable: {}", apart.words()), Meaning::Warn));
         }
         for (at, track) in self.tracks.iter().enumerate() {
             words.push(word(format!("  {} ", letter(at)), COLOURS[at]));

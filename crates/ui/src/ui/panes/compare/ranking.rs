@@ -4,9 +4,10 @@
 use super::SCHEMA;
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
-use crate::run::compare::{Setting, comparable, visible_spec_differences};
+use crate::run::compare::{Setting, visible_spec_differences};
 use crate::run::index::RunSummary;
-use crate::run::ranking::{Group, SEED, Score, Trial, caveats, ranked, settle, value};
+use crate::run::objective::Objective;
+use crate::run::ranking::{Group, SEED, Score, Trial, caveats, in_one_unit, ranked, settle, value};
 use crate::spec::shown;
 use crate::ui::layout::fill;
 use crate::ui::rows::ComparedRun;
@@ -35,8 +36,10 @@ pub struct Ranking {
     /// Titles of the settings' columns.
     keys: Vec<String>,
     score: Option<Score>,
-    /// Their losses are of different objectives: nothing is ranked.
-    mixed: bool,
+    /// Why nothing is ranked: their scores do not say the same of all.
+    apart: Option<String>,
+    /// What was done so that they do.
+    note: Option<&'static str>,
 }
 
 /// A cell of the table.
@@ -62,20 +65,23 @@ impl Ranking {
             trial
         };
         let mut trials: Vec<Trial> = entrants.iter().enumerate().map(trial).collect();
+        let objectives: Vec<Objective<'_>> = entrants.iter().map(ComparedRun::objective).collect();
+        let (note, apart) = match in_one_unit(&mut trials, &objectives) {
+            Ok(note) => (note, None),
+            Err(why) => (None, Some(why)),
+        };
         settle(&mut trials);
         let scores = || trials.iter().filter_map(|trial| trial.score.as_ref());
         let sound = trials.iter().find_map(Trial::sound);
         let score = sound.or_else(|| scores().next()).cloned();
-        let methods = entrants.iter().map(|entrant| entrant.run.method.as_str());
-        let objectives: Vec<(&str, &Value)> = methods.zip(specs).collect();
-        let mixed = score.as_ref().is_some_and(|score| !comparable(&objectives, &score.metric));
         Some(Ranking {
-            groups: if mixed { Vec::new() } else { ranked(&trials) },
+            groups: if apart.is_some() { Vec::new() } else { ranked(&trials) },
             runs: entrants.iter().map(|entrant| entrant.run.clone()).collect(),
             trials,
             keys,
             score,
-            mixed,
+            apart,
+            note,
         })
     }
 
@@ -95,16 +101,14 @@ impl Ranking {
     /// `ranking by val/loss, lower is better`
     pub fn title(&self) -> Vec<Word> {
         let mut words = vec![word("ranking", Meaning::Title)];
-        match &self.score {
-            Some(_) if self.mixed => {
-                words.push(word(", not comparable: different losses", Meaning::Warn));
-            }
-            Some(score) => {
+        match (&self.score, &self.apart) {
+            (_, Some(why)) => words.push(word(format!(", not comparable: {why}"), Meaning::Warn)),
+            (Some(score), None) => {
                 let way = if score.higher { "higher" } else { "lower" };
                 let by = format!(" by {}, {way} is better", one_line(&score.metric));
                 words.push(muted(by));
             }
-            None => words.push(muted(": no run has an evaluation yet")),
+            (None, None) => words.push(muted(": no run has an evaluation yet")),
         }
         words
     }
@@ -125,7 +129,8 @@ impl Ranking {
         }
         rows.extend(self.unranked().map(|at| self.row(at, None, &letter)));
         let mut lines = in_columns(rows, 2..2 + self.keys.len(), width);
-        for told in caveats(&self.trials, &self.groups) {
+        let note = self.note.map(String::from);
+        for told in note.into_iter().chain(caveats(&self.trials, &self.groups)) {
             let rows = wrap(&one_line(&told), width, usize::MAX, ascii);
             lines.extend(rows.into_iter().map(|row| vec![muted(row)]));
         }

@@ -185,4 +185,12 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
     assert!(method.contains("sft") && method.contains("dpo"), "{method}");
     let text = shown(vec![of("sft"), of("sft")]);
     assert!(!text.contains("not comparable"), "{text}");
+    let cut = |size: u64| {
+        let mut track = of("pretrain");
+        let head = track.state.head.as_mut().unwrap();
+        head.spec["data"] = json!({"tokenizer": {"bpe": {"vocab_size": size}}});
+        track
+    };
+    let text = shown(vec![cut(500), cut(50_000)]);
+    assert!(text.contains("not comparable: different tokenizers"), "{text}");
 }
