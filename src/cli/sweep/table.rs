@@ -6,6 +6,7 @@ use crate::base::text::one_line;
 use crate::cli::out::columns;
 use crate::cli::{Context, run_ref};
 use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, settle, value};
+use crate::spec::alias;
 use serde_json::{Value, json};
 
 /// Most runs that `runs --compare` takes.
@@ -79,13 +80,19 @@ pub fn text(name: &str, rows: &[Row], args: &Args, cx: &Context) -> String {
     out
 }
 
+/// The whole path of a setting as `--over` names it.
+fn path_of(key: &str) -> String {
+    let key = key.replace('-', "_");
+    alias::resolve(&key).map_or(key, String::from)
+}
+
 /// The best settings, their caveats, and the commands to continue with.
 fn ending(name: &str, trials: &[Trial], groups: &[Group], args: &Args, cx: &Context) -> String {
     let Some(best) = groups.first() else {
         return "\n  every run diverged or failed: nothing can be ranked\n".into();
     };
     let mut out = format!("\n  best: {} ({})\n", of(&best.set), spread(best));
-    for line in caveats(trials, groups) {
+    for line in caveats(trials, groups, path_of) {
         out.push_str(&format!("  {line}\n"));
     }
     let options = run_ref::options(&cx.runs_dir);
@@ -229,7 +236,7 @@ pub fn object(name: &str, rows: &[Row]) -> Value {
         true => Vec::new(),
         false => ranked(&trials),
     };
-    let notes = caveats(&trials, &groups);
+    let notes = caveats(&trials, &groups, path_of);
     json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes})
 }
 

@@ -34,6 +34,8 @@ pub struct Ranking {
     groups: Vec<Group>,
     /// Titles of the settings' columns.
     keys: Vec<String>,
+    /// Their paths.
+    paths: Vec<String>,
     score: Option<Score>,
     /// Their losses are of different objectives: nothing is ranked.
     mixed: bool,
@@ -74,6 +76,7 @@ impl Ranking {
             runs: entrants.iter().map(|entrant| entrant.run.clone()).collect(),
             trials,
             keys,
+            paths: settings.into_iter().map(|setting| setting.path).collect(),
             score,
             mixed,
         })
@@ -125,7 +128,11 @@ impl Ranking {
         }
         rows.extend(self.unranked().map(|at| self.row(at, None, &letter)));
         let mut lines = in_columns(rows, 2..2 + self.keys.len(), width);
-        for told in caveats(&self.trials, &self.groups) {
+        let path_of = |key: &str| {
+            let at = self.keys.iter().position(|own| own == key);
+            at.map_or_else(|| key.into(), |at| self.paths[at].clone())
+        };
+        for told in caveats(&self.trials, &self.groups, path_of) {
             let rows = wrap(&one_line(&told), width, usize::MAX, ascii);
             lines.extend(rows.into_iter().map(|row| vec![muted(row)]));
         }
