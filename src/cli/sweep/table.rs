@@ -6,6 +6,7 @@ use crate::base::text::one_line;
 use crate::cli::out::columns;
 use crate::cli::{Context, run_ref};
 use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, settle, value};
+use crate::spec::alias;
 use serde_json::{Value, json};
 
 /// Most runs that `runs --compare` takes.
@@ -85,6 +86,12 @@ pub fn text(name: &str, rows: &[Row], unit: &Unit, args: &Args, cx: &Context) ->
     out
 }
 
+/// The whole path of a setting as `--over` names it.
+fn path_of(key: &str) -> String {
+    let key = key.replace('-', "_");
+    alias::resolve(&key).map_or(key, String::from)
+}
+
 /// The best settings, their caveats, and the commands to continue with.
 fn ending(
     name: &str,
@@ -137,7 +144,7 @@ fn ending(
 /// What was done to make scores comparable, and what the ranking leaves open.
 fn notes(trials: &[Trial], groups: &[Group], unit: &Unit) -> Vec<String> {
     let done = unit.as_ref().ok().copied().flatten().map(String::from);
-    done.into_iter().chain(caveats(trials, groups)).collect()
+    done.into_iter().chain(caveats(trials, groups, path_of)).collect()
 }
 
 /// Best first, by the same reading.

@@ -9,6 +9,10 @@ use serde::Serialize;
 
 /// The setting whose values are repetitions: they tell differences from noise.
 pub const SEED: &str = "seed";
+/// Settings by their paths that say how a run is watched, how fast it goes or how long it is: nobody looks for their best value.
+const NOT_SEARCHED: [&str; 3] = ["train.log_every", "train.threads", "train.max_steps"];
+/// Sections of such settings.
+const NOT_SEARCHED_SECTIONS: [&str; 3] = ["eval", "checkpoint", "sample"];
 
 /// A run's best evaluation, by the reading that its method names; the training loss where nothing is evaluated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -277,15 +281,21 @@ pub fn value(word: &str) -> &str {
 }
 
 /// What the ranking leaves open: a best value at the end of its list, a lead within the noise of seeds, one seed alone.
-pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
+/// `path_of` gives the whole path of a setting's key.
+pub fn caveats(
+    trials: &[Trial],
+    groups: &[Group],
+    path_of: impl Fn(&str) -> String,
+) -> Vec<String> {
     let Some(best) = groups.first() else {
         return Vec::new();
     };
-    let mut told: Vec<String> = best
-        .set
-        .iter()
-        .filter_map(|word| at_the_end(word, trials))
-        .collect();
+    let searched = |word: &&String| is_searched(&path_of(key(word)));
+    let words = best.set.iter().filter(searched);
+    let mut told: Vec<String> = match leads(trials, groups) {
+        true => words.filter_map(|word| at_the_end(word, trials)).collect(),
+        false => Vec::new(),
+    };
     if is_partial_validation(trials) {
         told.push(
             "values are over eval.batches, the rows that every evaluation reads: some runs are best before their last step, where the whole validation split is read"
@@ -312,6 +322,22 @@ pub fn caveats(trials: &[Trial], groups: &[Group]) -> Vec<String> {
         _ => {}
     }
     told
+}
+
+/// Whether the first group is better than others: not where it is the only one that came to anything, and not with the value of
+/// the next one. Settings that diverged are worse ones.
+fn leads(trials: &[Trial], groups: &[Group]) -> bool {
+    match groups {
+        [best, second, ..] => best.mean != second.mean,
+        [_] => trials.iter().any(Trial::diverged),
+        [] => false,
+    }
+}
+
+/// Whether a sweep over it looks for its best value.
+fn is_searched(path: &str) -> bool {
+    let section = path.split('.').next().unwrap_or(path);
+    !NOT_SEARCHED.contains(&path) && !NOT_SEARCHED_SECTIONS.contains(&section)
 }
 
 /// A best value of a numeric setting with nothing tried beyond it.
@@ -355,6 +381,10 @@ mod tests {
         }
     }
 
+    fn path(key: &str) -> String {
+        key.into()
+    }
+
     #[test]
     fn groups_are_ranked_by_the_mean_over_seeds() {
         let trials = [
@@ -367,7 +397,7 @@ mod tests {
         assert_eq!(groups[0].set, ["lr=2"]);
         assert!((groups[0].mean - 1.9).abs() < 1e-12);
         assert!((groups[0].deviation.unwrap() - 0.02_f64.sqrt()).abs() < 1e-12);
-        let told = caveats(&trials, &groups);
+        let told = caveats(&trials, &groups, path);
         assert!(told[0].contains("lr=2 is the highest value"), "{told:?}");
         assert!(
             told[1].contains("differ by 0.1000, within the spread of seeds (0.1414)"),
@@ -398,7 +428,7 @@ mod tests {
             (groups.len(), groups[0].set.clone()),
             (1, vec!["lr=1".to_string()])
         );
-        let told = caveats(&trials, &groups);
+        let told = caveats(&trials, &groups, path);
         assert!(told[0].contains("lowest"), "{told:?}");
     }
 
@@ -423,7 +453,7 @@ mod tests {
         }
         let groups = ranked(&trials);
         assert_eq!(groups[0].set, ["method=b"]);
-        let told = caveats(&trials, &groups);
+        let told = caveats(&trials, &groups, path);
         assert!(
             told.len() == 1 && told[0].contains("one seed each"),
             "{told:?}"
@@ -442,12 +472,12 @@ mod tests {
         settle(&mut trials);
         let groups = ranked(&trials);
         assert_eq!((groups[0].mean, &groups[0].set[0][..]), (1.8, "lr=2"));
-        let told = caveats(&trials, &groups);
+        let told = caveats(&trials, &groups, path);
         assert!(!told.iter().any(|line| line.contains("eval.batches")));
         settle(&mut mixed);
         let groups = ranked(&mixed);
         assert_eq!((groups[0].mean, &groups[0].set[0][..]), (2.0, "lr=1"));
-        let told = caveats(&mixed, &groups);
+        let told = caveats(&mixed, &groups, path);
         assert!(
             told.iter().any(|line| line.contains("over eval.batches")),
             "{told:?}"
@@ -539,5 +569,34 @@ mod tests {
         ];
         assert!(at_the_end("lr=2", &trials).is_none());
         assert_eq!(ranked(&[trial(&["lr=1"], None)]), []);
+    }
+
+    /// It advised more threads, and more of what made no difference.
+    #[test]
+    fn the_end_of_a_list_is_told_only_where_a_better_value_may_lie_beyond() {
+        let ends = |trials: &[Trial]| {
+            let told = caveats(trials, &ranked(trials), path);
+            told.iter().any(|line| line.contains("that was tried"))
+        };
+        let pair = |key: &str, losses: [Option<f64>; 2]| {
+            [1, 2].map(|value| trial(&[&format!("{key}={value}")], losses[value - 1]))
+        };
+        let differ = [Some(2.0), Some(1.5)];
+        assert!(ends(&pair("optimizer.adamw.lr", differ)));
+        assert!(!ends(&pair("optimizer.adamw.lr", [Some(2.0); 2])), "a tie");
+        let mut alone = pair("optimizer.adamw.lr", [Some(2.0), None]);
+        assert!(!ends(&alone), "nothing is known of the other");
+        alone[1].verdict = Some(DIVERGED.into());
+        assert!(ends(&alone), "the other is worse");
+        for key in [
+            "eval.every",
+            "checkpoint.keep_last",
+            "sample.every",
+            "train.log_every",
+            "train.threads",
+            "train.max_steps",
+        ] {
+            assert!(!ends(&pair(key, differ)), "{key}");
+        }
     }
 }

@@ -60,6 +60,12 @@ impl Store {
         self.presets.iter().filter(of_run)
     }
 
+    /// Whether a preset or spec still wants its model and data: it is set up, not started.
+    pub fn is_template(&self, name: &str) -> bool {
+        let mut presets = self.presets.iter();
+        presets.any(|row| row.name == name && row.is_template)
+    }
+
     pub fn runs(&self) -> &[RunSummary] {
         self.runs.as_deref().unwrap_or_default()
     }

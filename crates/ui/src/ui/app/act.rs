@@ -201,7 +201,10 @@ impl App {
             choice: Choice::Action(*action),
         }));
         items.extend(self.store.presets.iter().map(|p| Item {
-            title: format!("start {}", p.title()),
+            title: match p.is_template {
+                true => format!("set up {}", p.title()),
+                false => format!("start {}", p.title()),
+            },
             detail: p.about.clone(),
             right: String::new(),
             choice: Choice::StartPreset(p.name.clone()),

@@ -367,6 +367,12 @@ impl App {
     }
 
     fn start_run(&mut self, target: String) -> Vec<Effect> {
+        // Started as it is it would train on made-up rows, which is not what it was chosen for.
+        if self.store.is_template(&target) {
+            let words = "set train.from to your model and data.path to your rows, then {start-spec} starts training";
+            self.toast(Level::Info, &self.keymap.fill(words));
+            return self.ask(Effect::OpenEditor(target));
+        }
         let (slot, mut effects) = self.open_new_slot(target.clone());
         effects.push(Effect::StartRun { slot, target });
         effects

@@ -472,6 +472,38 @@ mod tests {
         assert_eq!(titles("STaRT").len(), 3);
     }
 
+    /// `sft` chose the run sft-demo, which stood above it.
+    #[test]
+    fn a_whole_name_is_found_before_a_longer_one() {
+        let row = |title: &&str| Item {
+            title: title.to_string(),
+            detail: String::new(),
+            right: String::new(),
+            choice: Choice::Action(Action::Help),
+        };
+        let titles = [
+            "open sft-demo",
+            "open sft",
+            "H100-PCIe",
+            "H100",
+            "theme dark",
+            "theme",
+        ];
+        let rows: Vec<Item> = titles.iter().map(row).collect();
+        for (query, first) in [
+            ("sft", "open sft"),
+            ("open sft", "open sft"),
+            ("sft-", "open sft-demo"),
+            ("h100", "H100"),
+            ("theme", "theme"),
+            ("dark theme", "theme dark"),
+        ] {
+            let mut picker = Picker::new("palette", "none", rows.clone());
+            type_in(&mut picker, query);
+            assert_eq!(picker.current().unwrap().title, first, "{query}");
+        }
+    }
+
     #[test]
     fn rows_are_previewed_and_what_was_before_comes_back() {
         let help = Choice::Action(Action::Help);

@@ -172,6 +172,35 @@ fn every_complaint_about_the_users_files_can_be_read_on_a_small_screen() {
     );
 }
 
+/// It started on the made-up rows that Home refuses.
+#[test]
+fn the_palette_sets_a_template_up_like_home() {
+    let mut bench = Bench::new();
+    let row = |name: &str, kind, is_template| PresetRow {
+        name: name.into(),
+        about: String::new(),
+        kind,
+        is_template,
+    };
+    bench.app.store.presets = vec![
+        row("sft", PresetKind::Run(PresetGroup::Template), true),
+        row("sft-demo", PresetKind::Run(PresetGroup::Demo), false),
+        row("mine.yaml", PresetKind::File, true),
+    ];
+    for name in ["sft", "mine.yaml"] {
+        bench.press(":").write(&format!("set up {name}"));
+        let picture = bench.picture(100, 30);
+        assert!(picture.contains(&format!("▸ set up {name}")), "{picture}");
+        assert!(!picture.contains(&format!("start {name}")), "{picture}");
+        bench.press("enter");
+        assert_eq!(bench.effects, [Effect::OpenEditor(name.into())]);
+        bench.press("esc");
+    }
+    bench.press(":").write("sft-demo start").press("enter");
+    let started = |e: &Effect| matches!(e, Effect::StartRun { target, .. } if target == "sft-demo");
+    assert!(bench.effects.iter().any(started), "{:?}", bench.effects);
+}
+
 #[test]
 fn what_stands_in_the_last_row_already_is_not_said_twice() {
     let mut bench = Bench::new();

@@ -46,6 +46,8 @@ pub struct Editor {
     field: TextField,
     query: String,
     only_changes: bool,
+    /// The row of the last change: it is listed among the changes though its value is the file's again.
+    kept: Option<String>,
     selected: usize,
     scroll: usize,
     page: usize,
@@ -74,6 +76,7 @@ impl Editor {
             field: TextField::new(Lines::One, ""),
             query: String::new(),
             only_changes: false,
+            kept: None,
             scroll: 0,
             page: 1,
             error: None,
@@ -90,7 +93,10 @@ impl Editor {
             let text = format!("{path} {} {doc}", place.node.choices().join(" ")).to_lowercase();
             query.split_whitespace().all(|word| text.contains(word))
         };
-        let changed = |place: &Place| !self.only_changes || place.value != place.parent;
+        let changed = |place: &Place| {
+            let kept = self.kept.as_ref() == Some(&place.path);
+            !self.only_changes || kept || place.value != place.parent
+        };
         let mut places = self.draft.places();
         places.retain(|place| fits(place) && changed(place));
         if !query.trim().is_empty() {
@@ -123,6 +129,7 @@ impl Editor {
             }
             Action::OnlyChanges => {
                 self.only_changes = !self.only_changes;
+                self.kept = None;
                 self.selected = 0;
             }
             Action::ViewYaml => {
@@ -202,10 +209,19 @@ impl Editor {
 
     /// Ends the search; the same place stays selected.
     fn show_all(&mut self) {
+        self.on_this_place(|editor| editor.query.clear());
+    }
+
+    /// Changes what is listed; the same place stays selected, wherever its row is then.
+    fn on_this_place<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
         let path = self.places().into_iter().nth(self.selected).map(|place| place.path);
-        self.query.clear();
-        let at = self.places().iter().position(|place| Some(&place.path) == path.as_ref());
-        self.selected = at.unwrap_or(0);
+        let done = change(self);
+        self.kept = path;
+        let places = self.places();
+        let at = places.iter().position(|place| Some(&place.path) == self.kept.as_ref());
+        let last = places.len().saturating_sub(1);
+        self.selected = at.unwrap_or(self.selected.min(last));
+        done
     }
 
     /// Words are chosen by going round; everything else is typed.
@@ -260,7 +276,7 @@ impl Editor {
     /// Says one value; true when it was taken.
     fn change(&mut self, path: &str, text: &str) -> bool {
         let before = self.draft.clone();
-        if let Err(issue) = self.draft.set(path, text, "") {
+        if let Err(issue) = self.on_this_place(|editor| editor.draft.set(path, text, "")) {
             self.error = Some(match issue.hint.as_str() {
                 "" => issue.what,
                 hint => format!("{}; {hint}", issue.what),
@@ -284,21 +300,27 @@ impl Editor {
             && place.edited
         {
             let before = self.draft.clone();
-            self.draft.reset(&place.path);
+            self.on_this_place(|editor| editor.draft.reset(&place.path));
             self.keep(before);
         }
     }
 
     fn undo_edit(&mut self) {
         match self.undo.pop() {
-            Some(before) => self.redo.push(std::mem::replace(&mut self.draft, before)),
+            Some(before) => {
+                let after = self.on_this_place(|editor| std::mem::replace(&mut editor.draft, before));
+                self.redo.push(after);
+            }
             None => self.error = Some("nothing to undo".into()),
         }
     }
 
     fn redo_edit(&mut self) {
         match self.redo.pop() {
-            Some(after) => self.undo.push(std::mem::replace(&mut self.draft, after)),
+            Some(after) => {
+                let before = self.on_this_place(|editor| std::mem::replace(&mut editor.draft, after));
+                self.undo.push(before);
+            }
             None => self.error = Some("nothing to redo".into()),
         }
     }

@@ -53,7 +53,7 @@ impl Editor {
                     Value::String(text) => text,
                     list => list.to_string(),
                 };
-                let set = self.draft.set(place, &text, "");
+                let set = self.on_this_place(|editor| editor.draft.set(place, &text, ""));
                 self.error = set.err().map(|issue| issue.what);
             }
             Some(Err(why)) if !named.is_empty() => self.error = Some(why.clone()),

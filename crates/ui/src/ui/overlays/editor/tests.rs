@@ -302,3 +302,36 @@ fn esc_leaves_the_view_of_changes_before_the_editor() {
     assert!(!editor.places().is_empty());
     assert_eq!(editor.act(Action::Cancel), Reply::Close);
 }
+
+/// A set value moves up in a search, and a row that is no change any more leaves the list of changes.
+#[test]
+fn the_cursor_stays_on_its_place_when_a_change_moves_it() {
+    let at = |editor: &Editor| editor.places()[editor.selected].path.clone();
+    let mut editor = editor();
+    search(&mut editor, "decay");
+    let last = editor.places().iter().rposition(|place| place.path == "train.ema_decay");
+    editor.selected = last.unwrap();
+    editor.act(Action::Accept);
+    editor.paste("0.99");
+    editor.act(Action::Accept);
+    assert_eq!((at(&editor).as_str(), &editor.error), ("train.ema_decay", &None));
+    assert!(editor.selected < last.unwrap(), "it stands higher now");
+    for action in [Action::UndoEdit, Action::RedoEdit, Action::ResetValue] {
+        editor.act(action);
+        assert_eq!(at(&editor), "train.ema_decay", "{action:?}");
+    }
+    say(&mut editor, "train.max_steps", "77");
+    say(&mut editor, "seed", "7");
+    search(&mut editor, "");
+    editor.act(Action::OnlyChanges);
+    for place in ["seed", "train.max_steps"] {
+        let row = editor.places().iter().position(|row| row.path == place);
+        editor.selected = row.unwrap();
+        for action in [Action::ResetValue, Action::UndoEdit, Action::RedoEdit] {
+            editor.act(action);
+            assert_eq!(at(&editor), place, "{action:?}");
+        }
+        editor.act(Action::UndoEdit);
+    }
+    assert_eq!(editor.places().len(), 2);
+}

@@ -14,6 +14,10 @@ pub(super) enum Fit {
     /// Title and details have each word.
     Details,
     Title,
+    /// Each word is a whole word of the title: `sft` is the run `sft`, not `sft-demo`.
+    Words,
+    /// It is the title.
+    Exact,
 }
 
 /// What was typed. Letters that are strewn over a whole sentence are no hit: almost any word is found in one, and Enter does
@@ -21,6 +25,8 @@ pub(super) enum Fit {
 pub(super) struct Search {
     matcher: Matcher,
     buffer: Vec<char>,
+    /// What was typed, in lower case.
+    query: String,
     words: Pattern,
     letters: Pattern,
 }
@@ -31,6 +37,7 @@ impl Search {
         Search {
             matcher: Matcher::new(Config::DEFAULT),
             buffer: Vec::new(),
+            query: query.trim().to_lowercase(),
             words: Pattern::new(query, case, norm, AtomKind::Substring),
             letters: Pattern::new(query, case, norm, AtomKind::Fuzzy),
         }
@@ -38,12 +45,23 @@ impl Search {
 
     pub(super) fn rank(&mut self, item: &Item) -> Option<Rank> {
         if let Some(score) = self.score_words(&item.title) {
-            return Some((Fit::Title, score));
+            return Some((self.fit_of_title(&item.title), score));
         }
         if let Some(score) = self.score_words(&format!("{} {}", item.title, item.detail)) {
             return Some((Fit::Details, score));
         }
         Some((Fit::Letters, self.score_letters(&item.title)?))
+    }
+
+    /// How a title that has each typed word has them.
+    fn fit_of_title(&self, title: &str) -> Fit {
+        let title = title.to_lowercase();
+        let is_word = |typed: &str| title.split_whitespace().any(|word| word == typed);
+        match () {
+            () if title.trim() == self.query => Fit::Exact,
+            () if !self.query.is_empty() && self.query.split_whitespace().all(is_word) => Fit::Words,
+            () => Fit::Title,
+        }
     }
 
     fn score_words(&mut self, text: &str) -> Option<u32> {

@@ -206,8 +206,8 @@ impl ChatPane {
         let theme = context.theme;
         let (title, input) = split_top(area, 1);
         let said = self.conversation.said.len();
-        let words = match self.editing {
-            Some(turn) => format!(
+        let words = match &self.editing {
+            Some((turn, _)) => format!(
                 "turn {} of {said}: {}",
                 turn + 1,
                 context.keymap.fill(

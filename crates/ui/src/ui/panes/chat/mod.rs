@@ -62,11 +62,11 @@ pub struct ChatPane {
     shows_prompt: bool,
     input: TextField,
     typing: bool,
-    /// The turn that is being changed.
-    editing: Option<usize>,
-    /// Prompts said before, oldest first, and which of them stands in the input.
+    /// The turn that is being changed, and what was typed before it came into the input.
+    editing: Option<(usize, String)>,
+    /// Prompts said before, oldest first; which of them stands in the input, and what was typed before it did.
     history: Vec<String>,
-    recalled: Option<usize>,
+    recalled: Option<(usize, String)>,
     page: usize,
     /// The run whose best checkpoint is to be taken when the list comes.
     wanted_runs: Vec<PathBuf>,
@@ -184,22 +184,23 @@ impl ChatPane {
         let text = self.input.text();
         self.recalled = None;
         self.wake();
-        match (text.is_empty(), self.editing.take()) {
-            (false, editing) => {
-                if let Some(turn) = editing {
-                    self.forget_from(turn);
-                }
+        let editing = self.editing.take();
+        if let Some((turn, _)) = editing.as_ref().filter(|_| !text.is_empty()) {
+            self.forget_from(*turn);
+        }
+        self.input.set(&editing.map(|(_, draft)| draft).unwrap_or_default());
+        match text.is_empty() {
+            false => {
                 if self.history.last() != Some(&text) {
                     self.history.push(text.clone());
                 }
-                self.input.clear();
                 self.send_turn(text);
             }
             // A base model generates from nothing; an answer that was cut goes on.
-            (true, _) if self.conversation.said.is_empty() && !self.converses() => {
+            true if self.conversation.said.is_empty() && !self.converses() => {
                 self.send_turn("\n".into());
             }
-            (true, _) => {
+            true => {
                 let (conversation, sampling) = (&self.conversation, &self.sampling);
                 let columns = self.columns.iter_mut();
                 let sent: Vec<Sent> = columns
@@ -273,13 +274,17 @@ impl ChatPane {
     /// Brings the last turn into the input to be changed, then the one before it, and so on.
     pub fn edit(&mut self) {
         let newest = self.conversation.said.len();
-        let Some(turn) = self.editing.unwrap_or(newest).checked_sub(1) else {
+        let now = self.editing.as_ref().map_or(newest, |(turn, _)| *turn);
+        let Some(turn) = now.checked_sub(1) else {
             return;
         };
         if self.answering() {
             return;
         }
-        self.editing = Some(turn);
+        let recalled = self.recalled.take().map(|(_, draft)| draft);
+        let draft = self.editing.take().map(|(_, draft)| draft);
+        let draft = draft.or(recalled).unwrap_or_else(|| self.input.text());
+        self.editing = Some((turn, draft));
         self.typing = true;
         let said = self.conversation.said[turn].clone();
         self.input.set(&said);
@@ -291,7 +296,10 @@ impl ChatPane {
             return self.columns.iter_mut().filter_map(Column::stop).collect();
         }
         match self.editing.take() {
-            Some(_) => self.input.clear(),
+            Some((_, draft)) => {
+                self.recalled = None;
+                self.input.set(&draft);
+            }
             None => self.typing = false,
         }
         Vec::new()
@@ -346,7 +354,8 @@ impl ChatPane {
         }
     }
 
-    /// Up and Down inside the input move the cursor; at its edges they walk through earlier prompts.
+    /// Up and Down inside the input move the cursor; at its edges they walk through earlier prompts. Below the newest of them
+    /// stands what was being typed. True where another text is in the input now.
     pub fn recall(&mut self, earlier: bool) -> bool {
         let at_edge = if earlier {
             self.input.at_first_line()
@@ -356,16 +365,19 @@ impl ChatPane {
         if !at_edge || self.history.is_empty() {
             return false;
         }
-        let newest = self.history.len();
-        let now = self.recalled.unwrap_or(newest);
-        let next = if earlier {
-            now.saturating_sub(1)
-        } else {
-            (now + 1).min(newest)
+        let (now, draft) = match self.recalled.take() {
+            Some(recalled) => recalled,
+            None if earlier => (self.history.len(), self.input.text()),
+            None => return false,
         };
-        self.recalled = Some(next);
-        let text = self.history.get(next).cloned().unwrap_or_default();
-        self.input.set(&text);
+        let next = if earlier { now.saturating_sub(1) } else { now + 1 };
+        match self.history.get(next) {
+            Some(prompt) => {
+                self.input.set(prompt);
+                self.recalled = Some((next, draft));
+            }
+            None => self.input.set(&draft),
+        }
         true
     }
 

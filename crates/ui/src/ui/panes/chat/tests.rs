@@ -286,6 +286,36 @@ fn a_lost_engine_is_told_and_earlier_prompts_come_back() {
 }
 
 #[test]
+fn what_is_being_typed_is_below_the_newest_prompt() {
+    let mut chat = ready(&[Some("chatml")]);
+    for (i, text) in ["one", "two"].into_iter().enumerate() {
+        say(&mut chat, text);
+        answer(&mut chat, 1, i as u64 + 1, "yes");
+    }
+    chat.field().set("a long question");
+    assert!(!chat.recall(false), "there is nothing below it");
+    assert_eq!(chat.field().text(), "a long question");
+    for earlier in [true, true, true, false, false] {
+        assert!(chat.recall(earlier));
+    }
+    assert_eq!(chat.field().text(), "a long question");
+    assert!(!chat.recall(false));
+    // A turn that is changed takes its place for a while, after a recalled prompt too.
+    chat.recall(true);
+    chat.edit();
+    chat.edit();
+    assert_eq!(chat.field().text(), "one");
+    chat.stop();
+    assert_eq!(chat.field().text(), "a long question");
+    chat.edit();
+    chat.recall(true);
+    chat.recall(false);
+    assert_eq!(chat.field().text(), "two", "the turn that is being changed");
+    chat.send(UnixMillis(3));
+    assert_eq!(chat.field().text(), "a long question");
+}
+
+#[test]
 fn an_earlier_turn_is_changed_and_what_followed_is_forgotten() {
     let mut chat = ready(&[Some("chatml")]);
     for (i, text) in ["one", "two"].into_iter().enumerate() {

@@ -35,6 +35,8 @@ pub struct Ranking {
     groups: Vec<Group>,
     /// Titles of the settings' columns.
     keys: Vec<String>,
+    /// Their paths.
+    paths: Vec<String>,
     score: Option<Score>,
     /// Why nothing is ranked: their scores do not say the same of all.
     apart: Option<String>,
@@ -79,6 +81,7 @@ impl Ranking {
             runs: entrants.iter().map(|entrant| entrant.run.clone()).collect(),
             trials,
             keys,
+            paths: settings.into_iter().map(|setting| setting.path).collect(),
             score,
             apart,
             note,
@@ -130,7 +133,12 @@ impl Ranking {
         rows.extend(self.unranked().map(|at| self.row(at, None, &letter)));
         let mut lines = in_columns(rows, 2..2 + self.keys.len(), width);
         let note = self.note.map(String::from);
-        for told in note.into_iter().chain(caveats(&self.trials, &self.groups)) {
+        let path_of = |key: &str| {
+            let at = self.keys.iter().position(|own| own == key);
+            at.map_or_else(|| key.into(), |at| self.paths[at].clone())
+        };
+        let told = caveats(&self.trials, &self.groups, path_of);
+        for told in note.into_iter().chain(told) {
             let rows = wrap(&one_line(&told), width, usize::MAX, ascii);
             lines.extend(rows.into_iter().map(|row| vec![muted(row)]));
         }

@@ -192,13 +192,6 @@ impl HomePane {
 
     fn accept(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.current(store) {
-            // Started as it is it would train on made-up rows, which is not what it was chosen for.
-            Some(HomeRow::Preset(name)) if is_template(store, &name) => vec![
-                info(&keymap.fill(
-                    "set train.from to your model and data.path to your rows, then {start-spec} starts training",
-                )),
-                Request::Do(Effect::OpenEditor(name)),
-            ],
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
@@ -367,11 +360,6 @@ fn is_resumable(store: &Store, path: &Path) -> bool {
     run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
 }
 
-fn is_template(store: &Store, name: &str) -> bool {
-    let mut presets = store.presets.iter();
-    presets.any(|row| row.name == name && row.is_template)
-}
-
 fn is_pipeline(store: &Store, name: &str) -> bool {
     let mut presets = store.presets.iter();
     presets.any(|row| row.name == name && row.kind == PresetKind::Pipeline)
@@ -400,7 +388,7 @@ impl Pane for HomePane {
             Some(HomeRow::Unbegun) if self.unbegun_shown => "hide them",
             Some(HomeRow::Unbegun) => "show them",
             Some(HomeRow::New) => "ask me",
-            Some(HomeRow::Preset(name)) if is_template(store, &name) => "set up",
+            Some(HomeRow::Preset(name)) if store.is_template(&name) => "set up",
             _ => "start",
         };
         // What acts on the selected row stands first: on a small screen the rest gives way.
