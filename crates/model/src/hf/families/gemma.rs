@@ -26,6 +26,10 @@ pub fn read(config: ModelConfig, keys: &Keys, every: usize) -> Result<ModelConfi
         true => keys.size("sliding_window")?,
         false => Some(WINDOW),
     };
+    // Gemma 2 says it twice; transformers reads the one above.
+    if let Some(window) = window {
+        keys.only("sliding_window_size", &json!(window))?;
+    }
     let (sliding_window, global_every) = common::layer_types(keys, config.n_layer, window)?
         .unwrap_or((window, window.map(|_| every)));
     Ok(ModelConfig {

@@ -31,6 +31,10 @@ impl Family for Gpt2 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         keys.only("scale_attn_weights", &json!(true))?;
+        // Of the first versions of transformers: gpt2-medium, gpt2-large, gpt2-xl.
+        for old in ["output_past", "predict_special_tokens"] {
+            let _ = keys.flag(old, false)?;
+        }
         let mlp = match keys.word("activation_function")?.unwrap_or("gelu_new") {
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => gelu(Approximate::Tanh),
             "gelu" => gelu(Approximate::None),

@@ -23,6 +23,8 @@ impl Family for Llama {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
+        // Falcon 3's, beside hidden_act.
+        keys.only("activation", &json!("swiglu"))?;
         let attention = common::attention_bias(keys)?;
         let mlp = keys.flag("mlp_bias", false)?;
         let config = Defaults::LLAMA.read(keys)?;

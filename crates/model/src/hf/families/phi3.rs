@@ -65,8 +65,9 @@ impl Family for Phi3 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
-        // Read with the scaling, if any; every file has it.
-        let _ = keys.size("original_max_position_embeddings")?;
+        // Phi-4-mini's: of its own code, which transformers' class does not have.
+        keys.only("full_attn_mod", &json!(1))?;
+        keys.only("interpolate_factor", &json!(1))?;
         let config = DEFAULTS.read(keys)?;
         let scaling = config
             .position

@@ -23,6 +23,8 @@ impl Family for Qwen2 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
+        // Of Qwen2.5-1M, for vLLM; transformers attends to everything.
+        let _ = keys.table("dual_chunk_attention_config")?;
         let config = Defaults::LLAMA.read(keys)?;
         Ok(ModelConfig {
             attention_bias: AttentionBias::Qkv,

@@ -28,6 +28,8 @@ impl Rope {
     pub fn read(self, keys: &Keys) -> Result<RopeConfig, String> {
         let above = keys.number("rope_theta")?;
         let fraction = keys.number("partial_rotary_factor")?;
+        // Of the scaling, if any: every Phi-3 has it.
+        let _ = keys.size("original_max_position_embeddings")?;
         let read = |key| {
             let table = keys.table(key)?;
             table
@@ -115,6 +117,8 @@ impl Rope {
                 table.only("truncate", &json!(true))?;
                 table.only("mscale", &json!(1.0))?;
                 table.only("mscale_all_dim", &json!(0.0))?;
+                // Of YaRN's own code, for scaling that depends on the text's length.
+                let _ = table.flag("finetuned", false)?;
                 Some(ScalingConfig::Yarn(Yarn {
                     factor: need("factor")?,
                     original_len: Some(original.map_or_else(longest, Ok)?),

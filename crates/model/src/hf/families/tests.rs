@@ -204,13 +204,65 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
     );
 }
 
+/// A config.json of the tests' folder.
+fn config_of(path: &str) -> Value {
+    let text = std::fs::read(format!("../../tests/{path}")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn oracle(family: &str) -> Value {
+    config_of(&format!("oracle/families/{family}/config.json"))
+}
+
+/// The files of the hub, which have keys of the programs that trained the models.
+#[test]
+fn configs_of_the_hub_are_read() {
+    let smol = config::read(&config_of("fixtures/configs/SmolLM2-135M.json")).unwrap();
+    assert_eq!((smol.n_layer, smol.kv_heads()), (30, 3));
+    assert_eq!(smol.position.rope().unwrap().theta, 1e5);
+    let phi = config::read(&config_of("fixtures/configs/Phi-4-mini-instruct.json")).unwrap();
+    let rope = phi.position.rope().unwrap();
+    assert_eq!(rope.fraction, 0.75);
+    assert!(matches!(&rope.scaling, Some(ScalingConfig::Longrope(_))));
+    assert_eq!(model_type(&phi), Some("phi3"));
+}
+
+#[test]
+fn keys_that_transformers_ignores_are_skipped() {
+    let theirs = json!({"chunk_size": 262_144});
+    for (family, keys) in [
+        // gpt2-medium; gpt2-xl.
+        (
+            "gpt2",
+            json!({"n_special": 0, "predict_special_tokens": true, "output_past": true}),
+        ),
+        // Falcon 3; the first Llama.
+        ("llama", json!({"activation": "swiglu"})),
+        ("llama", json!({"max_sequence_length": 2048})),
+        ("llama", json!({"original_max_position_embeddings": 8192})),
+        // Gemma 2 9B; Qwen2.5 1M; the defaults of `generate` as transformers 4 wrote them.
+        ("gemma2", json!({"sliding_window_size": 5})),
+        ("qwen2", json!({"dual_chunk_attention_config": theirs})),
+        (
+            "mistral",
+            json!({"num_beams": 1, "length_penalty": 1.0, "typical_p": 1.0, "num_return_sequences": 1}),
+        ),
+    ] {
+        let mut value = oracle(family);
+        let plain = config::read(&value).unwrap();
+        let map = value.as_object_mut().unwrap();
+        map.extend(keys.as_object().unwrap().clone());
+        assert_eq!(config::read(&value), Ok(plain), "{family} {keys}");
+    }
+    let yarn = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "finetuned": true});
+    let mut value = oracle("llama_yarn");
+    value.as_object_mut().unwrap().remove("rope_parameters");
+    value["rope_scaling"] = yarn;
+    assert!(config::read(&value).is_ok());
+}
+
 #[test]
 fn keys_that_change_the_computation_are_never_skipped() {
-    let base = |family: &str| {
-        let text =
-            std::fs::read(format!("../../tests/oracle/families/{family}/config.json")).unwrap();
-        serde_json::from_slice::<Value>(&text).unwrap()
-    };
     for (family, key, value, part) in [
         ("llama", "hidden_act", json!("relu"), "relu"),
         ("llama", "mlp_bias", json!(true), "mlp_bias"),
@@ -265,10 +317,19 @@ fn keys_that_change_the_computation_are_never_skipped() {
             json!(null),
             "num_attention_heads is missing",
         ),
+        ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        ("phi3", "interpolate_factor", json!(4), "interpolate_factor"),
+        ("llama", "activation", json!("gelu"), "swiglu"),
+        (
+            "gemma2",
+            "sliding_window_size",
+            json!(7),
+            "sliding_window_size",
+        ),
         ("mistral", "head_dim", json!(5), "odd"),
         ("mixtral", "num_experts_per_tok", json!(9), "4"),
     ] {
-        let mut value_of = base(family);
+        let mut value_of = oracle(family);
         if key == "rope_scaling" {
             value_of.as_object_mut().unwrap().remove("rope_parameters");
         }
