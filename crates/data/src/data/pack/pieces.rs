@@ -160,9 +160,11 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// A prompt with its known answer stays whole or is dropped; so does its reference.
+    /// A prompt with its known answer stays whole or is dropped; so does its reference. A prompt without one is read as a whole:
+    /// its last token is no target, but takes a place.
     fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
-        if len > self.seq_len as u64 + 1 {
+        let answered = self.store.supervised(start, len as usize) > 0;
+        if len > self.seq_len as u64 + u64::from(answered) {
             self.account.dropped += 1;
             self.account.lost_tokens += len;
         } else if len < 2 {
@@ -292,6 +294,29 @@ mod tests {
         assert_eq!((account.truncated, account.lost_tokens), (0, 0));
         let (pieces, _) = cut(&store, &spans, 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
+    }
+
+    /// A prompt of one token more than the context was kept, and ended the run that asked it.
+    #[test]
+    fn a_prompt_without_an_answer_fits_the_row_as_a_whole() {
+        let prompt = |asked: usize, answer: usize| Document {
+            ids: (0..(asked + answer) as u32).collect(),
+            supervised: (0..asked + answer).map(|at| at >= asked).collect(),
+        };
+        let reference = || Document {
+            ids: vec![7, 8],
+            supervised: vec![false; 2],
+        };
+        let documents = [(4, 0), (5, 0), (4, 1), (3, 3)]
+            .map(|(asked, answer)| [prompt(asked, answer), reference()])
+            .concat();
+        let mut store = store(&[&documents]);
+        store.unit = Unit::Prompt;
+        let spans: Vec<_> = store.spans().collect();
+        let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
+        let prompts: Vec<_> = pieces.iter().step_by(2).map(|p| (p.start, p.len)).collect();
+        assert_eq!(prompts, [(0, 4), (13, 5)]);
+        assert_eq!((account.dropped, account.lost_tokens), (2, 11));
     }
 
     #[test]
