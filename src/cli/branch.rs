@@ -23,7 +23,15 @@ use serde_json::Value;
 use std::path::Path;
 
 /// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
-const SHAPES: [&str; 5] = ["model", "adapter", "data.tokenizer", "method", "train.from"];
+const SHAPES: [&str; 7] = [
+    "model",
+    "adapter",
+    "data.tokenizer",
+    "method",
+    "train.from",
+    "train.dequantize",
+    "train.freeze",
+];
 /// What stands among these and shapes nothing.
 const SHAPELESS: &str = ".dropout";
 

@@ -210,7 +210,7 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
             three(mean),
             three(std),
             percent(zeros, 0),
-            match scores.failed {
+            match scores.n_failed() {
                 0 => String::new(),
                 n => format!(", {n} not scored"),
             }
@@ -231,7 +231,7 @@ fn lines(answers: &[Answer], scores: &[Scores]) -> serde_json::Result<String> {
     }
     let each = scores.iter().map(|s| {
         let (mean, std, zeros) = summary(&s.values);
-        let facts = json!({"weight": s.weight, "mean": mean, "std": std, "zero": zeros, "failed": s.failed});
+        let facts = json!({"weight": s.weight, "mean": mean, "std": std, "zero": zeros, "failed": s.n_failed()});
         (s.name.clone(), facts)
     });
     let summary = json!({"summary": each.collect::<Map<_, _>>()});

@@ -406,6 +406,10 @@ fn a_branch_continues_from_a_checkpoint_of_its_parent_with_other_settings() {
     assert_eq!(newest["parent"]["step"], 10, "{newest}");
     for (arguments, why) in [
         (vec!["-s", "n_layer=3"], "its checkpoint fixes"),
+        (
+            vec!["-s", "train.freeze=[embeddings]"],
+            "change train.freeze",
+        ),
         (vec!["-s", "max_steps=8"], "nothing is left"),
         (vec!["quickstart"], "its parent's spec"),
     ] {

@@ -242,6 +242,15 @@ impl Dataset {
         }
     }
 
+    /// Prompts of the training split that take more than `tokens` before their answer, and all of them; `None` where examples
+    /// are no prompts.
+    pub fn longer_prompts(&self, tokens: u64) -> Option<(u64, u64)> {
+        match &self.splits {
+            Splits::Corpus(_) => None,
+            Splits::Documents(documents) => documents.longer_prompts(tokens),
+        }
+    }
+
     /// Micro-steps of so many rows in one pass over the training split.
     pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
         match &self.splits {

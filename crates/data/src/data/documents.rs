@@ -330,6 +330,35 @@ impl Documents {
         Some((good, bad))
     }
 
+    /// Prompts of the training split that take more than `tokens` before their answer, and all of them; `None` where examples
+    /// are no prompts.
+    pub fn longer_prompts(&self, tokens: u64) -> Option<(u64, u64)> {
+        if self.how.unit != Unit::Prompt {
+            return None;
+        }
+        let (mut longer, mut all) = (0, 0);
+        let mut answered = Vec::new();
+        for portion in &self.train {
+            let Layout::Padded(pieces, _) = &portion.layout else {
+                continue;
+            };
+            for prompt in pieces.iter().step_by(self.how.unit.documents()) {
+                all += 1;
+                // Only what is long with its answer need be read.
+                if u64::from(prompt.len) <= tokens {
+                    continue;
+                }
+                answered.clear();
+                portion
+                    .store
+                    .mask(prompt.start, prompt.len as usize, &mut answered);
+                let asked = answered.iter().take_while(|answer| !**answer).count();
+                longer += u64::from(asked as u64 > tokens);
+            }
+        }
+        Some((longer, all))
+    }
+
     /// Writes the label of a judged answer, or the margin of a ranked pair, beside the batch.
     fn label(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
         let unit = self.how.unit;

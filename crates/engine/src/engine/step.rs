@@ -90,7 +90,10 @@ impl Stepper {
     pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<StepOutcome, EngineError> {
         let begun = cx.port.clock.elapsed();
         let step = cx.step() + 1;
-        self.probes.begin(step, is_logged(cx, step));
+        // A stop in between, and with it the line of its step, must not move what is measured afterwards.
+        let train = &cx.spec.train;
+        let is_measured = log_is_due(step, train.log_every, train.max_steps);
+        self.probes.begin(step, is_measured);
         let Some(last) = self.gradients(cx)? else {
             return Ok(StepOutcome::BrokenOff);
         };
@@ -380,7 +383,7 @@ fn warms_up(cx: &RunContext<'_, '_>) -> bool {
     method.is_some_and(|m| learned < m.critic_warmup_steps)
 }
 
-/// Whether this step has a line in the log.
+/// Whether this step has a line in the log: also the one that the process was to stop after.
 fn is_logged(cx: &RunContext<'_, '_>, step: u64) -> bool {
     let train = &cx.spec.train;
     let last = cx.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);

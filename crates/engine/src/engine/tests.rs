@@ -13,6 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 mod adapters;
 mod answers_diagnosed;
+mod averages;
 mod collapse;
 mod commands;
 mod documents;

@@ -310,7 +310,7 @@ impl Params {
     /// Sets the trainable parameters: `values` (n_trainable) in the order of the flat gradients. Frozen weights stay.
     ///
     /// # Errors
-    /// Another number of values; weights that are not stored here.
+    /// Another number of values.
     pub fn write_trained(&mut self, values: &[f32]) -> Result<()> {
         if values.len() != self.n_trainable() {
             let (got, wanted) = (values.len(), self.n_trainable());
@@ -319,9 +319,9 @@ impl Params {
         let places: Vec<(usize, usize, usize)> = self
             .infos
             .iter()
-            .filter_map(|info| Some((info.offset, info.grad?, info.len)))
+            .filter_map(|info| Some((info.offset - self.held, info.grad?, info.len)))
             .collect();
-        self.write_weights(|own| {
+        self.write_held(|own| {
             for (to, from, len) in places {
                 own[to..to + len].copy_from_slice(&values[from..from + len]);
             }

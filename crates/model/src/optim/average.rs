@@ -8,9 +8,9 @@ use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
 
 /// The other weights: the average, or while that is in the model, the training weights. Saved with a checkpoint of the average.
-const OTHER: &str = "ema.other";
-/// Progress of the average, encoded as in [`Phase`].
-const BEGUN: &str = "ema.begun";
+pub const OTHER: &str = "ema.other";
+/// Progress of the average, encoded as in [`Phase`]; 0: it begins at the weights as they are when it is next used.
+pub const BEGUN: &str = "ema.begun";
 /// Integers are exact in f32 up to here.
 const MOST: u32 = 1 << 24;
 
@@ -139,8 +139,9 @@ impl UpdateRule for Averaged {
             return Ok(());
         }
         self.begin(params)?;
+        self.visit(params, <[f32]>::swap_with_slice)?;
         self.shown = show;
-        self.visit(params, <[f32]>::swap_with_slice)
+        Ok(())
     }
 
     fn wants_curvature(&mut self) -> bool {

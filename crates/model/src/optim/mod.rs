@@ -4,7 +4,7 @@ use crate::kernels::matmul::ComputeDtype;
 pub use crate::kernels::update::Norms as TensorNorms;
 use crate::nn::{ParamInfo, Params};
 pub use about::{Epsilon, EpsilonTerm, RateScale};
-pub use average::Averaged;
+pub use average::{Averaged, BEGUN as EMA_BEGUN, OTHER as EMA_OTHER};
 use candle_core::Result;
 pub use groups::{Group, by_decay};
 pub use muon::Scale as MuonScale;

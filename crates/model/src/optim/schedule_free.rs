@@ -199,10 +199,9 @@ impl UpdateRule for ScheduleFree {
             return Ok(());
         }
         self.begin(params)?;
-        self.shown = show;
         let parts = self.chunks.parts();
         let [_, other] = self.held.buffers()?;
-        params.write_weights(|weights| {
+        params.write_held(|weights| {
             let averaged = parts
                 .iter()
                 .filter(|part| !self.balanced.contains(&part.grads));
@@ -210,7 +209,9 @@ impl UpdateRule for ScheduleFree {
                 let own = &mut weights[part.weights..part.weights + part.len];
                 own.swap_with_slice(&mut other[part.grads..part.grads + part.len]);
             }
-        })
+        })?;
+        self.shown = show;
+        Ok(())
     }
 
     fn last_norms(&self) -> &[TensorNorms] {

@@ -145,16 +145,47 @@ pub struct Scores {
     pub weight: f64,
     /// One for each answer.
     pub values: Vec<f64>,
-    /// Answers that a program did not score and that count 0.
-    pub failed: usize,
-    /// Answers in which it found nothing to score; `None` where any text can be scored.
-    pub unread: Option<usize>,
+    /// Of each answer, whether a program did not score it: it counts 0.
+    pub failed: Vec<bool>,
+    /// Of each answer, whether it holds nothing to score; `None` where any text can be scored.
+    pub unread: Option<Vec<bool>>,
 }
 
-fn unread(reward: &dyn Reward, answers: &[Answer]) -> Option<usize> {
-    let read: Option<Vec<bool>> = answers.iter().map(|answer| reward.reads(answer)).collect();
-    let read = read.filter(|read| !read.is_empty())?;
-    Some(read.iter().filter(|read| !**read).count())
+impl Scores {
+    /// Answers that a program did not score.
+    pub fn n_failed(&self) -> usize {
+        count(&self.failed)
+    }
+
+    /// Answers in which nothing was found to score; `None` where any text can be scored.
+    pub fn n_unread(&self) -> Option<usize> {
+        self.unread.as_deref().map(count)
+    }
+
+    /// Puts what `fresh` answers got at these places of others.
+    pub fn replace(&mut self, places: &[usize], fresh: Scores) {
+        put(&mut self.values, places, fresh.values);
+        put(&mut self.failed, places, fresh.failed);
+        if let (Some(unread), Some(fresh)) = (&mut self.unread, fresh.unread) {
+            put(unread, places, fresh);
+        }
+    }
+}
+
+fn count(flags: &[bool]) -> usize {
+    flags.iter().filter(|flag| **flag).count()
+}
+
+fn put<T>(all: &mut [T], places: &[usize], fresh: Vec<T>) {
+    for (place, value) in places.iter().zip(fresh) {
+        all[*place] = value;
+    }
+}
+
+fn unread(reward: &dyn Reward, answers: &[Answer]) -> Option<Vec<bool>> {
+    let unread = |answer| reward.reads(answer).map(|reads| !reads);
+    let unread: Option<Vec<bool>> = answers.iter().map(unread).collect();
+    unread.filter(|unread| !unread.is_empty())
 }
 
 impl Scorer {
@@ -184,7 +215,7 @@ impl Scorer {
                     .begin(answers)
                     .map_err(|what| error(what, 0, first))?;
             }
-            let (mut values, mut failed) = (Vec::with_capacity(answers.len()), 0);
+            let (mut values, mut failed) = (Vec::with_capacity(answers.len()), Vec::new());
             let forgiving = reward.reward.program();
             let forgiving = forgiving.is_some_and(|c| c.on_failure == OnFailure::Zero);
             for (number, answer) in answers.iter().enumerate() {
@@ -192,12 +223,10 @@ impl Scorer {
                     Some(worker) => worker.score(number, answer),
                     None => reward.reward.score(answer),
                 };
+                failed.push(score.is_err());
                 values.push(match score {
                     Ok(score) => score,
-                    Err(_) if forgiving => {
-                        failed += 1;
-                        0.0
-                    }
+                    Err(_) if forgiving => 0.0,
                     Err(what) => return Err(error(what, number, answer)),
                 });
             }

@@ -168,7 +168,7 @@ fn a_program_scores_line_by_line() {
         .score(&[answer("yes", "a"), answer("no", "a")])
         .unwrap();
     assert_eq!(
-        (scores[0].values.as_slice(), scores[0].failed),
+        (scores[0].values.as_slice(), scores[0].n_failed()),
         (&[1.0, 0.25][..], 0)
     );
 }
@@ -221,7 +221,7 @@ fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
         let mut settings = settings;
         settings["on_failure"] = "zero".into();
         let scores = judge(settings).score(&[answer("a", "b")]).unwrap();
-        assert_eq!((scores[0].values[0], scores[0].failed), (0.0, 1));
+        assert_eq!((scores[0].values[0], scores[0].n_failed()), (0.0, 1));
     }
 }
 
@@ -326,9 +326,19 @@ fn what_an_answer_lacks_is_counted_apart_from_what_is_wrong() {
     };
     let answers = ["it is 5", "four", "[1]", "no"].map(answer);
     let scores = Scorer::new(&rewards).score(&answers).unwrap();
-    let unread: Vec<Option<usize>> = scores.iter().map(|s| s.unread).collect();
+    let unread = |scores: &[Scores]| scores.iter().map(Scores::n_unread).collect::<Vec<_>>();
     // "four" and "no" hold no number, only "[1]" is JSON, and any text can be compared.
-    assert_eq!(unread, [Some(2), Some(3), None]);
+    assert_eq!(unread(&scores), [Some(2), Some(3), None]);
+    // Counts are those of the answers that are there after others were replaced.
+    let fresh = Scorer::new(&rewards)
+        .score(&["none", "[2]"].map(answer))
+        .unwrap();
+    let mut replaced = scores;
+    for (scores, fresh) in replaced.iter_mut().zip(fresh) {
+        scores.replace(&[0, 1], fresh);
+    }
+    assert_eq!(unread(&replaced), [Some(2), Some(2), None]);
+    assert!(replaced[0].values.iter().all(|value| *value == 0.0));
 }
 
 #[test]

@@ -108,17 +108,36 @@ impl RunConfig {
         said || !self.method.best().is_the_loss()
     }
 
+    /// Whether an evaluation task measures what decides.
+    pub fn is_decided_by_task(&self) -> bool {
+        let by_task = |id: &String| id.starts_with(id::EVAL) && !self.eval.tasks.is_empty();
+        self.eval.best_by.as_ref().is_some_and(by_task)
+    }
+
     /// When what decides is measured.
     fn decides(&self) -> Every {
-        let by_task = |id: &String| id.starts_with(id::EVAL) && !self.eval.tasks.is_empty();
-        match (
-            self.eval.best_by.as_ref().is_some_and(by_task),
-            self.eval.task_every,
-        ) {
+        match (self.is_decided_by_task(), self.eval.task_every) {
             (false, _) => self.eval.every,
             (true, 0) => Every::Share(0.25),
             (true, every) => Every::Steps(every),
         }
+    }
+
+    /// How many evaluations that measure what decides come before the last step. After that one nothing is left to stop.
+    pub fn decisions(&self) -> u64 {
+        let steps = self.train.max_steps;
+        let during = match (self.is_decided_by_task(), self.eval.task_every) {
+            (false, _) => before(steps, self.eval.every.steps(steps)),
+            (true, 0) => quarters(steps),
+            (true, every) => before(steps, every),
+        };
+        during + u64::from(self.decides_at_start())
+    }
+
+    /// Whether one of them comes before the first step: where tasks, completions or further sets are evaluated.
+    pub fn decides_at_start(&self) -> bool {
+        let answers = self.method.on_policy().is_some();
+        self.is_decided_by_task() || answers || !self.eval.extra.is_empty()
     }
 
     /// When it saves, and what it keeps of that.
@@ -157,6 +176,18 @@ impl RunConfig {
     }
 }
 
+/// Multiples of `every` before the last step; 0 is never.
+fn before(steps: u64, every: u64) -> u64 {
+    steps.saturating_sub(1).checked_div(every).unwrap_or(0)
+}
+
+/// Quarters of a run that are steps of their own, before the last one.
+fn quarters(steps: u64) -> u64 {
+    let mut all = [1, 2, 3].map(|n| n * steps / 4).to_vec();
+    all.dedup();
+    all.iter().filter(|step| (1..steps).contains(*step)).count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +204,34 @@ mod tests {
                 .collect(),
             ..TrainConfig::default()
         }
+    }
+
+    #[test]
+    fn evaluations_that_decide_are_those_before_the_last_step() {
+        let mut config = RunConfig::default();
+        let mut of = |steps, every| {
+            config.train.max_steps = steps;
+            config.eval.every = Every::of(every).unwrap();
+            config.decisions()
+        };
+        assert_eq!([of(100, 25.0), of(100, 30.0), of(101, 25.0)], [3, 3, 4]);
+        assert_eq!([of(100, 0.0), of(100, 200.0), of(100, 0.1)], [0, 0, 9]);
+        config.eval.tasks = vec!["gsm8k".into()];
+        assert_eq!(
+            config.decisions(),
+            9,
+            "tasks are measured and decide nothing"
+        );
+        config.eval.best_by = Some("eval/gsm8k".into());
+        let mut of = |steps, every| {
+            (config.train.max_steps, config.eval.task_every) = (steps, every);
+            config.decisions()
+        };
+        // The first is before the first step.
+        assert_eq!(
+            [of(100, 0), of(2, 0), of(100, 40), of(100, 100)],
+            [4, 2, 3, 1]
+        );
     }
 
     #[test]

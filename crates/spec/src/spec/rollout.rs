@@ -143,6 +143,13 @@ impl RolloutLength {
 }
 
 impl RunConfig {
+    /// Tokens of the longest prompt whose completion may be as long as `rollout.max_new_tokens` says: the last token of a row is a
+    /// target alone.
+    pub fn longest_prompt(&self) -> u64 {
+        let room = (self.model.seq_len + 1).saturating_sub(self.rollout.max_new_tokens);
+        room as u64
+    }
+
     /// How long a run is that learns from its own answers; `None` for other methods.
     pub fn rollout_length(&self) -> Option<RolloutLength> {
         self.method.on_policy()?;

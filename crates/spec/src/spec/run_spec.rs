@@ -262,6 +262,7 @@ impl RunSpec {
             val_tokens: Some(data.val_loss_tokens()),
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
+            long_prompts: data.longer_prompts(self.longest_prompt()),
             unused_template: data.unused_template,
             ranks,
             here: true,

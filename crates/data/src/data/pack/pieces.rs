@@ -179,12 +179,13 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// A prompt stays whole or is dropped, and its reference with it. Its known answer, which only a cold start learns, takes the
-    /// room that is left: what is asked does not depend on what is known.
+    /// A prompt stays whole or is dropped, and its reference with it: its last token takes a place too, after which the answer is
+    /// written. Its known answer, which only a cold start learns, takes the room that is left: what is asked does not depend on
+    /// what is known.
     fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
         let longest = self.seq_len as u64 + 1;
         let asked = needed(self.store, (start, len));
-        if asked > longest {
+        if asked >= longest {
             self.account.dropped += 1;
             self.account.lost_tokens += asked;
             return;
@@ -319,6 +320,29 @@ mod tests {
         assert_eq!(pieces.len(), 1);
     }
 
+    /// A prompt of one token more than the context was kept, and ended the run that asked it.
+    #[test]
+    fn a_prompt_without_an_answer_fits_the_row_as_a_whole() {
+        let prompt = |asked: usize, answer: usize| Document {
+            ids: (0..(asked + answer) as u32).collect(),
+            supervised: (0..asked + answer).map(|at| at >= asked).collect(),
+        };
+        let reference = || Document {
+            ids: vec![7, 8],
+            supervised: vec![false; 2],
+        };
+        let documents = [(4, 0), (5, 0), (4, 1), (3, 3)]
+            .map(|(asked, answer)| [prompt(asked, answer), reference()])
+            .concat();
+        let mut store = store(&[&documents]);
+        store.unit = Unit::Prompt;
+        let spans: Vec<_> = store.spans().collect();
+        let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
+        let prompts: Vec<_> = pieces.iter().step_by(2).map(|p| (p.start, p.len)).collect();
+        assert_eq!(prompts, [(0, 4), (13, 5), (20, 5)]);
+        assert_eq!((account.dropped, account.lost_tokens), (1, 5));
+    }
+
     #[test]
     fn a_prompt_is_measured_without_its_reference_answer() {
         let prompt = |asked: usize, answer: usize| Document {
@@ -337,7 +361,7 @@ mod tests {
         let spans: Vec<_> = store.spans().collect();
         let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
         let prompts: Vec<u32> = pieces.iter().step_by(2).map(|piece| piece.len).collect();
-        assert_eq!(prompts, [4, 5, 5]);
+        assert_eq!(prompts, [4, 5]);
         assert!(
             pieces
                 .iter()
@@ -346,15 +370,15 @@ mod tests {
                 .all(|piece| piece.len == 30)
         );
         let expected = Account {
-            dropped: 1,
-            lost_tokens: 6,
-            cut_references: 2,
+            dropped: 2,
+            lost_tokens: 11,
+            cut_references: 1,
             nothing_supervised: 1,
             ..Account::default()
         };
         assert_eq!(account, expected);
         let notes = account.notes("a", 5, 4).join("\n");
-        assert!(notes.contains("2 of 5 reference answers go on"), "{notes}");
+        assert!(notes.contains("1 of 5 reference answers go on"), "{notes}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
 
+mod averages;
 pub mod disk;
 pub mod error;
 pub mod fingerprint;
@@ -204,7 +205,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;
     // Which weights the checkpoint contains.
     state.show_average(true)?;
-    let parts = state.optimizer.state();
+    let parts = averages::expected(&file, &*state.optimizer);
     for part in &parts {
         file.expect(part.name, &[part.len])?;
     }
@@ -225,6 +226,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
         critic.read(&folder.join(CRITIC))?;
     }
     flat::read_value_head(&folder.join(CRITIC), &mut state.models.policy)?;
+    averages::reconcile(&file, &mut state.models.policy, &mut *state.optimizer)?;
     let path = folder.join(REFERENCE);
     state.models.anchored = path.exists();
     if state.models.anchored {

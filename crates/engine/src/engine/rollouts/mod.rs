@@ -77,10 +77,7 @@ impl Scored {
             self.written[*to] = from;
         }
         for (scores, fresh) in self.scores.iter_mut().zip(fresh.scores) {
-            scores.failed += fresh.failed;
-            for (to, from) in places.iter().zip(fresh.values) {
-                scores.values[*to] = from;
-            }
+            scores.replace(&places, fresh);
         }
     }
 }
@@ -130,8 +127,8 @@ impl Rollouts {
         let (cold, steps) = (config.cold_start_steps, micro_steps / accum);
         let begun = steps.saturating_sub(cold).div_ceil(config.cycle());
         let pass = |rows| self.data.micro_steps_per_epoch(rows);
-        (steps.min(cold) * accum) as f64 / pass(train.micro_batch_size)
-            + begun as f64 / pass(self.prompts())
+        let prompts = begun as f64 * self.prompts() as f64;
+        (steps.min(cold) * accum) as f64 / pass(train.micro_batch_size) + prompts / pass(1)
     }
 
     /// How answers to train on are drawn in a step.
@@ -211,9 +208,8 @@ impl Rollouts {
     ) -> Result<Option<Scored>, EngineError> {
         let (config, seed) = (self.config(), self.spec.seed);
         let (group_size, refill) = (config.group_size, config.refill as u64);
-        let since = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
-        let first = config.cold_start_steps + since;
-        let prompts = Asked::drawn(&self.data, seed, first, self.prompts());
+        let number = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
+        let prompts = Asked::drawn(&self.data, seed, number, self.prompts());
         let found = self.answered(models, &prompts, (drawn, 0), parts, broken_off)?;
         let Some(mut found) = found else {
             return Ok(None);

@@ -132,12 +132,7 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         id::REPETITION.into(),
         mean(rollout.written.iter().map(repeated)),
     ));
-    if let Some(unread) = rollout
-        .scores
-        .iter()
-        .filter_map(|scores| scores.unread)
-        .max()
-    {
+    if let Some(unread) = rollout.scores.iter().filter_map(Scores::n_unread).max() {
         all.push((id::UNREAD.into(), unread as f64 / n));
     }
     if group_size > 1 {
@@ -155,8 +150,8 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         all.push((id("mean"), mean(scores.values.iter().copied())));
         all.push((id("std"), spread(&scores.values)));
         all.push((id("zero"), zeros as f64 / n));
-        if scores.failed > 0 {
-            all.push((id("failed"), scores.failed as f64 / n));
+        if scores.n_failed() > 0 {
+            all.push((id("failed"), scores.n_failed() as f64 / n));
         }
     }
     all

@@ -28,7 +28,7 @@ pub struct Written {
 pub struct Asked {
     tokens: Vec<u32>,
     /// Its place in the data.
-    origin: Option<Origin>,
+    pub origin: Option<Origin>,
     reference: Reference,
 }
 
@@ -45,14 +45,13 @@ impl Asked {
         })
     }
 
-    /// So many prompts of an order, from batch number `first` on. The last batch of an epoch may be short, and one that is
-    /// larger than the data always is: the batches after it fill the rest.
+    /// The prompts of rollout number `first`, of so many prompts each, in an order. One by one: a batch would be of a single source,
+    /// and the last one of an epoch short.
     pub fn drawn(data: &Dataset, seed: u64, first: u64, wanted: usize) -> Vec<Asked> {
-        let batches = (first..).map(|number| data.train_batch(seed, number, wanted));
-        // Data without prompts, which preparation refuses, would be asked for ever.
-        let filled = batches.take_while(|batch| batch.batch_size > 0);
-        let rows = filled.flat_map(|batch| Asked::rows(&batch).collect::<Vec<_>>());
-        rows.take(wanted).collect()
+        let begin = first * wanted as u64;
+        let each = (begin..begin + wanted as u64).map(|number| data.train_batch(seed, number, 1));
+        each.flat_map(|batch| Asked::rows(&batch).collect::<Vec<_>>())
+            .collect()
     }
 }
 

@@ -212,6 +212,25 @@ fn adapters_train_on_a_quantized_file_and_resume_to_the_bit() {
     assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));
 }
 
+/// The first evaluation asked for weights of the base in f32, and the run ended with nothing saved.
+#[test]
+fn averages_of_adapters_on_a_quantized_file_are_shown_and_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, words) = packed(dir.path());
+    for average in ["optimizer=schedule_free", "train.ema_decay=0.9"] {
+        let words = [&words_of(&words)[..], &[average]].concat();
+        let straight = Run::new(&words);
+        let whole = straight.go();
+        assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
+        let mut parted = Run::new(&words);
+        parted.job.stop_after = Some(7);
+        let (first, second) = (parted.go(), parted.resumed());
+        let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+        assert!(logs.0 == logs.1, "{average}: losses differ");
+        same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+    }
+}
+
 #[test]
 fn another_file_under_the_adapters_is_found_out() {
     let dir = tempfile::tempdir().unwrap();

@@ -87,6 +87,34 @@ fn readings_that_look_back_are_those_of_a_run_that_never_stopped() {
     same_files(&straight.checkpoint(20), &parted.checkpoint(20));
 }
 
+/// The line of a step that a process was to stop after was measured too, where an unbroken run has no line.
+#[test]
+fn a_stop_between_two_log_lines_moves_no_reading_after_it() {
+    let words = &[
+        "train.grad_accum_steps=2",
+        "train.log_every=4",
+        "health.every=4",
+    ];
+    let lines = |logs: &[&[Event]]| {
+        let mut lines = loss_log(logs);
+        lines.retain(|(step, ..)| *step != 6);
+        lines
+    };
+    let straight = Run::new(words);
+    let whole = straight.go();
+    let mut parted = Run::new(words);
+    parted.job.stop_after = Some(6);
+    let (first, second) = (parted.go(), parted.resumed());
+    let stopped = first
+        .iter()
+        .any(|event| matches!(event, Event::Stepped { step: 6, .. }));
+    assert!(stopped, "the last step of a process has a line");
+    let measured = |line: &Line| line.0 == 8 && line.2.iter().any(|(id, _)| id == "noise_scale");
+    assert!(lines(&[&whole]).iter().any(measured));
+    assert_eq!(lines(&[&first, &second]), lines(&[&whole]));
+    same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+}
+
 /// Rules that keep more than moments: bases, curvature with labels that the model draws, an average of the weights; and what training
 /// adds at random.
 #[test]

@@ -2,6 +2,7 @@
 
 mod learning;
 mod passes;
+mod prompts;
 
 use super::*;
 

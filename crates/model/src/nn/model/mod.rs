@@ -200,6 +200,8 @@ impl Model {
     /// # Errors
     /// Quantized weights.
     pub fn frozen_copy(&self) -> Result<Model> {
+        // A copy in f32 may be more than the memory holds.
+        self.params.require_present()?;
         let device = self.params.device();
         let config = ModelConfig {
             value_head: false,
@@ -276,6 +278,7 @@ impl Model {
     /// # Errors
     /// Quantized weights.
     pub fn scoring(&self) -> Result<Model> {
+        self.params.require_present()?;
         let config = ModelConfig {
             head: HeadKind::Score,
             ..self.config.clone()

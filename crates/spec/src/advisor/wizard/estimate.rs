@@ -307,6 +307,7 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
             .map(|tokens| (tokens as f64 * counted) as u64),
         held_out: size.held_out,
         labels: size.labels,
+        long_prompts: None,
         unused_template: false,
         ranks: None,
         here: spec.engine.torch().is_none(),

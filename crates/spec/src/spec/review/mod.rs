@@ -22,6 +22,8 @@ pub struct Sizes {
     pub held_out: Option<f64>,
     /// Desirable and undesirable answers of the training data, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
+    /// Training prompts after which a completion of `rollout.max_new_tokens` does not fit into the row, and all of them.
+    pub long_prompts: Option<(u64, u64)>,
     /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
     pub unused_template: bool,
     /// How many processes share the rows of a micro-batch, where that is known.
@@ -101,7 +103,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out template cold_start truncation precision smoothing sharing others }
+subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out patience template cold_start room truncation precision smoothing sharing others }
 
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};
 pub use rate::{LARGE_MODEL, usual as usual_rate};

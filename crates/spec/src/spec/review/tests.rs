@@ -4,6 +4,7 @@ use super::*;
 use crate::base::finding::Finding;
 use crate::spec::{SpecSources, load};
 
+mod limits;
 mod loads;
 mod shares;
 
@@ -14,6 +15,7 @@ const KNOWN: Sizes = Sizes {
     val_tokens: Some(1_000_000),
     held_out: None,
     labels: None,
+    long_prompts: None,
     unused_template: false,
     ranks: None,
     here: true,
@@ -74,26 +76,6 @@ fn prompts_that_pass_a_chat_template_by_are_told_of() {
     assert_eq!(begun("sft-lora", texts), []);
     let found = said("grpo-gsm8k", &[], texts);
     assert!(found.iter().all(|f| f.place != "data.format"), "{found:?}");
-}
-
-#[test]
-fn a_reward_model_on_a_quantized_base_is_told_that_it_becomes_f32() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("q4.gguf"), "GGUF, and so on").unwrap();
-    let told = |preset: &str, from: &str, dequantize: bool| {
-        let mut value = spec(preset, &["adapter=lora"]).to_value();
-        value["train"]["from"] = dir.path().join(from).display().to_string().into();
-        value["train"]["dequantize"] = dequantize.into();
-        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
-        let mut found = review(&spec, KNOWN).into_iter();
-        found.any(|f| {
-            f.place == "train.from" && f.evidence.to_string().contains("dequantized to f32")
-        })
-    };
-    assert!(told("reward", "q4.gguf", false));
-    assert!(!told("reward", "q4.gguf", true));
-    assert!(!told("reward", "a-folder", false));
-    assert!(!told("dpo", "q4.gguf", false));
 }
 
 /// The one finding whose evidence contains `words`.

@@ -30,6 +30,15 @@ pub(super) fn adapter(config: &RunConfig, judge: &mut IssueCollector) {
     );
     let reference = config.method.needs().reference;
     judge.want(
+        !packed || reference != Some(ReferenceChoice::Frozen),
+        &[
+            &format!("method.{}.reference", config.method.entry().id),
+            "train.from",
+        ],
+        "a quantized base cannot be copied for a frozen reference",
+        "reference=auto, which is the base without its adapter; or train.dequantize=true converts the base to f32",
+    );
+    judge.want(
         reference != Some(ReferenceChoice::AdapterOff) || !whole.contains(&true),
         &["adapter.lora.modules_to_save"],
         "the reference is the model without its adapter; embeddings trained with it would change the reference",
