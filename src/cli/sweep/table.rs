@@ -144,7 +144,9 @@ fn ending(
 /// What was done to make scores comparable, and what the ranking leaves open.
 fn notes(trials: &[Trial], groups: &[Group], unit: &Unit) -> Vec<String> {
     let done = unit.as_ref().ok().copied().flatten().map(String::from);
-    done.into_iter().chain(caveats(trials, groups, path_of)).collect()
+    done.into_iter()
+        .chain(caveats(trials, groups, path_of))
+        .collect()
 }
 
 /// Best first, by the same reading.
