@@ -190,7 +190,7 @@ impl HomePane {
         };
     }
 
-    fn accept(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
+    fn accept(&mut self, store: &Store) -> Vec<Request> {
         match self.current(store) {
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
@@ -436,7 +436,7 @@ impl Pane for HomePane {
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         match action {
-            Action::Accept if !self.filtering => self.accept(store, context.keymap),
+            Action::Accept if !self.filtering => self.accept(store),
             Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
             Action::EditPreset => self.edit(store),
             Action::Refresh => look_again(),
