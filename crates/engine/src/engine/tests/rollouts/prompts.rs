@@ -71,7 +71,7 @@ fn prompts_that_do_not_fit_are_left_out_and_the_run_goes_on() {
         format!("{}\n", serde_json::json!({ "prompt": prompt }))
     };
     std::fs::write(&path, (0..64).map(row).collect::<String>()).unwrap();
-    let source = format!("data.sources=[{{path: {}, as: prompt}}]", path.display());
+    let source = format!("data.sources=[{{path: {}}}]", path.display());
     let words = [
         &*source,
         "rewards=[{length: {limit: 2}}]",
