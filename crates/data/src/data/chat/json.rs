@@ -65,7 +65,7 @@ pub fn dumps(value: &serde_json::Value) -> Option<String> {
     };
     let mut out = String::new();
     style
-        .write(&Value::from_serialize(value), 0, &mut out)
+        .write(&Value::from(minijinja::value::Serde(value)), 0, &mut out)
         .ok()
         .map(|()| out)
 }

@@ -75,7 +75,8 @@ fn spans_lines(start: &[u8]) -> bool {
         Some(end) => (start[..end].trim_ascii_end(), start[end..].trim_ascii()),
         None => (start, &[][..]),
     };
-    if line == b"[" || line == b"{" {
+    // A row that was cut off after its brace is no object over several lines.
+    if line == b"[" || (line == b"{" && rest.starts_with(b"\"")) {
         return true;
     }
     let within = line.strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
@@ -109,6 +110,7 @@ mod tests {
             "{\"a\": 1}\n{\"a\": 2}\n",
             "{}\n",
             "[1, 2]\n",
+            "{\n{\"a\": 1}\n",
             "[{\"role\": \"user\"}]\n",
             "[{\"a\": 1}]\n[{\"a\": 2}]\n",
             "",
