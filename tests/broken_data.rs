@@ -431,7 +431,7 @@ fn files_that_are_not_data_are_recognized() {
     fails("a.txt", b"%PDF-1.7", &["PDF"], "pdftotext");
     fails(
         "a.jsonl",
-        b"[{\"text\":\"a\"}]",
+        b"[\"a\", \"b\"]",
         &["a.jsonl:1", "found a list"],
         "messages",
     );

@@ -24,8 +24,10 @@ fn a_stage_has_the_context_of_its_base_model() {
         "name: mine\nstages:\n  - {name: base, train: quickstart, set: {data.tokenizer: {bpe: {vocab_size: 300}}}}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
     );
     let speedrun = place.planned(&["speedrun"]);
-    // Micro-batches of 16 and of 128 rows, of 128 tokens each.
-    assert_eq!(tokens(&speedrun[1]), 800 * 16 * 128);
+    // Micro-batches of 16 and of 128 rows, of 128 tokens each; packed conversations leave some places of a row empty.
+    let places = 800 * 16 * 128;
+    let chat = tokens(&speedrun[1]);
+    assert!((places * 8 / 10..places).contains(&chat), "{chat}");
     assert_eq!(tokens(&speedrun[2]), 300 * 128 * 128);
     let printed = ["chat", "rl"].map(|stage| format!("{stage}.model.seq_len=128"));
     let printed = place.planned(&["speedrun", "-s", &printed[0], "-s", &printed[1]]);

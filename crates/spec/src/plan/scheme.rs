@@ -1,7 +1,6 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 use crate::nn::ParamInfo;
-use crate::optim::OptimizerConfig;
 use crate::spec::RunConfig;
 use crate::spec::schema::{Node, root};
 use serde_json::Value;
@@ -198,10 +197,10 @@ impl UpdateState {
 
 /// The settings that leave a spec's AdamW its rates where `-s optimizer=adamw8bit` replaces it: those that differ from the defaults there.
 /// Empty for other rules.
-pub(super) fn rates_in_8_bits(optimizer: &OptimizerConfig) -> String {
+pub(super) fn rates_in_8_bits(config: &RunConfig) -> String {
     let word = UpdateState::AdamW8bit.word();
     let usual = updated_by(word).and_then(|config| serde_json::to_value(config.optimizer).ok());
-    let (Some(usual), Ok(said)) = (usual, serde_json::to_value(optimizer)) else {
+    let (Some(usual), Ok(said)) = (usual, serde_json::to_value(&config.optimizer)) else {
         return String::new();
     };
     let said = &said[UpdateState::AdamW.word()];

@@ -373,7 +373,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),
-        rates_in_8_bits: rates_in_8_bits(&spec.optimizer),
+        rates_in_8_bits: rates_in_8_bits(spec),
     };
     request.set_rows(row_lengths(spec, data));
     request
