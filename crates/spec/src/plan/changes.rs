@@ -589,7 +589,7 @@ mod tests {
     /// A spec that starts from a model can have adapters, in place of what is frozen by name.
     #[test]
     fn adapters_are_a_change_where_there_is_a_model_below_them() {
-        let mut request = cramped("sft-demo", &["train.freeze=[mlp]"]);
+        let mut request = cramped("sft-demo", &["train.freeze=[mlp]", "d_model=512"]);
         let lora = |request: &Request| {
             let found = rungs(request).into_iter().find(|it| it.id == "lora");
             found.map(|it| it.flag)

@@ -153,7 +153,7 @@ fn answers_are_planned_as_the_spec_writes_them() {
 #[test]
 fn preflight_holds_references_and_moments_of_critics_too() {
     let total = |preset: &str, set: &[&str]| {
-        let large = ["d_model=512", "n_head=8", "precision=f32"];
+        let large = ["d_model=1024", "n_head=16", "precision=f32"];
         let set: Vec<String> = large.iter().chain(set).map(ToString::to_string).collect();
         let request = resolve(preset, &set, &here()).unwrap();
         let per_param = |bytes: u64| bytes as f64 / request.arch.n_params() as f64;
