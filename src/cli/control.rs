@@ -59,7 +59,9 @@ fn out_of_reach(run: &RunDir) -> Failure {
     }
     let what = format!("the engine of {id} cannot be reached");
     let hint = holder.here();
-    let hint = hint.map_or(String::new(), |pid| format!("kill {pid} saves and stops it"));
+    let hint = hint.map_or(String::new(), |pid| {
+        format!("kill {pid} saves and stops it")
+    });
     Failure::machine(what, hint)
 }
 

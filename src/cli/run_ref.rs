@@ -201,8 +201,7 @@ pub fn newest_unfinished(
         .flat_map(|(_, state)| state.stages)
         .flat_map(|stage| stage.earlier_runs)
         .collect();
-    let goes_on =
-        |run: &&RunSummary| open(run.status) && !given_up.contains(&run.created_as);
+    let goes_on = |run: &&RunSummary| open(run.status) && !given_up.contains(&run.created_as);
     for summary in runs.iter().filter(goes_on) {
         match RunDir::open(&summary.path) {
             Ok(run) if !wanted(&run) => {}

@@ -61,7 +61,9 @@ pub fn sources_of(run: &RunDir, spec: &RunSpec, cx: &Context) -> SpecSources {
 pub fn check_kept_reference(run: &RunDir, spec: &RunSpec) -> Result<(), Failure> {
     let path = spec.health.reference_run.as_ref();
     match path.is_some_and(|path| !path.exists()) {
-        true => check_reference(spec, Some(run)).map_err(|(what, fix)| Failure::user_error(what, fix)),
+        true => {
+            check_reference(spec, Some(run)).map_err(|(what, fix)| Failure::user_error(what, fix))
+        }
         false => Ok(()),
     }
 }

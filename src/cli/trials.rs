@@ -233,7 +233,11 @@ mod tests {
         let run = asked.clone().on_data(100.0);
         assert_ne!(run.to_yaml(), asked.to_yaml());
         assert!(is_trial(&run, &asked));
-        for other in ["train: {epochs: 2}", "train: {epochs: 3, threads: 2}", "seed: 3"] {
+        for other in [
+            "train: {epochs: 2}",
+            "train: {epochs: 3, threads: 2}",
+            "seed: 3",
+        ] {
             assert!(!is_trial(&run, &spec(other)), "{other}");
         }
         let steps = |n: u64| spec(&format!("train: {{max_steps: {n}}}"));

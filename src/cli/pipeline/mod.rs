@@ -283,7 +283,11 @@ mod tests {
         };
         assert_eq!(automatic(&args, &cx).unwrap(), Some(dir));
         let newest = || newest_unfinished(&cx.runs_dir, &|_| true).unwrap().run;
-        assert_eq!(newest(), None, "nor is it revived where no pipeline is left");
+        assert_eq!(
+            newest(),
+            None,
+            "nor is it revived where no pipeline is left"
+        );
         // A run of its own that is newer than the pipeline goes first.
         let other = begin(2);
         assert_eq!(automatic(&args, &cx).unwrap(), None);

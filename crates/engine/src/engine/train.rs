@@ -80,7 +80,10 @@ pub(super) fn begin(
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
         // A branch begins with a checkpoint of another run, of which its own log says nothing.
-        let begins_here = job.run_dir.branched_from().is_some_and(|it| it.step == step);
+        let begins_here = job
+            .run_dir
+            .branched_from()
+            .is_some_and(|it| it.step == step);
         if !begins_here {
             let logged = resume::logged_as_best(job, step);
             trainer.checkpoints.report_unlogged(cx, logged);

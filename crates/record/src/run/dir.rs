@@ -5,8 +5,8 @@ use super::id::new_id;
 use super::recovered;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers, write_atomic,
-    write_synced,
+    self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers,
+    write_atomic, write_synced,
 };
 use crate::base::process::{host_name, is_suspended};
 use crate::base::ssh::shell_quote;

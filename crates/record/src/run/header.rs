@@ -118,6 +118,9 @@ mod tests {
         assert!(!text.contains("host"), "{text}");
         assert_eq!(serde_json::from_str::<Header>(&text).unwrap(), header);
         let unknown = Holder::default();
-        assert_eq!((unknown.here(), &*unknown.to_string()), (None, "another process"));
+        assert_eq!(
+            (unknown.here(), &*unknown.to_string()),
+            (None, "another process")
+        );
     }
 }

@@ -136,7 +136,11 @@ mod tests {
         assert!(!run.lost_its_header());
         std::fs::remove_file(run.header_path()).unwrap();
         let header = run.header().unwrap();
-        assert_eq!((header.pid, &*header.host), (8, "h"), "of the newest engine");
+        assert_eq!(
+            (header.pid, &*header.host),
+            (8, "h"),
+            "of the newest engine"
+        );
         drop(claim);
         let hidden = runs.path().join(format!(".del-{}", run.folder()));
         std::fs::rename(run.path(), &hidden).unwrap();

@@ -228,7 +228,11 @@ mod tests {
             (1, run("quick", "live", 2.0, 10)),
         ];
         for (at, news) in said {
-            fleet.apply(at, ConnectionEvent::FleetMessage(news), Duration::from_millis(1_000));
+            fleet.apply(
+                at,
+                ConnectionEvent::FleetMessage(news),
+                Duration::from_millis(1_000),
+            );
         }
         fleet
     }
@@ -261,7 +265,11 @@ mod tests {
     fn a_host_is_gone_since_it_went_and_comes_back_whole() {
         let mut fleet = fleet();
         for (now, why) in [(5_000, "refused"), (9_000, "no route")] {
-            fleet.apply(1, ConnectionEvent::Lost(why.into()), Duration::from_millis(now));
+            fleet.apply(
+                1,
+                ConnectionEvent::Lost(why.into()),
+                Duration::from_millis(now),
+            );
         }
         let gone = HostStatus::Gone {
             since: Duration::from_millis(5_000),
@@ -281,8 +289,16 @@ mod tests {
         let beat = FleetMessage::Beat {
             machine: Machine::new(),
         };
-        fleet.apply(1, ConnectionEvent::FleetMessage(beat), Duration::from_millis(11_000));
-        fleet.apply(0, ConnectionEvent::Lost("x".into()), Duration::from_millis(11_000));
+        fleet.apply(
+            1,
+            ConnectionEvent::FleetMessage(beat),
+            Duration::from_millis(11_000),
+        );
+        fleet.apply(
+            0,
+            ConnectionEvent::Lost("x".into()),
+            Duration::from_millis(11_000),
+        );
         assert!(fleet.settled());
     }
 

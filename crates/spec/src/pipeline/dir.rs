@@ -4,7 +4,8 @@
 use super::{Pipeline, PipelineError, Places};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::files::{
-    DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers, write_atomic,
+    DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers,
+    write_atomic,
 };
 use crate::run::index::short_run;
 use crate::run::new_id;

@@ -112,6 +112,9 @@ mod tests {
         assert!(said(7, None).contains("`kill 7`"));
         assert!(!said(0, None).contains("kill"));
         let theirs = said(7, Some("node3"));
-        assert!(!theirs.contains("kill") && theirs.contains("trains on node3"), "{theirs}");
+        assert!(
+            !theirs.contains("kill") && theirs.contains("trains on node3"),
+            "{theirs}"
+        );
     }
 }

@@ -11,8 +11,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Block;
 use ratatui::widgets::{Clear, Paragraph};
 use std::collections::VecDeque;
-use unicode_width::UnicodeWidthStr;
 use std::time::Duration;
+use unicode_width::UnicodeWidthStr;
 
 /// Shown at once; older ones wait until these are gone.
 const MAX_SHOWN: usize = 3;
@@ -415,7 +415,11 @@ mod tests {
                 "{width}×{height}: {covered}"
             );
             let brief = screen.body.height < SMALL;
-            assert_eq!(toasts.expire(Duration::from_millis(8_000)), brief, "{width}×{height}");
+            assert_eq!(
+                toasts.expire(Duration::from_millis(8_000)),
+                brief,
+                "{width}×{height}"
+            );
         }
     }
 

@@ -191,11 +191,17 @@ mod tests {
             ..then.clone()
         };
         let why = "matmuls with AVX-512 bf16 instead of AMX".to_string();
-        assert_eq!(then.compare(&elsewhere("AVX-512 bf16")), Match::Inexact(why));
+        assert_eq!(
+            then.compare(&elsewhere("AVX-512 bf16")),
+            Match::Inexact(why)
+        );
         assert_eq!(then.compare(&elsewhere("")), Match::Exact);
         let older = serde_json::to_string(&elsewhere("")).unwrap();
         assert!(!older.contains("kernel"), "{older}");
-        assert_eq!(serde_json::from_str::<Fingerprint>(&older).unwrap(), elsewhere(""));
+        assert_eq!(
+            serde_json::from_str::<Fingerprint>(&older).unwrap(),
+            elsewhere("")
+        );
         let rounded = Fingerprint {
             arithmetic: "f32".into(),
             ..then.clone()

@@ -383,7 +383,11 @@ fn a_branch_without_its_first_checkpoint_does_not_begin_at_step_0() {
     let events = run.resumed();
     let (outcome, step, message) = finished(&events);
     assert_eq!((outcome, step), (Outcome::Invalid, 0));
-    for part in ["old run@500", "first checkpoint is missing", "make the branch again"] {
+    for part in [
+        "old run@500",
+        "first checkpoint is missing",
+        "make the branch again",
+    ] {
         assert!(message.contains(part), "{message}");
     }
     assert!(run.kept().is_empty());

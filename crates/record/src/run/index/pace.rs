@@ -73,7 +73,9 @@ mod tests {
         // A second for each step, ten more for an evaluation behind every tenth.
         let log = |set: &dyn Fn(u64) -> u64| -> Vec<(u64, u64)> {
             let time = |step| 2 * DAY + 1_000 * step + 10_000 * (step / 10);
-            (1..=41).map(|step| (set(step) + time(step), step)).collect()
+            (1..=41)
+                .map(|step| (set(step) + time(step), step))
+                .collect()
         };
         let plain = step_seconds(&log(&|_| 0)).unwrap();
         assert!((plain - 2.0).abs() < 0.01, "{plain}");

@@ -156,7 +156,7 @@ impl App {
         }
         for complaint in options.complaints {
             app.toasts
-                .add(now, Level::Warn, ToastScope::Screen, &complaint);
+                .add(Duration::ZERO, Level::Warn, ToastScope::Screen, &complaint);
         }
         (app, effects)
     }

@@ -77,7 +77,10 @@ fn a_clock_that_is_set_makes_no_engine_silent() {
     bench.set_forward = 24 * 3_600_000;
     bench.wait(1_000);
     let picture = bench.picture(120, 40);
-    assert!(picture.contains("● training") && !picture.contains("no event for"), "{picture}");
+    assert!(
+        picture.contains("● training") && !picture.contains("no event for"),
+        "{picture}"
+    );
     // Set back again, it is silent for as long as it is.
     bench.set_forward = 0;
     bench.wait(69_000);
