@@ -66,6 +66,41 @@ fn families_are_chosen_by_what_they_compute() {
     assert_eq!(model_type(&phi), Some("phi3"));
 }
 
+/// Tensors and adapters have the names of the class that the base is of.
+#[test]
+fn a_model_is_written_as_the_family_that_it_was_read_as() {
+    let mut mistral = oracle("mistral");
+    mistral["sliding_window"] = Value::Null;
+    let written = |config: &ModelConfig| {
+        let (shape, ids) = (config.shape(11), TokenIds::default());
+        config::write(config, &shape, &ids, Dtype::F32, Naming::Family)
+    };
+    for (theirs, family) in [(oracle("phi3_whole"), "phi3"), (mistral, "mistral")] {
+        let read = config::read(&theirs).unwrap();
+        assert_eq!(read.family.as_deref(), Some(family));
+        let ours = written(&read);
+        assert_eq!(ours["model_type"], family);
+        assert_eq!(config::read(&ours), Ok(read.clone()));
+        // Without our entry, as another program may leave it.
+        let mut bare = ours;
+        bare.as_object_mut().unwrap().remove("llmtui");
+        assert_eq!(config::read(&bare).unwrap().family.as_deref(), Some(family));
+        // A family that does not compute it is not written.
+        let other = ModelConfig {
+            qk_norm: true,
+            ..read
+        };
+        assert_eq!(model_type(&other), Some("qwen3"));
+        let unknown = ModelConfig {
+            family: Some("other".into()),
+            ..llama()
+        };
+        assert_eq!(model_type(&unknown), Some("llama"));
+    }
+    assert_eq!(config::read(&oracle("llama")).unwrap().family, None);
+    assert_eq!(config::read(&oracle("phi3")).unwrap().family, None);
+}
+
 /// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {
