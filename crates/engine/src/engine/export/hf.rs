@@ -64,7 +64,7 @@ fn forced(family: Option<&str>, tokenizer: &str) -> Vec<String> {
 
 /// The same of a folder's.
 fn rebuilt(family: Option<&str>, folder: &Path) -> Vec<String> {
-    let text = read_plain_text(&folder.join(hf::TOKENIZER));
+    let text = read_plain_text(folder.join(hf::TOKENIZER));
     text.map_or_else(|_| Vec::new(), |text| forced(family, &text))
 }
 

@@ -101,6 +101,28 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
     assert_eq!(config::read(&oracle("phi3")).unwrap().family, None);
 }
 
+#[test]
+fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
+    use super::super::{Outgoing, Weights, load};
+    for family in ["phi3_whole", "phi3", "mistral", "qwen2"] {
+        let folder = std::path::Path::new("../../tests/oracle/families").join(family);
+        let model = load(&folder).unwrap();
+        let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
+        let dir = tempfile::tempdir().unwrap();
+        let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
+        outgoing.write(0, &mut out).unwrap();
+        let (theirs, ours) = (
+            Weights::open(&folder).unwrap(),
+            Weights::open(dir.path()).unwrap(),
+        );
+        let named = |weights: &Weights| {
+            let names = weights.names().map(String::from);
+            names.collect::<std::collections::BTreeSet<String>>()
+        };
+        assert_eq!(named(&ours), named(&theirs), "{family}");
+    }
+}
+
 /// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {

@@ -1,11 +1,11 @@
 //! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as in Llama 2.
 
-use super::assemble::{Pieces, Spaces, sentencepiece};
+use super::assemble::{Pieces, Spaces, check_ids, sentencepiece};
 use super::{Imported, bytes, fault};
 use crate::base::protobuf::{Field, fields};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::{Added, Marks};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Kinds of a piece.
@@ -130,31 +130,12 @@ impl Model {
                 special: piece.kind != USER_DEFINED,
             })
             .collect();
+        let texts = self.pieces.iter().zip(0..);
+        let ids: HashMap<&str, usize> = texts.map(|(piece, id)| (&*piece.text, id)).collect();
+        let id_of = |text: &str| ids.get(text).copied();
+        check_ids(&more, &id_of, self.pieces.len())?;
         let known: HashSet<usize> = added.iter().map(|token| token.id).collect();
-        let mut more = more;
-        more.sort_by_key(|token| token.id);
-        let mut next = self.pieces.len();
-        for token in more {
-            let Added { id, content, .. } = &token;
-            match self.pieces.get(*id) {
-                Some(piece) if piece.text == *content => {}
-                Some(piece) => {
-                    return Err(format!(
-                        "the files beside it add {content:?} as token {id}, which is {:?} here",
-                        piece.text
-                    ));
-                }
-                None if *id == next && self.pieces.iter().all(|p| p.text != *content) => next += 1,
-                None => {
-                    return Err(format!(
-                        "the files beside it add {content:?} as token {id}, and the next one would be {next}"
-                    ));
-                }
-            }
-            if !known.contains(id) {
-                added.push(token);
-            }
-        }
+        added.extend(more.into_iter().filter(|token| !known.contains(&token.id)));
         Ok(added)
     }
 

@@ -66,6 +66,25 @@ fn an_end_mark_that_is_no_token_is_refused() {
 }
 
 #[test]
+fn tokens_that_a_folder_adds_to_gpt2s_files_have_the_ids_that_it_says() {
+    let with = |added: &[u8]| {
+        let dir = folder(&[
+            ("vocab.json", br#"{"a": 0, "b": 1}"#),
+            ("merges.txt", b""),
+            ("added_tokens.json", added),
+        ]);
+        load(dir.path(), &Child::default()).map_err(|e| e.to_string())
+    };
+    let tokenizer = with(br#"{"<y>": 3, "<x>": 2}"#).unwrap();
+    assert_eq!(tokenizer.encode("a<x><y>").unwrap(), [0, 2, 3]);
+    let gap = with(br#"{"<x>": 5}"#).unwrap_err();
+    assert!(
+        gap.contains("vocab.json") && gap.contains("would be 2"),
+        "{gap}"
+    );
+}
+
+#[test]
 fn damaged_models_are_placed() {
     for (name, bytes, part) in [
         ("x.model", &b"\x0a\x7fabc"[..], "damaged at byte 0"),
@@ -219,8 +238,8 @@ fn tokens_that_a_folder_adds_to_a_sentencepiece_model_come_behind_its_pieces() {
             format!(r#"{{"<x>": {}}}"#, pieces + 1),
             "the next one would be",
         ),
-        (r#"{"<x>": 5}"#.to_string(), "as token 5"),
-        (format!(r#"{{"<s>": {pieces}}}"#), "the next one would be"),
+        (r#"{"<x>": 5}"#.to_string(), "as token 5, and the next one"),
+        (format!(r#"{{"<s>": {pieces}}}"#), "it is token 1"),
     ] {
         let error = with("{}", added.clone()).unwrap_err().to_string();
         assert!(error.contains(says), "{added}: {error}");
