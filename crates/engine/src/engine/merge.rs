@@ -1,11 +1,12 @@
 //! Merges adapters into the weights that they were trained on: checks before, and compares outputs afterwards.
 
+use super::brought;
 use super::export::{self, ExportError, Options, Source, Written};
 use crate::base::child::Child;
 use crate::base::digest::hex;
 use crate::base::files::{read_plain, read_small, write_atomic};
-use crate::base::text::one_line;
-use crate::data::tokenizer;
+use crate::base::text::{one_line, shown};
+use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
 use crate::kernels::errors::error_text;
@@ -189,9 +190,8 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let check = check.unwrap_or_else(|| Err("nothing was added".into()));
     let base = root.path().to_path_buf();
     let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
-    let tokenizer = from
-        .tokenizer_of(model.shape().vocab_size, &adapters)
-        .into();
+    let tokenizer = tokenizer_of(&from, model.shape().vocab_size, &adapters);
+    let note = trained_with(&from, &tokenizer);
     let source = Source::new(from, model, tokenizer);
     let options = Options {
         dtype: order.dtype.clone(),
@@ -202,7 +202,10 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         None => "safetensors",
     };
     let scores = source.model.config().is_reward_model();
-    let written = export::export(&source, export::format(format)?, &options, &order.to)?;
+    let mut written = export::export(&source, export::format(format)?, &options, &order.to)?;
+    if let Some(last) = written.last_mut() {
+        last.notes.extend(note);
+    }
     let rounded = match order.dtype.as_str() {
         "f32" => None,
         _ => Some(rounding(order, source.model, &prompts)?),
@@ -215,6 +218,38 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         adapters,
         check,
         scores,
+    })
+}
+
+/// Where the tokenizer of the merged model lies: beside the last adapter that brings the base's own or one with more tokens, for
+/// texts and turns end for the merged weights as in its training. One without a template does not replace one that has it.
+fn tokenizer_of(from: &ModelSource, vocab_size: usize, adapters: &[PathBuf]) -> PathBuf {
+    let child = Child::of_this_program();
+    let own = from.tokenizer_of(vocab_size, adapters);
+    let Ok(base) = tokenizer::load(from.tokenizer_path(), &child) else {
+        return own.into();
+    };
+    let is_silent = |tokenizer: &Tokenizer| tokenizer.marks().chat_template.is_none();
+    let fits = |adapter: &&PathBuf| {
+        let theirs = brought::tokenizer_of(adapter, &base, vocab_size, &child);
+        theirs
+            .is_some_and(|theirs| theirs.covers(&base) && (is_silent(&base) || !is_silent(&theirs)))
+    };
+    let brought = adapters.iter().rev().find(fits);
+    brought.map_or_else(|| own.into(), Clone::clone)
+}
+
+/// What to know of a merged model whose tokenizer is not its base's.
+fn trained_with(from: &ModelSource, tokenizer: &Path) -> Option<String> {
+    let settings = match tokenizer.join(hf::GENERATION).is_file() {
+        true => ", chat template and generation_config.json",
+        false => " and chat template",
+    };
+    (tokenizer != from.tokenizer_path()).then(|| {
+        format!(
+            "tokenizer{settings} are those of {}: its adapter was trained with them",
+            shown(tokenizer)
+        )
     })
 }
 

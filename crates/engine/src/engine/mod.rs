@@ -3,6 +3,7 @@
 //! events, one source of commands and a stop flag.
 
 mod broken;
+mod brought;
 pub mod causes;
 pub mod checkpoint;
 mod collapse;

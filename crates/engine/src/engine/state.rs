@@ -10,11 +10,13 @@ use super::roles::{Models, Reference};
 use super::rollouts::in_use::ActiveRollout;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use crate::data::Dataset;
+use crate::models::ModelSource;
 use crate::optim::UpdateRule;
 use crate::probes::{Carried, SharedProbes};
 use crate::spec::{RunSpec, TrainConfig};
 use crate::wire::{Best, Num, UndoPoint};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Settings changed while the run goes on; they survive a resume.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -135,6 +137,8 @@ pub struct TrainState {
     pub in_use: Option<ActiveRollout>,
     /// Where the weights under adapters came from, for those who load the adapters.
     pub base: Option<String>,
+    /// The settings of the start model's generation_config.json, which checkpoints keep.
+    pub generation: Option<Map<String, Value>>,
     /// The run's probes, whose past goes into checkpoints.
     pub carrier: SharedProbes,
 }
@@ -161,6 +165,7 @@ impl TrainState {
         model.set_regularizers(spec.regularizers());
         let optimizer = averaged_rule(spec, &model)?;
         let critic = Critic::blank(spec, &model)?;
+        let from = spec.train.from.as_deref();
         Ok(TrainState {
             models: Models::alone(model),
             optimizer,
@@ -168,7 +173,11 @@ impl TrainState {
             progress: Progress::default(),
             in_use: None,
             carrier: SharedProbes::default(),
-            base: spec.train.from.as_deref().map(|place| {
+            // A GGUF file has none.
+            generation: from
+                .filter(|place| place.is_dir())
+                .and_then(|place| ModelSource::open(place).ok()?.generation()),
+            base: from.map(|place| {
                 let whole = std::path::absolute(place).unwrap_or_else(|_| place.into());
                 whole.display().to_string()
             }),

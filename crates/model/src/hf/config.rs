@@ -130,7 +130,8 @@ pub fn read(value: &Value) -> Result<ModelConfig, String> {
     let Some(map) = value.as_object() else {
         return Err("not a JSON object".into());
     };
-    let config = match value.pointer("/llmtui/model") {
+    let own = value.pointer("/llmtui/model");
+    let config = match own {
         Some(own) => read_own(own, map)?,
         None => read_foreign(map)?,
     };
@@ -139,7 +140,26 @@ pub fn read(value: &Value) -> Result<ModelConfig, String> {
         let keys = fault.keys.join(", ");
         return Err(format!("{keys}: {}; {}", fault.what, fault.hint));
     }
-    Ok(config)
+    Ok(match own {
+        Some(_) => config,
+        None => of_its_family(config, map),
+    })
+}
+
+/// Naming its family, where another one computes the same and comes first: checkpoints and exports keep the `model_type`, and
+/// with it the names of the tensors, which those of an adapter follow.
+fn of_its_family(config: ModelConfig, map: &Map<String, Value>) -> ModelConfig {
+    let said = map.get("model_type").and_then(Value::as_str);
+    let kept =
+        |config: &ModelConfig| families::of(config).map(|family| family.model_type()) == said;
+    let naming = ModelConfig {
+        family: said.map(String::from),
+        ..config.clone()
+    };
+    match kept(&config) || !kept(&naming) {
+        true => config,
+        false => naming,
+    }
 }
 
 fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {

@@ -5,6 +5,7 @@ mod adapter;
 pub mod config;
 mod dtype;
 mod families;
+mod generation;
 mod keys;
 pub mod safetensors;
 mod tensor_file;
@@ -18,6 +19,7 @@ pub use adapter::{
 pub use config::TokenIds;
 pub use dtype::Dtype;
 pub use families::{FAMILIES, Family, of as family_of};
+pub use generation::{generation_ends, generation_json, read_generation};
 pub use tensor_file::TensorFileError;
 pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};
 
@@ -77,18 +79,6 @@ pub fn config_json_for(model: &Model, ids: &TokenIds, dtype: Dtype, naming: Nami
     let config = model.config().in_files();
     let shape = config.shape(model.shape().vocab_size);
     pretty(&config::write(&config, &shape, ids, dtype, naming))
-}
-
-/// `generation_config.json` as text: the defaults of transformers' `generate`.
-pub fn generation_json(ids: impl Into<TokenIds>) -> String {
-    let ids = ids.into();
-    let mut value = json!({
-        "bos_token_id": ids.bos, "eos_token_id": ids.eos_value(), "do_sample": true,
-    });
-    if let Some(pad) = ids.pad {
-        value["pad_token_id"] = json!(pad);
-    }
-    pretty(&value)
 }
 
 fn pretty(value: &Value) -> String {

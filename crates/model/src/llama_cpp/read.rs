@@ -56,6 +56,9 @@ impl GgufModel {
     pub fn open(path: &Path) -> Result<GgufModel, ModelFileError> {
         let wrong = |what: String| ModelFileError::file(path, what);
         let head = Gguf::open(path).map_err(|e| wrong(format!("not a valid GGUF file: {e}")))?;
+        if let Some(what) = split(path, &head) {
+            return Err(wrong(what));
+        }
         let bytes = Mapped::open(path).map_err(|e| wrong(e.to_string()))?;
         let tensors: BTreeMap<String, TensorInfo> = head
             .tensors
@@ -314,6 +317,19 @@ impl GgufModel {
         let what = format!("tensor {tensor} has a non-finite value");
         Err(ModelFileError::file(&self.path, what))
     }
+}
+
+/// What to do about a file that is one of several with the model's tensors, as llama.cpp's `gguf-split` writes them.
+fn split(path: &Path, head: &Gguf) -> Option<String> {
+    let count = head.metadata.u64("split.count").filter(|n| *n > 1)?;
+    let number = head.metadata.u64("split.no").unwrap_or(0).saturating_add(1);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = |stem: &str, number: u64| format!("{stem}-{number:05}-of-{count:05}.gguf");
+    let stem = name.strip_suffix(&part("", number)).unwrap_or("MODEL");
+    let (first, last) = (part(stem, 1), part(stem, count));
+    Some(format!(
+        "it is part {number} of {count} of a model ({first} to {last}): `llama-gguf-split --merge {first} {stem}.gguf` of llama.cpp joins them"
+    ))
 }
 
 fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {

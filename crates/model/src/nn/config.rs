@@ -100,6 +100,10 @@ pub struct ModelConfig {
     /// (GPT-2).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub init_std: f64,
+    /// The `model_type` of transformers that checkpoints and exports have, where several compute the same. Default: with
+    /// `train.from` the start model's, else the first of docs/models.md that does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
 }
 
 /// Kinds of attention by their key/value heads.
@@ -199,6 +203,7 @@ impl Default for ModelConfig {
             head: HeadKind::Vocabulary,
             value_head: false,
             init_std: 0.02,
+            family: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
 use crate::nn::{HeadKind, Model, ModelConfig};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// Larger files of these names are something else.
@@ -133,19 +133,18 @@ impl Folder {
 
     /// By generation_config.json and config.json; a file that is absent or silent is no fault.
     pub fn ends(&self) -> Vec<u32> {
-        let mut ends = Vec::new();
-        let said = json(&self.path.join(hf::GENERATION)).unwrap_or_default();
-        match &said["eos_token_id"] {
-            Value::Number(id) => ends.extend(id.as_u64()),
-            Value::Array(ids) => ends.extend(ids.iter().filter_map(Value::as_u64)),
-            _ => {}
-        }
-        let ends = ends.into_iter().filter_map(|id| u32::try_from(id).ok());
+        let ends = hf::generation_ends(&self.path).into_iter();
         let below = self.base.as_ref().map(|base| base.ends());
         let below = below.unwrap_or_default();
         ends.chain(self.ids.eos.iter().copied())
             .chain(below)
             .collect()
+    }
+
+    /// What `generate` starts from: an adapter alone may leave it to its base.
+    pub fn generation(&self) -> Option<Map<String, Value>> {
+        let below = || self.base.as_ref().and_then(|base| base.generation());
+        hf::read_generation(&self.path).or_else(below)
     }
 
     pub fn has_tokenizer(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::hf::{self, HfError, TokenIds};
 pub use crate::llama_cpp::is_gguf;
 use crate::llama_cpp::{GgufModel, ModelFileError};
 use crate::nn::{Model, ModelConfig, param_infos};
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// A folder that is there on every machine, in the place of a model that an earlier stage of a pipeline is still to train:
@@ -380,6 +381,14 @@ impl ModelSource {
         match self {
             ModelSource::Folder(folder) => folder.ends(),
             ModelSource::Gguf(file) => file.special_tokens().ends,
+        }
+    }
+
+    /// The settings of its generation_config.json, if it has one.
+    pub fn generation(&self) -> Option<Map<String, Value>> {
+        match self {
+            ModelSource::Folder(folder) => folder.generation(),
+            ModelSource::Gguf(_) => None,
         }
     }
 

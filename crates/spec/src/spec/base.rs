@@ -19,8 +19,8 @@ use std::time::SystemTime;
 
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
-/// Keys a run may choose for itself: only training depends on them.
-const FREE: [&str; 9] = [
+/// Keys a run may choose for itself: only training depends on them, or what files call the model.
+const FREE: [&str; 10] = [
     "model.seq_len",
     "model.context_len",
     "model.dropout",
@@ -30,6 +30,7 @@ const FREE: [&str; 9] = [
     "model.attention_type",
     "model.head",
     "model.value_head",
+    "model.family",
 ];
 
 /// Whether a key, as it may be typed, names the model to start from.
@@ -519,6 +520,28 @@ pub(super) fn required_downloads(value: &Value, sources: &SpecSources) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::load;
+
+    /// Phi-3's matrices are fused, and Mistral computes the same.
+    #[test]
+    fn a_run_keeps_the_family_of_its_start_model_or_takes_another_that_computes_the_same() {
+        let families = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/families/");
+        let family = |base: &str, more: &[&str]| {
+            let mut words = vec![format!("train.from={families}{base}")];
+            words.extend(more.iter().map(ToString::to_string));
+            let loaded = load("smoke", &words, &SpecSources::default());
+            loaded.map(|loaded| loaded.spec.model.family.clone())
+        };
+        let is = |name: &str| Some(name.to_string());
+        assert_eq!(family("phi3_whole", &[]).unwrap(), is("phi3"));
+        assert_eq!(family("phi3", &[]).unwrap(), None, "no other computes it");
+        let chosen = family("phi3_whole", &["model.family=mistral"]);
+        assert_eq!(chosen.unwrap(), is("mistral"));
+        for wrong in ["model.family=llama", "model.family=other"] {
+            let error = family("phi3_whole", &[wrong]).unwrap_err().to_string();
+            assert!(error.contains("does not compute this model"), "{error}");
+        }
+    }
 
     /// The wizard asked a file of gigabytes for its metadata at each key.
     #[test]

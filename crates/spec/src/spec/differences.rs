@@ -95,8 +95,8 @@ fn of_the_model(path: &str, values: &[Option<Value>], specs: &[&Value]) -> bool 
         return false;
     }
     match key {
-        // The tokenizer's size, and what the method learns: reported by those.
-        "vocab_size" | "head" | "value_head" => true,
+        // The tokenizer's size, and what the method learns: reported by those. The name of the same model.
+        "vocab_size" | "head" | "value_head" | "family" => true,
         "head_dim" | "n_kv_head" | "d_ff" | "context_len" => {
             let sizes = specs.iter().map(|spec| resolved(spec, key));
             let sizes: Vec<Option<usize>> = sizes.collect();

@@ -16,6 +16,7 @@ use crate::base::{human, ssh};
 use crate::data::Unit;
 use crate::data::source::{is_data_file, is_description, saved_as_arrow};
 use crate::data::tokenizer::TokenizerConfig;
+use crate::hf;
 use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::{ModelSource, RewardModel, SourceError, TO_COME};
 use crate::nn::HeadKind;
@@ -131,6 +132,16 @@ fn model(config: &RunConfig, judge: &mut IssueCollector) {
         let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
+    }
+    if let Some(said) = &config.model.family {
+        let is_family = hf::family_of(&config.model).is_some_and(|f| f.model_type() == said);
+        let known: Vec<&str> = hf::FAMILIES.iter().map(|f| f.model_type()).collect();
+        judge.want(
+            is_family,
+            &["model.family"],
+            format!("{} does not compute this model", one_line(said)),
+            format!("leave it out; the families are {}", known.join(", ")),
+        );
     }
 }
 

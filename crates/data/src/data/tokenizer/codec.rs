@@ -137,6 +137,16 @@ impl Tokenizer {
         if marks.eos.is_none() {
             marks.eos = self.eos.and_then(|id| self.token(id));
         }
+        // Where the file says whether they are added, transformers 5 replaces what tokenizer.json puts around a text.
+        let (lead, tail) = self.frame();
+        let adds = |mark: Option<u32>, ids: &[u32]| match ids {
+            [] => Some(false),
+            [id] if Some(*id) == mark => Some(true),
+            _ => None,
+        };
+        let adds = adds(self.bos(), &lead).zip(adds(self.eos, &tail));
+        let said = marks.add_bos.is_some() || marks.add_eos.is_some();
+        (marks.add_bos, marks.add_eos) = adds.filter(|_| said).unzip();
         marks.to_json()
     }
 

@@ -7,6 +7,14 @@ use serde_json::Value;
 impl Tokenizer {
     /// Whether this is `base` with more tokens: every token of `base` has its id here, and text is cut by the same rules.
     pub fn extends(&self, base: &Tokenizer) -> bool {
+        self.vocab_size() > base.vocab_size() && self.covers(base)
+    }
+
+    /// The same with as many tokens or more: a model with the tokens of `base` reads what this one writes of them.
+    pub fn covers(&self, base: &Tokenizer) -> bool {
+        if self.to_json() == base.to_json() {
+            return true;
+        }
         let same_rules = match (rules(self.to_json()), rules(base.to_json())) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => false,
@@ -18,7 +26,7 @@ impl Tokenizer {
         };
         let own = self.added_tokens();
         let added = |id: u32| own.iter().any(|token| token.id == id);
-        self.vocab_size() > base.vocab_size()
+        self.vocab_size() >= base.vocab_size()
             && same_rules
             && ids.all(same_token)
             && base.added_tokens().iter().all(|token| added(token.id))
@@ -77,6 +85,14 @@ mod tests {
         assert!(more.extends(&base));
         // As many tokens are no more, and fewer are less.
         assert!(!base.extends(&base) && !base.extends(&more));
+        assert!(base.covers(&base) && more.covers(&base) && !base.covers(&more));
+        // Of as many, a word more may be looked for as a whole.
+        let mut whole = words(&["a", "b", "c"], &["<s>"]);
+        let word = json!({"id": 2, "content": "c", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true});
+        whole["added_tokens"].as_array_mut().unwrap().push(word);
+        let whole = tokenizer(&whole);
+        assert!(whole.covers(&base) && !base.covers(&whole));
         // Another order, another word at an id, another rule, an added token that is one no longer.
         let other = |vocab: &[&str], added: &[&str]| tokenizer(&words(vocab, added));
         assert!(!other(&["b", "a", "c"], &["<s>", "x"]).extends(&base));

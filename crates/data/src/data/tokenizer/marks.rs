@@ -15,6 +15,37 @@ const ADDED: &str = "added_tokens.json";
 const TEMPLATE: &str = "chat_template.jinja";
 /// Larger files of these names are something else.
 const MAX_BYTES: u64 = 16 << 20;
+/// transformers' class that takes tokenizer.json as it is. Other classes build a tokenizer of their own from the tokens in it
+/// (transformers 5), with other rules for spaces and other settings than those that texts were encoded with here.
+pub const GENERIC_CLASS: &str = "PreTrainedTokenizerFast";
+/// Keys of tokenizer_config.json that are read into [`Marks`], or follow from the tokenizer.json beside it.
+const OWN: [&str; 13] = [
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "add_bos_token",
+    "add_eos_token",
+    "bos_token",
+    "eos_token",
+    "pad_token",
+    "unk_token",
+    "chat_template",
+    "clean_up_tokenization_spaces",
+    "split_special_tokens",
+    "tokenizer_class",
+];
+/// Keys about files and code that do not go out with the tokenizer.
+const ELSEWHERE: [&str; 9] = [
+    "auto_map",
+    "backend",
+    "is_local",
+    "local_files_only",
+    "merges_file",
+    "name_or_path",
+    "special_tokens_map_file",
+    "tokenizer_file",
+    "vocab_file",
+];
 
 /// Tokens by role, as text; and the chat template.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +61,8 @@ pub struct Marks {
     pub chat_template: Option<String>,
     /// transformers' `tokenizer_class`.
     pub class: Option<String>,
+    /// Settings of tokenizer_config.json that mean nothing here, such as `model_max_length`: they go out as they came in.
+    pub others: Map<String, Value>,
 }
 
 /// An added token, matched verbatim in any text.
@@ -47,7 +80,7 @@ impl Marks {
     /// # Errors
     /// One of them is not what its name says.
     pub fn of_folder(folder: &Path) -> Result<Marks, DataError> {
-        let config = table(&folder.join(CONFIG))?.unwrap_or_default();
+        let mut config = table(&folder.join(CONFIG))?.unwrap_or_default();
         let map = table(&folder.join(SPECIAL_MAP))?.unwrap_or_default();
         let token = |key: &str| content(config.get(key)).or_else(|| content(map.get(key)));
         let flag = |key: &str| config.get(key).and_then(Value::as_bool);
@@ -55,7 +88,7 @@ impl Marks {
             Some(text) => Some(text),
             None => template_of(config.get("chat_template")),
         };
-        Ok(Marks {
+        let marks = Marks {
             bos: token("bos_token"),
             eos: token("eos_token"),
             pad: token("pad_token"),
@@ -64,6 +97,12 @@ impl Marks {
             add_eos: flag("add_eos_token"),
             chat_template: template,
             class: content(config.get("tokenizer_class")),
+            others: Map::new(),
+        };
+        config.retain(|key, _| !OWN.contains(&&**key) && !ELSEWHERE.contains(&&**key));
+        Ok(Marks {
+            others: config,
+            ..marks
         })
     }
 
@@ -110,6 +149,10 @@ impl Marks {
             add_eos: other.add_eos.or(self.add_eos),
             chat_template: other.chat_template.or(self.chat_template),
             class: other.class.or(self.class),
+            others: match other.others.is_empty() {
+                true => self.others,
+                false => other.others,
+            },
         }
     }
 
@@ -129,11 +172,14 @@ impl Marks {
             .filter_map(|mark| mark.as_deref())
     }
 
-    /// The text of a tokenizer_config.json that says the same.
+    /// The text of a tokenizer_config.json that says the same, beside a tokenizer.json.
     pub fn to_json(&self) -> String {
-        let mut config = Map::new();
-        let class = self.class.as_deref().unwrap_or("PreTrainedTokenizerFast");
-        config.insert("tokenizer_class".into(), json!(class));
+        let mut config = self.others.clone();
+        config.insert("tokenizer_class".into(), json!(GENERIC_CLASS));
+        // transformers 4 would pass token types along, which models add to their embeddings or refuse.
+        config
+            .entry("model_input_names")
+            .or_insert_with(|| json!(["input_ids", "attention_mask"]));
         let tokens = [
             ("bos_token", &self.bos),
             ("eos_token", &self.eos),
@@ -251,11 +297,35 @@ mod tests {
             eos: Some("</s>".into()),
             add_bos: Some(true),
             chat_template: Some("{{ 'x' }}\n".into()),
-            class: Some("PreTrainedTokenizerFast".into()),
+            class: Some(GENERIC_CLASS.into()),
+            others: serde_json::from_str(
+                r#"{"model_input_names": ["input_ids"], "model_max_length": 8192}"#,
+            )
+            .unwrap(),
             ..Marks::default()
         };
         let dir = folder(&[(CONFIG, &marks.to_json())]);
         assert_eq!(Marks::of_folder(dir.path()).unwrap(), marks);
+    }
+
+    /// transformers 5 builds the tokenizer of another class anew, and what a base's file says of other things is kept.
+    #[test]
+    fn the_class_takes_tokenizer_json_as_it_is_and_other_settings_stay() {
+        let dir = folder(&[(
+            CONFIG,
+            r#"{"tokenizer_class": "LlamaTokenizer", "legacy": false, "add_prefix_space": true, "model_max_length": 4096,
+                "padding_side": "left", "bos_token": "<s>", "auto_map": {"AutoTokenizer": ["x.T", null]}, "name_or_path": "x",
+                "added_tokens_decoder": {"1": {"content": "<s>", "special": true}}, "clean_up_tokenization_spaces": true}"#,
+        )]);
+        let marks = Marks::of_folder(dir.path()).unwrap();
+        assert!(marks.adds_bos(), "the class that was read still counts");
+        let written: Value = serde_json::from_str(&marks.to_json()).unwrap();
+        let expected = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast", "legacy": false, "add_prefix_space": true, "model_max_length": 4096,
+            "padding_side": "left", "bos_token": "<s>", "clean_up_tokenization_spaces": false,
+            "model_input_names": ["input_ids", "attention_mask"],
+        });
+        assert_eq!(written, expected);
     }
 
     #[test]

@@ -24,8 +24,8 @@ mod words;
 
 pub use codec::{AddedToken, Tokenizer};
 pub use import::{has_tokenizer, load};
-pub use marks::{CONFIG, Marks};
-pub use patterns::Split;
+pub use marks::{CONFIG, GENERIC_CLASS, Marks};
+pub use patterns::{Split, is_qwen2};
 pub use stops::{Stops, stop_at};
 pub use stream::TextStream;
 pub use to_gguf::GgufTokenizer;

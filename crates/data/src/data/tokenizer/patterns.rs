@@ -77,19 +77,85 @@ const DIGITS_GPT2_RULE: Pattern = Pattern {
     ..GPT2_RULE
 };
 
+const QWEN35_RULE: Pattern = Pattern {
+    splits: &[QWEN35],
+    ..QWEN2_RULE
+};
+const TEKKEN_RULE: Pattern = Pattern {
+    splits: &[TEKKEN],
+    ..LLAMA3_RULE
+};
+const GPT4O_RULE: Pattern = Pattern {
+    splits: &[GPT4O],
+    ignore_merges: false,
+    ..LLAMA3_RULE
+};
+
+/// The rules by their names in `tokenizer.ggml.pre` (llama.cpp, src/llama-vocab.cpp), of which the first is written.
+const BY_GGUF_NAME: [(&[&str], Pattern); 9] = [
+    (
+        &[
+            "gpt-2",
+            "phi-2",
+            "olmo",
+            "mpt",
+            "jais",
+            "exaone4",
+            "modern-bert",
+        ],
+        GPT2_RULE,
+    ),
+    (
+        &[
+            "smollm",
+            "starcoder",
+            "refact",
+            "command-r",
+            "codeshell",
+            "exaone",
+        ],
+        DIGITS_GPT2_RULE,
+    ),
+    (
+        &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "pixtral",
+            "lfm2",
+        ],
+        LLAMA3_RULE,
+    ),
+    (
+        &["dbrx", "smaug-bpe"],
+        Pattern {
+            ignore_merges: false,
+            ..LLAMA3_RULE
+        },
+    ),
+    // llama.cpp composes no characters: of rules that differ in that alone, the first one's name is written.
+    (&["qwen2", "deepseek-r1-qwen", "megrez"], QWEN2_RULE),
+    (&["qwen35"], QWEN35_RULE),
+    (
+        &["stablelm2", "hunyuan"],
+        Pattern {
+            nfc: false,
+            ..QWEN2_RULE
+        },
+    ),
+    (&["tekken"], TEKKEN_RULE),
+    (&["gpt-4o", "llama4", "minimax-m2"], GPT4O_RULE),
+];
+
 /// llama.cpp's name of the rule that cuts by `splits` one after the other, and by GPT-2's own rule at last; none where it
 /// has none.
 pub fn gguf_name(splits: &[String], gpt2: bool, ignore_merges: bool) -> Option<&'static str> {
-    let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
-    Some(match (splits.as_slice(), gpt2, ignore_merges) {
-        ([], true, false) => "gpt-2",
-        ([ONE_DIGIT], true, false) => "smollm",
-        ([LLAMA3], false, true) => "llama-bpe",
-        ([LLAMA3], false, false) => "dbrx",
-        ([QWEN2], false, false) => "qwen2",
-        ([QWEN35], false, false) => "qwen35",
-        _ => return None,
-    })
+    let is_it = |rule: &Pattern| {
+        rule.splits == splits && rule.gpt2 == gpt2 && rule.ignore_merges == ignore_merges
+    };
+    let (names, _) = BY_GGUF_NAME.iter().find(|(_, rule)| is_it(rule))?;
+    names.first().copied()
 }
 
 /// Whether llama.cpp puts the begin mark in front of texts of byte-level BPE that are cut so, in files that do not say.
@@ -101,38 +167,12 @@ pub fn gguf_adds_bos(pre: &str) -> bool {
 }
 
 impl Pattern {
-    /// The rule of `tokenizer.ggml.pre` (llama.cpp, src/llama-vocab.cpp); `None` for one that is not known here.
+    /// The rule of `tokenizer.ggml.pre`; `None` for one that is not known here.
     pub fn of_gguf(pre: &str) -> Option<Pattern> {
-        Some(match pre {
-            "gpt-2" | "phi-2" | "olmo" | "mpt" | "jais" | "exaone4" | "modern-bert" => GPT2_RULE,
-            "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" => {
-                DIGITS_GPT2_RULE
-            }
-            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" | "lfm2" => LLAMA3_RULE,
-            "dbrx" | "smaug-bpe" => Pattern {
-                ignore_merges: false,
-                ..LLAMA3_RULE
-            },
-            "qwen2" | "deepseek-r1-qwen" | "megrez" => QWEN2_RULE,
-            "qwen35" => Pattern {
-                splits: &[QWEN35],
-                ..QWEN2_RULE
-            },
-            "stablelm2" | "hunyuan" => Pattern {
-                nfc: false,
-                ..QWEN2_RULE
-            },
-            "tekken" => Pattern {
-                splits: &[TEKKEN],
-                ..LLAMA3_RULE
-            },
-            "gpt-4o" | "llama4" | "minimax-m2" => Pattern {
-                splits: &[GPT4O],
-                ignore_merges: false,
-                ..LLAMA3_RULE
-            },
-            _ => return None,
-        })
+        let mut rules = BY_GGUF_NAME.iter();
+        rules
+            .find(|(names, _)| names.contains(&pre))
+            .map(|(_, rule)| *rule)
     }
 
     /// The rule of a `tokenizer_class` that brings vocab.json and merges.txt; `None` for one that is not known here.
@@ -187,6 +227,73 @@ impl Split {
             Split::Gpt2 => GPT2_RULE,
             Split::Llama3 => LLAMA3_RULE,
             Split::Qwen2 => QWEN2_RULE,
+        }
+    }
+}
+
+/// Whether a tokenizer.json changes and cuts a text as transformers' Qwen2Tokenizer, which takes nothing but tokens, merges and
+/// post-processor from it.
+pub fn is_qwen2(json: &Value) -> bool {
+    let is_nfc = json["normalizer"]["type"] == "NFC";
+    let steps = json["pre_tokenizer"]["pretokenizers"].as_array();
+    let cuts = steps.is_some_and(|steps| match &steps[..] {
+        [split, bytes] => {
+            split["type"] == "Split"
+                && split["pattern"]["Regex"] == QWEN2
+                && bytes["type"] == "ByteLevel"
+                && bytes["use_regex"] == false
+                && bytes["add_prefix_space"] != true
+        }
+        _ => false,
+    });
+    let model = &json["model"];
+    is_nfc && cuts && model["type"] == "BPE" && model["ignore_merges"] != true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_of_a_gguf_file_is_written_under_a_name_of_it() {
+        for (names, rule) in BY_GGUF_NAME {
+            let splits: Vec<String> = rule.splits.iter().map(ToString::to_string).collect();
+            let written = gguf_name(&splits, rule.gpt2, rule.ignore_merges).unwrap();
+            let read = Pattern::of_gguf(written).unwrap();
+            let composed = Pattern {
+                nfc: rule.nfc,
+                ..read
+            };
+            assert_eq!(composed, rule, "{names:?} as {written}");
+            assert!(
+                names
+                    .iter()
+                    .all(|name| Pattern::of_gguf(name) == Some(rule))
+            );
+        }
+        let name = |rule: Pattern| {
+            let splits: Vec<String> = rule.splits.iter().map(ToString::to_string).collect();
+            gguf_name(&splits, rule.gpt2, rule.ignore_merges)
+        };
+        assert_eq!(name(TEKKEN_RULE), Some("tekken"));
+        assert_eq!(name(GPT4O_RULE), Some("gpt-4o"));
+        assert_eq!(gguf_name(&["x".into()], false, false), None);
+    }
+
+    #[test]
+    fn qwen2s_own_rule_is_told_from_others() {
+        let json = |rule: Pattern| {
+            let normalizer = if rule.nfc {
+                json!({"type": "NFC"})
+            } else {
+                Value::Null
+            };
+            json!({"normalizer": normalizer, "pre_tokenizer": rule.pre_tokenizer(),
+                "model": {"type": "BPE", "ignore_merges": rule.ignore_merges}})
+        };
+        assert!(is_qwen2(&json(QWEN2_RULE)));
+        for other in [GPT2_RULE, LLAMA3_RULE, DIGITS_GPT2_RULE, QWEN35_RULE] {
+            assert!(!is_qwen2(&json(other)));
         }
     }
 }

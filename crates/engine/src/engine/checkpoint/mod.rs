@@ -90,7 +90,8 @@ pub fn save(
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
     let ids = token_ids(data, &state.models.policy);
     let config = hf::config_json(&state.models.policy, ids.clone());
-    let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
+    let generation = hf::generation_json(ids, state.generation.as_ref());
+    let marks = data.tokenizer.config_json();
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
     let adapter = hf::adapter_json(&state.models.policy, state.base.as_deref());
@@ -240,6 +241,10 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
         .then(|| ActiveRollout::read(&path))
         .transpose();
     state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
+    // The start model may be gone by now.
+    if state.generation.is_none() {
+        state.generation = hf::read_generation(folder);
+    }
     state.progress = saved.progress.clone();
     state.carrier.restore_state(&state.progress.probes);
     state.changed_here();

@@ -3,6 +3,7 @@
 
 use super::adapter_source::AdapterSource;
 use super::card::{self, About};
+use super::folder::Restated;
 use super::{
     ExportError, FLOATS, Folder, NO_PADDING, Options, Written, float, has_type, in_folder,
 };
@@ -42,7 +43,11 @@ pub fn export_adapter(
         // The tokens that end a turn of its training, which the base's own settings may not name.
         folder.copy(peft.folder(), hf::GENERATION)?;
         let pad = source.pad.as_ref().map(|(_, text)| text.as_str());
-        folder.tokenizer(peft.folder(), pad)?;
+        let restated = Restated {
+            pad,
+            ..Restated::default()
+        };
+        folder.tokenizer(peft.folder(), restated)?;
         if peft.scores() && source.pad.is_none() {
             folder.note(vec![NO_PADDING.into()]);
         }

@@ -2,7 +2,7 @@
 
 use super::ExportError;
 use crate::base::files::{open_plain, read_plain_text};
-use crate::data::tokenizer::Marks;
+use crate::data::tokenizer::{GENERIC_CLASS, Marks};
 use crate::hf;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -97,22 +97,30 @@ impl Folder {
         self.file(name, &mut |out| out.write_all(text.as_bytes()))
     }
 
-    /// Copies the tokenizer's files that `from` has; says whether there is any. For a reward model they say what pads.
+    /// Copies the tokenizer's files that `from` has; says whether there is any.
     ///
     /// # Errors
     /// One of them cannot be read.
-    pub fn tokenizer(&mut self, from: &Path, pad: Option<&str>) -> Result<bool, ExportError> {
+    pub(super) fn tokenizer(
+        &mut self,
+        from: &Path,
+        restated: Restated<'_>,
+    ) -> Result<bool, ExportError> {
         let mut any = false;
         for name in BESIDE {
-            any |= match pad.filter(|_| name == hf::TOKENIZER_CONFIG) {
-                Some(pad) => self.padded_config(&from.join(name), pad)?,
-                None => self.copy(from, name)?,
+            any |= match name == hf::TOKENIZER_CONFIG && restated.changes(from) {
+                true => self.tokenizer_config(&from.join(name), restated)?,
+                false => self.copy(from, name)?,
             };
         }
         Ok(any)
     }
 
-    fn padded_config(&mut self, path: &Path, pad: &str) -> Result<bool, ExportError> {
+    fn tokenizer_config(
+        &mut self,
+        path: &Path,
+        restated: Restated<'_>,
+    ) -> Result<bool, ExportError> {
         let text = match path.is_file() {
             true => read_plain_text(path).map_err(|source| ExportError::Unread {
                 path: path.into(),
@@ -120,7 +128,7 @@ impl Folder {
             })?,
             false => Marks::default().to_json(),
         };
-        self.text(hf::TOKENIZER_CONFIG, &padded(&text, pad))?;
+        self.text(hf::TOKENIZER_CONFIG, &restated.applied(&text))?;
         Ok(true)
     }
 
@@ -139,10 +147,32 @@ impl Folder {
     }
 }
 
-/// A tokenizer_config.json that also says what pads, and that it does so on the right, as in training.
-pub(super) fn padded(config: &str, pad: &str) -> String {
-    let mut config: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
-    config.insert("pad_token".into(), pad.into());
-    config.insert("padding_side".into(), "right".into());
-    format!("{:#}\n", Value::Object(config))
+/// What a tokenizer_config.json says otherwise where it is written than where it came from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Restated<'a> {
+    /// The token that pads, of a reward model, which does so on the right, as in training.
+    pub pad: Option<&'a str>,
+    /// transformers takes tokenizer.json as it is: beside another `model_type` it would build a tokenizer of the named class with
+    /// that one's rules.
+    pub is_generic: bool,
+}
+
+impl Restated<'_> {
+    /// Whether the file of a folder changes.
+    fn changes(self, folder: &Path) -> bool {
+        self.pad.is_some() || self.is_generic && folder.join(hf::TOKENIZER).is_file()
+    }
+
+    /// The text of a file with it.
+    pub fn applied(self, config: &str) -> String {
+        let mut config: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
+        if let Some(pad) = self.pad {
+            config.insert("pad_token".into(), pad.into());
+            config.insert("padding_side".into(), "right".into());
+        }
+        if self.is_generic {
+            config.insert("tokenizer_class".into(), GENERIC_CLASS.into());
+        }
+        format!("{:#}\n", Value::Object(config))
+    }
 }

@@ -1,10 +1,12 @@
 //! Exports a Hugging Face model folder that transformers, vLLM and others load.
 
-use super::folder::padded;
+use super::folder::Restated;
 use super::{ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, card, float};
 use crate::base::child::Child;
-use crate::data::tokenizer;
+use crate::base::files::read_plain_text;
+use crate::data::tokenizer::{self, is_qwen2};
 use crate::hf::{self, Naming, Outgoing};
+use std::path::Path;
 
 pub(super) const FORMAT: Format = Format {
     word: "hf",
@@ -21,7 +23,8 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         });
     }
     weights(source, options, Naming::Family, folder)?;
-    write_side_files(source, folder)?;
+    let family = hf::family_of(source.model.config()).map(|family| family.model_type());
+    write_side_files(source, family, folder)?;
     folder.text(
         "README.md",
         &card::card(source, &options.dtype, &card::About::default()),
@@ -48,14 +51,40 @@ pub(super) fn weights(
     }
 }
 
-/// The tokenizer's files and what generation starts from.
-pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+/// What to know of a tokenizer that transformers 5 builds anew beside the model's type, whatever class its files name.
+fn forced(family: Option<&str>, tokenizer: &str) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_str(tokenizer).unwrap_or_default();
+    let is_other = family == Some("qwen2") && !is_qwen2(&json);
+    let note = || {
+        "transformers 5 gives every qwen2 model Qwen2Tokenizer, which cuts texts otherwise than this tokenizer.json: \
+         load it with PreTrainedTokenizerFast.from_pretrained(DIR), not with AutoTokenizer"
+    };
+    is_other.then(note).into_iter().map(String::from).collect()
+}
+
+/// The same of a folder's.
+fn rebuilt(family: Option<&str>, folder: &Path) -> Vec<String> {
+    let text = read_plain_text(folder.join(hf::TOKENIZER));
+    text.map_or_else(|_| Vec::new(), |text| forced(family, &text))
+}
+
+/// The tokenizer's files and what generation starts from, beside a config.json of this family of transformers.
+pub(super) fn write_side_files(
+    source: &Source,
+    family: Option<&str>,
+    folder: &mut Folder,
+) -> Result<(), ExportError> {
     let pad = source.padding.as_deref();
     if source.model.config().is_reward_model() && pad.is_none() {
         folder.note(vec![NO_PADDING.into()]);
     }
+    let restated = Restated {
+        pad,
+        is_generic: family.is_some_and(|family| family != source.from.family()),
+    };
     if source.tokenizer.is_dir() {
-        folder.tokenizer(&source.tokenizer, pad)?;
+        folder.tokenizer(&source.tokenizer, restated)?;
+        folder.note(rebuilt(family, &source.tokenizer));
     } else {
         // A GGUF file has its tokenizer inside.
         let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program());
@@ -64,12 +93,9 @@ pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(
             fix: e.hint().into_owned(),
         })?;
         folder.text(hf::TOKENIZER, tokenizer.to_json())?;
-        let config = tokenizer.config_json();
-        let config = match pad {
-            Some(pad) => padded(&config, pad),
-            None => config,
-        };
+        let config = restated.applied(&tokenizer.config_json());
         folder.text(hf::TOKENIZER_CONFIG, &config)?;
+        folder.note(forced(family, tokenizer.to_json()));
     }
     // Which tokens end an answer is known where the tokenizer is.
     for place in [source.tokenizer.as_path(), source.from.path()] {
@@ -77,5 +103,8 @@ pub(super) fn write_side_files(source: &Source, folder: &mut Folder) -> Result<(
             return Ok(());
         }
     }
-    folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))
+    folder.text(
+        hf::GENERATION,
+        &hf::generation_json(source.ids.clone(), None),
+    )
 }

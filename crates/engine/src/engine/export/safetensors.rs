@@ -13,5 +13,5 @@ pub(super) const FORMAT: Format = Format {
 
 fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
     weights(source, options, Naming::Own, folder)?;
-    write_side_files(source, folder)
+    write_side_files(source, None, folder)
 }

@@ -344,3 +344,57 @@ fn weights_that_are_non_finite_are_refused() {
     assert!(matches!(refused, ExportError::NotFinite(_)), "{refused}");
     assert!(refused.hint().contains("older checkpoint"));
 }
+
+/// Files of a folder in our own format, and what an export of it says of its tokenizer.
+#[test]
+fn beside_another_model_type_transformers_takes_tokenizer_json_as_it_is() {
+    let (dir, source) = source(|_| {});
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let said = r#"{"tokenizer_class": "LlamaTokenizer", "legacy": false, "chat_template": "x"}"#;
+    write(crate::hf::TOKENIZER_CONFIG, said);
+    let to = |name: &str| dir.path().join(name);
+    let class = |folder: &Path| {
+        let text = fs::read(folder.join(crate::hf::TOKENIZER_CONFIG)).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(config["legacy"], false);
+        config["tokenizer_class"].as_str().unwrap().to_string()
+    };
+    let hf = format("hf").unwrap();
+    let all = options("f32", u64::MAX);
+    export(&source, hf, &all, &to("same")).unwrap();
+    assert_eq!(class(&to("same")), "LlamaTokenizer", "the folder's own");
+    let own = format("safetensors").unwrap();
+    export(&source, own, &all, &to("own")).unwrap();
+    let own = Source::open(&to("own")).unwrap();
+    assert_eq!(own.from.family(), "llmtui");
+    export(&own, hf, &all, &to("other")).unwrap();
+    assert_eq!(class(&to("other")), "PreTrainedTokenizerFast");
+}
+
+#[test]
+fn a_tokenizer_that_transformers_builds_anew_is_told_of() {
+    let notes = |attention_bias: crate::nn::AttentionBias, tokenizer: &str| {
+        let (dir, mut source) = source(adapter::llama);
+        let mut config = source.model.config().clone();
+        config.attention_bias = attention_bias;
+        source.model = Model::new(&config, 11, &Device::Cpu).unwrap();
+        source.model.init(3).unwrap();
+        fs::write(dir.path().join(crate::hf::TOKENIZER), tokenizer).unwrap();
+        let hf = format("hf").unwrap();
+        let written = export(
+            &source,
+            hf,
+            &options("f32", u64::MAX),
+            &dir.path().join("out"),
+        );
+        written.unwrap().pop().unwrap().notes.join("\n")
+    };
+    let other = r#"{"normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE"}}"#;
+    let told = notes(crate::nn::AttentionBias::Qkv, other);
+    assert!(told.contains("Qwen2Tokenizer"), "{told}");
+    assert_eq!(notes(crate::nn::AttentionBias::None, other), "");
+    let theirs = serde_json::json!({"bpe": {"vocab_size": 260, "split": "qwen2"}});
+    let theirs: crate::data::tokenizer::TokenizerConfig = serde_json::from_value(theirs).unwrap();
+    let theirs = theirs.build("aa aa", "").unwrap();
+    assert_eq!(notes(crate::nn::AttentionBias::Qkv, theirs.to_json()), "");
+}

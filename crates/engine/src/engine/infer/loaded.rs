@@ -1,14 +1,14 @@
 //! A loaded model with its tokenizer and its template, from a checkpoint folder, a Hugging Face folder or a GGUF file.
 
 use super::adapters::Adapters;
-use super::opening::{self, Training};
+use super::conventions::{AllConventions, Conventions};
 use super::stops::StopStringFilter;
 use super::{GenerationEnd, Piece, RenderedPrompt, Step, TextModel};
 use crate::base::child::Child;
 use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
-use crate::data::chat::{GenerationPrompt, Template};
+use crate::data::chat::GenerationPrompt;
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
@@ -87,18 +87,13 @@ pub struct LoadedModel {
     model: Model,
     /// Keys and values of the prompt and the answer before.
     kept: PrefixCache,
-    tokenizer: Tokenizer,
-    template: Option<Template>,
-    /// Tokens that end a text or a turn.
-    ends: Vec<u32>,
+    conventions: AllConventions,
     architecture: String,
     /// Number formats of weights that are kept in few bits.
     quantized: Option<String>,
     /// Notes for the user.
     notes: Vec<String>,
     adapters: Adapters,
-    /// Nothing where it has a template, which says how an answer ends.
-    training: Training,
 }
 
 impl LoadedModel {
@@ -142,19 +137,17 @@ impl LoadedModel {
                 model: vocab_size,
             });
         }
-        let (template, note) = opening::template(&tokenizer, &child);
-        let ends = opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size);
+        let said = source.ends();
+        let (own, note) = Conventions::new(path, tokenizer, said.clone(), vocab_size, &child);
+        let named: Vec<(String, PathBuf)> =
+            adapters.names().into_iter().zip(folders.to_vec()).collect();
+        let conventions = AllConventions::new(own, &said, &named, vocab_size, &child);
+        let notes = foreign.into_iter().chain(note);
         Ok(LoadedModel {
-            training: match template {
-                Some(_) => Training::default(),
-                None => opening::training(path, &ends),
-            },
-            ends,
-            notes: foreign.into_iter().chain(note).collect(),
+            notes: notes.chain(conventions.note()).collect(),
             architecture: source.family().into(),
             quantized: source.formats().map(|formats| formats.join(", ")),
-            template,
-            tokenizer,
+            conventions,
             model,
             kept: PrefixCache::default(),
             adapters,
@@ -171,28 +164,28 @@ impl LoadedModel {
 
     /// A description of the model for viewers. `seconds`: how long loading took.
     pub fn about(&self, seconds: f64) -> Event {
-        let shape = self.model.shape();
+        let (shape, active) = (self.model.shape(), self.conventions.active());
         Event::Loaded {
             architecture: self.architecture.clone(),
             n_params: self.model.n_params() as u64,
             vocab_size: shape.vocab_size as u64,
             context: shape.seq_len as u64,
-            template: self.template.as_ref().map(|t| one_line(t.name())),
+            template: active.template.as_ref().map(|t| one_line(t.name())),
             quantized: self.quantized.clone(),
             seconds,
             notes: self.notes.clone(),
             adapters: self.adapters.names(),
-            stop: self.training.stop.clone(),
-            trained_by: self.training.method.clone(),
+            stop: active.training.stop.clone(),
+            trained_by: active.training.method.clone(),
         }
     }
 
     /// A text without a prompt starts with the model's BOS token, or after an EOS token.
     fn of_text(&self, text: &str) -> Result<RenderedPrompt, String> {
-        let begun = self.tokenizer.encode_begun(text);
-        let mut tokens = begun.map_err(|e| e.to_string())?;
+        let tokenizer = &self.conventions.active().tokenizer;
+        let mut tokens = tokenizer.encode_begun(text).map_err(|e| e.to_string())?;
         if tokens.is_empty() {
-            tokens.extend(self.tokenizer.bos().or(self.tokenizer.eos()));
+            tokens.extend(tokenizer.bos().or(tokenizer.eos()));
         }
         if tokens.is_empty() {
             let why = "the prompt is empty, and this model has no BOS token: type something";
@@ -244,7 +237,8 @@ impl LoadedModel {
 
     /// A conversation as rendered by the template, up to the start of the assistant's turn.
     fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<RenderedPrompt, String> {
-        let Some(template) = &self.template else {
+        let active = self.conventions.active();
+        let Some(template) = &active.template else {
             return Err(
                 "this model has no chat template: it is a base model, which completes text. Send it raw text"
                     .into(),
@@ -269,7 +263,7 @@ impl LoadedModel {
             );
         }
         let text = text + begun;
-        let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
+        let tokens = active.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
             true => Err("the template rendered the conversation to an empty text".into()),
             false => Ok(RenderedPrompt {
@@ -284,7 +278,7 @@ impl LoadedModel {
         match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
             // A conversation has dropped whole turns before it comes to this; plain text rolls on.
-            ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
+            ContextLimit::Auto if self.conventions.active().template.is_none() => WhenFull::Roll,
             ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
         }
     }
@@ -328,6 +322,7 @@ impl TextModel for LoadedModel {
 
     fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
         self.adapters.switch(&mut self.model, name)?;
+        self.conventions.switch(name);
         // The cache was computed with other weights.
         self.kept = PrefixCache::default();
         Ok(())
@@ -347,11 +342,12 @@ impl TextModel for LoadedModel {
                  or let the context roll"
             ));
         }
+        let active = self.conventions.active();
         let mut answer = AnswerText {
-            tokenizer: &self.tokenizer,
+            tokenizer: &active.tokenizer,
             stream: TextStream::default(),
             stops: StopStringFilter::new(match sampling.stop.is_empty() {
-                true => &self.training.stop,
+                true => &active.training.stop,
                 false => &sampling.stop,
             }),
             n_tokens: 0,
@@ -359,7 +355,7 @@ impl TextModel for LoadedModel {
         };
         let how = Continuing {
             sampling,
-            ends: &self.ends,
+            ends: &active.ends,
             when_full,
         };
         let (model, kept) = (&mut self.model, &mut self.kept);

@@ -2,6 +2,7 @@
 //! transport of its lines is up to the link.
 
 mod adapters;
+mod conventions;
 mod loaded;
 mod opening;
 mod stops;

@@ -3,8 +3,9 @@
 use super::adapters::{adapted, base, packed, weights, words_of};
 use super::*;
 use crate::engine::export::{About, AdapterSource, Options, export_adapter};
-use crate::engine::infer::LoadedModel;
+use crate::engine::infer::{LoadedModel, TextModel};
 use crate::hf;
+use crate::wire::{Prompt, Turn};
 
 #[test]
 fn adapters_are_merged_into_their_base_and_nothing_else() {
@@ -294,4 +295,117 @@ fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
     assert!(dir.path().join("both").join("config.json").is_file());
     let error = go(&[&one, &two], "never").unwrap_err().to_string();
     assert!(error.contains("two adapters replace"), "{error}");
+}
+
+/// A folder with files of a checkpoint, and a template in which a conversation begins with `word`.
+fn talking(from: &Path, to: &Path, files: &[&str], word: &str) {
+    std::fs::create_dir(to).unwrap();
+    for name in files {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    let template = template(word);
+    let config = serde_json::json!({"chat_template": template});
+    std::fs::write(to.join(hf::TOKENIZER_CONFIG), config.to_string()).unwrap();
+    std::fs::write(to.join(hf::GENERATION), "{\"eos_token_id\": 3}").unwrap();
+}
+
+fn template(word: &str) -> String {
+    format!("{{% for m in messages %}}{word}: {{{{ m.content }}}}\n{{% endfor %}}")
+}
+
+/// The base completes texts, or is talked to otherwise.
+#[test]
+fn a_merged_model_and_a_chat_are_talked_to_as_the_adapter_was_in_its_training() {
+    use crate::engine::merge::{Order, merge};
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let run = adapted(&base, &["max_steps=1"]);
+    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+    let place = |name: &str| dir.path().join(name);
+    let adapter = [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS, hf::TOKENIZER];
+    talking(&run.checkpoint(1), &place("adapter"), &adapter, "Q");
+    let whole = [hf::CONFIG, hf::WEIGHTS, hf::TOKENIZER];
+    talking(&base.checkpoint(5), &place("spoken"), &whole, "You");
+    let go = |base: &Path, adapter: &str, to: &str| {
+        let merged = merge(&Order {
+            base: base.into(),
+            adapters: vec![(place(adapter), 1.0)],
+            to: place(to),
+            dtype: "f32".into(),
+            dequantize: false,
+            any_base: false,
+            prompts: Vec::new(),
+        });
+        let notes = merged.unwrap().written.pop().unwrap().notes.join("; ");
+        let text = std::fs::read(place(to).join(hf::TOKENIZER_CONFIG)).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        (notes, config["chat_template"].as_str().map(String::from))
+    };
+    let turn = Turn {
+        role: "user".into(),
+        content: "what".into(),
+        extra: Default::default(),
+    };
+    let rendered = |held: &LoadedModel| {
+        let prompt = Prompt::Turns(vec![turn.clone()]);
+        held.read(&prompt, &Default::default()).unwrap().text
+    };
+    let plain = base.checkpoint(5);
+    for (from, to, without) in [(&plain, "one", "Q"), (&place("spoken"), "two", "You")] {
+        let (notes, written) = go(from, "adapter", to);
+        assert_eq!(written, Some(template("Q")), "{to}");
+        assert!(notes.contains("was trained with them"), "{notes}");
+        let ends = std::fs::read_to_string(place(to).join(hf::GENERATION)).unwrap();
+        assert_eq!(ends, "{\"eos_token_id\": 3}");
+        let mut held = LoadedModel::load_with(from, &[place("adapter")]).unwrap();
+        let Event::Loaded {
+            template, notes, ..
+        } = held.about(0.0)
+        else {
+            panic!("no model was loaded");
+        };
+        assert!(template.is_some() && notes.join("; ").contains("chat template of the adapter"));
+        assert_eq!(rendered(&held), "Q: what\n");
+        // A base that was never talked to answers the same conversation.
+        held.use_adapter(None).unwrap();
+        assert_eq!(rendered(&held), format!("{without}: what\n"));
+        held.use_adapter(Some("adapter")).unwrap();
+        assert_eq!(rendered(&held), "Q: what\n");
+    }
+    // Another vocabulary beside the adapter is not the model's.
+    let letters = crate::data::tokenizer::TokenizerConfig::Char(Default::default());
+    let other = letters.build("xyz", "xyz").unwrap();
+    std::fs::write(place("adapter").join(hf::TOKENIZER), other.to_json()).unwrap();
+    let (notes, written) = go(&place("spoken"), "adapter", "three");
+    assert_eq!((notes.as_str(), written), ("", Some(template("You"))));
+    let held = LoadedModel::load_with(&place("spoken"), &[place("adapter")]).unwrap();
+    assert_eq!(rendered(&held), "You: what\n");
+}
+
+/// Temperature and the like, which `generate` of transformers takes from the folder.
+#[test]
+fn checkpoints_keep_what_generation_starts_from() {
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let first = std::fs::read_to_string(base.checkpoint(5).join(hf::GENERATION)).unwrap();
+    assert!(first.contains("\"do_sample\": true"), "{first}");
+    let folder = dir.path().join("base");
+    talking(
+        &base.checkpoint(5),
+        &folder,
+        &[hf::CONFIG, hf::WEIGHTS, hf::TOKENIZER],
+        "Q",
+    );
+    let settings = folder.join(hf::GENERATION);
+    std::fs::write(&settings, "{\"temperature\": 0.6, \"eos_token_id\": 3}").unwrap();
+    let from = format!("train.from={}", folder.display());
+    let mut run = Run::new(&[&from, "max_steps=4"]);
+    run.job.stop_after = Some(2);
+    run.go();
+    std::fs::remove_file(&settings).unwrap();
+    run.resumed();
+    for step in [2, 4] {
+        let kept = std::fs::read(run.checkpoint(step).join(hf::GENERATION)).unwrap();
+        let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+        assert_eq!(kept["temperature"], 0.6, "step {step}");
+        assert!(kept.get("do_sample").is_none(), "{kept}");
+    }
 }

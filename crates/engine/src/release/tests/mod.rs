@@ -70,7 +70,7 @@ fn healthy() -> tempfile::TempDir {
     let model = model();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     write(hf::CONFIG, &hf::config_json(&model, Some(2)));
-    write(hf::GENERATION, &hf::generation_json(Some(2)));
+    write(hf::GENERATION, &hf::generation_json(Some(2), None));
     write(hf::TOKENIZER, TOKENIZER);
     let config = serde_json::json!({"eos_token": END, "chat_template": CHATML});
     write(hf::TOKENIZER_CONFIG, &config.to_string());

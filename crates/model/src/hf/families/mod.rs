@@ -77,7 +77,7 @@ pub trait Family: Sync {
     }
 }
 
-/// Every family; if several could write a model, the first one does.
+/// Every family; if several could write a model, the one that its config names does, else the first.
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
     &llama::Llama,
@@ -114,12 +114,12 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
     ))
 }
 
-/// The family that computes the same as `config`; `None` if there is none.
+/// The family that computes the same as `config`: the one that it names, else the first; `None` if there is none.
 pub fn of(config: &ModelConfig) -> Option<&'static dyn Family> {
     let shape = config.shape(1);
-    FAMILIES
-        .iter()
-        .copied()
+    let said = config.family.as_deref().and_then(|name| named(name).ok());
+    said.into_iter()
+        .chain(FAMILIES.iter().copied())
         .find(|family| covers(*family, config, &shape))
 }
 
@@ -163,6 +163,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let mut c = config.clone();
     c.attention_bias = config.attention_biases();
     c.attention_type = None;
+    c.family = None;
     // Stated by `architectures`, in any family.
     c.head = HeadKind::Vocabulary;
     // Not in model files: only training needs it.

@@ -66,6 +66,63 @@ fn families_are_chosen_by_what_they_compute() {
     assert_eq!(model_type(&phi), Some("phi3"));
 }
 
+/// Tensors and adapters have the names of the class that the base is of.
+#[test]
+fn a_model_is_written_as_the_family_that_it_was_read_as() {
+    let mut mistral = oracle("mistral");
+    mistral["sliding_window"] = Value::Null;
+    let written = |config: &ModelConfig| {
+        let (shape, ids) = (config.shape(11), TokenIds::default());
+        config::write(config, &shape, &ids, Dtype::F32, Naming::Family)
+    };
+    for (theirs, family) in [(oracle("phi3_whole"), "phi3"), (mistral, "mistral")] {
+        let read = config::read(&theirs).unwrap();
+        assert_eq!(read.family.as_deref(), Some(family));
+        let ours = written(&read);
+        assert_eq!(ours["model_type"], family);
+        assert_eq!(config::read(&ours), Ok(read.clone()));
+        // Without our entry, as another program may leave it.
+        let mut bare = ours;
+        bare.as_object_mut().unwrap().remove("llmtui");
+        assert_eq!(config::read(&bare).unwrap().family.as_deref(), Some(family));
+        // A family that does not compute it is not written.
+        let other = ModelConfig {
+            qk_norm: true,
+            ..read
+        };
+        assert_eq!(model_type(&other), Some("qwen3"));
+        let unknown = ModelConfig {
+            family: Some("other".into()),
+            ..llama()
+        };
+        assert_eq!(model_type(&unknown), Some("llama"));
+    }
+    assert_eq!(config::read(&oracle("llama")).unwrap().family, None);
+    assert_eq!(config::read(&oracle("phi3")).unwrap().family, None);
+}
+
+#[test]
+fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
+    use super::super::{Outgoing, Weights, load};
+    for family in ["phi3_whole", "phi3", "mistral", "qwen2"] {
+        let folder = std::path::Path::new("../../tests/oracle/families").join(family);
+        let model = load(&folder).unwrap();
+        let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
+        let dir = tempfile::tempdir().unwrap();
+        let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
+        outgoing.write(0, &mut out).unwrap();
+        let (theirs, ours) = (
+            Weights::open(&folder).unwrap(),
+            Weights::open(dir.path()).unwrap(),
+        );
+        let named = |weights: &Weights| {
+            let names = weights.names().map(String::from);
+            names.collect::<std::collections::BTreeSet<String>>()
+        };
+        assert_eq!(named(&ours), named(&theirs), "{family}");
+    }
+}
+
 /// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {

@@ -14,9 +14,13 @@ impl Architecture for Phi3 {
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         let config = common::read(keys, seen)?;
         let window = keys.count_if("attention.sliding_window")?;
+        let rope = config.position.rope();
+        let is_plain = rope.is_some_and(|rope| rope.fraction == 1.0 && rope.scaling.is_none());
         Ok(ModelConfig {
             // A window as long as the context has no effect.
             sliding_window: window.filter(|n| *n > 0 && *n < config.seq_len),
+            // Llama and Mistral compute the same, but adapters are for the class of the model that the file was made of.
+            family: is_plain.then(|| "phi3".into()),
             ..config
         })
     }

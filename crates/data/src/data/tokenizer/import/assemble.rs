@@ -24,6 +24,38 @@ fn added_json(added: &[Added]) -> Value {
         .collect()
 }
 
+/// Whether the tokens that files add to a vocabulary of `size` are in it, or behind it without a gap: the library numbers them so,
+/// whatever id a file says.
+///
+/// # Errors
+/// Another id for a token.
+pub fn check_ids(
+    added: &[Added],
+    id_of: &dyn Fn(&str) -> Option<usize>,
+    size: usize,
+) -> Result<(), String> {
+    let mut added: Vec<&Added> = added.iter().collect();
+    added.sort_by_key(|token| token.id);
+    let mut next = size;
+    for Added { id, content, .. } in added {
+        match id_of(content) {
+            Some(known) if known == *id => {}
+            None if *id == next => next += 1,
+            Some(known) => {
+                return Err(format!(
+                    "the files beside it add {content:?} as token {id}, and it is token {known}"
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "the files beside it add {content:?} as token {id}, and the next one would be {next}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn whole(
     added: &[Added],
     normalizer: Value,

@@ -26,7 +26,7 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
         .map(|name| folder.join(name))
         .find(|path| path.is_file())
     {
-        return sentencepiece::read(&model, Marks::of_folder(folder)?);
+        return sentencepiece::read(&model, Marks::of_folder(folder)?, Marks::added(folder)?);
     }
     match ggufs(folder).as_slice() {
         [one] => gguf::read(one),

@@ -1,6 +1,6 @@
 //! GPT-2's two files: vocab.json (token → id) and merges.txt (one pair a line, best first).
 
-use super::assemble::byte_level_bpe;
+use super::assemble::{byte_level_bpe, check_ids};
 use super::{Imported, fault, json, text};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::{Added, Marks};
@@ -34,6 +34,8 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
         fault(&folder.join("tokenizer_config.json"), what)
     })?;
     let mut added = Marks::added(folder)?;
+    let id_of = |token: &str| Some(vocab.get(token)?.as_u64()? as usize);
+    check_ids(&added, &id_of, vocab.len()).map_err(|what| fault(&vocab_path, what))?;
     let end = "<|endoftext|>";
     let known = marks.eos.is_some() || added.iter().any(|a| a.content == end);
     if let (false, Some(id)) = (known, vocab.get(end).and_then(Value::as_u64)) {

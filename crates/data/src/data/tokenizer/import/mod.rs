@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<Imported, DataError> {
         return gpt2::read(path.parent().unwrap_or(Path::new(".")));
     }
     if name.ends_with(".model") || name.ends_with(".spm") || head[..n].starts_with(b"\x0a") {
-        return sentencepiece::read(path, Marks::default());
+        return sentencepiece::read(path, Marks::default(), Vec::new());
     }
     tokenizer_json(path)
 }

@@ -1,10 +1,11 @@
 //! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as in Llama 2.
 
-use super::assemble::{Pieces, Spaces, sentencepiece};
+use super::assemble::{Pieces, Spaces, check_ids, sentencepiece};
 use super::{Imported, bytes, fault};
 use crate::base::protobuf::{Field, fields};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::{Added, Marks};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Kinds of a piece.
@@ -57,12 +58,12 @@ impl Default for Model {
     }
 }
 
-/// `beside`: the special tokens of the folder's other files.
-pub(super) fn read(path: &Path, beside: Marks) -> Result<Imported, DataError> {
+/// `beside`: the special tokens of the folder's other files, and `more` the tokens that these add.
+pub(super) fn read(path: &Path, beside: Marks, more: Vec<Added>) -> Result<Imported, DataError> {
     let bytes = bytes(path)?;
     let model = Model::parse(&bytes)
         .map_err(|what| fault(path, format!("not a SentencePiece model: {what}")))?;
-    model.import(beside).map_err(|what| fault(path, what))
+    model.import(beside, more).map_err(|what| fault(path, what))
 }
 
 impl Model {
@@ -118,7 +119,27 @@ impl Model {
         Some(piece.text.clone())
     }
 
-    fn import(self, beside: Marks) -> Result<Imported, String> {
+    /// Its pieces that stand for themselves in any text, and the tokens that other files add: pieces of the model, or behind them.
+    fn added(&self, more: Vec<Added>) -> Result<Vec<Added>, String> {
+        let pieces = self.pieces.iter().enumerate();
+        let mut added: Vec<Added> = pieces
+            .filter(|(_, piece)| matches!(piece.kind, UNKNOWN | CONTROL | USER_DEFINED))
+            .map(|(id, piece)| Added {
+                id,
+                content: piece.text.clone(),
+                special: piece.kind != USER_DEFINED,
+            })
+            .collect();
+        let texts = self.pieces.iter().zip(0..);
+        let ids: HashMap<&str, usize> = texts.map(|(piece, id)| (&*piece.text, id)).collect();
+        let id_of = |text: &str| ids.get(text).copied();
+        check_ids(&more, &id_of, self.pieces.len())?;
+        let known: HashSet<usize> = added.iter().map(|token| token.id).collect();
+        added.extend(more.into_iter().filter(|token| !known.contains(&token.id)));
+        Ok(added)
+    }
+
+    fn import(self, beside: Marks, more: Vec<Added>) -> Result<Imported, String> {
         if self.space_behind || !self.escape {
             return Err("it puts spaces where tokenizer.json cannot (treat_whitespace_as_suffix, escape_whitespaces)".into());
         }
@@ -138,17 +159,7 @@ impl Model {
                 ));
             }
         };
-        let added: Vec<Added> = self
-            .pieces
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| matches!(piece.kind, UNKNOWN | CONTROL | USER_DEFINED))
-            .map(|(id, piece)| Added {
-                id,
-                content: piece.text.clone(),
-                special: piece.kind != USER_DEFINED,
-            })
-            .collect();
+        let added = self.added(more)?;
         let spaces = Spaces {
             charsmap: self.charsmap.clone(),
             dummy_prefix: self.dummy_prefix,

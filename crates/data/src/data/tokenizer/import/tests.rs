@@ -66,6 +66,25 @@ fn an_end_mark_that_is_no_token_is_refused() {
 }
 
 #[test]
+fn tokens_that_a_folder_adds_to_gpt2s_files_have_the_ids_that_it_says() {
+    let with = |added: &[u8]| {
+        let dir = folder(&[
+            ("vocab.json", br#"{"a": 0, "b": 1}"#),
+            ("merges.txt", b""),
+            ("added_tokens.json", added),
+        ]);
+        load(dir.path(), &Child::default()).map_err(|e| e.to_string())
+    };
+    let tokenizer = with(br#"{"<y>": 3, "<x>": 2}"#).unwrap();
+    assert_eq!(tokenizer.encode("a<x><y>").unwrap(), [0, 2, 3]);
+    let gap = with(br#"{"<x>": 5}"#).unwrap_err();
+    assert!(
+        gap.contains("vocab.json") && gap.contains("would be 2"),
+        "{gap}"
+    );
+}
+
+#[test]
 fn damaged_models_are_placed() {
     for (name, bytes, part) in [
         ("x.model", &b"\x0a\x7fabc"[..], "damaged at byte 0"),
@@ -179,6 +198,51 @@ fn texts_begin_and_end_with_the_marks_that_the_folder_of_a_sentencepiece_model_a
             );
             assert!(keys.contains(&wanted), "{config} {key}");
         }
+    }
+}
+
+/// Chat marks that were added to a Llama 2 or Mistral, and are in no tokenizer.json.
+#[test]
+fn tokens_that_a_folder_adds_to_a_sentencepiece_model_come_behind_its_pieces() {
+    let model = oracle("llama2.model");
+    let dir = folder(&[("tokenizer.model", &model)]);
+    let pieces = load(dir.path(), &Child::default()).unwrap().vocab_size() as u32;
+    let with = |config: &str, added: String| {
+        let dir = folder(&[
+            ("tokenizer.model", &model),
+            ("tokenizer_config.json", config.as_bytes()),
+            ("added_tokens.json", added.as_bytes()),
+        ]);
+        load(dir.path(), &Child::default())
+    };
+    let two = format!(
+        r#"{{"<|im_end|>": {}, "<|im_start|>": {pieces}}}"#,
+        pieces + 1
+    );
+    let config = format!(
+        r#"{{"eos_token": "<|im_end|>", "added_tokens_decoder": {{"1": {{"content": "<s>", "special": true}},
+            "{pieces}": {{"content": "<|im_start|>", "special": true}}}}}}"#
+    );
+    let tokenizer = with(&config, two).unwrap();
+    assert_eq!(tokenizer.vocab_size() as u32, pieces + 2);
+    assert_eq!(tokenizer.encode("<|im_start|>").unwrap(), [pieces]);
+    assert_eq!(tokenizer.eos(), Some(pieces + 1));
+    assert!(
+        tokenizer
+            .added_tokens()
+            .iter()
+            .any(|t| t.id == pieces && t.special)
+    );
+    for (added, says) in [
+        (
+            format!(r#"{{"<x>": {}}}"#, pieces + 1),
+            "the next one would be",
+        ),
+        (r#"{"<x>": 5}"#.to_string(), "as token 5, and the next one"),
+        (format!(r#"{{"<s>": {pieces}}}"#), "it is token 1"),
+    ] {
+        let error = with("{}", added.clone()).unwrap_err().to_string();
+        assert!(error.contains(says), "{added}: {error}");
     }
 }
 

@@ -21,7 +21,7 @@ fn checkpoint(change: fn(&mut ModelConfig), lora: Lora, base: &str) -> tempfile:
     dir
 }
 
-fn llama(c: &mut ModelConfig) {
+pub(super) fn llama(c: &mut ModelConfig) {
     c.position = PositionConfig::Rope(Default::default());
     c.norm = NormConfig::RmsNorm(Default::default());
     c.mlp = MlpConfig::SwiGlu(Default::default());
@@ -35,6 +35,12 @@ fn phi(c: &mut ModelConfig) {
         fraction: 0.5,
         ..Default::default()
     });
+}
+
+/// As a Phi-3 without partial RoPE is read: Llama computes the same.
+fn whole_phi(c: &mut ModelConfig) {
+    llama(c);
+    c.family = Some("phi3".into());
 }
 
 fn about() -> About {
@@ -190,7 +196,12 @@ fn what_peft_would_not_find_or_load_is_refused() {
 
 #[test]
 fn adapters_of_a_phi_go_out_in_the_matrices_that_its_class_has() {
-    for (targets, rank) in [(Targets::All, 24), (Targets::Minimal, 16)] {
+    let phis: [fn(&mut ModelConfig); 2] = [phi, whole_phi];
+    let cases = [(Targets::All, 24), (Targets::Minimal, 16)];
+    for (phi, (targets, rank)) in phis
+        .into_iter()
+        .flat_map(|phi| cases.map(|case| (phi, case)))
+    {
         let lora = Lora {
             targets,
             ..Lora::default()

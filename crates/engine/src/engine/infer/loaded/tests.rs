@@ -237,7 +237,7 @@ fn every_token_that_the_files_call_an_end_ends_a_text() {
     let said = format!("{{\"eos_token_id\": [{id}, 99999]}}");
     std::fs::write(dir.path().join(hf::GENERATION), said).unwrap();
     let mut held = LoadedModel::load(dir.path()).unwrap();
-    assert_eq!(held.ends, [id as u32]);
+    assert_eq!(held.conventions.active().ends, [id as u32]);
     let (cut, _, end) = continued(&mut held, "abc", &greedy(5)).unwrap();
     assert_eq!(end.reason, StopReason::Stop);
     assert_eq!(cut, text[..text.find(third).unwrap()]);
@@ -371,10 +371,9 @@ fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
     // Answers that a policy learned from end at a line break where no token ends them.
     let (_home, checkpoint) = checkpoint_of("grpo-sort", "[]");
     let policy = LoadedModel::load(&checkpoint).unwrap();
-    assert_eq!(policy.training.stop, ["\n"]);
+    assert_eq!(policy.conventions.active().training.stop, ["\n"]);
     let (_home, checkpoint) = checkpoint_of("quickstart", "[]");
-    assert_eq!(
-        LoadedModel::load(&checkpoint).unwrap().training,
-        Training::default()
-    );
+    let texts = LoadedModel::load(&checkpoint).unwrap();
+    let nothing = crate::engine::infer::opening::Training::default();
+    assert_eq!(texts.conventions.active().training, nothing);
 }
