@@ -191,7 +191,7 @@ impl HomePane {
         };
     }
 
-    fn accept(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
+    fn accept(&mut self, store: &Store) -> Vec<Request> {
         match self.current(store) {
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
@@ -238,7 +238,9 @@ impl HomePane {
         let Some(selected) = store.runs().iter().find(|run| run.path == path) else {
             return Vec::new();
         };
-        let begun = |run: &&RunSummary| !run.failed_before_its_first_step();
+        let begun = |run: &&RunSummary| {
+            run.status != RunStatus::Empty && !run.failed_before_its_first_step()
+        };
         let full = |key: &str| {
             let key = key.replace('-', "_");
             crate::spec::alias::resolve(&key).map_or(key, String::from)
@@ -437,7 +439,7 @@ impl Pane for HomePane {
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         match action {
-            Action::Accept if !self.filtering => self.accept(store, context.keymap),
+            Action::Accept if !self.filtering => self.accept(store),
             Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
             Action::EditPreset => self.edit(store),
             Action::Refresh => look_again(),
