@@ -240,7 +240,7 @@ fn document() -> String {
          Every key of a spec. In a file, sections nest (`train: {max_steps: 500}`); on the command line, keys are dotted\n\
          (`-s train.max_steps=500`). `-` and `_` are equivalent. A section with alternatives takes a bare name\n\
          (`position: rope`) or a name with settings (`position: {rope: {theta: 500000}}`,\n\
-         or `{every_n: 2}` if there is only one setting).\n",
+         or `{every_n: 2}` if there is only one setting); one that may be absent takes `none` (`-s adapter=none`).\n",
     );
     let root = schema::root();
     section(&mut text, "", root);

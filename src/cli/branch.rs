@@ -7,6 +7,7 @@ use super::exit::Failure;
 use super::run_ref::{
     check_kept_reference, checkpoint_of, named, sources_of, spec_of, whole_number,
 };
+use super::spec_changes::{self, Change, of_specs};
 use super::{Context, model_ref};
 use crate::base::human::{counted, grouped};
 use crate::base::ssh::shell_quote;
@@ -19,7 +20,9 @@ use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
 use crate::spec::{self, Loaded, RunSpec};
+use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
@@ -42,13 +45,28 @@ pub struct Branch {
     /// `None` from the start.
     from: Option<CheckpointEntry>,
     pub loaded: Loaded,
-    /// What differs from the parent: path, its value, the new one.
+    /// Every value that is not the parent's: path, its value, the new one.
     changes: Vec<(String, String, String)>,
+    /// Those of them that do not only follow from another one, as `runs --tree` lists them.
+    told: Vec<Change>,
     /// Settings that `-s` names and that changed while the parent ran, by hand or by its controller, with the value that its
     /// checkpoint keeps: the branch takes its own.
     moved: Vec<(&'static str, f64)>,
     /// Rows of the parent's micro-batches.
     rows: usize,
+}
+
+/// What a branch goes on from, and what it changes.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// The parent's folder.
+    run: String,
+    /// 0 from the start.
+    step: u64,
+    /// `{path, was, is}` each.
+    changes: Vec<Value>,
+    /// Values that the parent was adjusted to while it ran, in whose place the branch takes its own.
+    adjusted: BTreeMap<String, f64>,
 }
 
 impl Branch {
@@ -96,7 +114,8 @@ impl Branch {
             .collect();
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
         loaded.asked = format!("{BRANCH_OF}{place}{sets}\n{body}");
-        let changes = differences(&was, &loaded.spec.to_value());
+        let is = loaded.spec.to_value();
+        let (changes, told) = (differences(&was, &is), of_specs(&was, &is));
         let moved = match &from {
             Some(from) => moved(&read_state(from)?.progress, &args.set),
             None => Vec::new(),
@@ -106,6 +125,7 @@ impl Branch {
             from,
             loaded,
             changes,
+            told,
             moved,
             rows,
         };
@@ -244,19 +264,28 @@ impl Branch {
                 "  {key} was set to {value} while {parent} ran; this branch takes that of -s"
             ));
         }
-        if self.changes.is_empty() && self.moved.is_empty() {
+        if self.told.is_empty() && self.moved.is_empty() {
             lines.push("  no setting differs: it repeats its parent from there".into());
         }
-        let width = self
-            .changes
-            .iter()
-            .map(|(path, ..)| path.len())
-            .max()
-            .unwrap_or(0);
-        let row =
-            |(path, was, is): &(String, String, String)| format!("  {path:<width$}  {was} → {is}");
-        lines.extend(self.changes.iter().map(row));
+        let widths = self.told.iter().map(|(path, ..)| path.len());
+        let width = widths.max().unwrap_or(0);
+        let row = |(path, was, is): &Change| {
+            let (was, is) = (spec_changes::word(was), spec_changes::word(is));
+            format!("  {path:<width$}  {was} → {is}")
+        };
+        lines.extend(self.told.iter().map(row));
         lines
+    }
+
+    /// The same for scripts.
+    pub fn summary(&self) -> Summary {
+        let taken = |(key, value): &(&'static str, f64)| (key.to_string(), *value);
+        Summary {
+            run: self.parent.folder(),
+            step: self.from.as_ref().map_or(0, |from| from.step),
+            changes: spec_changes::objects(&self.told),
+            adjusted: self.moved.iter().map(taken).collect(),
+        }
     }
 
     /// Makes the run, with the checkpoint in it.
@@ -416,6 +445,34 @@ mod tests {
         assert_eq!(of("beta=0.05"), [("beta", 0.07)]);
         assert_eq!(of("optimizer.adamw.lr=1e-4"), [("lr", 1e-3)]);
         assert!(of("optimizer.adamw.beta2=0.95").is_empty());
+    }
+
+    /// Settings of the parent's optimizer were listed as `0.001 → auto`, and scripts were not told of the branch at all.
+    #[test]
+    fn a_branch_lists_what_was_chosen_for_people_and_for_scripts() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let sources = spec::SpecSources::default();
+        let load = |words: &[String]| spec::load("quickstart", words, &sources).unwrap();
+        let loaded = load(&["optimizer=lion".into()]);
+        let (was, is) = (load(&[]).spec.to_value(), loaded.spec.to_value());
+        let branch = Branch {
+            parent: RunDir::create(dir.path(), "quickstart", "{}", "", &clock).unwrap(),
+            from: None,
+            loaded,
+            changes: differences(&was, &is),
+            told: of_specs(&was, &is),
+            moved: vec![("lr", 0.5)],
+            rows: 1,
+        };
+        let lines = branch.lines().join("\n");
+        assert!(lines.contains("optimizer  adamw → lion"), "{lines}");
+        assert!(!lines.contains("auto"), "{lines}");
+        let json = serde_json::to_value(branch.summary()).unwrap();
+        let change = json!({"path": "optimizer", "was": "adamw", "is": "lion"});
+        assert_eq!((&json["step"], &json["changes"][0]), (&json!(0), &change));
+        assert_eq!(json["adjusted"], json!({"lr": 0.5}));
+        assert_eq!(json["run"], branch.parent.folder());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `llmtui train --dry-run`: what would be trained, down to the parameter count. Nothing is left behind.
 
+use super::branch::Summary;
 use super::exit::{Exit, Failure};
 use super::progress::trained_words;
 use super::target::{Target, print_notes};
@@ -50,6 +51,8 @@ struct Outline {
     notes: Vec<String>,
     /// The run and the step that would be gone on from.
     resumes: Option<(String, u64)>,
+    /// Where the run would be a branch: of which run and step, with which changes.
+    branch: Option<Summary>,
     /// With every default filled in.
     #[serde(serialize_with = "as_value")]
     spec: RunSpec,
@@ -168,6 +171,10 @@ fn outline(
         }
         Target::New(_) | Target::Branch(_) => None,
     };
+    let branch = match target {
+        Target::Branch(branch) => Some(branch.summary()),
+        Target::New(_) | Target::Resumed(..) => None,
+    };
     Outline {
         name: spec.name.clone(),
         about: spec.about.clone(),
@@ -194,6 +201,7 @@ fn outline(
             .chain(lacking)
             .collect(),
         resumes,
+        branch,
         place: data.place.clone(),
         tokens_word: data.tokens_word(),
         spec,

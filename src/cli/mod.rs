@@ -65,6 +65,7 @@ mod run_spec;
 mod runs;
 mod sandbox_child;
 mod score;
+mod spec_changes;
 mod stop;
 mod subject;
 mod sweep;

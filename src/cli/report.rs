@@ -80,7 +80,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     let bytes = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
-        Ok(dir) => of_pipeline(&dir, args, form, cx)?,
+        Ok(dir) => {
+            args.log.refuse_for("a pipeline")?;
+            of_pipeline(&dir, args, form, cx)?
+        }
         Err(PipelineError::Unknown { .. }) => {
             let told = match Subject::named(&args.run, &args.log, cx)? {
                 Subject::Run(run) => RunData::of(&run, args, &args.evals, cx)?,

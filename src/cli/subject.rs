@@ -24,6 +24,30 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
+    /// The options that were given.
+    fn given(&self) -> Vec<&'static str> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--map", !self.map.is_empty()),
+        ];
+        let given = given.into_iter().filter(|(_, is)| *is);
+        given.map(|(option, _)| option).collect()
+    }
+
+    /// Our own events have one format and its names.
+    ///
+    /// # Errors
+    /// An option of logs was given for `what`, which is no log of another program.
+    pub fn refuse_for(&self, what: &str) -> Result<(), Failure> {
+        match &self.given()[..] {
+            [] => Ok(()),
+            [option, ..] => {
+                let what = format!("{option} is for the log of another program, not for {what}");
+                Err(Failure::user_error(what, format!("drop {option}")))
+            }
+        }
+    }
+
     /// # Errors
     /// A word of `--map` has another form.
     pub fn mapping(&self) -> Result<Mapping, Failure> {
@@ -54,8 +78,16 @@ impl Subject {
     /// A run by its directory, id or name; else a log, or a folder with one.
     ///
     /// # Errors
-    /// It is neither.
+    /// It is neither, or an option of logs was given for a run.
     pub fn named(word: &str, args: &LogArgs, cx: &Context) -> anyhow::Result<Subject> {
+        let subject = Subject::found(word, args, cx)?;
+        if let Subject::Run(run) = &subject {
+            args.refuse_for(&format!("the run {}", one_line(&run.folder())))?;
+        }
+        Ok(subject)
+    }
+
+    fn found(word: &str, args: &LogArgs, cx: &Context) -> anyhow::Result<Subject> {
         if let Some(run) = own_log(Path::new(word), cx)? {
             return Ok(Subject::Run(run));
         }
@@ -181,4 +213,26 @@ pub fn no_readings(found: &Found) -> Failure {
     let what = format!("{} has no readings yet", shown(&found.path));
     let hint = "map its columns with --map (step=it, train/loss=nll), or wait for them with llmtui watch --follow";
     Failure::user_error(what, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_logs_are_refused_where_there_is_none() {
+        let args = |format: Option<&str>, map: &[&str]| LogArgs {
+            format: format.map(String::from),
+            map: map.iter().map(ToString::to_string).collect(),
+        };
+        assert!(args(None, &[]).refuse_for("the run a").is_ok());
+        for (args, option) in [
+            (args(Some("bogus"), &["a=b"]), "--format"),
+            (args(None, &["a=b"]), "--map"),
+        ] {
+            let failure = args.refuse_for("the run a").unwrap_err();
+            assert!(failure.what.starts_with(option), "{}", failure.what);
+            assert!(failure.what.ends_with("the run a"), "{}", failure.what);
+        }
+    }
 }

@@ -101,6 +101,20 @@ pub fn fits_context(request: &Request, seq_len: u64) -> anyhow::Result<()> {
     Err(Failure::user_error(what, "use a smaller --seq-len").into())
 }
 
+/// So many completions at once.
+///
+/// # Errors
+/// The method samples none.
+fn rollouts_of(method: Method, rollouts: u64) -> Result<u64, Failure> {
+    match method.rolls_out() {
+        true => Ok(rollouts),
+        false => Err(Failure::user_error(
+            format!("{} samples no completions", method.word()),
+            "drop --rollouts, or choose a method that does: --method grpo",
+        )),
+    }
+}
+
 /// Batch, length, token counts, speed.
 pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(batch) = args.batch {
@@ -113,7 +127,9 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         }
     }
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
-    request.rollouts = args.rollouts.unwrap_or(request.rollouts);
+    if let Some(rollouts) = args.rollouts {
+        request.rollouts = rollouts_of(request.method, rollouts)?;
+    }
     if let Some(word) = &args.checkpointing {
         request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
             let what = format!("--checkpointing `{word}` is not known");
@@ -199,6 +215,19 @@ mod tests {
                 .hint
                 .starts_with("there are adamw")
         );
+    }
+
+    #[test]
+    fn rollouts_are_of_methods_that_sample() {
+        for (word, method) in Method::ALL {
+            assert_eq!(
+                rollouts_of(method, 64).is_ok(),
+                method.rolls_out(),
+                "{word}"
+            );
+        }
+        let failure = rollouts_of(Method::Pretrain, 64).unwrap_err();
+        assert_eq!(failure.what, "pretrain samples no completions");
     }
 
     #[test]

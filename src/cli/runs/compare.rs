@@ -2,9 +2,10 @@
 
 use crate::base::human::{self, grouped};
 use crate::base::text::{cut, cut_middle, one_line};
-use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
+use crate::cli::{Context, run_ref};
+use crate::run::RunDir;
 use crate::run::compare::{
     Alignment, Figure, MAX_TRACKS, Schema, Setting, Track, differing, ends, even, figures,
     visible_differences,
@@ -41,13 +42,17 @@ pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
 fn one(word: &str, cx: &Context) -> anyhow::Result<Track> {
     let args = LogArgs::default();
     match Subject::named(word, &args, cx)? {
-        Subject::Run(run) => Ok(Track::of_run(&run)?),
+        Subject::Run(run) => Ok(of_run(&run)?),
         Subject::Log(found) => {
             let mut track = Track::new(&found.name);
             read_log(&found, &args, |envelope| track.apply(envelope))?;
             Ok(track)
         }
     }
+}
+
+fn of_run(run: &RunDir) -> Result<Track, Failure> {
+    Track::of_run(run).map_err(|e| run_ref::no_log(run, &e))
 }
 
 /// The metrics whose curves are wanted: those named, else the losses that there are.
@@ -341,6 +346,16 @@ mod tests {
             });
         }
         track
+    }
+
+    #[test]
+    fn a_run_that_has_logged_nothing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let run = RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
+        let failure = of_run(&run).unwrap_err();
+        assert!(failure.what.contains(&run.id()), "{}", failure.what);
+        assert!(failure.what.contains("has logged nothing yet"));
     }
 
     #[test]

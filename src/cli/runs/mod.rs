@@ -424,6 +424,31 @@ mod tests {
     }
 
     #[test]
+    fn the_tree_says_the_same_to_scripts_as_to_people() {
+        let best = Best {
+            step: 20,
+            metric: "val/rewards/accuracies".into(),
+            value: Num(0.8125),
+            direction: crate::wire::Direction::Higher,
+        };
+        let run = RunSummary {
+            best_evaluation: Some(best),
+            ..summary()
+        };
+        let text = tree::text(&[&run], true, None);
+        for words in ["40/2000", "accuracies 0.8125", "LEARNING"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let json = &tree::objects(&[&run])[0];
+        assert_eq!(
+            (&json["step"], &json["max_steps"]),
+            (&40.into(), &2000.into())
+        );
+        assert_eq!(json["verdict"], "LEARNING");
+        assert_eq!(json["best_evaluation"]["metric"], "val/rewards/accuracies");
+    }
+
+    #[test]
     fn long_names_are_cut_before_numbers_are() {
         let run = RunSummary {
             id: "2026-11-21-1422-a-very-long-name-for-a-run-of-someones-k3qf".into(),

@@ -16,6 +16,8 @@ pub struct RowFault {
     pub what: String,
     /// What to do about it; may be empty.
     pub fix: String,
+    /// The row is sound, but the tokenizer cannot encode it.
+    pub of_tokenizer: bool,
 }
 
 impl RowFault {
@@ -25,6 +27,16 @@ impl RowFault {
             place: place.clone(),
             what: one_line(what.as_ref()),
             fix: one_line(&fix.into()),
+            of_tokenizer: false,
+        }
+    }
+
+    /// What rendering or encoding a row fails with.
+    pub fn of_error(place: &Place, error: &DataError) -> RowFault {
+        use DataError::{Tokenizer, UnknownCharacter};
+        RowFault {
+            of_tokenizer: matches!(error, Tokenizer { .. } | UnknownCharacter { .. }),
+            ..RowFault::new(place, error.to_string(), error.hint())
         }
     }
 }

@@ -78,7 +78,7 @@ pub struct TrainConfig {
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub epochs: Option<f64>,
     /// Warm-up as a fraction of the steps, rounded up; sets the schedule's `warmup_steps`; the schedule `none` has no
-    /// warm-up. Default: none.
+    /// warm-up. If one file sets both, the steps count; both on the command line are refused. Default: none.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub warmup_ratio: Option<f64>,
     /// Sequences per forward and backward pass.

@@ -1,9 +1,10 @@
 //! What a layer implies for values of the layers below it: setting other data replaces a preset's, setting steps replaces
-//! epochs, and changing the peak learning rate keeps the ratio of the final one. And what all layers together imply for a
-//! value that none of them sets.
+//! epochs, and changing the peak learning rate keeps the ratio of the final one. Of two values of one layer that say the same
+//! in different ways it says which one counts. And what all layers together imply for a value that none of them sets.
 
 use super::RunConfig;
 use super::issue::Origin;
+use super::length::warmup_steps;
 use super::merge::Merged;
 use crate::data::Order;
 use crate::optim::OptimizerConfig;
@@ -33,6 +34,7 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
     // A ratio replaces steps by itself: it is turned into them.
     if let Some(steps) = member_path(&merged.value, "schedule", "warmup_steps") {
         replace(merged, said, &[&steps], &[WARMUP]);
+        prefer_steps(merged, said, &steps);
     }
     scale_floor(merged, before, said);
 }
@@ -69,6 +71,34 @@ fn replace(merged: &mut Merged, said: &BTreeSet<String>, keys: &[&str], others: 
             remove(merged, key);
         }
     }
+}
+
+/// Of a file's warm-up in steps and its share of the run the steps count. On one command line neither is the later one, which
+/// is refused (`validate/length`).
+fn prefer_steps(merged: &mut Merged, said: &BTreeSet<String>, path: &str) {
+    let typed = matches!(merged.origins.get(WARMUP), Origin::Set(_));
+    if typed || !said.contains(WARMUP) || !said.contains(path) {
+        return;
+    }
+    let ratio = at(&merged.value, WARMUP).and_then(Value::as_f64);
+    let steps = at(&merged.value, path).and_then(Value::as_u64);
+    let (Some(ratio), Some(steps)) = (ratio, steps) else {
+        return;
+    };
+    let [length, _] = LENGTH;
+    let whole = said
+        .contains(length)
+        .then(|| at(&merged.value, length)?.as_u64());
+    // A run's own spec says both: what the share came to.
+    if whole
+        .flatten()
+        .is_some_and(|all| warmup_steps(ratio, all) == steps)
+    {
+        return;
+    }
+    remove(merged, WARMUP);
+    let why = format!("warmup_steps {steps} of the same file counts, not the share {ratio}");
+    merged.origins.set(WARMUP, Origin::Implied(why));
 }
 
 fn remove(merged: &mut Merged, path: &str) {
@@ -359,5 +389,47 @@ mod tests {
         assert_eq!(warmup("warmup_ratio: 0.1", &["max_steps=70"]), 7);
         assert_eq!(warmup("warmup_ratio: 0.1", &["warmup_steps=3"]), 3);
         assert_eq!(warmup("max_steps: 50", &["warmup_ratio=0.2"]), 10);
+    }
+
+    /// The share won without a word, in whatever form the steps were given.
+    #[test]
+    fn steps_of_warm_up_are_not_dropped_for_a_share_beside_them() {
+        let sources = SpecSources::default();
+        let load = |text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let text = format!("extends: quickstart\n{text}\n");
+            load_text_with("a.yaml", &text, &words, &sources)
+        };
+        let both =
+            "train: {warmup_ratio: 0.1, max_steps: 200}\nschedule: {cosine: {warmup_steps: 7}}";
+        let loaded = load(both, &[]).unwrap();
+        let spec = &loaded.spec;
+        assert_eq!(
+            (spec.train.warmup_ratio, spec.schedule.warmup_steps()),
+            (None, 7)
+        );
+        let note = "warmup_ratio none: warmup_steps 7 of the same file counts, not the share 0.1";
+        assert_eq!(loaded.notes(), [note]);
+        let longer = load(both, &["max_steps=300"]).unwrap();
+        assert_eq!(longer.spec.schedule.warmup_steps(), 7);
+        // A run's own spec says what its share came to, which holds for another length too.
+        let run = load("train: {warmup_ratio: 0.1, max_steps: 200}", &[])
+            .unwrap()
+            .spec
+            .to_yaml();
+        let again = load_text_with("spec.yaml", &run, &["max_steps=300".into()], &sources).unwrap();
+        assert_eq!(
+            (again.spec.schedule.warmup_steps(), again.notes()),
+            (30, Vec::new())
+        );
+        for words in [
+            ["warmup_ratio=0.1", "warmup_steps=7"],
+            ["schedule.cosine.warmup_steps=7", "train.warmup_ratio=0.1"],
+        ] {
+            let errors = load("", &words).unwrap_err().to_string();
+            assert!(errors.contains("both set the warm-up"), "{errors}");
+        }
+        let null = load("", &["warmup_ratio=null", "warmup_steps=7"]).unwrap();
+        assert_eq!(null.spec.schedule.warmup_steps(), 7);
     }
 }

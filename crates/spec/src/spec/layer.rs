@@ -318,12 +318,24 @@ fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
     meant.unwrap_or(value)
 }
 
-/// Switches of other tools translated to our values, `none` where nothing should be set.
+/// Whether a value says that nothing should be set: `none`, as screens show it; of a section and of a choice also as a switch.
+fn means_null(node: &Node, value: &Value) -> bool {
+    let word = value.as_str().map(str::to_lowercase);
+    node.nullable
+        && match &node.kind {
+            Kind::Integer { .. } | Kind::Number { .. } => word.as_deref() == Some("none"),
+            Kind::Object(_) | Kind::Registry(_) => match word.as_deref() {
+                Some(word @ ("none" | "off")) => node.child(word).is_none(),
+                Some(_) => false,
+                None => *value == Value::Bool(false),
+            },
+            _ => false,
+        }
+}
+
+/// Switches of other tools translated to our values, null where nothing should be set.
 fn in_our_words(node: &Node, said: &str, value: Value) -> Value {
-    if node.nullable
-        && value == "none"
-        && matches!(node.kind, Kind::Integer { .. } | Kind::Number { .. })
-    {
+    if means_null(node, &value) {
         return Value::Null;
     }
     let word = match (&node.kind, &value) {
@@ -504,6 +516,37 @@ mod tests {
         }
         let hint = key_is_known("train.max_step").unwrap_err();
         assert!(hint.contains("did you mean max_steps?"), "{hint}");
+    }
+
+    /// Screens show `adapter none`, which `-s` refused.
+    #[test]
+    fn none_off_and_false_mean_that_a_section_is_not_there() {
+        let read = |word: &str| {
+            let mut issues = Vec::new();
+            let layer = from_words(&[word.to_string()], &mut issues);
+            let values = layer.settings.into_iter().map(|setting| setting.value);
+            (values.collect::<Vec<_>>(), issues.len())
+        };
+        let mut sections = 0;
+        root().walk("", &mut |path, node| {
+            let is_section = matches!(node.kind, Kind::Registry(_)) && node.nullable;
+            sections += usize::from(is_section);
+            for word in ["none", "off", "false", "None"] {
+                if is_section && !path.contains('*') {
+                    let said = format!("{path}={word}");
+                    assert_eq!(read(&said), (vec![Value::Null], 0), "{said}");
+                }
+            }
+        });
+        assert!(sections > 0);
+        for word in ["none", "off", "false"] {
+            assert_eq!(read(&format!("model.moe={word}")), (vec![Value::Null], 0));
+        }
+        // A member of that name, and a section that is always there.
+        let chosen = read("schedule=none").0;
+        assert_eq!(chosen, [Value::Object(Default::default())]);
+        assert_eq!(read("optimizer=none").1, 1);
+        assert_eq!(read("preflight=off").1, 1);
     }
 
     #[test]

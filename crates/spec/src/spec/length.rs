@@ -90,14 +90,19 @@ impl TrainConfig {
     }
 }
 
+/// Steps that a share of a run's steps is, rounded up as transformers does it (`get_warmup_steps`): a share of a short run is
+/// at least one step.
+pub(super) fn warmup_steps(ratio: f64, max_steps: u64) -> u64 {
+    // 0.07 of 100 is 7, though the product is a bit more.
+    (ratio * max_steps as f64 - 1e-6).ceil() as u64
+}
+
 impl RunConfig {
-    /// Turns a share of the steps into the schedule's warm-up, rounded up as transformers does it (`get_warmup_steps`): a
-    /// share of a short run is at least one step.
+    /// Turns a share of the steps into the schedule's warm-up.
     pub(super) fn warm_up(&mut self) {
         if let Some(ratio) = self.train.warmup_ratio {
-            // 0.07 of 100 is 7, though the product is a bit more.
-            let steps = (ratio * self.train.max_steps as f64 - 1e-6).ceil();
-            self.schedule.set_warmup_steps(steps as u64);
+            let steps = warmup_steps(ratio, self.train.max_steps);
+            self.schedule.set_warmup_steps(steps);
         }
     }
 

@@ -32,6 +32,10 @@ impl Loaded {
             };
             let value = value.pointer(&format!("/{}", path.replace('.', "/")))?;
             let key = path.rsplit('.').next().unwrap_or(path);
+            let value = match value {
+                Value::Null => "none".into(),
+                value => value.to_string(),
+            };
             Some(format!("{key} {value}: {how}"))
         });
         let others = [self.shorter_context(), self.unfilled()];

@@ -156,10 +156,10 @@ pub enum Msg {
         at: usize,
         said: crate::fleet::ConnectionEvent,
     },
-    /// Runs for a comparison, in the order of the paths, or why one cannot be read.
+    /// Runs for a comparison, in the order of the paths; of each, or why it cannot be read.
     Tracks {
         paths: Vec<PathBuf>,
-        result: Result<Vec<crate::run::compare::Track>, String>,
+        results: Vec<Result<crate::run::compare::Track, String>>,
     },
     /// What runs came to, for their ranking: those of the paths that are runs of ours.
     Entrants {

@@ -106,6 +106,7 @@ impl Inspector {
         let wanted = |kind: &&Kind| options.only.is_empty() || options.only.contains(&kind.id);
         let needs_view = [
             "unrendered",
+            "unencodable",
             "left_out",
             "nothing_supervised",
             "eos_not_supervised",
@@ -325,7 +326,7 @@ impl Running {
         let finding = Finding {
             status: severity.status(),
             cause: self.kind.cause.into(),
-            fix: self.kind.fix.into(),
+            fix: self.check.fix().unwrap_or_else(|| self.kind.fix.into()),
             ..Finding::pass(self.check.evidence().unwrap_or_default())
         };
         RowsFinding {

@@ -607,6 +607,29 @@ mod tests {
         assert!(!refused, "{:?}", report.findings);
     }
 
+    /// It was called a row that the template rejects, with advice on turns and templates.
+    #[test]
+    fn a_character_that_a_tokenizer_lacks_is_the_tokenizers_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let tokenizer = dir.path().join("tokenizer.json");
+        let letters: TokenizerConfig = serde_json::from_value(json!({"char": {}})).unwrap();
+        let letters = letters.build("abc ", "abc ").unwrap();
+        std::fs::write(&tokenizer, letters.to_json()).unwrap();
+        let path = dir.path().join("rows.jsonl");
+        std::fs::write(&path, "{\"text\": \"a b c\"}\n{\"text\": \"aß\"}\n").unwrap();
+        let report = inspected(json!({
+            "path": path.display().to_string(),
+            "tokenizer": {"file": {"path": tokenizer.display().to_string()}},
+        }))
+        .report;
+        let of = |id: &str| report.findings.iter().find(|finding| finding.id == id);
+        let finding = of("unencodable").unwrap();
+        assert_eq!(finding.rows, 1);
+        assert!(finding.fix.contains("covers every byte"), "{}", finding.fix);
+        assert!(finding.examples[0].what.contains("'ß'"));
+        assert!(of("unrendered").is_none());
+    }
+
     #[test]
     fn without_a_source_it_is_the_corpus_inside_the_binary() {
         let report = inspected(json!({})).report;

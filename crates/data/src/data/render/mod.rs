@@ -496,7 +496,7 @@ fn count(counter: &AtomicU64) {
 }
 
 fn at(place: &Place) -> impl Fn(DataError) -> RowFault {
-    move |error| RowFault::new(place, error.to_string(), error.hint())
+    move |error| RowFault::of_error(place, &error)
 }
 
 /// The built-in template that prints a few probing conversations as `template` does.

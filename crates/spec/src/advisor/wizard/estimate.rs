@@ -21,6 +21,10 @@ use std::time::Duration;
 const SMALL: f64 = 2.5;
 const LARGE: f64 = 4.0;
 
+/// What helps where rows are longer than the context.
+const ROOM: &str =
+    "a longer model.seq_len has room, which a start model allows up to its own context";
+
 /// Tokens that characters, messages and sequences of the data come to.
 pub(super) struct Rates {
     chars_per_token: f64,
@@ -325,7 +329,9 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
         fix if fix.is_empty() => format!("{} ({})", a.evidence, a.source),
         fix => format!("{}; {fix} ({})", a.evidence, a.source),
     };
-    list.iter().map(known).collect()
+    let too_long = data.and_then(|facts| Pass::too_long_words(facts, spec));
+    let too_long = too_long.map(|words| format!("{words}; {ROOM}"));
+    too_long.into_iter().chain(list.iter().map(known)).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use super::estimate::{Rates, tokens};
 use crate::advisor::choose::DataKind;
 use crate::advisor::inspection::DataFacts;
-use crate::data::{DataConfig, Packing, TrainOn, Unit};
+use crate::base::human::{grouped, percent};
+use crate::data::{DataConfig, Packing, TooLong, TrainOn, Unit};
 use crate::plan::request::Rows;
 use crate::spec::RunSpec;
 
@@ -99,6 +100,33 @@ impl Pass {
         (each > 0.0).then(|| all / (each * unit.sequences() as f64))
     }
 
+    /// What becomes of rows that do not fit the context, where they usually do not: `None` where the mean one fits, or where
+    /// what is too long goes on in further rows.
+    pub fn too_long_words(facts: &DataFacts, spec: &RunSpec) -> Option<String> {
+        let (tokenizer, unit) = (spec.data.tokenizer.entry().id, spec.method.needs().unit);
+        let answer = spec
+            .rollout_length()
+            .map_or(0, |length| length.max_new_tokens);
+        let room = (spec.model.seq_len as u64).saturating_sub(answer);
+        let row = Pass::sequence_tokens(facts, tokenizer, unit).filter(|row| *row > room as f64)?;
+        let leaves = match too_long(spec, facts.kind) {
+            TooLong::Split => return None,
+            TooLong::Drop => {
+                let longer = Lengths::of(facts, tokenizer, unit).longer(room as f64, row);
+                format!("about {} of them are left out", percent(longer, 0))
+            }
+            TooLong::Truncate | TooLong::TruncateStart => {
+                let cut = Lengths::of(facts, tokenizer, unit).beyond(room as f64, row);
+                format!("about {} of their tokens are cut off", percent(cut, 0))
+            }
+        };
+        Some(format!(
+            "rows have about {} tokens and room for {}: {leaves}",
+            grouped(row as u64),
+            grouped(room)
+        ))
+    }
+
     /// Micro-batches of so many rows.
     pub fn micro_steps(&self, batch_size: usize) -> f64 {
         let steps = self.rows / batch_size as f64;
@@ -165,6 +193,27 @@ impl Lengths {
         }
     }
 
+    /// The sequences, or the mean one of data without a sample.
+    fn or_mean(&self, mean: f64) -> Vec<f64> {
+        match self.tokens.is_empty() {
+            true => vec![mean],
+            false => self.tokens.clone(),
+        }
+    }
+
+    /// The part of the sequences that is longer than `room` tokens.
+    fn longer(&self, room: f64, mean: f64) -> f64 {
+        let all = self.or_mean(mean);
+        all.iter().filter(|tokens| **tokens > room).count() as f64 / all.len() as f64
+    }
+
+    /// The part of the tokens that lies beyond `room` tokens of their sequences.
+    fn beyond(&self, room: f64, mean: f64) -> f64 {
+        let all = self.or_mean(mean);
+        let beyond: f64 = all.iter().map(|tokens| (tokens - room).max(0.0)).sum();
+        beyond / all.iter().sum::<f64>().max(1.0)
+    }
+
     /// Rows of `seq_len` tokens that hold so many sequences: each goes where it fits best, the longest first. One that is longer
     /// than a row is cut to it.
     fn packed(&self, sequences: f64, seq_len: usize) -> f64 {
@@ -182,6 +231,15 @@ impl Lengths {
         }
         free.len() as f64 * sequences / n as f64
     }
+}
+
+/// What a run does with sequences that are longer than a row.
+fn too_long(spec: &RunSpec, kind: DataKind) -> TooLong {
+    spec.data.too_long.or(match spec.method.needs().unit {
+        Unit::Text if kind == DataKind::Text => TooLong::Split,
+        Unit::Text | Unit::Pair | Unit::Judged => TooLong::Truncate,
+        Unit::Prompt | Unit::Ranked => TooLong::Drop,
+    })
 }
 
 /// The part of the data that is not held out.

@@ -5,7 +5,7 @@
 
 use super::shared::{NO_RATE, NOTHING_HELD_OUT, STEPS};
 use super::tool::Tool;
-use super::{KeyOutcome, Line, Reader, plain};
+use super::{KeyOutcome, Line, Reader, To, plain};
 use crate::spec::draft::shown;
 use serde_json::{Map, Value};
 
@@ -136,7 +136,9 @@ impl Reader {
         self.default_epochs(map);
         let tool = self.dialect.tool();
         tool.default_batch(self, map);
-        if let Some(length) = tool.length(self.writes_answers()) {
+        if let Some(length) = tool.length(self.writes_answers())
+            && !length.0.iter().any(|key| self.lifts_limit(map, key))
+        {
             self.apply_default(map, length);
         }
         // Rows that share a window make longer batches and fewer steps.
@@ -166,6 +168,14 @@ impl Reader {
         if !self.draft.value("adapter").is_null() {
             self.default_adapters(map);
         }
+    }
+
+    /// Whether a file says with null that there is no limit.
+    fn lifts_limit(&self, map: &Map<String, Value>, key: &str) -> bool {
+        let limits = self
+            .row(key)
+            .is_some_and(|row| matches!(row.to, To::Limit(..)));
+        limits && map.get(key).is_some_and(Value::is_null)
     }
 
     /// Passes over the data; the steps of a run on its own answers are for people to say.

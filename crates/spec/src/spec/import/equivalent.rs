@@ -16,6 +16,7 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
     Some(match known.to {
         To::Key(path)
         | To::Near(path, _)
+        | To::Limit(path, _)
         | To::Word(path, _)
         | To::Choice(path, _)
         | To::PerEpoch(path)

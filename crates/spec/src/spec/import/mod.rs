@@ -45,7 +45,7 @@ use detect::{detect, foreign};
 use mixer::Mixer;
 use secret::brief;
 use serde_json::{Map, Value};
-use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
+use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED, WINDOWS};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use table::{Phase, Row, To, row};
@@ -224,6 +224,10 @@ impl Reader {
             To::WarmUp => self.warm_up(key, theirs, value),
             To::Kept => self.kept(theirs, value),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
+            To::Limit(_, words) if value.is_null() => {
+                self.line(KeyOutcome::NoEqual, theirs, "", words);
+            }
+            To::Limit(path, _) => self.set(theirs, path, &plain(value), WINDOWS),
             To::Word(path, words) => self.word(theirs, path, words, value),
             To::Choice(path, words) => {
                 let said = plain(value);
@@ -288,7 +292,7 @@ impl Reader {
     fn redundant_reason(&self, row: &Row, value: &Value) -> Option<&'static str> {
         let answers = "the method generates no completions";
         match row.to {
-            To::Data(_) => None,
+            To::Data(_) | To::Limit(..) => None,
             _ if value.is_null() => Some("empty: the default"),
             _ if !self.adapts && row.is_adapter_setting() => {
                 Some("no adapter is turned on: this tool trains all weights and does not read it")

@@ -9,6 +9,8 @@ pub(super) enum To {
     Key(&'static str),
     /// Nearly the same; the text gives the difference.
     Near(&'static str, &'static str),
+    /// The same limit; null, which is none there, has no equivalent: what to do instead.
+    Limit(&'static str, &'static str),
     /// One of a few values: theirs and ours.
     Word(&'static str, &'static [(&'static str, &'static str)]),
     /// The same, but for a few words that are called otherwise: theirs and ours.

@@ -17,12 +17,20 @@ pub(super) fn length(config: &RunConfig, judge: &mut IssueCollector) {
         "set train.max_steps",
     );
     // A file may say both: a run's own spec does. Of two words of one command line neither is the later one.
-    let typed = |path| matches!(judge.origins.get(path), Origin::Set(_));
+    let typed = |path: &str| matches!(judge.origins.get(path), Origin::Set(_));
     let both = train.epochs.is_some() && typed("train.epochs") && typed("train.max_steps");
     judge.want(
         !both,
         &["train.epochs", "train.max_steps"],
         "epochs and max_steps both set the length of the run",
+        "set only one of them",
+    );
+    let warmup = format!("schedule.{}.warmup_steps", config.schedule.entry().id);
+    let both = train.warmup_ratio.is_some() && typed("train.warmup_ratio") && typed(&warmup);
+    judge.want(
+        !both,
+        &["train.warmup_ratio", &warmup],
+        "warmup_ratio and warmup_steps both set the warm-up",
         "set only one of them",
     );
     judge.want(

@@ -2,12 +2,14 @@
 
 use crate::base::clock::SystemClock;
 use crate::base::files::read_plain_text;
+use crate::base::text::shown;
 use crate::run::compare::Track;
 use crate::run::objective::tokenizer;
 use crate::run::{RunDir, RunError, index};
 use crate::spec::RunSpec;
 use crate::ui::rows::ComparedRun;
 use crate::watch::{ExternalRun, Mapping, find};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Folds the log at a path: a run's directory, or a log of another program.
@@ -15,7 +17,10 @@ use std::path::Path;
 /// # Errors
 /// A sentence: it is neither, or cannot be read.
 pub fn read_track(path: &Path) -> Result<Track, String> {
-    let told = |e: std::io::Error| format!("{}: {e}", path.display());
+    let told = |e: std::io::Error| match e.kind() {
+        ErrorKind::NotFound => format!("{} has no log", shown(path)),
+        _ => format!("{}: {e}", shown(path)),
+    };
     match RunDir::open(path) {
         Ok(run) => return Track::of_run(&run).map_err(told),
         Err(RunError::NotARun(_)) => {}

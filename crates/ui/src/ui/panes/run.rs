@@ -196,6 +196,9 @@ fn no_ending(held: &OpenRun, keymap: &Keymap) -> Option<String> {
     if held.resumable().is_none() {
         return Some("this run is live".into());
     }
+    if held.state.last_seq == 0 {
+        return Some(keymap.fill("not started yet: {pause} starts it"));
+    }
     // Its engine wrote no end.
     let at = human::grouped(held.state.step);
     let on = match held.state.checkpoints.last() {
@@ -298,6 +301,9 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
         LinkState::CatchingUp | LinkState::Live => {
             format!("Starting {}{}", held.title, theme.glyphs().ellipsis)
         }
+        LinkState::Ended(None) if held.resumable().is_some() => {
+            keymap.fill("Not started yet: {pause} starts it.")
+        }
         LinkState::Ended(None) => "This run's log is empty.".into(),
         LinkState::Ended(Some(why)) if held.new && held.path.is_none() => {
             let keys = keymap.fill(&format!(
@@ -333,6 +339,16 @@ fn looks(held: &OpenRun) -> Vec<Effect> {
         .filter(|_| staged)
         .map(Effect::LookAtStage);
     engine.into_iter().chain(stage).collect()
+}
+
+/// The hints of a run that has logged nothing, and of none.
+fn of_unbegun(held: Option<&OpenRun>) -> Vec<Hint> {
+    use Action as A;
+    let waits = held.and_then(OpenRun::resumable).is_some();
+    let own = [(A::Pause, "start"), (A::Evaluate, "edit the spec")];
+    let mut hints: Vec<Hint> = own.into_iter().filter(|_| waits).collect();
+    hints.push((A::Open(&home::ENTRY), "home"));
+    hints
 }
 
 /// The hints of one chart that fills the screen.
@@ -433,12 +449,13 @@ impl RunPane {
 
 impl Pane for RunPane {
     fn hints(&self, store: &Store) -> Hints {
-        let shown = store.held.as_ref().filter(|held| held.state.last_seq > 0);
+        let held = store.held.as_ref();
+        let shown = held.filter(|held| held.state.last_seq > 0);
         Hints::of_pane(match shown {
             _ if self.full_chart(store).is_some() => of_one_chart(),
             Some(held) if held.live() => self.of_live(held),
             Some(held) => self.of_ended(held),
-            None => vec![(Action::Open(&home::ENTRY), "home")],
+            None => of_unbegun(held),
         })
     }
 

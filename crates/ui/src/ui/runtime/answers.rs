@@ -25,8 +25,8 @@ pub(super) fn read(effect: Effect, place: &JobContext) -> Option<Msg> {
     Some(match effect {
         Effect::ReadTracks(paths) => {
             let tracks = paths.iter().map(|path| jobs::read_track(path));
-            let result = tracks.collect();
-            Msg::Tracks { paths, result }
+            let results = tracks.collect();
+            Msg::Tracks { paths, results }
         }
         Effect::ReadEntrants(paths) => {
             let found = paths.iter().filter_map(|path| jobs::read_entrant(path));

@@ -78,9 +78,34 @@ pub trait Check: Send {
         None
     }
 
+    /// What helps here, where the rows say it; the kind's own words otherwise.
+    fn fix(&self) -> Option<String> {
+        None
+    }
+
     /// What was omitted, if anything.
     fn limit(&self) -> Option<String> {
         None
+    }
+}
+
+/// The fixes that the faults of rows bring.
+#[derive(Debug, Default)]
+pub(super) struct RowFixes {
+    first: Option<String>,
+    differ: bool,
+}
+
+impl RowFixes {
+    pub(super) fn add(&mut self, fix: &str) {
+        let first = self.first.get_or_insert_with(|| fix.to_string());
+        self.differ |= first != fix;
+    }
+
+    /// The fix of all of them, if it is the same one.
+    pub(super) fn common(&self) -> Option<String> {
+        let fix = self.first.clone().filter(|fix| !fix.is_empty());
+        fix.filter(|_| !self.differ)
     }
 }
 
@@ -109,6 +134,7 @@ macro_rules! kinds {
 kinds! {
     unreadable
     unrendered
+    unencodable
     left_out
     contamination
     overlap

@@ -1,6 +1,6 @@
-//! Rows that the chat template rejects.
+//! Rows that the chat template rejects, and conversations without a template.
 
-use super::{Check, Kind, Severity};
+use super::{Check, Kind, RowFixes, Severity};
 use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
@@ -10,14 +10,23 @@ pub const KIND: Kind = Kind {
     cleans: false,
     cause: "turns out of order, an unknown role, or an unusual tool call",
     fix: "fix the turns, or choose a template that accepts them (data.template)",
-    make: |_| Some(Box::new(Unrendered)),
+    make: |_| Some(Box::new(Unrendered::default())),
 };
 
-struct Unrendered;
+#[derive(Default)]
+struct Unrendered {
+    fixes: RowFixes,
+}
 
 impl Check for Unrendered {
     fn row(&mut self, row: &Row) -> Option<String> {
-        row.fault.as_ref().map(|fault| fault.what.clone())
+        let fault = row.fault.as_ref().filter(|fault| !fault.of_tokenizer)?;
+        self.fixes.add(&fault.fix);
+        Some(fault.what.clone())
+    }
+
+    fn fix(&self) -> Option<String> {
+        self.fixes.common()
     }
 }
 
@@ -33,5 +42,22 @@ mod tests {
         assert_eq!(check.row(&row), None);
         row.fault = Some(RowFault::new(&row.place, "roles must alternate", ""));
         assert_eq!(check.row(&row).unwrap(), "roles must alternate");
+        assert_eq!(check.fix(), None, "that of the kind");
+    }
+
+    #[test]
+    fn the_fix_is_that_of_the_rows_where_they_have_one_in_common() {
+        let mut row = testing::chat(&[("user", "a")]);
+        let mut check = testing::make("unrendered", Setup::default());
+        for (fix, common) in [
+            ("set data.template", Some("set data.template")),
+            ("set data.template", Some("set data.template")),
+            ("drop the row", None),
+            ("set data.template", None),
+        ] {
+            row.fault = Some(RowFault::new(&row.place, "no", fix));
+            check.row(&row);
+            assert_eq!(check.fix().as_deref(), common);
+        }
     }
 }

@@ -164,3 +164,31 @@ fn a_check_that_asks_for_a_template_leads_to_a_row_for_it() {
     let rows = wizard.question().rows;
     assert!(rows.iter().any(|row| row.title == "template"), "{rows:?}");
 }
+
+/// No row fitted the start model, and the plan said that no setting looks unusual.
+#[test]
+fn rows_that_the_start_model_cuts_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |seq_len: usize, words: usize| {
+        let model = base(dir.path(), seq_len, "none");
+        let file = dir.path().join("long.jsonl");
+        let answer = "word ".repeat(words);
+        let row = serde_json::json!({"prompt": "To be?", "completion": answer});
+        std::fs::write(&file, format!("{row}\n").repeat(300)).unwrap();
+        let mut wizard = with_file(&file);
+        wizard.answers.goal = Some(Goal::Instructions);
+        until(&mut wizard, Step::Start);
+        wizard.select(1);
+        wizard.type_in(&model);
+        until(&mut wizard, Step::Plan);
+        let notes = wizard.question().notes;
+        let advice = notes.into_iter().filter(|note| note.label == "Advice");
+        let all: Vec<String> = advice.map(|note| note.text).collect();
+        all.join("\n")
+    };
+    let advice = told(64, 400);
+    let first = advice.lines().next().unwrap_or_default();
+    assert!(first.contains("room for 64: about "), "{advice}");
+    assert!(first.contains("% of their tokens are cut off"), "{advice}");
+    assert!(!told(1_024, 20).contains("cut off"));
+}

@@ -499,3 +499,36 @@ fn keys_of_trl_that_only_it_needs_are_known() {
     );
     assert_eq!(imported.draft.value("data.template"), "chat.jinja");
 }
+
+/// It was called the default, which cuts rows.
+#[test]
+fn a_length_without_limit_has_no_equivalent() {
+    let text = format!("{TRL}max_length: null\npacking: true\n");
+    let line = told(&text, "max_length");
+    assert_eq!(line.outcome, KeyOutcome::NoEqual);
+    assert!(line.words.contains("set model.seq_len to your longest row"));
+    let lines = import("x", &text, None).unwrap().lines;
+    let cut = |line: &&Line| line.theirs.contains("1024");
+    assert!(!lines.iter().any(|line| cut(&line)), "{lines:#?}");
+    let said = told(
+        &format!("{TRL}max_length: 64\npacking: true\n"),
+        "max_length",
+    );
+    assert_eq!(
+        (said.outcome, &*said.ours),
+        (KeyOutcome::Differs, "model.seq_len: 64")
+    );
+}
+
+/// RPO's weight was unknown, though the other tools' is mapped.
+#[test]
+fn the_likelihood_beside_dpo_is_carried_over() {
+    let line = told(
+        &format!("{TRL}max_length: 64\nbeta: 0.1\nrpo_alpha: 0.5\n"),
+        "rpo_alpha",
+    );
+    assert_eq!(
+        (line.outcome, &*line.ours),
+        (KeyOutcome::Mapped, "method.dpo.nll_weight: 0.5")
+    );
+}

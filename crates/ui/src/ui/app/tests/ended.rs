@@ -528,3 +528,19 @@ fn a_run_whose_engine_was_killed_crashed_and_does_not_go_on() {
     let picture = bench.press("r").picture(160, 24);
     assert!(picture.contains("this run is live"), "{picture}");
 }
+
+/// `--no-start` made it; its page was a dead end.
+#[test]
+fn a_run_that_was_made_and_not_started_is_started_from_its_page() {
+    let mut bench = Bench::new();
+    let slot = bench.hold(Vec::new(), Holder::Log);
+    let batch = vec![Incoming::Closed(None)];
+    bench.msg(Msg::Incoming { slot, batch });
+    let picture = bench.picture(100, 30);
+    for words in ["Not started yet: p starts it", "p start", "e edit the spec"] {
+        assert!(picture.contains(words), "{words}:\n{picture}");
+    }
+    bench.press("p");
+    let resumes = |e: &Effect| matches!(e, Effect::ResumeRun { .. });
+    assert!(bench.effects.iter().any(resumes), "{:?}", bench.effects);
+}

@@ -58,6 +58,13 @@ fn compared() -> Bench {
     let mut bench = Bench::new();
     let mut listed: Vec<RunSummary> = entrants().into_iter().map(|entrant| entrant.run).collect();
     listed.push(runs()[2].clone());
+    // One that was made and not started has nothing to compare.
+    listed.push(RunSummary {
+        id: "2026-11-21-0912-quickstart-new".into(),
+        path: "runs/new".into(),
+        step: 0,
+        ..summary(0, (1e-4, 3, 9.0, RunStatus::Empty))
+    });
     bench.msg(Msg::Runs(Ok((listed, Vec::new()))));
     bench.press("m v");
     let asked = bench.effects.iter().find_map(|effect| match effect {
@@ -92,13 +99,13 @@ fn the_runs_of_a_sweep_are_marked_with_one_key_and_ranked() {
         best,
         expected.map(|run| PathBuf::from(format!("runs/{run}")))
     );
-    let result = Ok(best
+    let results = best
         .iter()
-        .map(|path| Track::new(&title_of(path)))
-        .collect());
+        .map(|path| Ok(Track::new(&title_of(path))))
+        .collect();
     bench.msg(Msg::Tracks {
         paths: best,
-        result,
+        results,
     });
     for (width, height) in [(80, 24), (160, 48)] {
         let picture = bench.picture(width, height);

@@ -43,6 +43,9 @@ impl ComparePane {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return;
         }
+        let (head, area) = split_top(area, u16::from(!self.faults.is_empty()));
+        let words = [word(self.unreadable(), Meaning::Warn)];
+        text::draw(buffer, head.x, head.y, head.width, &words, theme);
         let (top, rest) = split_top(area, (area.height / 2).max(6));
         self.chart = top;
         self.draw_chart(buffer, top, theme);
@@ -63,7 +66,7 @@ impl ComparePane {
         theme: &Theme,
     ) -> (Vec<Word>, Vec<Vec<Word>>) {
         let curve = |path: &Path| {
-            let at = self.paths.iter().position(|known| known == path)?;
+            let at = self.read_paths.iter().position(|known| known == path)?;
             Some((letter(at), COLOURS[at]))
         };
         (ranking.title(), ranking.lines(width, theme.ascii, curve))
@@ -99,8 +102,8 @@ impl ComparePane {
     }
 
     fn note(&self, keymap: &Keymap) -> Option<String> {
-        if let Some(fault) = &self.fault {
-            return Some(format!("not readable: {}", one_line(fault)));
+        if self.tracks.is_empty() && !self.faults.is_empty() {
+            return Some(self.unreadable());
         }
         if self.runs.is_empty() {
             return Some(keymap.fill(
@@ -109,6 +112,11 @@ impl ComparePane {
             ));
         }
         self.tracks.is_empty().then(|| "reading the runs".into())
+    }
+
+    /// The runs that could not be read, in words.
+    fn unreadable(&self) -> String {
+        one_line(&format!("left out: {}", self.faults.join("; ")))
     }
 
     fn draw_chart(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) {

@@ -64,11 +64,14 @@ pub struct ComparePane {
     ranking: Option<Ranking>,
     /// The table of settings and figures is shown in place of the ranking.
     in_columns: bool,
+    /// Those of `paths` that could be read, in their order.
     tracks: Vec<Track>,
+    /// Their paths.
+    read_paths: Vec<PathBuf>,
     settings: Vec<Setting>,
     figures: Vec<Figure>,
-    /// Why one of them could not be read.
-    fault: Option<String>,
+    /// Why others could not be read.
+    faults: Vec<String>,
     reading: bool,
     read_at: Duration,
     by: Alignment,
@@ -93,7 +96,7 @@ impl ComparePane {
         }
         if self.runs.is_empty() {
             self.ranking = None;
-            self.take(Vec::new());
+            self.take(&[], &[]);
             return Vec::new();
         }
         let entrants = Request::Do(Effect::ReadEntrants(self.runs.clone()));
@@ -122,9 +125,15 @@ impl ComparePane {
         self.read_tracks()
     }
 
-    /// Takes what was read; the metric that is drawn stays the same where it is there again.
-    fn take(&mut self, tracks: Vec<Track>) {
+    /// Takes what was read; the metric that is drawn stays the same where it is there again. A run that cannot be read leaves
+    /// the others their places.
+    fn take(&mut self, paths: &[PathBuf], results: &[Result<Track, String>]) {
         let before = self.figures.get(self.metric).map(|f| f.id.clone());
+        let found = paths.iter().zip(results);
+        let found = found.filter_map(|(path, track)| Some((path.clone(), track.clone().ok()?)));
+        let (paths, tracks): (Vec<PathBuf>, Vec<Track>) = found.unzip();
+        self.read_paths = paths;
+        self.faults = results.iter().filter_map(|track| track.clone().err()).collect();
         self.settings = visible_differences(&tracks, SCHEMA);
         self.figures = figures(&tracks);
         self.tracks = tracks;
@@ -278,15 +287,9 @@ impl Pane for ComparePane {
 
     fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
         match msg {
-            Msg::Tracks { paths, result } if *paths == self.paths => {
+            Msg::Tracks { paths, results } if *paths == self.paths => {
                 self.reading = false;
-                match result {
-                    Ok(tracks) => {
-                        self.fault = None;
-                        self.take(tracks.to_vec());
-                    }
-                    Err(why) => self.fault = Some(why.clone()),
-                }
+                self.take(paths, results);
                 vec![Request::Draw(crate::ui::freshness::Freshness::DataMoved)]
             }
             Msg::Entrants { paths, found } if *paths == self.runs => {

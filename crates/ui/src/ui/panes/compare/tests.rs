@@ -70,10 +70,10 @@ fn read(pane: &mut ComparePane, around: &mut TestContext) {
         panic!("{asked:?}")
     };
     assert_eq!([ranked, read], [&paths; 2]);
-    let tracks = vec![track("one", 0.01, 100), track("two", 0.02, 60)];
+    let tracks = [track("one", 0.01, 100), track("two", 0.02, 60)];
     let msg = Msg::Tracks {
         paths,
-        result: Ok(tracks),
+        results: tracks.map(Ok).into(),
     };
     pane.incoming(&msg, &mut around.context());
 }
@@ -118,8 +118,8 @@ fn a_best_one_is_told_of_equal_steps_alone() {
     assert!(common.is_some_and(|line| line.contains("3.400") && line.contains("*2.800")), "{text}");
     let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
     pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
-    let result = Ok(vec![track("one", 0.01, 60), track("two", 0.02, 60)]);
-    pane.incoming(&Msg::Tracks { paths, result }, &mut around.context());
+    let results = [track("one", 0.01, 60), track("two", 0.02, 60)].map(Ok).into();
+    pane.incoming(&Msg::Tracks { paths, results }, &mut around.context());
     let even = row(&screen(&mut pane, &mut around, 120, 48));
     assert!(even.contains('*') && !even.contains('@'), "{even}");
 }
@@ -141,7 +141,7 @@ fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
     assert!(text.contains("by time") && text.contains("0:20"), "{text}");
     let late = Msg::Tracks {
         paths: vec!["runs/old".into()],
-        result: Ok(Vec::new()),
+        results: Vec::new(),
     };
     pane.incoming(&late, &mut around.context());
     assert_eq!(pane.tracks.len(), 2);
@@ -173,7 +173,7 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
         pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
         let msg = Msg::Tracks {
             paths,
-            result: Ok(tracks),
+            results: tracks.into_iter().map(Ok).collect(),
         };
         pane.incoming(&msg, &mut around.context());
         screen(&mut pane, &mut around, 120, 40)
@@ -193,4 +193,27 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
     };
     let text = shown(vec![cut(500), cut(50_000)]);
     assert!(text.contains("not comparable: different tokenizers"), "{text}");
+}
+
+/// The whole comparison was gone.
+#[test]
+fn a_run_that_cannot_be_read_is_named_and_the_others_are_compared() {
+    let (mut pane, mut around) = (ComparePane::default(), TestContext::new());
+    let paths: Vec<PathBuf> = ["runs/empty", "runs/one", "runs/two"].map(PathBuf::from).into();
+    pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
+    let why = || Err("runs/empty has no log".to_string());
+    let results = vec![why(), Ok(track("one", 0.01, 100)), Ok(track("two", 0.02, 60))];
+    let msg = Msg::Tracks {
+        paths: paths.clone(),
+        results,
+    };
+    pane.incoming(&msg, &mut around.context());
+    let text = screen(&mut pane, &mut around, 120, 40);
+    for words in ["left out: runs/empty has no log", "A one", "B two", "optimizer.adamw.lr"] {
+        assert!(text.contains(words), "{words}:\n{text}");
+    }
+    let results = vec![why(); 3];
+    pane.incoming(&Msg::Tracks { paths, results }, &mut around.context());
+    let text = screen(&mut pane, &mut around, 120, 40);
+    assert!(text.contains("left out: runs/empty has no log") && !text.contains("A one"), "{text}");
 }

@@ -237,7 +237,9 @@ impl HomePane {
         let Some(selected) = store.runs().iter().find(|run| run.path == path) else {
             return Vec::new();
         };
-        let begun = |run: &&RunSummary| !run.failed_before_its_first_step();
+        let begun = |run: &&RunSummary| {
+            run.status != RunStatus::Empty && !run.failed_before_its_first_step()
+        };
         let full = |key: &str| {
             let key = key.replace('-', "_");
             crate::spec::alias::resolve(&key).map_or(key, String::from)
