@@ -425,6 +425,7 @@ mod tests {
             from: Some(CheckpointEntry { step: 500, path }),
             loaded: spec::load("quickstart", &[], &Default::default()).unwrap(),
             changes: Vec::new(),
+            told: Vec::new(),
             moved: Vec::new(),
             rows: 1,
         };
