@@ -354,7 +354,7 @@ mod tests {
         let clock = crate::base::clock::SystemClock::new();
         let run = RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
         let failure = of_run(&run).unwrap_err();
-        assert!(failure.what.contains(&run.id()), "{}", failure.what);
+        assert!(failure.what.contains(run.id()), "{}", failure.what);
         assert!(failure.what.contains("has logged nothing yet"));
     }
 
