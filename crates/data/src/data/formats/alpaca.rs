@@ -1,7 +1,7 @@
 //! Instructions in Alpaca's format. The input, if there is one, follows the instruction in the same turn.
 
 use super::row::kind;
-use super::{Format, HISTORY, Row, SYSTEM, Shape, optional, required};
+use super::{Format, Row, SYSTEM, Shape, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 use serde_json::Value;
@@ -18,7 +18,8 @@ pub(super) const FORMAT: Format = Format {
         optional("input", &["input"], Shape::Text),
         required("output", &["output"], Shape::Text),
         SYSTEM,
-        HISTORY,
+        // Part of the format: a row that has anything else there is at fault.
+        optional("history", &["history"], Shape::List),
     ],
     fits: |_| true,
     read,

@@ -3,7 +3,7 @@
 
 use super::columns::nearest;
 use super::row::{Row, column_names};
-use super::{Columns, FormatId, Need};
+use super::{Columns, FormatId, HISTORY, Need};
 use crate::base::text::one_line;
 use crate::data::{DataError, Record, Unit};
 use serde_json::Value;
@@ -131,9 +131,16 @@ impl Candidate {
         candidate
     }
 
-    /// A lone prompt is part of many formats and identifies none.
+    /// A prompt, with or without earlier rounds, is part of many formats and identifies none.
     fn is_weak(&self) -> bool {
-        self.format == FormatId::PromptOnly && self.parts.len() == 1
+        let is_asked = |name: &str| matches!(name, "prompt" | "history");
+        self.format == FormatId::PromptOnly && self.parts.iter().all(|(name, _)| is_asked(name))
+    }
+
+    /// Parts that tell formats apart. Earlier rounds stand beside answers of any kind.
+    fn telling(&self) -> usize {
+        let told = self.parts.iter();
+        told.filter(|(name, _)| *name != HISTORY.name).count()
     }
 }
 
@@ -161,7 +168,7 @@ pub fn detect(
     if fitting.iter().any(|c| !c.is_weak()) {
         fitting.retain(|c| !c.is_weak());
     }
-    fitting.sort_by_key(|c| std::cmp::Reverse(c.parts.len()));
+    fitting.sort_by_key(|c| std::cmp::Reverse(c.telling()));
     // Prompts alone are what is left of rows whose answers are missing: a method that wants prompts may have them.
     let bare = fitting.iter().all(Candidate::is_weak);
     if bare && !rare.is_empty() && unit != Some(Unit::Prompt) {
@@ -170,7 +177,7 @@ pub fn detect(
     let mut grounds = DetectionBasis::Rows;
     let unserved = set_apart(unit, &mut fitting);
     if let ([best, ..], Some(other)) = (fitting.as_slice(), unserved.first())
-        && other.parts.len() >= best.parts.len()
+        && other.telling() >= best.telling()
     {
         grounds = DetectionBasis::Method;
     }
@@ -188,9 +195,9 @@ pub fn detect(
             Err(several((sample, columns), &[], &rare))
         }
         [] => Err(no_format(first, columns)),
-        [a, b, ..] if chosen.is_none() && a.parts.len() == b.parts.len() => {
-            let most = a.parts.len();
-            let equal = fitting.iter().take_while(|c| c.parts.len() == most);
+        [a, b, ..] if chosen.is_none() && a.telling() == b.telling() => {
+            let most = a.telling();
+            let equal = fitting.iter().take_while(|c| c.telling() == most);
             let equal: Vec<FormatId> = equal.map(|c| c.format).collect();
             Err(in_doubt(first, &equal, unit))
         }
@@ -227,8 +234,8 @@ fn set_apart(unit: Option<Unit>, fitting: &mut Vec<Candidate>) -> Vec<Candidate>
 /// both make the same prompt, and `prompt_only` extracts the final answer; other methods cannot
 /// train on prompts. `fitting` begins with those that fit best.
 fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
-    let most = fitting.first()?.parts.len();
-    let best = fitting.iter().take_while(|c| c.parts.len() == most);
+    let most = fitting.first()?.telling();
+    let best = fitting.iter().take_while(|c| c.telling() == most);
     let best: Vec<FormatId> = best.map(|c| c.format).collect();
     let [a, b] = best[..] else { return None };
     let both =
@@ -289,12 +296,7 @@ fn several(
     let rows = sample.len();
     let mut found: Vec<&Candidate> = most.iter().chain(rare).collect();
     // The first of a kind: rows that fit several formats are reported once.
-    found.sort_by_key(|c| {
-        (
-            std::cmp::Reverse(c.fitting),
-            std::cmp::Reverse(c.parts.len()),
-        )
-    });
+    found.sort_by_key(|c| (std::cmp::Reverse(c.fitting), std::cmp::Reverse(c.telling())));
     let told = found
         .iter()
         .map(|c| format!("{} of {rows} {}", c.fitting, c.format));

@@ -56,6 +56,8 @@ enum Shape {
     /// true, false, 0, 1 or one of these words.
     Label,
     List,
+    /// `[[asked, answered], …]`, be it empty. A usual column with anything else is not the part.
+    Rounds,
     Any,
 }
 
@@ -78,6 +80,9 @@ impl Shape {
             }
             Shape::Label => row::label(value).is_some(),
             Shape::List => value.is_array(),
+            Shape::Rounds => value
+                .as_array()
+                .is_some_and(|r| r.iter().all(row::is_round)),
             Shape::Any => true,
         }
     }
@@ -103,8 +108,8 @@ const fn optional(name: &'static str, columns: &'static [&'static str], shape: S
 
 /// Parts that several formats share.
 const TOOLS: Part = optional("tools", &["tools"], Shape::Any);
-/// Rounds before the prompt: `[[asked, answered], …]`.
-const HISTORY: Part = optional("history", &["history"], Shape::List);
+/// Rounds before the prompt. Columns of this name hold other things too, which are not part of a row.
+const HISTORY: Part = optional("history", &["history"], Shape::Rounds);
 const SYSTEM: Part = optional("system", &["system", "system_prompt"], Shape::Text);
 
 macro_rules! formats {

@@ -1,7 +1,7 @@
 //! A row as a format reads it: parts by name, and errors that name the column.
 
 use super::columns::nearest;
-use super::{Columns, Format, HISTORY, Need, Part, SYSTEM};
+use super::{Columns, Format, HISTORY, Need, Part, SYSTEM, Shape};
 use crate::base::text::one_line;
 use crate::data::{Record, RowFault};
 use serde_json::Value;
@@ -30,19 +30,34 @@ impl<'a> Row<'a> {
 
     /// The column of a part: the one that was said, else the most usual one that is there. null counts as absent.
     pub fn find(&self, part: &Part) -> Option<Found<'a>> {
-        let get = |name: &str| {
-            let (column, value) = self.record.fields.get_key_value(name)?;
-            (!value.is_null()).then_some(Found { column, value })
-        };
+        let held = |found: &Found<'_>| !found.value.is_null();
         match self.columns.get(part.name) {
-            Some(said) => get(said),
+            Some(said) => self.column(said).filter(held),
             None => {
                 let fits = |found: &Found<'_>| part.shape.fits(found.value);
-                let mut known = part.columns.iter().filter_map(|name| get(name));
+                let mut known = self.usual(part).filter(held);
                 // Among several the one that holds the right thing; else the first, so that a fault can name it.
                 known.clone().find(fits).or_else(|| known.next())
             }
         }
+    }
+
+    fn column(&self, name: &str) -> Option<Found<'a>> {
+        let (column, value) = self.record.fields.get_key_value(name)?;
+        Some(Found { column, value })
+    }
+
+    /// The usual columns of a part that the row has, null or not. `history` is one only if it may hold rounds and no other part is
+    /// mapped to it.
+    fn usual(&self, part: &Part) -> impl Iterator<Item = Found<'a>> + Clone {
+        let (shape, mapped) = (part.shape, self.columns);
+        let is_part = move |found: &Found<'_>| {
+            shape != Shape::Rounds
+                || ((found.value.is_null() || shape.fits(found.value))
+                    && mapped.iter().all(|(_, column)| column != found.column))
+        };
+        let known = part.columns.iter().filter_map(|name| self.column(name));
+        known.filter(is_part)
     }
 
     /// A part by its name.
@@ -53,12 +68,11 @@ impl<'a> Row<'a> {
 
     /// Whether the row has a column for a part, even if it is empty or null there.
     pub fn has_column(&self, part: &str) -> bool {
-        let has = |name: &str| self.record.fields.contains_key(name);
         match self.columns.get(part) {
-            Some(said) => has(said),
+            Some(said) => self.column(said).is_some(),
             None => {
                 let known = self.format.parts.iter().find(|p| p.name == part);
-                known.is_some_and(|part| part.columns.iter().any(|name| has(name)))
+                known.is_some_and(|part| self.usual(part).next().is_some())
             }
         }
     }
@@ -193,6 +207,12 @@ pub(super) fn label(value: &Value) -> Option<bool> {
         },
         _ => None,
     }
+}
+
+/// `[asked, answered]`, two texts.
+pub(super) fn is_round(value: &Value) -> bool {
+    let pair = value.as_array().map(Vec::as_slice);
+    matches!(pair, Some([Value::String(_), Value::String(_)]))
 }
 
 /// The type of a value, in words.

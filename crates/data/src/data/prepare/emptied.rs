@@ -70,12 +70,14 @@ fn why(tried: &[SourceSpans]) -> (String, String) {
         return ("it has no rows".into(), "name a file with rows".into());
     };
     let unit = how.unit;
+    // The last token of a prompt takes a place too: the answer is written after it.
+    let next = u64::from(unit == Unit::Prompt);
     for SourceSpans { spans, .. } in tried {
         for example in spans.chunks(unit.documents()) {
             let texts = &example[..unit.sequences().min(example.len())];
             let most = texts.iter().map(|(_, len)| *len).max().unwrap_or(0);
             examples += 1;
-            long += u64::from(most > how.seq_len as u64 + 1);
+            long += u64::from(most + next > how.seq_len as u64 + 1);
             longest = longest.max(most);
             tokens += texts.iter().map(|(_, len)| len).sum::<u64>();
         }
@@ -97,7 +99,7 @@ fn why(tried: &[SourceSpans]) -> (String, String) {
             "check with `llmtui data inspect` what is supervised; rows need an answer".into(),
         );
     }
-    let kept = grouped(longest.saturating_sub(1));
+    let kept = grouped((longest + next).saturating_sub(1));
     let (lost, other) = match how.too_long {
         TooLong::Drop => ("are left out", ""),
         TooLong::TruncateStart => ("are truncated to what is not supervised", ""),

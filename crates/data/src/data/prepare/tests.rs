@@ -178,7 +178,8 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
     assert!(open("chats", Unit::Judged).is_err());
 }
 
-fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
+/// A data set of eight equal rows.
+fn of_one_row(unit: Unit, row: &str, seq_len: usize) -> Result<Dataset, DataError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rows.jsonl");
     std::fs::write(&path, format!("{row}\n").repeat(8)).unwrap();
@@ -189,10 +190,34 @@ fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
         train_on: TrainOn::Completion,
         ..Request::new(seq_len)
     };
-    let Err(error) = Dataset::open(&config, request) else {
+    Dataset::open(&config, request)
+}
+
+fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
+    let Err(error) = of_one_row(unit, row, seq_len) else {
         panic!("rows were left");
     };
     format!("{error}; {}", error.hint())
+}
+
+/// A prompt of one token more than a row was not called too long, and the advised length dropped it again.
+#[test]
+fn the_advised_length_keeps_a_prompt() {
+    let prompt = format!(r#"{{"prompt": "{}", "answer": "yes"}}"#, "word ".repeat(40));
+    let advised = |text: &str| -> usize {
+        let (_, after) = text.split_once("a larger model.seq_len: ").expect(text);
+        let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    };
+    let length = advised(&emptied(Unit::Prompt, &prompt, 32));
+    let text = emptied(Unit::Prompt, &prompt, length - 1);
+    assert!(
+        text.contains("longer than a row and are left out"),
+        "{text}"
+    );
+    assert_eq!(advised(&text), length);
+    let data = of_one_row(Unit::Prompt, &prompt, length);
+    assert!(data.is_ok(), "{:?}", data.err());
 }
 
 /// "The validation split has 0 tokens, or a smaller model.seq_len" was said of answers that truncation cut off.

@@ -117,17 +117,20 @@ struct Answered {
     document: Document,
     /// Ids that both begin with.
     shared: usize,
+    /// The text that the answer adds to that of the prompt; none where the template writes the prompt otherwise before an answer.
+    added: Option<String>,
 }
 
 impl Answered {
     /// What follows the shared ids is supervised.
-    fn new(alone: Vec<u32>, ids: Vec<u32>) -> Answered {
+    fn new(alone: Vec<u32>, ids: Vec<u32>, added: Option<String>) -> Answered {
         let shared = common_prefix(&alone, &ids);
         let supervised = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
         Answered {
             alone,
             document: Document { ids, supervised },
             shared,
+            added,
         }
     }
 }
@@ -350,7 +353,7 @@ impl Renderer {
         self.notice_special_tokens(&[prompt, completion]);
         let alone = self.begun(prompt, place)?;
         let both = self.begun(&format!("{prompt}{completion}"), place)?;
-        let mut answered = Answered::new(alone, self.ended(both));
+        let mut answered = Answered::new(alone, self.ended(both), Some(completion.clone()));
         if train_on == TrainOn::All {
             answered.document = Document::all_supervised(answered.document.ids);
         }
@@ -369,14 +372,15 @@ impl Renderer {
         all.extend(turns::as_turns(completion, "assistant"));
         let (prompt, all) = (turns::decoded(&prompt), turns::decoded(&all));
         self.notice_special_tokens(&turns::texts(&all));
-        let alone = self.rendered(&prompt, tools, GenerationPrompt::With, place)?;
-        let alone = self.tokenizer.encode(&alone).map_err(at(place))?;
+        let asked = self.rendered(&prompt, tools, GenerationPrompt::With, place)?;
+        let alone = self.tokenizer.encode(&asked).map_err(at(place))?;
         let text = self.rendered(&all, tools, GenerationPrompt::Without, place)?;
+        let added = text.strip_prefix(&asked).map(str::to_string);
         let (ids, offsets) = self
             .tokenizer
             .encode_with_offsets(&text)
             .map_err(at(place))?;
-        let mut answered = Answered::new(alone, ids);
+        let mut answered = Answered::new(alone, ids, added);
         let mut document = std::mem::take(&mut answered.document);
         if train_on == TrainOn::Assistant {
             let spans = self.assistant_spans(&all, tools, &text, place)?;

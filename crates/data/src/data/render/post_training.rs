@@ -95,7 +95,7 @@ impl Renderer {
                 let answer = Turns::Text(format!("{}{end}", answer.trim()));
                 let turns = (prompt, &answer);
                 let answered = self.answered(turns, tools, place, TrainOn::Completion)?;
-                let document = with_reference(answered);
+                let document = self.with_reference(answered, place)?;
                 self.note(&document);
                 document
             }
@@ -197,24 +197,38 @@ impl Renderer {
             }
         }
     }
-}
 
-/// The prompt as it is generated from, with what its answer adds. A template may end its generation prompt with what it writes
-/// before no finished answer, as DeepSeek-R1's does with `<think>`.
-fn with_reference(answered: Answered) -> Document {
-    let Answered {
-        alone,
-        document,
-        shared,
-    } = answered;
-    if shared == alone.len() {
-        return document;
+    /// The prompt as it is generated from, then its answer. Where the first token of the answer would merge with the last of the
+    /// prompt, the answer is encoded alone. A template may end its generation prompt with what it writes before no finished
+    /// answer, as DeepSeek-R1's does with `<think>`: the answer is then what follows the shared ids.
+    ///
+    /// # Errors
+    /// Text outside the vocabulary.
+    fn with_reference(&self, answered: Answered, place: &Place) -> Result<Document, RowFault> {
+        let Answered {
+            alone,
+            document,
+            shared,
+            added,
+        } = answered;
+        if shared == alone.len() {
+            return Ok(document);
+        }
+        let asked = alone.len();
+        let mut ids = alone;
+        match added {
+            Some(answer) => {
+                ids.extend(self.tokenizer.encode(&answer).map_err(super::at(place))?);
+                // Of a plain text the end is a token without a text; a template writes its own.
+                if document.ids.last().copied() == self.tokenizer.eos() {
+                    ids = self.ended(ids);
+                }
+            }
+            None => ids.extend(&document.ids[shared..]),
+        }
+        let supervised = (0..ids.len()).map(|at| at >= asked).collect();
+        Ok(Document { ids, supervised })
     }
-    let (mut ids, mut supervised) = (alone, Vec::new());
-    supervised.resize(ids.len(), false);
-    ids.extend(&document.ids[shared..]);
-    supervised.resize(ids.len(), true);
-    Document { ids, supervised }
 }
 
 /// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it, and rows are

@@ -430,10 +430,11 @@ fn what_is_asked_does_not_depend_on_the_answer_that_is_known() {
         for prompt in [
             Turns::Messages(messages(&[("user", "1+1")])),
             Turns::Text("th".into()),
+            Turns::Text("a ".into()),
             Turns::Text("1+1=".into()),
         ] {
-            let documents = ["", "e", "2", "a far longer answer"].map(|answer| {
-                let answer = Some(answer.to_string()).filter(|answer| !answer.is_empty());
+            let documents = ["", "e", "2", "the", "a far longer answer"].map(|text| {
+                let answer = Some(text.to_string()).filter(|answer| !answer.is_empty());
                 let known = answer.is_some();
                 let asked = Example::new(Content::Prompt {
                     prompt: prompt.clone(),
@@ -445,6 +446,13 @@ fn what_is_asked_does_not_depend_on_the_answer_that_is_known() {
                     known,
                     learned.ends_with("<|endoftext|>") || learned.contains("<|im_end|>")
                 );
+                assert!(learned.starts_with(text), "{learned:?}");
+                // Nothing of the text stands in it twice.
+                if let Turns::Text(prompt) = &prompt {
+                    let end = if known { "<|endoftext|>" } else { "" };
+                    let whole = renderer.tokenizer().decode(&document.ids);
+                    assert_eq!(whole, format!("{prompt}{text}{end}"));
+                }
                 let asked = document.supervised.iter().take_while(|on| !**on).count();
                 assert!(document.supervised[asked..].iter().all(|on| *on));
                 document.ids[..asked].to_vec()

@@ -29,6 +29,20 @@ fn rows_of_several_formats_are_counted_by_format() {
     assert_eq!(found.format, FormatId::PromptOnly);
 }
 
+/// Such rows were in doubt: earlier rounds made a prompt alone as close a match.
+#[test]
+fn earlier_rounds_do_not_decide_between_formats() {
+    for history in [json!([]), json!([["a", "b"]])] {
+        let rows = [record(
+            json!({"prompt": "p", "completion": "x", "history": history}),
+        )];
+        for unit in [None, Some(Unit::Prompt)] {
+            let found = detect(&rows, &Columns::default(), unit).unwrap();
+            assert_eq!(found.format, FormatId::PromptCompletion);
+        }
+    }
+}
+
 /// The advice for a table of texts and their labels was to read the text alone.
 #[test]
 fn a_table_of_texts_and_labels_is_advised_to_learn_the_labels() {

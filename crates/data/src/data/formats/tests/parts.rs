@@ -89,6 +89,60 @@ fn earlier_rounds_precede_the_prompt_in_every_format_that_has_one() {
     assert_eq!(prompt, whole(&[], "p"));
 }
 
+/// Such a column broke every row.
+#[test]
+fn a_history_of_another_shape_is_a_column_like_others() {
+    let rows = [
+        (
+            FormatId::Preference,
+            json!({"prompt": "p", "chosen": "x", "rejected": "y"}),
+        ),
+        (
+            FormatId::Kto,
+            json!({"prompt": "p", "completion": "x", "label": true}),
+        ),
+        (FormatId::PromptOnly, json!({"prompt": "p", "answer": "x"})),
+        (
+            FormatId::InstructionResponse,
+            json!({"question": "p", "response": "x"}),
+        ),
+    ];
+    let others = [
+        json!("a, then b"),
+        json!([{"role": "user", "content": "a"}]),
+        json!([["a", "b"], ["c"]]),
+    ];
+    for (format, row) in rows {
+        let plain = read(format, &record(row.clone()), &Columns::default()).unwrap();
+        for history in &others {
+            let mut row = row.clone();
+            row["history"] = history.clone();
+            let row = record(row);
+            let example = read(format, &row, &Columns::default()).unwrap();
+            assert_eq!(example.content, plain.content, "{format} {history}");
+            assert_eq!(example.extra["history"], *history);
+            // Named, it is the part, and at fault.
+            let named: Columns = [("history", "history")].into_iter().collect();
+            assert!(read(format, &row, &named).is_err(), "{format} {history}");
+        }
+    }
+    let row = json!({"instruction": "p", "output": "x", "history": "a"});
+    assert!(read(FormatId::Alpaca, &record(row), &Columns::default()).is_err());
+}
+
+#[test]
+fn a_history_that_another_part_is_read_from_is_not_earlier_rounds() {
+    let row = record(json!({"prompt": "p", "history": [], "answer": "x"}));
+    let example = |columns: &Columns| read(FormatId::PromptOnly, &row, columns).unwrap();
+    let prompt = |example: Example| match example.content {
+        Content::Prompt { prompt, .. } => prompt,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(prompt(example(&Columns::default())), chat(&[("user", "p")]));
+    let mapped: Columns = [("tools", "history")].into_iter().collect();
+    assert_eq!(prompt(example(&mapped)), Turns::Text("p".into()));
+}
+
 #[test]
 fn members_of_other_rows_are_not_part_of_a_call_or_a_tool() {
     let call = |arguments: Value| json!({"type": "function", "id": null, "function": {"name": "w", "arguments": arguments}});
