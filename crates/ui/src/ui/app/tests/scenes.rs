@@ -232,7 +232,10 @@ fn steady(picture: &str) -> String {
         return picture.into();
     }
     let in_f32 = |part: &str| {
-        let (bytes, rest) = part.split_once(" MiB of 24 GiB").unwrap();
+        // The plan pane's figures are of a spec that says f32.
+        let Some((bytes, rest)) = part.split_once(" MiB of 24 GiB") else {
+            return part.to_string();
+        };
         let bytes: f64 = bytes.parse().unwrap();
         let planned = if bytes < 67.5 { "75.8" } else { "81.1" };
         format!("{planned} MiB of 24 GiB{rest}")
