@@ -118,8 +118,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     for (small, rung) in runs.iter().zip(&mut report.runs) {
         let mut step = Step::load(small, (name, &set), cx)?;
         if !args.fresh {
-            let Earlier { ended, begun } =
-                trials::earlier(&step.loaded.spec, cx, trials::finished)?;
+            // A dry run starts nothing, so one that trains now is no obstacle.
+            let earlier = trials::earlier(&step.loaded.spec, cx, trials::finished);
+            let Earlier { ended, begun } = match earlier {
+                Err(_) if args.dry_run => Earlier::none(),
+                found => found?,
+            };
             step.begun = begun;
             if let Some(done) = ended {
                 rung.take(done);

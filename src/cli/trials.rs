@@ -74,6 +74,13 @@ pub struct Earlier<T> {
     pub begun: Option<RunDir>,
 }
 
+impl<T> Earlier<T> {
+    pub fn none() -> Self {
+        let (ended, begun) = (None, None);
+        Earlier { ended, begun }
+    }
+}
+
 /// Looks at the runs of a trial's spec; `counts` gives what is wanted of one that ended by itself, `None` where it is of no use.
 ///
 /// # Errors

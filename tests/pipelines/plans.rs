@@ -37,7 +37,9 @@ fn a_stage_has_the_context_of_its_base_model() {
 
     // A preset's context of 1,024 tokens applies to a model of its own.
     let mine = place.planned(&["mine.yaml"]);
-    assert_eq!(tokens(&mine[1]), 3 * 4 * 2 * 64);
+    let places = 3 * 4 * 2 * 64;
+    let own = tokens(&mine[1]);
+    assert!((places * 8 / 10..places).contains(&own), "{own}");
     assert_eq!(mine[0]["n_params"], mine[1]["n_params"]);
     for (set, says) in [
         (

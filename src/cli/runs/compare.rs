@@ -153,13 +153,22 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
         row(&mut out, &setting.path, setting.values.iter().map(value));
     }
     readings(&mut out, tracks);
+    let has_bits = |track: &Track| {
+        track
+            .state
+            .metrics
+            .iter()
+            .any(|info| info.id == id::VAL_BPB)
+    };
+    let in_bits = tracks.iter().all(has_bits);
     for figure in wanted {
         let apart = match figure.apart {
             None => "",
             Some(Difference::Loss) => " (the runs minimize different losses: not comparable)",
-            Some(Difference::Tokenizer) => {
-                " (per token of different tokenizers: not comparable; val/bpb is)"
+            Some(Difference::Tokenizer) if in_bits => {
+                " (different tokenizers: not comparable; val/bpb is)"
             }
+            Some(Difference::Tokenizer) => " (different tokenizers: not comparable)",
         };
         out.push_str(&format!("\n{} by {}{apart}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {

@@ -50,11 +50,13 @@ const BASE: &[&str] = &[
 
 /// The smallest model that learns, on the embedded corpus, with `words` (`key=value`) on top.
 pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
-    // Epochs and steps on one command line contradict each other.
-    let in_epochs = words.iter().any(|word| word.starts_with("train.epochs="));
-    let base = BASE
-        .iter()
-        .filter(|word| !(in_epochs && word.starts_with("train.max_steps=")));
+    // Epochs and steps on one command line contradict each other, and so do two forms of the warm-up.
+    let has = |key: &str| words.iter().any(|word| word.starts_with(key));
+    let replaced = |word: &str| {
+        has("train.epochs=") && word.starts_with("train.max_steps=")
+            || has("train.warmup_ratio=") && word.starts_with("schedule.cosine.warmup_steps=")
+    };
+    let base = BASE.iter().filter(|word| !replaced(word));
     let words: Vec<String> = base.chain(words).map(ToString::to_string).collect();
     let spec = load("quickstart", &words, &SpecSources::default())
         .unwrap()

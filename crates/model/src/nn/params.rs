@@ -319,7 +319,11 @@ impl Params {
         let places: Vec<(usize, usize, usize)> = self
             .infos
             .iter()
-            .filter_map(|info| Some((info.offset - self.held, info.grad?, info.len)))
+            .filter_map(|info| {
+                // What is frozen may lie elsewhere, below `held`.
+                let grad = info.grad?;
+                Some((info.offset - self.held, grad, info.len))
+            })
             .collect();
         self.write_held(|own| {
             for (to, from, len) in places {

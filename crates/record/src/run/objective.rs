@@ -32,7 +32,7 @@ pub struct Objective<'a> {
 pub enum Difference {
     /// Their losses are of different methods, or of different settings of one.
     Loss,
-    /// It is a mean over tokens, and these are cut differently.
+    /// It depends on how text is cut into tokens, and these are cut differently.
     Tokenizer,
 }
 
@@ -92,7 +92,7 @@ fn of_tokens(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
     (counts_tokens && differ).then_some(Difference::Tokenizer)
 }
 
-/// Whether a reading is a mean over tokens.
+/// Whether a reading depends on how text is cut into tokens: means over tokens, and log-probabilities of them.
 fn is_per_token(id: &str) -> bool {
     let of_tokens = [
         id::TRAIN_LOSS,

@@ -167,7 +167,7 @@ pub fn in_one_unit(
             if count.iter().any(|at| trials[*at].in_bits().is_none()) {
                 let what = Difference::Tokenizer.words();
                 return Err(format!(
-                    "{what}, so {metric} is per token of each, and not every run has {}",
+                    "{what}, on which {metric} depends, and not every run has {}",
                     id::VAL_BPB
                 ));
             }

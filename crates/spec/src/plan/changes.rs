@@ -67,7 +67,7 @@ const RUNGS: &[Rung] = &[
     ),
     rung(
         PREFLIGHT,
-        "mistakes that the checks find show later: llmtui preflight makes them where there is more memory",
+        "errors that preflight would find appear during training; `llmtui preflight` finds them on a machine with more memory",
         no_preflight,
     ),
     rung(

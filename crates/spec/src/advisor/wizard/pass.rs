@@ -104,26 +104,38 @@ impl Pass {
     /// what is too long goes on in further rows.
     pub fn too_long_words(facts: &DataFacts, spec: &RunSpec) -> Option<String> {
         let (tokenizer, unit) = (spec.data.tokenizer.entry().id, spec.method.needs().unit);
-        let answer = spec
-            .rollout_length()
-            .map_or(0, |length| length.max_new_tokens);
-        let room = (spec.model.seq_len as u64).saturating_sub(answer);
-        let row = Pass::sequence_tokens(facts, tokenizer, unit).filter(|row| *row > room as f64)?;
+        let row = Pass::sequence_tokens(facts, tokenizer, unit)?;
+        let lengths = Lengths::of(facts, tokenizer, unit);
+        let seq_len = spec.model.seq_len as f64;
+        if unit == Unit::Prompt && row <= seq_len {
+            let longest = spec.longest_prompt() as f64;
+            return (row > longest).then(|| {
+                format!(
+                    "prompts have about {} tokens on average: about {} of them leave fewer than rollout.max_new_tokens={} tokens for a completion",
+                    grouped(row as u64),
+                    percent(lengths.longer(longest, row), 0),
+                    grouped(spec.rollout.max_new_tokens as u64),
+                )
+            });
+        }
+        if row <= seq_len {
+            return None;
+        }
         let leaves = match too_long(spec, facts.kind) {
             TooLong::Split => return None,
             TooLong::Drop => {
-                let longer = Lengths::of(facts, tokenizer, unit).longer(room as f64, row);
-                format!("about {} of them are left out", percent(longer, 0))
+                let longer = lengths.longer(seq_len, row);
+                format!("about {} of them are dropped", percent(longer, 0))
             }
             TooLong::Truncate | TooLong::TruncateStart => {
-                let cut = Lengths::of(facts, tokenizer, unit).beyond(room as f64, row);
+                let cut = lengths.beyond(seq_len, row);
                 format!("about {} of their tokens are cut off", percent(cut, 0))
             }
         };
         Some(format!(
-            "rows have about {} tokens and room for {}: {leaves}",
+            "rows have about {} tokens on average, and model.seq_len holds {}: {leaves}",
             grouped(row as u64),
-            grouped(room)
+            grouped(spec.model.seq_len as u64)
         ))
     }
 

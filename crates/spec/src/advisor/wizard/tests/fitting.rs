@@ -188,7 +188,7 @@ fn rows_that_the_start_model_cuts_are_told() {
     };
     let advice = told(64, 400);
     let first = advice.lines().next().unwrap_or_default();
-    assert!(first.contains("room for 64: about "), "{advice}");
+    assert!(first.contains("model.seq_len holds 64: about "), "{advice}");
     assert!(first.contains("% of their tokens are cut off"), "{advice}");
     assert!(!told(1_024, 20).contains("cut off"));
 }
