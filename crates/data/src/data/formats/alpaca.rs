@@ -1,6 +1,7 @@
 //! Instructions in Alpaca's format. The input, if there is one, follows the instruction in the same turn.
 
 use super::row::kind;
+use super::turns::{with_history, with_system};
 use super::{Format, Row, SYSTEM, Shape, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
@@ -47,6 +48,15 @@ pub(super) fn asked(row: &Row<'_>, part: &str) -> Result<String, RowFault> {
         Some(input) if instruction.is_empty() => input,
         Some(input) => format!("{instruction}\n{input}"),
     })
+}
+
+/// A row's turns after what its columns `system` and `history` hold.
+pub(super) fn with_opening(
+    row: &Row<'_>,
+    messages: Vec<Message>,
+) -> Result<Vec<Message>, RowFault> {
+    let system = row.optional_text("system")?;
+    Ok(with_system(with_history(messages, history(row)?), system))
 }
 
 /// Rounds before: `[[asked, answered], …]`.

@@ -1,7 +1,6 @@
 //! Single answers labelled good or bad.
 
-use super::alpaca::{asked, history};
-use super::turns::{with_history, with_system};
+use super::alpaca::{asked, with_opening};
 use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
@@ -32,10 +31,8 @@ pub(super) const FORMAT: Format = Format {
 
 fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     let desirable = row.label("label")?;
-    let system = row.optional_text("system")?;
     if row.part("messages").is_some() && row.part("completion").is_none() {
-        let messages = with_history(row.messages("messages")?, history(row)?);
-        let mut messages = with_system(messages, system);
+        let mut messages = with_opening(row, row.messages("messages")?)?;
         let last = messages.pop().filter(|m| m.role == "assistant" && !messages.is_empty());
         let answer = last.ok_or_else(|| {
             let fix = "the label applies to the last turn, which must be an assistant's answer";
@@ -62,13 +59,12 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
         Turns::Text(_) => vec![Message::new("user", asked(row, "prompt")?)],
         Turns::Messages(messages) => messages,
     };
-    let prompt = with_history(prompt, history(row)?);
     let completion = match completion {
         Turns::Text(text) => vec![Message::new("assistant", text)],
         Turns::Messages(messages) => messages,
     };
     Ok(Content::Labelled {
-        prompt: Turns::Messages(with_system(prompt, system)),
+        prompt: Turns::Messages(with_opening(row, prompt)?),
         completion: Turns::Messages(completion),
         desirable,
     })

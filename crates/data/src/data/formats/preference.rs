@@ -1,7 +1,6 @@
 //! Two answers to one prompt in its own column.
 
-use super::alpaca::{asked, history};
-use super::turns::{with_history, with_system};
+use super::alpaca::{asked, with_opening};
 use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
@@ -41,12 +40,8 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     if chosen == rejected {
         return Err(pairs::same(row));
     }
-    let system = row.optional_text("system")?;
     let column = row.part("prompt").map_or("", |found| found.column);
-    let turns = |messages| -> Result<Turns, RowFault> {
-        let messages = with_history(messages, history(row)?);
-        Ok(Turns::Messages(with_system(messages, system)))
-    };
+    let turns = |messages| with_opening(row, messages).map(Turns::Messages);
     let prompt = match row.prose("prompt")? {
         Turns::Messages(messages) => turns(messages)?,
         // A text under the name `prompt` is continued verbatim, unless the answers are turns.

@@ -1,7 +1,6 @@
 //! Prompts for RL, with the reference answer if rewards compare with one.
 
-use super::alpaca::history;
-use super::turns::{with_history, with_system};
+use super::alpaca::with_opening;
 use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
@@ -26,12 +25,8 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn read(row: &Row<'_>) -> Result<Content, RowFault> {
-    let system = row.optional_text("system")?;
     let column = row.part("prompt").map_or("", |found| found.column);
-    let turns = |messages| -> Result<Turns, RowFault> {
-        let messages = with_history(messages, history(row)?);
-        Ok(Turns::Messages(with_system(messages, system)))
-    };
+    let turns = |messages| with_opening(row, messages).map(Turns::Messages);
     let prompt = match row.prose("prompt")? {
         Turns::Messages(messages) => turns(messages)?,
         // A text under the name `prompt` is continued verbatim; a question is a user turn.
