@@ -275,11 +275,13 @@ impl Trainer<'_, '_> {
         over
     }
 
-    /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
+    /// Whether this step is the best and is to be kept, which only a checkpoint of this step can. Where it has one, as after a
+    /// stop that broke off its evaluation, the checkpoint must say so: whoever asks for the best one reads it there.
     fn is_best_to_keep(&self) -> bool {
         let (progress, spec) = (&self.cx.state.progress, self.cx.spec);
         let best = progress.best.as_ref();
-        spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
+        let kept = spec.keeps_best() || self.checkpoints.saved_at() == Some(progress.step);
+        kept && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
     }
 
     /// Called after a rollback to `step`: discards readings since then, and logs the rollback and the settings that differ from

@@ -486,3 +486,30 @@ fn a_checkpoint_whose_line_in_the_log_was_lost_is_reported_at_the_resume() {
     assert_eq!(second.iter().filter(of_20).count(), 1);
     assert_eq!(third.iter().filter(of_20).count(), 0);
 }
+
+/// The stop saved the last step without its evaluation; a pipeline then took an older checkpoint for the best.
+#[test]
+fn an_evaluation_that_a_stop_broke_off_marks_its_checkpoint_as_the_best_at_the_resume() {
+    for last in [10, 20] {
+        let mut run = Run::new(&[]);
+        let mut step = 0;
+        let first = run.go_with(&mut |event, _, stop| match event {
+            Event::Stepped { step: at, .. } => step = *at,
+            Event::PhaseChanged {
+                phase: Phase::Evaluating,
+                ..
+            } if step == last => stop.store(true, Ordering::Relaxed),
+            _ => {}
+        });
+        assert_eq!(finished(&first), (Outcome::Stopped, last, String::new()));
+        let evaluated = |events: &[Event]| {
+            let of_last = |e: &Event| matches!(e, Event::Evaluated { step, .. } if *step == last);
+            events.iter().any(of_last)
+        };
+        assert!(!evaluated(&first), "broken off");
+        let second = run.resumed();
+        assert!(evaluated(&second));
+        let best = |event: &Event| matches!(event, Event::Checkpointed { step, best: true, .. } if *step == last);
+        assert_eq!(second.iter().filter(|event| best(event)).count(), 1);
+    }
+}
