@@ -281,13 +281,15 @@ fn find(finder: &Finder, answer: &str) -> String {
     inner.unwrap_or(whole).trim().to_string()
 }
 
+/// An answer or a target as it is compared: without white space around it.
 fn normal(task: &Task, text: &str) -> String {
     let mut text = text.to_string();
     for pattern in &task.ignore {
         text = pattern.replace_all(&text, "").into_owned();
     }
+    let text = text.trim();
     match task.config.answer.ignore_case {
         true => text.to_lowercase(),
-        false => text,
+        false => text.to_string(),
     }
 }
