@@ -161,7 +161,10 @@ fn what_an_answer_does_as_a_script_is_not_run() {
     }
     let dir = tempfile::tempdir().unwrap();
     let row = json!({"ask": "double", "answer": "", "tests": ["assert double(2) == 4"]});
-    write_lines(&dir.path().join("rows.jsonl"), &[row.clone(), row.clone(), row]);
+    write_lines(
+        &dir.path().join("rows.jsonl"),
+        &[row.clone(), row.clone(), row],
+    );
     let answers: Vec<Value> = SCRIPTS.iter().map(|text| json!({"answer": text})).collect();
     write_lines(&dir.path().join("answers.jsonl"), &answers);
     let task = "name: doubled\nversion: 1\nsummary: s\nkind: answer\nsource: rows.jsonl\nprompt: '{{ ask }}'\n\
@@ -182,15 +185,27 @@ fn what_an_answer_does_as_a_script_is_not_run() {
     let found = run(&[&["eval", "--tasks", "./task.yaml"][..], &of].concat());
     let found: Value = serde_json::from_str(&found).unwrap();
     let passed = &found["models"][0]["tasks"][0]["readings"][0];
-    assert_eq!((&passed["metric"], &passed["value"]), (&json!("pass@1"), &json!(1.0)));
+    assert_eq!(
+        (&passed["metric"], &passed["value"]),
+        (&json!("pass@1"), &json!(1.0))
+    );
 
     // The reward runs the row's tests as scripts still.
     let wrong = "assert double(2) == (5 if __name__ == '__main__' else 4)";
     let lines = SCRIPTS.iter().flat_map(|answer| {
-        ["assert double(2) == 4", wrong].map(|test| json!({"answer": answer, "metadata": {"tests": test}}))
+        ["assert double(2) == 4", wrong]
+            .map(|test| json!({"answer": answer, "metadata": {"tests": test}}))
     });
     write_lines(&dir.path().join("scored.jsonl"), &lines.collect::<Vec<_>>());
-    let reward = ["reward", "test", "grpo-sort", "scored.jsonl", "-s", "rewards=[python]", "--json"];
+    let reward = [
+        "reward",
+        "test",
+        "grpo-sort",
+        "scored.jsonl",
+        "-s",
+        "rewards=[python]",
+        "--json",
+    ];
     let found = run(&reward);
     // The last line sums up.
     let score = |line: &str| serde_json::from_str::<Value>(line).unwrap()["reward"].as_f64();

@@ -16,9 +16,7 @@ use crate::data::source::ReadContext;
 use crate::data::tokenizer::Tokenizer;
 use crate::hub::HubConfig;
 use crate::spec::EvalConfig;
-use crate::tasks::{
-    self, AskedModel, Prepared, Request, Run, Subject, TaskError, compared_by,
-};
+use crate::tasks::{self, AskedModel, Prepared, Request, Run, Subject, TaskError, compared_by};
 use crate::wire::{ChartPlace, Direction, Event, MetricInfo, Num, Phase, Values};
 use std::ops::ControlFlow;
 use std::path::PathBuf;

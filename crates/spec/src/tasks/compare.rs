@@ -263,7 +263,11 @@ mod tests {
         // The loss of one text.
         let found = compare("acc", &records(&[-1.5]), &records(&[-2.7])).unwrap();
         assert_eq!((found.p, found.interval), (1.0, None));
-        assert!(found.certainty().contains("one item"), "{}", found.certainty());
+        assert!(
+            found.certainty().contains("one item"),
+            "{}",
+            found.certainty()
+        );
         // 15 : 5 of 60 by binomial: 0.0414. Signs are drawn here.
         let (mut before, mut now) = (vec![0.0; 60], vec![0.0; 60]);
         before[..5].fill(1.0);

@@ -167,16 +167,20 @@ mod tests {
     use crate::base::paths::Env;
     use crate::data::source::ReadContext;
     use crate::tasks::{Prepared, compare, judge, load, summarize};
+    use std::path::Path;
 
     fn task(rewards: &str) -> Result<Prepared, String> {
-        let dir = tempfile::tempdir().unwrap();
+        task_in(tempfile::tempdir().unwrap().path(), rewards)
+    }
+
+    fn task_in(dir: &Path, rewards: &str) -> Result<Prepared, String> {
         let rows = "{\"ask\": \"1 + 1\", \"sum\": \"2\"}\n{\"ask\": \"2 + 2\", \"sum\": \"4\"}\n";
-        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+        std::fs::write(dir.join("rows.jsonl"), rows).unwrap();
         let yaml = format!(
             "name: sums\nversion: 1\nsummary: Sums.\nkind: answer\nsource: rows.jsonl\nprompt: '{{{{ ask }}}} ='\n\
              target: '{{{{ sum }}}}'\nanswer: {{rewards: {rewards}}}\n"
         );
-        let path = dir.path().join("sums.yaml");
+        let path = dir.join("sums.yaml");
         std::fs::write(&path, yaml).unwrap();
         let task = load(path.to_str().unwrap(), &Env::default()).map_err(|e| e.to_string())?;
         let prepared = task.prepare(None, &ReadContext::default());
@@ -207,7 +211,7 @@ mod tests {
                 format!("[{{command: {{run: 'sh {}'}}}}]", program.display()),
             ),
         ] {
-            let digest = || task(&reward).unwrap().digest;
+            let digest = || task_in(dir.path(), &reward).unwrap().digest;
             let before = digest();
             assert_eq!(before, digest(), "{reward}");
             std::fs::write(file, "echo 0.75").unwrap();

@@ -110,9 +110,8 @@ pub fn headline(config: &TaskConfig) -> String {
 /// number.
 pub fn is_share(config: &TaskConfig, metric: &str) -> bool {
     let rewards = &config.answer.rewards;
-    let of_one = |reward: &WeightedReward| {
-        reward.reward.is_verifier() && reward.reward.program().is_none()
-    };
+    let of_one =
+        |reward: &WeightedReward| reward.reward.is_verifier() && reward.reward.program().is_none();
     match config.kind {
         Kind::Choice => true,
         Kind::Continuation => metric == CHOICE[0],

@@ -281,7 +281,9 @@ fn plain(task: &str, version: u32, records: &[Record]) -> Summary {
     );
     let headline = match by.contains_key("acc_norm") {
         true => "acc_norm".into(),
-        false => readings.first().map_or_else(String::new, |r| r.metric.clone()),
+        false => readings
+            .first()
+            .map_or_else(String::new, |r| r.metric.clone()),
     };
     Summary {
         task: task.into(),

@@ -371,8 +371,9 @@ impl Task {
 impl Prepared {
     /// How many rows there are, and of how many groups where a task has them: `100 rows, of 57 groups`.
     pub fn extent(&self) -> String {
-        let groups: BTreeSet<&String> =
-            (self.items.iter()).filter_map(|item| item.group.as_ref()).collect();
+        let groups: BTreeSet<&String> = (self.items.iter())
+            .filter_map(|item| item.group.as_ref())
+            .collect();
         let rows = human::counted(self.items.len() as u64, "row");
         match groups.len() {
             0 => rows,

@@ -462,7 +462,12 @@ fn a_limit_takes_as_many_rows_of_each_group() {
     let six = prepared(group, 6);
     assert_eq!(asked(&six), ["0", "1", "2", "4", "5", "6"]);
     assert_eq!(six.extent(), "6 rows, of 3 groups");
-    assert!(six.items.iter().enumerate().all(|(at, item)| item.number == at));
+    assert!(
+        six.items
+            .iter()
+            .enumerate()
+            .all(|(at, item)| item.number == at)
+    );
     assert_eq!(asked(&prepared(group, 9)).len(), 7);
     let plain = prepared("", 3);
     assert_eq!(asked(&plain), ["0", "1", "2"]);
@@ -482,7 +487,12 @@ impl AskedModel for Diverged<'_> {
         groups: &[crate::nn::continuations::Group],
     ) -> Result<Vec<Vec<crate::nn::continuations::Scores>>, String> {
         let mut scores = self.0.score(groups)?;
-        if let Some(logp) = scores.iter_mut().flatten().flat_map(|s| &mut s.logps).last() {
+        if let Some(logp) = scores
+            .iter_mut()
+            .flatten()
+            .flat_map(|s| &mut s.logps)
+            .last()
+        {
             *logp = f32::NAN;
         }
         Ok(scores)
@@ -558,7 +568,8 @@ fn programs_are_asked_for_as_in_the_harness() {
     let instruct = load("humaneval_instruct");
     assert_eq!(instruct.config.answer.until, base.config.answer.until);
     let (prompt, prefix, program) = asked(&instruct, &row, &[]);
-    let begin = "Write a solution to the following problem and make sure that it passes the tests:\n";
+    let begin =
+        "Write a solution to the following problem and make sure that it passes the tests:\n";
     assert_eq!(prompt, format!("{begin}```python\ndef f():\n\n```\n"));
     let begun = "Here is the completed function:\n```python\ndef f():\n\n";
     assert_eq!(prefix.as_deref(), Some(begun));

@@ -96,7 +96,10 @@ fn a_score_is_a_share_only_where_it_is_one() {
     assert_eq!(unit(&halves), "share");
     let strict = "kind: answer\ntarget: x\nheadline: strict\nanswer: {max_new_tokens: 2, extract: [{name: strict}]}";
     assert_eq!(unit(strict), "share");
-    assert_eq!(unit("kind: continuation\ntarget: ing\nheadline: perplexity"), "");
+    assert_eq!(
+        unit("kind: continuation\ntarget: ing\nheadline: perplexity"),
+        ""
+    );
 }
 
 /// Validation is never evaluated before the end; the task decides, and stands still.
