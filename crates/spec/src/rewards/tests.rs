@@ -61,20 +61,69 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
         ("from 1,000 to 2,500.75", "2500.75", 1.0),
         ("on 3/4/2020", "2020", 1.0),
         ("1/0", "1", 0.0),
+        // Whole numbers are not rounded.
+        ("12345670", "12345678", 0.0),
+        ("2000001", "2000000", 0.0),
+        ("2000000.0", "2000000", 1.0),
+        ("9007199254740993", "9007199254740992", 0.0),
+        ("0.333333333", "1/3", 1.0),
+        // Of two marks the later one counts; headings mark nothing.
+        ("#### Step 1: add\n2+2\n\n\\boxed{4}", "4", 1.0),
+        ("#### 1. Count\n6 and 7. The answer is 42.", "42", 1.0),
+        ("\\boxed{4}\n\n#### 1) Check the sum of 2 and 2", "4", 1.0),
+        ("\\boxed{4} is wrong\n#### 5 apples", "5", 1.0),
+        ("#### 18.", "18", 1.0),
+        ("#### $18", "18", 1.0),
+        ("\\boxed{- 5}", "-5", 1.0),
+        ("\\boxed{- 5}", "5", 0.0),
+        ("it is x = -$5", "-5", 1.0),
+        ("from $5-$10", "10", 1.0),
+        ("10 - 5", "5", 1.0),
+        ("fruits:\n- 5 apples", "5", 1.0),
+        ("Hence 3\n\\frac{3}{2}", "1.5", 1.0),
+        ("\\boxed{25 \\text{ cm}^2}", "25", 1.0),
+        ("\\boxed{\\text{42}}", "42", 1.0),
+        ("\\boxed{\\mathbf{42}}", "42", 1.0),
+        ("\\boxed{\\mathbf{x}+3}", "3", 0.0),
+        ("\\boxed{y+3}", "3", 0.0),
+        ("\\boxed{3x}", "3", 0.0),
+        ("\\boxed{5 apples}", "5", 1.0),
+        // Exponents, in references as serde_json writes them, too.
+        ("0.001", "1e-3", 1.0),
+        ("-3", "1e-3", 0.0),
+        ("\\boxed{0.00001}", "1e-5", 1.0),
+        ("25000000000000000000", "2.5e19", 1.0),
+        ("2e3", "2000", 1.0),
+        ("the code 3e5f", "5", 1.0),
+        ("7", "so 3 boxes with 4 each less 5 are 7 in all", 1.0),
+        ("7", "12 - 5 = 7", 1.0),
+        ("5", "5 cm", 1.0),
     ] {
         assert_eq!(
             score(serde_json::json!("number"), text, right),
             worth,
-            "{text}"
+            "{text:?} for {right}"
         );
     }
+    let rough = serde_json::json!({"number": {"tolerance": 0.01}});
+    assert_eq!(score(rough, "2000001", "2000000"), 1.0);
     let marked = serde_json::json!({"number": {"marked": true}});
     assert_eq!(score(marked, "7", "7"), 0.0);
     let error = reward(serde_json::json!("number"))
         .reward
         .score(&answer("7", "seven"));
     assert!(error.unwrap_err().contains("holds no number"));
-    for right in ["\\boxed{5\\sqrt{2}}", "\\boxed{(3, 4)}", "2^{10}\\pi"] {
+    for right in [
+        "\\boxed{5\\sqrt{2}}",
+        "\\boxed{(3, 4)}",
+        "2^{10}\\pi",
+        "(3,4)",
+        "x+3",
+        "3 or 4",
+        "4!",
+        "5 - x",
+        "a = 1, b = 2",
+    ] {
         let error = reward(serde_json::json!("number"))
             .reward
             .score(&answer("5", right));

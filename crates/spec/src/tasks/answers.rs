@@ -121,12 +121,12 @@ fn encode(subject: &Subject, task: &Task, items: &[&Item]) -> Result<Encoded, Ta
     let least = task.config.answer.max_new_tokens.min(context / 2).max(1);
     let mut encoded = Encoded::default();
     for item in items {
-        let Asked::Answer { prompt, .. } = &item.asked else {
+        let Asked::Answer { prompt, prefix, .. } = &item.asked else {
             continue;
         };
         let fail = |what: String| TaskError::item(&task.config.name, &item.place, what);
         let turn = match task.config.chat {
-            true => Some(subject.as_turn(prompt).map_err(fail)?),
+            true => Some(subject.as_turn(prompt, prefix.as_deref()).map_err(fail)?),
             false => None,
         };
         // What begins a conversation is written by its template, as in training and in chat.
@@ -281,13 +281,15 @@ fn find(finder: &Finder, answer: &str) -> String {
     inner.unwrap_or(whole).trim().to_string()
 }
 
+/// An answer or a target as it is compared: without white space around it.
 fn normal(task: &Task, text: &str) -> String {
     let mut text = text.to_string();
     for pattern in &task.ignore {
         text = pattern.replace_all(&text, "").into_owned();
     }
+    let text = text.trim();
     match task.config.answer.ignore_case {
         true => text.to_lowercase(),
-        false => text,
+        false => text.to_string(),
     }
 }

@@ -1,0 +1,179 @@
+//! LaTeX's ways to write a number, as plain text. What the numbers are is read elsewhere.
+
+/// The content of the braces that a text begins with, and what follows them.
+pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        match depth {
+            0 if c == '}' => return Some((&text[1..at], &text[at + 1..])),
+            0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `\frac{3}{4}` is 3/4, `1{,}234` is 1,234, `50\%` is 50%, `- 5` is -5.
+pub(super) fn plain(text: &str) -> String {
+    /// What is only space or decoration around a number.
+    const NOTHING: [&str; 10] = [
+        "\\!",
+        "\\,",
+        "\\;",
+        "\\ ",
+        "\\left",
+        "\\right",
+        "\\%",
+        "\\$",
+        "^\\circ",
+        "^{\\circ}",
+    ];
+    let mut text = text.replace('\u{2212}', "-").replace("{,}", ",");
+    for decoration in NOTHING {
+        text = text.replace(decoration, "");
+    }
+    for bracket in ["\\(", "\\)"] {
+        text = text.replace(bracket, "$");
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('\\') {
+        out += &rest[..at];
+        rest = command(&mut out, &rest[at + 1..]);
+    }
+    with_signs(&(out + rest))
+}
+
+/// Writes what a command stands for; returns what follows it.
+fn command<'a>(out: &mut String, text: &'a str) -> &'a str {
+    let length = text
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (name, after) = text.split_at(length);
+    match name {
+        "frac" | "dfrac" | "tfrac" => match fraction(after) {
+            Some((above, below, after)) => {
+                join(out, above, below);
+                after
+            }
+            None => {
+                *out += "\\frac";
+                after
+            }
+        },
+        "text" | "mbox" | "mathrm" | "textbf" | "textrm" | "textit" => match braced(after) {
+            Some((inside, after)) if is_number(inside) => {
+                *out += inside;
+                after
+            }
+            // Words and units.
+            found => {
+                out.push(' ');
+                found.map_or(after, |(_, after)| without_exponent(after))
+            }
+        },
+        "mathbf" | "mathsf" | "mathit" | "boldsymbol" | "bm" => match braced(after) {
+            Some((inside, after)) if is_number(inside) => {
+                *out += inside;
+                after
+            }
+            _ => {
+                out.push('\\');
+                text
+            }
+        },
+        _ => {
+            out.push('\\');
+            text
+        }
+    }
+}
+
+/// Whether braces hold a number and nothing else.
+fn is_number(inside: &str) -> bool {
+    let of_number = |c: char| c.is_ascii_digit() || ",.-+/%$ ".contains(c);
+    inside.chars().all(of_number) && inside.contains(|c: char| c.is_ascii_digit())
+}
+
+/// The power of a unit belongs to the unit: `\text{cm}^2`.
+fn without_exponent(text: &str) -> &str {
+    let Some(power) = text.trim_start_matches(' ').strip_prefix('^') else {
+        return text;
+    };
+    match braced(power) {
+        Some((_, after)) => after,
+        None => power.get(1..).unwrap_or(text),
+    }
+}
+
+/// Numerator and denominator of `{3}{4}` or `34`, and what follows.
+fn fraction(text: &str) -> Option<(&str, &str, &str)> {
+    fn part(text: &str) -> Option<(&str, &str)> {
+        let text = text.trim_start();
+        match text.starts_with('{') {
+            true => braced(text),
+            false => text.split_at_checked(1),
+        }
+    }
+    let (above, rest) = part(text)?;
+    let (below, rest) = part(rest)?;
+    Some((above.trim(), below.trim(), rest))
+}
+
+/// Writes `above/below`; behind a whole number on its line it is a mixed one, `3\frac{1}{2}` being 7/2.
+fn join(out: &mut String, above: &str, below: &str) {
+    let whole = out.trim_end_matches([' ', '\t']);
+    let begin = whole.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| {
+        at + whole[at..].chars().next().map_or(1, char::len_utf8)
+    });
+    let parts = (
+        whole[begin..].parse::<i64>(),
+        above.parse::<i64>(),
+        below.parse::<i64>(),
+    );
+    let mixed = |(whole, above, below): (i64, i64, i64)| {
+        Some(whole.checked_mul(below)?.checked_add(above)?.to_string())
+    };
+    let above = match parts {
+        (Ok(whole), Ok(above), Ok(below)) => {
+            mixed((whole, above, below)).inspect(|_| out.truncate(begin))
+        }
+        _ => None,
+    }
+    .unwrap_or_else(|| above.to_string());
+    *out += &format!("{above}/{below}");
+}
+
+/// Moves a sign to its number, over blanks and a currency: `- 5` and `-$5`. Between two terms it is an operation, at the beginning
+/// of a line it lists something.
+fn with_signs(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['-', '+']) {
+        out += &rest[..at];
+        let (sign, behind) = rest[at..].split_at(1);
+        let number = behind.trim_start_matches([' ', '\t', '$']);
+        let is_number = number
+            .trim_start_matches('.')
+            .starts_with(|c: char| c.is_ascii_digit());
+        rest = match is_number && is_sign_behind(&out) {
+            true => number,
+            false => behind,
+        };
+        out += sign;
+    }
+    out + rest
+}
+
+/// Whether a sign behind this belongs to a number, and does not join two terms.
+fn is_sign_behind(before: &str) -> bool {
+    // A `$` that opens mathematics.
+    let opens = before.ends_with('$') && before.matches('$').count() % 2 == 1;
+    let last = before.trim_end_matches([' ', '\t']).chars().last();
+    opens || last.is_none_or(|c| "=({[,:<>|~*≈".contains(c))
+}
