@@ -1,7 +1,10 @@
 //! Logs of other programs, as read by `llmtui watch`. The files of tests/watch/logs were written by those programs themselves
-//! (tests/watch/make.py): transformers 5.23, TRL 1.16, tensorboard 2.21 and wandb 0.31.
+//! (tests/watch/make.py): transformers 5.23 and 5.24, TRL 1.16, tensorboard 2.21 and wandb 0.31.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+#[path = "watch/rewritten.rs"]
+mod rewritten;
 
 use llmtui::base::clock::{ManualClock, UnixMillis};
 use llmtui::run::RunState;
@@ -116,6 +119,60 @@ fn a_trainers_state_its_callback_and_its_tensorboard_agree() {
     assert_eq!((state.settings["lr"], state.warmup_steps()), (5e-3, 6));
     // The times are those of the callback, so a pace is known.
     assert!(state.pace.step_ms().is_some());
+    // Gemma 3 has its vocabulary in the configuration of its text model; its warm-up is a quarter of ten steps.
+    let state = fold(&logs("gemma"), None, &[]);
+    let head = state.head.as_ref().unwrap();
+    assert_eq!((head.max_steps, head.vocab_size), (10, 100));
+    assert!(head.n_params > 0 && state.warmup_steps() == 3, "{head:?}");
+}
+
+/// A Trainer in front of the callback that may lack any fact, and a disk that is full.
+const FACTLESS: &str = r#"
+import json, os, sys, types
+transformers = types.ModuleType("transformers")
+transformers.TrainerCallback = object
+sys.modules["transformers"] = transformers
+from llmtui_log import LlmtuiLog
+
+class Config:
+    def get_text_config(self): return self
+class Model:
+    config = Config()
+    def parameters(self): return []
+args = types.SimpleNamespace(output_dir="out", learning_rate=0.5, max_grad_norm=1.0, get_warmup_steps=lambda n: n // 4)
+state = types.SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=40)
+for model in (Model(), object(), None):
+    LlmtuiLog().on_train_begin(args, state, None, model=model)
+args.output_dir = os.devnull + "/out"
+LlmtuiLog().on_log(args, state, None, logs={"loss": 1.0})
+"#;
+
+#[test]
+fn the_callback_never_ends_a_training() {
+    let Some(python) = llmtui::sandbox::find("python3") else {
+        eprintln!("skipped: there is no python3 in PATH");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("llmtui_log.py"), llmtui::watch::CALLBACK).unwrap();
+    std::fs::write(dir.path().join("train.py"), FACTLESS).unwrap();
+    let out = Command::new(python)
+        .arg("train.py")
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(
+        said.contains("llmtui.jsonl: "),
+        "a lost line is reported: {said}"
+    );
+    let log = std::fs::read_to_string(dir.path().join("out/llmtui.jsonl")).unwrap();
+    let warmups = log.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["config"]["warmup_steps"].as_u64()
+    });
+    assert_eq!(warmups.collect::<Vec<_>>(), [Some(10); 3]);
 }
 
 /// Between checkpoints a trainer's state is silent, for the whole interval.
@@ -182,6 +239,38 @@ fn scalars_of_a_summary_writer_are_read_and_the_rest_is_not() {
 }
 
 #[test]
+fn curves_that_a_summary_writer_added_together_are_those_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["", "loss_train", "loss_val"] {
+        std::fs::create_dir_all(dir.path().join("run").join(folder)).unwrap();
+        for entry in std::fs::read_dir(logs("curves").join(folder)).unwrap() {
+            let from = entry.unwrap().path();
+            if from.is_file() {
+                let name = from.file_name().unwrap();
+                std::fs::copy(&from, dir.path().join("run").join(folder).join(name)).unwrap();
+            }
+        }
+    }
+    // The run's own file has nothing but its head, and was written when the run began.
+    let own = find(&dir.path().join("run"), None).unwrap().path;
+    let file = std::fs::File::options().append(true).open(&own).unwrap();
+    let began = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    file.set_modified(began).unwrap();
+    for path in [dir.path().join("run"), dir.path().into()] {
+        let found = find(&path, None).unwrap();
+        assert_eq!((found.path.as_path(), found.others), (own.as_path(), 0));
+        let state = fold(&path, None, &[]);
+        for (id, first) in [("train/loss", 3.0), ("val/loss", 3.25)] {
+            let expected: Vec<(u64, f64)> = (0..20)
+                .map(|step| (step, first - 0.125 * step as f64))
+                .collect();
+            assert_eq!(points(&state, id), expected, "{id}");
+        }
+        assert_eq!((state.series.len(), state.step), (2, 19));
+    }
+}
+
+#[test]
 fn an_offline_run_of_wandb_is_read_with_its_configuration() {
     let state = fold(&logs("wandb"), None, &[]);
     let loss = points(&state, "train/loss");
@@ -244,55 +333,6 @@ fn a_damaged_line_does_not_reopen_a_run_that_has_ended() {
     std::fs::write(&path, lines).unwrap();
     let state = fold(&path, None, &[]);
     assert_eq!((state.word(), state.n_warnings), ("finished", 1));
-}
-
-#[test]
-fn a_growing_log_is_followed_and_a_rewritten_one_starts_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("train.log");
-    let line = |step: u32| {
-        format!(
-            "step {step:05}/00100 ({step}.00%) | loss: {:.4} | dt: 10.0ms\n",
-            5.0 - f64::from(step) * 0.01
-        )
-    };
-    std::fs::write(&path, (1..=30).map(line).collect::<String>()).unwrap();
-    let mut log = watched(dir.path(), None, &[]);
-    let mut events = drain(&mut log);
-    assert_eq!(RunState::from_events(&events).step, 30);
-    let add = |text: &str| {
-        use std::io::Write;
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-    };
-    // Half a line is not read.
-    add("step 00031/00100 (31.00%) | lo");
-    events.extend(drain(&mut log));
-    assert_eq!(RunState::from_events(&events).step, 30);
-    add("ss: 1.5 | dt: 10.0ms\n");
-    events.extend(drain(&mut log));
-    let state = RunState::from_events(&events);
-    assert_eq!(
-        (state.latest("train/loss"), state.latest("step_ms")),
-        (Some(1.5), Some(10.0))
-    );
-    assert_eq!(state.progress(), Some(0.31));
-    // Resumed from step 20 into the same file, then started again.
-    add(&line(21));
-    events.extend(drain(&mut log));
-    assert_eq!(
-        points(&RunState::from_events(&events), "train/loss").len(),
-        21
-    );
-    std::fs::write(&path, line(1)).unwrap();
-    events.extend(drain(&mut log));
-    assert_eq!(
-        points(&RunState::from_events(&events), "train/loss"),
-        [(1, 4.99)]
-    );
 }
 
 #[test]

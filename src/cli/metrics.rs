@@ -133,6 +133,7 @@ impl<'a> Source<'a> {
             Source::Log(watched) => {
                 let path = watched.path().clone();
                 let read = watched.read_all(|envelope| curves.apply(envelope));
+                curves.is_untimed = !watched.has_times();
                 read.map_err(|e| Failure::not_read(&path, &e))
             }
         }

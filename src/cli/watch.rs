@@ -42,7 +42,7 @@ pub struct Args {
     /// Without the workbench: follow until the run ends; waits for the first step if there is none yet
     #[arg(long)]
     pub follow: bool,
-    /// Print a callback that makes a Hugging Face trainer write a live log: 20 lines of Python
+    /// Print a callback that makes a Hugging Face trainer write a live log: 30 lines of Python
     #[arg(long)]
     pub callback: bool,
     /// List the formats

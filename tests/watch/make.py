@@ -1,4 +1,4 @@
-"""Writes the logs that tests/watch.rs reads, by the programs that write them: transformers 5.23, TRL 1.16, tensorboard 2.21
+"""Writes the logs that tests/watch.rs reads, by the programs that write them: transformers 5.23 (`multimodal`: 5.24), TRL 1.16, tensorboard 2.21
 and wandb 0.31, on a model of a few thousand parameters. Run in a folder of its own: python make.py OUT"""
 
 import json, os, shutil, sys
@@ -55,6 +55,21 @@ def hugging_face():
     trim(out / "hf")
 
 
+def multimodal():
+    """A model whose vocabulary is that of its text configuration, and a warm-up that is a share of all steps."""
+    from transformers import AutoModelForCausalLM, Gemma3Config
+
+    text = dict(
+        vocab_size=100, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8
+    )
+    vision = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+    ids = dict(image_token_index=98, boi_token_index=96, eoi_token_index=97)
+    gemma = AutoModelForCausalLM.from_config(Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, **ids))
+    args = TrainingArguments(str(out / "gemma"), max_steps=10, warmup_steps=0.25, report_to="none", save_strategy="no", **common)
+    tokens = data.map(lambda row: {"token_type_ids": [0] * len(row["input_ids"])})
+    Trainer(gemma, args, train_dataset=tokens, callbacks=[LlmtuiLog()]).train()
+
+
 def trl():
     from trl import DPOConfig, DPOTrainer
 
@@ -81,6 +96,16 @@ def tensorboard():
     writer.close()
 
 
+def curves():
+    """Curves that were added together: each has a folder of its own, and the run's file has none."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(out / "curves"))
+    for step in range(20):
+        writer.add_scalars("loss", {"train": 3.0 - step * 0.125, "val": 3.25 - step * 0.125}, step)
+    writer.close()
+
+
 def wandb_offline():
     import wandb
 
@@ -99,7 +124,7 @@ def wandb_offline():
     (out / "offline.wandb").rename(run_dir / "run-demo.wandb")
 
 
-for make in (hugging_face, trl, tensorboard, wandb_offline):
+for make in (hugging_face, multimodal, trl, tensorboard, curves, wandb_offline):
     if len(sys.argv) < 3 or make.__name__ in sys.argv[2:]:
         make()
         print(make.__name__, "done")

@@ -1,6 +1,6 @@
 //! A table: a row for each step, a column for each metric, an empty cell where it was not measured.
 
-use super::rows::rows;
+use super::rows::{Row, rows};
 use super::{Body, Curves, Format};
 use crate::base::registry::Entry;
 use crate::wire::id;
@@ -25,6 +25,10 @@ fn table(curves: &Curves) -> Vec<u8> {
     let has_tokens = rows.iter().any(|row| row.tokens.is_some());
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     let optional = |there: bool, cell: String| there.then_some(cell);
+    let time = |row: &Row| match curves.is_untimed {
+        true => String::new(),
+        false => row.time().to_string(),
+    };
     let names = [
         Some("step".to_string()),
         Some("time".into()),
@@ -36,7 +40,7 @@ fn table(curves: &Curves) -> Vec<u8> {
     for row in &rows {
         let ends = [
             Some(row.step.to_string()),
-            Some(row.time().to_string()),
+            Some(time(row)),
             optional(has_epoch, cell(row.epoch)),
             optional(
                 has_tokens,

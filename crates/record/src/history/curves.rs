@@ -42,6 +42,8 @@ pub struct Curves {
     pub state: RunState,
     /// The run's folder, if it is one of ours.
     pub root: Option<PathBuf>,
+    /// The log has no times: those of its events are not those of the readings.
+    pub is_untimed: bool,
     /// Metrics that are wanted; all where there are none.
     wanted: Vec<Pattern>,
     /// The id of each column, by first appearance.

@@ -41,7 +41,9 @@ impl Serialize for Line<'_> {
         let Line { row, curves } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("step", &row.step)?;
-        map.serialize_entry("time", &row.time())?;
+        if !curves.is_untimed {
+            map.serialize_entry("time", &row.time())?;
+        }
         if let Some(epoch) = row.epoch {
             map.serialize_entry("epoch", &Num(epoch))?;
         }

@@ -1,7 +1,7 @@
 //! Finds the log for a path: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
 use super::checkpoints::{TOGETHER, checkpoint, furthest};
-use super::formats::{FORMATS, PRINTED, may_be_printed, printed_readings};
+use super::formats::{FORMATS, PRINTED, is_curve, may_be_printed, printed_readings};
 use super::{Format, tail};
 use crate::base::clock::UnixMillis;
 use crate::base::files::open_plain;
@@ -212,6 +212,7 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .iter()
         .filter(|(changed, ..)| together(*changed))
         .min_by_key(|(changed, format, _)| (format.rank, std::cmp::Reverse(*changed)))?;
+    let path = run_of_curve(&logs, path).unwrap_or(path);
     // TensorBoard's writer keeps curves that were added together in folders within that of the run.
     let above = |log: &&Log| {
         let folder = log.2.parent();
@@ -253,6 +254,16 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
 
 /// A log, and when it changed.
 type Log = (UnixMillis, &'static Format, PathBuf);
+
+/// The event file of the run that a curve in a folder of its own belongs to. It may be old: the curves may be all there is.
+fn run_of_curve<'a>(logs: &'a [Log], path: &Path) -> Option<&'a PathBuf> {
+    let folder = path.parent()?.parent();
+    let mut of_run = logs.iter().filter(|log| {
+        let is_event_file = log.1.entry.id == TFEVENTS;
+        is_event_file && log.2.parent() == folder && is_curve(path)
+    });
+    of_run.next_back().map(|log| &log.2)
+}
 
 /// The logs below a folder, by path.
 fn logs_below(root: &Path, wanted: Option<&'static Format>) -> Vec<Log> {
@@ -336,11 +347,16 @@ fn collect(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<(UnixM
     }
 }
 
+/// Endings of files that are opened to see whether they are logs.
+const LOGS: &[&str] = &[
+    "jsonl", "ndjson", "csv", "tsv", "log", "txt", "out", "err", "wandb",
+];
+
 /// By its name: weights and pictures are not opened.
 fn looks_like_a_log(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let known = ["jsonl", "csv", "tsv", "log", "txt", "out", "wandb"].contains(&extension.as_ref());
+    let known = LOGS.contains(&extension.as_ref());
     known || name == "trainer_state.json" || name.contains("tfevents")
 }
 
@@ -560,6 +576,9 @@ mod tests {
         std::fs::remove_file(path("c.log")).unwrap();
         assert_eq!(expected(dir.path()).unwrap().path, path("a.log"));
         assert!(find(dir.path(), None).is_err());
+        // Standard error alone may have been kept.
+        std::fs::write(path("c.err"), "step 1 | loss 3.5\n").unwrap();
+        assert_eq!(find(dir.path(), None).unwrap().path, path("c.err"));
     }
 
     #[test]

@@ -9,9 +9,11 @@ mod formats;
 mod json;
 mod names;
 mod passes;
+mod places;
 mod rl;
 mod tail;
 mod translate;
+mod utilization;
 
 pub use find::{Found, WatchError, expected, find};
 pub use formats::FORMATS;
@@ -26,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use translate::Translator;
 
-/// What Hugging Face's Trainer and TRL's are given to be watched live: 20 lines of Python.
+/// What Hugging Face's Trainer and TRL's are given to be watched live: 30 lines of Python.
 pub const CALLBACK: &str = include_str!("../../../../assets/watch/llmtui_log.py");
 
 /// What a source finds in its log, in the log's own names.
@@ -150,6 +152,11 @@ impl ExternalRun {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether the log has times of its own; events of one without have the time of its last change.
+    pub fn has_times(&self) -> bool {
+        self.translator.has_times()
     }
 
     /// The file or folder that is read.

@@ -24,6 +24,8 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
             "training loss",
             "loss/train",
             "loss_train",
+            // litgpt
+            "loss train",
             "lm_loss",
             "lm loss",
             "ce_loss",
@@ -48,6 +50,8 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
             "loss/eval",
             "eval loss",
             "validation_metrics/loss",
+            // Megatron-LM reports it of its evaluations alone.
+            "lm loss value",
         ],
     ),
     (
@@ -67,6 +71,7 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
             "tok/sec",
             "tok/s",
             "tokens/s",
+            "tokens/sec",
             "tps",
             "tokens_per_second",
             "tokens_per_sec",
@@ -76,18 +81,19 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
         ],
     ),
     (id::VAL_BPB, None, &["validation bpb", "val bpb"]),
+    ("val/ppl", None, &["lm loss ppl"]),
     // Passes over the data so far, whole ones alone where a program counts so: Lightning's begins at 0.
     (id::EPOCHS, Some("epoch"), &[]),
     // Of answers to held-out prompts: not readings on held-out targets, as `eval_x` otherwise is.
     (id::EVAL_REWARD, Some("eval_reward"), &[]),
     (id::PASS_AT_1, Some("eval_pass@1"), &[]),
-    (MFU, None, &["bf16_mfu"]),
+    (MFU, None, &[]),
 ];
 
 /// Model FLOPs utilization, here a share of 1.
-const MFU: &str = "mfu";
-/// The same in percent, by its name (torchtitan's trackers).
-const MFU_PERCENT: &str = "mfu(%)";
+pub const MFU: &str = "mfu";
+/// The same in percent, by its name: torchtitan's trackers, nanochat's lines.
+const MFU_PERCENT: &[&str] = &["mfu(%)", "bf16_mfu"];
 
 /// Times of a step and their milliseconds.
 const TIMES: &[(&str, f64)] = &[
@@ -136,10 +142,27 @@ const TOKENS: &[&str] = &[
     "num_input_tokens_seen",
     "tokens",
     "total_tokens",
-    "train/num_tokens",
-    "train/num_input_tokens_seen",
     "n_tokens_seen",
+    // mlx-lm
+    "trained tokens",
 ];
+/// What stands before the name of a metric on held-out data, up to a `/`, a `_` or a space.
+const HELD_OUT: &[&str] = &[
+    "validation_metrics",
+    "validation",
+    "valid",
+    "val",
+    "eval",
+    "dev",
+];
+/// How fast an evaluation was: ends of names, and whole ones.
+const EVALUATION_SPEED: &[&str] = &[
+    "runtime",
+    "_per_second",
+    "steps_per_second",
+    "model_preparation_time",
+];
+const EVALUATION_TIME: &[&str] = &["time", "took"];
 
 /// What a log calls otherwise: the user's own words on it.
 #[derive(Debug, Clone, Default)]
@@ -278,67 +301,64 @@ fn known(name: &str) -> Role {
     if is(TIME) {
         return Role::Time;
     }
-    if is(TOKENS) {
-        return Role::Tokens;
-    }
-    if lower.starts_with('_') || SO_FAR.contains(&lower.as_str()) {
+    if lower.starts_with('_') {
         return Role::Nothing;
     }
-    if lower == MFU_PERCENT {
-        return Role::Metric(MFU.into(), 0.01);
-    }
-    if let Some((_, factor)) = TIMES.iter().find(|(time, _)| *time == lower) {
-        return Role::Metric(id::STEP_MS.into(), *factor);
-    }
-    let same = |name: &str| {
-        SAME.iter()
-            .find(|(id, theirs, names)| {
-                *id == name || *theirs == Some(name) || names.contains(&name)
-            })
-            .map(|(id, ..)| *id)
-    };
-    if let Some(id) = same(&lower) {
-        return Role::Metric(id.into(), 1.0);
+    if let Some(role) = listed(&lower) {
+        return role;
     }
     // transformers prefixes what it hands to trackers, and everything of an evaluation.
     if let Some(rest) = lower.strip_prefix("train/") {
         // The mean over the whole training, reported at its end.
-        if rest == "train_loss" || SO_FAR.contains(&rest) {
+        if rest == "train_loss" {
             return Role::Nothing;
         }
-        return Role::Metric(same(rest).unwrap_or(rest).into(), 1.0);
+        return listed(rest).unwrap_or_else(|| Role::Metric(rest.into(), 1.0));
     }
-    for prefix in [id::EVAL, "eval_", id::VAL, "val_", "validation/"] {
-        let Some(rest) = lower.strip_prefix(prefix) else {
-            continue;
-        };
-        // How fast the evaluation was.
-        let speed = [
-            "runtime",
-            "_per_second",
-            "steps_per_second",
-            "model_preparation_time",
-        ];
-        if speed.iter().any(|word| rest.ends_with(word)) {
-            return Role::Nothing;
-        }
-        let rest = match same(rest) {
-            Some(id::TRAIN_LOSS) => "loss",
-            _ => rest,
-        };
-        return Role::Metric(format!("val/{rest}"), 1.0);
-    }
-    Role::Metric(name.trim().to_string(), 1.0)
+    held_out(&lower).unwrap_or_else(|| Role::Metric(name.trim().to_string(), 1.0))
 }
 
-/// A value as reported; `None` where it says nothing. nanoGPT and nanochat log utilization in percent without saying so, and
-/// nanoGPT -100 until it has measured one.
-pub fn value(id: &str, x: f64) -> Option<f64> {
-    match id {
-        MFU if x < 0.0 => None,
-        MFU if x > 1.0 => Some(x / 100.0),
-        _ => Some(x),
+/// What the tables above know of a name in lower case, apart from the axis and the clock.
+fn listed(name: &str) -> Option<Role> {
+    if TOKENS.contains(&name) {
+        return Some(Role::Tokens);
     }
+    if SO_FAR.contains(&name) {
+        return Some(Role::Nothing);
+    }
+    if MFU_PERCENT.contains(&name) {
+        return Some(Role::Metric(MFU.into(), 0.01));
+    }
+    if let Some((_, factor)) = TIMES.iter().find(|(time, _)| *time == name) {
+        return Some(Role::Metric(id::STEP_MS.into(), *factor));
+    }
+    let same = SAME
+        .iter()
+        .find(|(id, theirs, names)| *id == name || *theirs == Some(name) || names.contains(&name));
+    same.map(|(id, ..)| Role::Metric((*id).into(), 1.0))
+}
+
+/// A metric on held-out data, by what stands before its name in lower case.
+fn held_out(name: &str) -> Option<Role> {
+    let rest = HELD_OUT
+        .iter()
+        .find_map(|set| name.strip_prefix(set)?.strip_prefix(['/', '_', ' ']))?;
+    let is_speed =
+        EVALUATION_TIME.contains(&rest) || EVALUATION_SPEED.iter().any(|end| rest.ends_with(end));
+    if is_speed {
+        return Some(Role::Nothing);
+    }
+    let rest = match listed(rest) {
+        // Tokens of the training so far, and how fast the evaluation was.
+        Some(Role::Tokens | Role::Nothing) => return Some(Role::Nothing),
+        Some(Role::Metric(id, _)) => match id.as_str() {
+            id::STEP_MS | id::TOK_PER_SEC => return Some(Role::Nothing),
+            id::TRAIN_LOSS => "loss",
+            _ => rest,
+        },
+        _ => rest,
+    };
+    Some(Role::Metric(format!("{}{rest}", id::VAL), 1.0))
 }
 
 /// Whether a metric is one of this program's own, in training or on held-out data.
@@ -437,9 +457,29 @@ mod tests {
         ] {
             assert_eq!(id(name), "train/loss", "{name}");
         }
-        for name in ["eval_loss", "eval/loss", "val_loss", "Loss/val", "val/loss"] {
+        for name in [
+            "eval_loss",
+            "eval/loss",
+            "val_loss",
+            "Loss/val",
+            "val/loss",
+            "valid/loss",
+            "dev/loss",
+            "dev_loss",
+            "lm loss value",
+        ] {
             assert_eq!(id(name), "val/loss", "{name}");
         }
+        for name in [
+            "valid ppl",
+            "valid_ppl",
+            "lm loss PPL",
+            "validation_metrics/ppl",
+        ] {
+            assert_eq!(id(name), "val/ppl", "{name}");
+        }
+        assert_eq!([id("loss train"), id("loss")], ["train/loss"; 2]);
+        assert_eq!([id("Tokens/sec"), id("tps")], ["tok_per_sec"; 2]);
         assert_eq!(id("train/learning_rate"), "lr");
         for name in ["epoch", "train/epoch", "Epoch"] {
             assert_eq!(id(name), "epochs", "{name}");
@@ -454,15 +494,21 @@ mod tests {
             "_runtime",
             "train/train_loss",
             "",
+            "eval_num_tokens",
+            "eval/step_time",
+            "validation_metrics/throughput(tps)",
+            "Val took",
         ] {
             assert_eq!(id(name), "Nothing", "{name}");
         }
         assert_eq!(id("MyMetric"), "MyMetric");
         assert_eq!([id("train/mfu"), id("bf16_mfu")], ["mfu", "mfu"]);
         assert_eq!(known("mfu(%)"), Role::Metric("mfu".into(), 0.01));
-        let values = [45.2, 0.452, -100.0].map(|x| value("mfu", x));
-        assert_eq!(values, [Some(0.452), Some(0.452), None]);
-        assert_eq!(value("tflops", 45.2), Some(45.2));
+        assert_eq!(known("bf16_mfu"), Role::Metric("mfu".into(), 0.01));
+        // Behind a tracker's prefix the same tables count.
+        assert_eq!(known("train/mfu(%)"), known("mfu(%)"));
+        assert_eq!(known("train/step_time"), known("step_time"));
+        assert_eq!(id("train/num_input_tokens_seen"), "Tokens");
         assert_eq!(
             known("time_metrics/end_to_end(s)"),
             Role::Metric("step_ms".into(), 1e3)

@@ -1,6 +1,7 @@
 //! Programs whose step restarts with each epoch (`epoch 2 | step 10`): the epochs are joined, so that a step counts over the
 //! whole run. They are recognized by an integer epoch that rises while the step goes back; in a resumed run both go back.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Passes whose beginning is remembered; the oldest are given up.
@@ -25,11 +26,17 @@ impl EpochJoiner {
         self.before.values().any(|offset| *offset > 0)
     }
 
-    /// The step of the whole run; `epoch` is what the record says of its pass.
-    pub fn step(&mut self, step: u64, epoch: Option<f64>) -> u64 {
+    /// The step of the whole run; `epoch` is what the record says of its pass, and `repeats`, asked with the newest step of the
+    /// whole run, whether the record has a metric that was read at that step already.
+    pub fn step(
+        &mut self,
+        step: u64,
+        epoch: Option<f64>,
+        repeats: impl FnOnce(u64) -> bool,
+    ) -> u64 {
         let whole = epoch.filter(|x| x.fract() == 0.0 && (0.0..1e9).contains(x));
         match whole {
-            Some(epoch) => self.pass(step, epoch as u64),
+            Some(epoch) => self.pass(step, epoch as u64, repeats),
             // A record without an epoch belongs to the same pass; a fractional epoch does not identify one.
             None if epoch.is_some() => self.now = None,
             None => {}
@@ -43,12 +50,18 @@ impl EpochJoiner {
         self.offset.saturating_add(step)
     }
 
-    fn pass(&mut self, step: u64, epoch: u64) {
+    fn pass(&mut self, step: u64, epoch: u64, repeats: impl FnOnce(u64) -> bool) {
         let before = self.now.replace(epoch);
         if before == Some(epoch) {
             return;
         }
-        if before.is_some_and(|before| epoch == before + 1) && step <= self.last {
+        // At the same step it may be one more record of that step: an evaluation between two passes.
+        let began_again = || match step.cmp(&self.last) {
+            Ordering::Less => true,
+            Ordering::Equal => repeats(self.offset.saturating_add(self.last)),
+            Ordering::Greater => false,
+        };
+        if before.is_some_and(|before| epoch == before + 1) && began_again() {
             // Where a pass begins with step 0, its last step lies behind the last one that was logged.
             let rest = if step == 0 { self.distance.max(1) } else { 0 };
             self.offset = self.offset.saturating_add(self.last).saturating_add(rest);
@@ -72,7 +85,7 @@ mod tests {
         let mut passes = EpochJoiner::default();
         let steps = records
             .iter()
-            .map(|(step, epoch)| passes.step(*step, Some(*epoch)));
+            .map(|(step, epoch)| passes.step(*step, Some(*epoch), |_| true));
         steps.collect()
     }
 
@@ -84,6 +97,22 @@ mod tests {
         assert_eq!(joined(&from_zero), [0, 10, 20, 30]);
         let one_each = [(100, 1.0), (100, 2.0), (100, 3.0)];
         assert_eq!(joined(&one_each), [100, 200, 300]);
+    }
+
+    #[test]
+    fn a_record_of_the_next_epoch_at_the_same_step_is_no_new_pass_unless_it_repeats_a_metric() {
+        let mut passes = EpochJoiner::default();
+        let mut step = |step, epoch, repeats| passes.step(step, Some(epoch), |_| repeats);
+        assert_eq!(step(100, 0.0, false), 100);
+        assert_eq!([step(100, 1.0, false), step(110, 1.0, false)], [100, 110]);
+        assert_eq!(step(110, 2.0, true), 220);
+        // It is asked with the step of the whole run.
+        let mut asked = 0;
+        passes.step(110, Some(3.0), |at| {
+            asked = at;
+            true
+        });
+        assert_eq!(asked, 220);
     }
 
     #[test]

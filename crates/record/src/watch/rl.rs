@@ -1,5 +1,6 @@
-//! Logs of RL, such as TRL's of GRPO and RLOO: they call the policy's surrogate `loss`, although it is no likelihood and says nothing of
-//! how well the policy does. They are known by the mean reward beside it.
+//! Logs of rewards. Those of RL, such as TRL's of GRPO and RLOO, call the policy's surrogate `loss`, although it is no likelihood and
+//! says nothing of how well the policy does: they are known by the mean reward beside it. TRL's log of a reward model calls its
+//! readings on pairs `accuracy` and `margin`: it is known by the extremes of the scores beside their mean.
 
 use super::Item;
 use super::names::{Mapping, Role};
@@ -11,7 +12,14 @@ pub struct RlLog {
     has_reward: bool,
     /// It names the policy loss itself, as this program's exports do: its other loss is that of a cold start.
     has_policy_loss: bool,
+    /// Which of [`SCORES`] it has.
+    scores: [bool; SCORES.len()],
 }
+
+/// What TRL's `RewardTrainer` logs of its model's scores.
+const SCORES: [&str; 3] = ["min_reward", "mean_reward", "max_reward"];
+/// Its readings on pairs, and what they are called elsewhere.
+const PAIRS: [(&str, &str); 2] = [("accuracy", id::ACCURACIES), ("margin", id::MARGINS)];
 
 impl RlLog {
     /// Looks at readings before they are translated: of several records of one step the loss may come before the reward.
@@ -34,6 +42,8 @@ impl RlLog {
                 if let Role::Metric(id, _) = mapping.role(name) {
                     self.has_reward |= id == id::REWARD;
                     self.has_policy_loss |= id == id::POLICY_LOSS;
+                    let of_scores = SCORES.iter().position(|score| *score == id);
+                    of_scores.into_iter().for_each(|at| self.scores[at] = true);
                 }
             }
         }
@@ -41,6 +51,16 @@ impl RlLog {
 
     /// The id of a reading of this log; `id` is that of its name, which the user may have mapped to it.
     pub fn id(&self, id: String, name: &str, mapping: &Mapping) -> String {
+        if self.scores.iter().all(|there| *there) && !mapping.is_mapped(name) {
+            let (set, plain) = match id.strip_prefix(id::VAL) {
+                Some(plain) => (id::VAL, plain),
+                None => ("", id.as_str()),
+            };
+            let pairs = PAIRS.iter().find(|(theirs, _)| *theirs == plain);
+            if let Some((_, ours)) = pairs {
+                return format!("{set}{ours}");
+            }
+        }
         let is_surrogate = self.has_reward && !self.has_policy_loss && !mapping.is_mapped(name);
         match id.as_str() {
             id::TRAIN_LOSS if is_surrogate => id::POLICY_LOSS.into(),
@@ -95,6 +115,37 @@ mod tests {
         let directions: Vec<Direction> = state.metrics.iter().map(|m| m.direction).collect();
         use Direction::{Higher, Neutral};
         assert_eq!(directions, [Neutral, Higher, Neutral]);
+    }
+
+    #[test]
+    fn readings_on_pairs_beside_the_scores_of_a_reward_model_are_those_of_rewards() {
+        let names = [
+            "accuracy",
+            "train/margin",
+            "eval_accuracy",
+            "eval_margin",
+            "loss",
+        ];
+        let ours = [
+            "rewards/accuracies",
+            "rewards/margins",
+            "val/rewards/accuracies",
+            "val/rewards/margins",
+            "train/loss",
+        ];
+        let scores = ["min_reward", "train/mean_reward", "max_reward"];
+        assert_eq!(ids(&[readings(&scores)], &names, &[]), ours);
+        // Any other classifier has an accuracy too, and the user's own words come first.
+        let plain = [
+            "accuracy",
+            "margin",
+            "val/accuracy",
+            "val/margin",
+            "train/loss",
+        ];
+        assert_eq!(ids(&[readings(&scores[1..])], &names, &[]), plain);
+        let mapped = ids(&[readings(&scores)], &["accuracy"], &["accuracy=accuracy"]);
+        assert_eq!(mapped, ["accuracy"]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Tail {
     identity: Option<Identity>,
     at: u64,
     head: Vec<u8>,
+    /// The first line belongs to the head, however long it is.
+    by_first_line: bool,
     /// Read, and not yet taken.
     pub buffer: Vec<u8>,
     /// The rest of a line that is left out stands before the next one.
@@ -45,9 +47,18 @@ impl Tail {
             identity: None,
             at: 0,
             head: Vec::new(),
+            by_first_line: false,
             buffer: Vec::new(),
             inside_long: false,
             left_out: 0,
+        }
+    }
+
+    /// Of a file that is another one when its first line is: a table whose header grew.
+    pub fn by_first_line(path: &Path) -> Tail {
+        Tail {
+            by_first_line: true,
+            ..Tail::new(path)
         }
     }
 
@@ -70,7 +81,8 @@ impl Tail {
         // For a symlink, its own identity: a retargeted link is another file; the contents decide the rest.
         let identity = Identity::at(&self.path)?;
         let mut head = Vec::new();
-        (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
+        let known = HEAD.max(self.head.len()) as u64;
+        (&mut file).take(known).read_to_end(&mut head)?;
         let same =
             self.identity == Some(identity) && length >= self.at && head.starts_with(&self.head);
         let replaced = self.identity.is_some() && !same;
@@ -78,6 +90,7 @@ impl Tail {
             *self = Tail {
                 identity: Some(identity),
                 left_out: self.left_out,
+                by_first_line: self.by_first_line,
                 ..Tail::new(&self.path)
             };
         }
@@ -87,12 +100,26 @@ impl Tail {
         file.take(AT_ONCE as u64).read_to_end(&mut self.buffer)?;
         let grown = self.buffer.len() - before;
         self.at += grown as u64;
+        self.extend_head();
         let change = match (replaced, grown) {
             (true, _) => Change::Replaced,
             (false, 0) => Change::None,
             (false, _) => Change::Grew,
         };
         Ok((change, grown > 0 && self.at < length))
+    }
+
+    /// Takes the first line into the head while nothing of the file was taken.
+    fn extend_head(&mut self) {
+        let is_whole = self.at == self.buffer.len() as u64;
+        if !self.by_first_line || !is_whole || self.buffer.len() <= self.head.len() {
+            return;
+        }
+        let line = self.buffer.iter().take(MAX_LINE).position(|b| *b == b'\n');
+        let end = line.map_or(0, |end| end + 1);
+        if end > self.head.len() {
+            self.head = self.buffer[..end].to_vec();
+        }
     }
 
     /// Complete lines of the buffer, without their ends; what is no UTF-8 in them is replaced.
@@ -169,6 +196,38 @@ mod tests {
         std::fs::write(&path, "t").unwrap();
         assert_eq!(tail.read().unwrap().0, Change::Replaced);
         assert_eq!(tail.lines(), [""; 0]);
+    }
+
+    #[test]
+    fn a_table_is_another_one_when_its_first_line_changes_anywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let columns = "x".repeat(2 * HEAD);
+        // The header comes in two parts, and the row behind it with a later read.
+        append(&path, &columns[..HEAD + 10]);
+        let mut tail = Tail::by_first_line(&path);
+        assert_eq!(tail.read().unwrap().0, Change::Grew);
+        assert!(tail.lines().is_empty());
+        append(&path, &format!("{},a\n1\n", &columns[HEAD + 10..]));
+        assert_eq!(
+            (tail.read().unwrap().0, tail.lines().len()),
+            (Change::Grew, 2)
+        );
+        append(&path, "2\n");
+        assert_eq!(
+            (tail.read().unwrap().0, tail.lines().len()),
+            (Change::Grew, 1)
+        );
+        std::fs::write(&path, format!("{columns},a,b\n1\n2\n3\n")).unwrap();
+        assert_eq!(
+            (tail.read().unwrap().0, tail.lines().len()),
+            (Change::Replaced, 4)
+        );
+        std::fs::write(&path, format!("{columns},a,b,c\n1\n2\n3\n4\n")).unwrap();
+        assert_eq!(
+            (tail.read().unwrap().0, tail.lines().len()),
+            (Change::Replaced, 5)
+        );
     }
 
     #[test]

@@ -3,18 +3,16 @@
 
 use super::names::{self, Mapping, Role};
 use super::passes::EpochJoiner;
+use super::places::Places;
 use super::rl::RlLog;
+use super::utilization::Utilization;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome, Phase, VERSION, Values, id};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Different metrics of a run that this program does not know; what comes later is left out. Those it knows always have a place.
-const MAX_METRICS: usize = 256;
-/// Names left out that are counted.
-const MAX_COUNTED: usize = 100_000;
 /// How long a log may be silent at its last step before its run has ended.
 const DONE: Duration = Duration::from_secs(60);
 
@@ -28,13 +26,14 @@ pub struct Translator {
     seq: u64,
     /// Metric → step of its newest reading.
     newest: BTreeMap<String, u64>,
-    /// Metrics with a place that this program does not know.
-    foreign: BTreeSet<String>,
-    /// Names that were left out.
-    left_out: BTreeSet<String>,
-    limit_reported: bool,
+    places: Places,
     passes: EpochJoiner,
     rl: RlLog,
+    utilization: Utilization,
+    /// The log was replaced, and no reading of the new one has come yet.
+    replaced: bool,
+    /// A reading of the log had a time of its own.
+    has_times: bool,
     /// `Started` was sent.
     started: bool,
     finished: bool,
@@ -67,11 +66,12 @@ impl Translator {
             facts: Facts::default(),
             seq: 0,
             newest: BTreeMap::new(),
-            foreign: BTreeSet::new(),
-            left_out: BTreeSet::new(),
-            limit_reported: false,
+            places: Places::default(),
             passes: EpochJoiner::default(),
             rl: RlLog::default(),
+            utilization: Utilization::default(),
+            replaced: false,
+            has_times: false,
             started: false,
             finished: false,
             step: 0,
@@ -87,6 +87,7 @@ impl Translator {
     /// The events of `items`; a reading without a time was taken when the log `changed`.
     pub fn translate(&mut self, items: Vec<Item>, changed: UnixMillis) -> Vec<Envelope> {
         self.rl.look(&items, &self.mapping);
+        self.utilization.look(&items, &self.mapping);
         for item in items {
             match item {
                 Item::Facts(facts) => {
@@ -97,18 +98,14 @@ impl Translator {
                     }
                 }
                 Item::Readings { step, t, values } => {
+                    self.has_times |= t.is_some();
                     self.readings(step, t.unwrap_or(changed), values)
                 }
                 Item::Restart => {
                     self.close_group();
-                    self.newest.clear();
                     self.passes = EpochJoiner::default();
                     self.record = 0;
-                    if self.started {
-                        self.tokens = 0;
-                        self.step = 0;
-                        self.emit(Event::RolledBack { step: 0 });
-                    }
+                    self.replaced = true;
                 }
                 Item::Ended(well) => self.end(well, ""),
                 Item::Trouble(message) => {
@@ -177,7 +174,10 @@ impl Translator {
             .and_then(|(_, x)| super::json::step_of(*x));
         let step = step.or(own).unwrap_or(self.record + 1);
         let joined = self.passes.joined();
-        let step = self.passes.step(step, self.epoch(&values));
+        let step = self.step_of_run(step, &values);
+        if std::mem::take(&mut self.replaced) {
+            self.start_over(step);
+        }
         if self.passes.joined() != joined && self.started && !self.finished {
             // What the log called the last step is that of one pass.
             self.close_group();
@@ -195,14 +195,16 @@ impl Translator {
                 Role::Tokens => self.tokens = super::json::step_of(x).unwrap_or(self.tokens),
                 Role::Metric(id, factor) => {
                     let id = self.rl.id(id, &name, &self.mapping);
-                    let Some(x) = names::value(&id, x * factor) else {
+                    let Some(x) = self.utilization.value(&id, x, factor) else {
                         continue;
                     };
                     let repeated = self.newest.get(&id) == Some(&step);
                     if behind && (repeated || !names::is_held_out(&id)) {
                         continue;
                     }
-                    if !self.is_reported(&name, &id) {
+                    let is_reported =
+                        self.newest.contains_key(&id) || self.places.has(&name, &id, &self.mapping);
+                    if !is_reported {
                         continue;
                     }
                     let values = if names::is_held_out(&id) {
@@ -230,6 +232,38 @@ impl Translator {
         group.t = t;
         group.train.extend(train);
         group.held_out.extend(held_out);
+    }
+
+    /// The step of the whole run, of a record that the log gives this one.
+    fn step_of_run(&mut self, step: u64, values: &[(String, f64)]) -> u64 {
+        let epoch = self.epoch(values);
+        let (newest, mapping, rl) = (&self.newest, &self.mapping, &self.rl);
+        // Every record has its epoch, and an evaluation may have the learning rate.
+        let is_telling = |id: &str| id != id::EPOCHS && id != "lr";
+        self.passes.step(step, epoch, |at| {
+            values.iter().any(|(name, _)| match mapping.role(name) {
+                Role::Metric(id, _) => {
+                    let id = rl.id(id, name, mapping);
+                    is_telling(&id) && newest.get(&id) == Some(&at)
+                }
+                _ => false,
+            })
+        })
+    }
+
+    /// Another log stands in place of the one that was read, and begins with this step. One that goes on behind it is the next
+    /// part of the same run, as of a program that rotates its logs.
+    fn start_over(&mut self, step: u64) {
+        if !self.started || self.newest.values().all(|newest| *newest < step) {
+            return;
+        }
+        self.newest.clear();
+        (self.tokens, self.step) = (0, 0);
+        self.emit(Event::RolledBack { step: 0 });
+        self.emit(Event::Noted {
+            step: 0,
+            text: "the log was written anew: what was read before is dropped, and it is read from its beginning".into(),
+        });
     }
 
     /// A metric's step went back: the run was resumed from an earlier state.
@@ -280,47 +314,17 @@ impl Translator {
             .map(|(_, x)| *x)
     }
 
-    /// Whether a metric is reported: it was before, is known here or mapped by the user, or is among the first unknown ones.
-    fn is_reported(&mut self, name: &str, id: &str) -> bool {
-        if self.newest.contains_key(id) || self.foreign.contains(id) {
-            return true;
-        }
-        if self.left_out.contains(id) {
-            return false;
-        }
-        if self.mapping.is_always_reported(name) {
-            return true;
-        }
-        if self.foreign.len() < MAX_METRICS {
-            return self.foreign.insert(id.into());
-        }
-        if self.left_out.len() < MAX_COUNTED {
-            self.left_out.insert(id.into());
-        }
-        false
-    }
-
     /// Said once, with their number.
     fn too_many(&mut self) {
-        let Some(first) = self.left_out.first().cloned() else {
+        let Some(message) = self.places.warning(self.newest.len()) else {
             return;
         };
-        if std::mem::replace(&mut self.limit_reported, true) {
-            return;
-        }
-        let n = self.left_out.len();
-        let (left_out, all) = (
-            human::grouped(n as u64),
-            human::grouped((n + self.newest.len()) as u64),
-        );
         let step = self.step;
         self.open();
         self.emit(Event::Warned {
             step,
             code: "too_many_metrics".into(),
-            message: format!(
-                "the log has {all} metrics: {left_out} of them, such as {first}, are skipped; all known ones are read"
-            ),
+            message,
             hint: String::new(),
         });
     }
@@ -377,6 +381,11 @@ impl Translator {
             phase: Phase::Training,
             step,
         });
+    }
+
+    /// Whether the log has times of its own: the others are those of its last change.
+    pub fn has_times(&self) -> bool {
+        self.has_times
     }
 
     /// The last step; 0 where it is not known.
@@ -450,234 +459,4 @@ impl Translator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::RunState;
-
-    fn reading(step: u64, values: &[(&str, f64)]) -> Item {
-        let values = values
-            .iter()
-            .map(|(name, x)| ((*name).to_string(), *x))
-            .collect();
-        Item::Readings {
-            step: Some(step),
-            t: Some(UnixMillis(1_000 * (1 + step))),
-            values,
-        }
-    }
-
-    fn fold(items: Vec<Item>) -> RunState {
-        let mut translator = Translator::new("x", "csv", Mapping::default());
-        RunState::from_events(&translator.translate(items, UnixMillis(5)))
-    }
-
-    #[test]
-    fn readings_become_series_under_our_names() {
-        let facts = Facts {
-            max_steps: Some(40),
-            ..Facts::default()
-        };
-        let state = fold(vec![
-            Item::Facts(facts),
-            reading(10, &[("loss", 3.0)]),
-            reading(10, &[("eval_loss", 3.5), ("grad_norm", f64::NAN)]),
-            reading(20, &[("loss", 2.0), ("num_tokens", 500.0)]),
-            Item::Ended(true),
-        ]);
-        assert_eq!(state.latest("train/loss"), Some(2.0));
-        assert_eq!(state.latest("val/loss"), Some(3.5));
-        assert_eq!((state.step, state.tokens, state.missed), (20, 500, 0));
-        assert_eq!(state.progress(), Some(0.5));
-        assert_eq!(state.word(), "finished");
-        assert_eq!(state.metrics.len(), 3);
-    }
-
-    #[test]
-    fn steps_that_go_back_are_a_resume_and_a_restart_begins_anew() {
-        let went = |step| reading(step, &[("loss", step as f64)]);
-        let state = fold((1..=10).chain(6..=8).map(went).collect());
-        let points: Vec<f64> = state.series["train/loss"]
-            .recent()
-            .map(|p| p.value)
-            .collect();
-        assert_eq!(points, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        let state = fold(vec![went(7), Item::Restart, went(1)]);
-        assert_eq!(state.series["train/loss"].len(), 1);
-    }
-
-    #[test]
-    fn records_without_a_step_count() {
-        let record = |values: &[(&str, f64)]| match reading(0, values) {
-            Item::Readings { t, values, .. } => Item::Readings {
-                step: None,
-                t,
-                values,
-            },
-            other => other,
-        };
-        let mut translator = Translator::new("x", "csv", Mapping::default());
-        let both = |x: f64| record(&[("train_loss", x), ("val_loss", x + 0.5)]);
-        let mut events = translator.translate(vec![both(3.0), both(2.0)], UnixMillis(5));
-        // Those that are read later count on; one may have held-out readings alone, or say nothing.
-        let held_out = record(&[("val_loss", 1.5)]);
-        let later = vec![held_out, record(&[("time", 4.0)]), both(0.5)];
-        events.extend(translator.translate(later, UnixMillis(6)));
-        let state = RunState::from_events(&events);
-        let points = |id: &str| -> Vec<(u64, f64)> {
-            let recent = state.series[id].recent();
-            recent.map(|p| (p.step, p.value)).collect()
-        };
-        assert_eq!(points("train/loss"), [(1, 3.0), (2, 2.0), (4, 0.5)]);
-        assert_eq!(points("val/loss"), [(1, 3.5), (2, 2.5), (3, 1.5), (4, 1.0)]);
-    }
-
-    #[test]
-    fn a_silent_log_ends_and_one_that_goes_on_begins_again() {
-        let mut translator = Translator::new("x", "csv", Mapping::default());
-        let mut events =
-            translator.translate(vec![reading(1, &[("loss", 1.0)])], UnixMillis(2_000));
-        let patience = Duration::from_secs(900);
-        events.extend(translator.rest(UnixMillis(60_000), UnixMillis(2_000), patience));
-        assert!(RunState::from_events(&events).running());
-        events.extend(translator.rest(UnixMillis(3_600_000), UnixMillis(2_000), patience));
-        let state = RunState::from_events(&events);
-        assert!(
-            state
-                .finished
-                .unwrap()
-                .message
-                .contains("nothing was logged")
-        );
-        events.extend(
-            translator.translate(vec![reading(2, &[("loss", 1.0)])], UnixMillis(9_000_000)),
-        );
-        assert!(RunState::from_events(&events).running());
-    }
-
-    #[test]
-    fn each_step_is_told_with_its_own_tokens() {
-        let told = |items: Vec<Item>| -> Vec<(u64, u64)> {
-            let events =
-                Translator::new("x", "csv", Mapping::default()).translate(items, UnixMillis(5));
-            let stepped = events.iter().filter_map(|envelope| match &envelope.event {
-                Event::Stepped { step, tokens, .. } => Some((*step, *tokens)),
-                _ => None,
-            });
-            stepped.collect()
-        };
-        let (loss, tokens) = (("loss", 1.0), |n: f64| ("tokens", n));
-        let together = (1..=3).map(|step| reading(step, &[loss, tokens(100.0 * step as f64)]));
-        assert_eq!(told(together.collect()), [(1, 100), (2, 200), (3, 300)]);
-        // Trackers may write each number in a record of its own, in any order.
-        for order in [[0, 1], [1, 0]] {
-            let apart = (1..=3).flat_map(|step| {
-                let pair = [loss, tokens(100.0 * step as f64)];
-                order.map(|i| reading(step, &[pair[i]]))
-            });
-            let apart = [reading(0, &[loss])].into_iter().chain(apart).collect();
-            assert_eq!(told(apart), [(0, 0), (1, 100), (2, 200), (3, 300)]);
-        }
-    }
-
-    #[test]
-    fn neither_a_warning_nor_facts_reopen_a_run_that_has_ended() {
-        let facts = Facts {
-            max_steps: Some(7),
-            ..Facts::default()
-        };
-        let state = fold(vec![
-            reading(1, &[("loss", 1.0)]),
-            Item::Ended(true),
-            Item::Trouble("a line is no JSON".into()),
-            Item::Facts(facts),
-        ]);
-        assert_eq!((state.word(), state.n_warnings), ("finished", 1));
-        // Without any reading the warning is all there is.
-        assert_eq!(fold(vec![Item::Trouble("no log".into())]).n_warnings, 1);
-    }
-
-    #[test]
-    fn known_metrics_have_a_place_among_any_number_of_others() {
-        let many: Vec<(String, f64)> = (0..400).map(|i| (format!("grads/{i}"), 1.0)).collect();
-        let mut values: Vec<(&str, f64)> = many.iter().map(|(n, x)| (n.as_str(), *x)).collect();
-        values.extend([("loss", 3.0), ("eval_loss", 3.5), ("grad_norm", 0.5)]);
-        // In one record, and each in one of its own.
-        let apart = values.iter().map(|pair| reading(1, &[*pair])).collect();
-        for (items, together) in [(vec![reading(1, &values)], true), (apart, false)] {
-            let state = fold(items);
-            assert_eq!(state.series.len(), MAX_METRICS + 3);
-            assert_eq!(state.metrics.len(), state.series.len());
-            if together {
-                let first: Vec<&str> = state.metrics.iter().map(|m| m.id.as_str()).collect();
-                assert_eq!(first[..3], ["grad_norm", "train/loss", "val/loss"]);
-            }
-            assert_eq!(state.latest("val/loss"), Some(3.5));
-            let said = state
-                .marks
-                .iter()
-                .filter(|mark| mark.text.contains("are skipped"));
-            let said: Vec<&str> = said.map(|mark| mark.text.as_str()).collect();
-            assert_eq!((said.len(), state.n_warnings), (1, 1));
-            assert!(said[0].contains("403 metrics: 144 of them"), "{said:?}");
-        }
-    }
-
-    #[test]
-    fn an_evaluation_behind_the_end_counts_and_the_run_stays_ended() {
-        let state = fold(vec![
-            reading(10, &[("loss", 3.0)]),
-            Item::Ended(true),
-            reading(10, &[("eval_loss", 3.5), ("loss", 9.0)]),
-        ]);
-        assert_eq!(
-            (state.word(), state.latest("val/loss")),
-            ("finished", Some(3.5))
-        );
-        assert_eq!(state.latest("train/loss"), Some(3.0));
-        assert_eq!(state.evaluations.len(), 1);
-    }
-
-    #[test]
-    fn a_trainer_that_counts_tokens_is_not_done_with_every_record() {
-        let so_far = [("train_runtime", 9.0), ("train_tokens_per_second", 500.0)];
-        let went = |step: u64, pair: (&'static str, f64)| {
-            reading(step, &[&[pair], so_far.as_slice()].concat())
-        };
-        let state = fold(vec![
-            went(10, ("loss", 3.0)),
-            went(10, ("eval_loss", 3.5)),
-            went(20, ("loss", 2.0)),
-        ]);
-        assert!(state.running());
-        assert_eq!(
-            (state.latest("train/loss"), state.latest("val/loss")),
-            (Some(2.0), Some(3.5))
-        );
-        assert_eq!(state.latest("tok_per_sec"), Some(500.0));
-    }
-
-    #[test]
-    fn a_log_that_is_silent_at_its_last_step_is_of_a_finished_run() {
-        let facts = Facts {
-            max_steps: Some(2),
-            ..Facts::default()
-        };
-        for (step, word) in [(1, "training"), (2, "finished")] {
-            let items = vec![Item::Facts(facts.clone()), reading(step, &[("loss", 1.0)])];
-            let mut translator = Translator::new("x", "csv", Mapping::default());
-            let mut events = translator.translate(items, UnixMillis(3_000));
-            let patience = Duration::from_secs(900);
-            events.extend(translator.rest(UnixMillis(90_000), UnixMillis(3_000), patience));
-            assert_eq!(RunState::from_events(&events).word(), word);
-        }
-    }
-
-    #[test]
-    fn metrics_are_bounded() {
-        let many = (0..400)
-            .map(|i| reading(1, &[(&format!("m{i}"), 1.0)]))
-            .collect();
-        let state = fold(many);
-        assert_eq!((state.series.len(), state.n_warnings), (MAX_METRICS, 1));
-    }
-}
+mod tests;

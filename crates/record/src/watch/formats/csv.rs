@@ -24,7 +24,8 @@ pub const FORMAT: Format = Format {
     is,
     open: |path, _, mapping| {
         Box::new(Table {
-            tail: Tail::new(path),
+            // Lightning writes the whole table anew when a column comes.
+            tail: Tail::by_first_line(path),
             mapping: mapping.clone(),
             columns: Vec::new(),
             separator: b',',

@@ -2,6 +2,7 @@
 
 mod csv;
 mod jsonl;
+mod lines;
 mod printed;
 mod text;
 mod tfevents;
@@ -9,6 +10,7 @@ mod trainer_state;
 mod wandb;
 
 pub use text::{is_candidate as may_be_printed, readings as printed_readings};
+pub use tfevents::is_curve;
 
 use super::Format;
 
