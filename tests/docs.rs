@@ -6,7 +6,7 @@ use llmtui::hardware::sampler;
 use llmtui::methods::MethodConfig;
 use llmtui::metrics::{METRICS, Metric, ranks};
 use llmtui::probes::{PROBES, spectra::METRICS as METRICS_AT_REST};
-use llmtui::spec::alias::ALIASES;
+use llmtui::spec::alias::{ALIASES, OF_MEMBERS, OF_SAMPLES};
 use llmtui::spec::schema::{self, Kind, Node};
 use llmtui::wire::MetricInfo;
 use std::fmt::Write as _;
@@ -254,7 +254,21 @@ fn document() -> String {
     text.push_str("\n## Other names\n\nShort names and the names of other tools. `*` stands for the selected member.\n\n");
     text.push_str("| name | means |\n|---|---|\n");
     for (name, target) in ALIASES {
-        let _ = writeln!(text, "| `{name}` | `{target}` |");
+        let _ = writeln!(text, "| `{name}` | `{target}`{} |", elsewhere(name));
+    }
+    text
+}
+
+/// What a name means where it does not mean its target.
+fn elsewhere(name: &str) -> String {
+    let mut text = String::new();
+    for (registry, member, _, settings) in OF_MEMBERS.iter().filter(|row| row.2 == name) {
+        let path = |setting: &&str| format!("`{registry}.{member}.{setting}`");
+        let paths: Vec<String> = settings.iter().map(path).collect();
+        let _ = write!(text, ", of {member} {}", paths.join(" and "));
+    }
+    if let Some((_, path)) = OF_SAMPLES.iter().find(|(other, _)| *other == name) {
+        let _ = write!(text, ", of methods without rollouts `{path}`");
     }
     text
 }

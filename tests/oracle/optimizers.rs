@@ -1,6 +1,9 @@
 //! Twenty updates by every optimizer against reference code. `tests/oracle/optimizers_oracle.py` made the fixture.
 
 use super::tensors_of;
+use llmtui::kernels::adamw::Rule;
+use llmtui::kernels::adamw8bit::{self, BLOCK, Moment, ZERO_MEAN, ZERO_SQUARE};
+use llmtui::kernels::update::Part;
 use llmtui::nn::{Model, ModelConfig};
 use llmtui::optim::OptimizerConfig;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,4 +86,56 @@ fn twenty_updates_are_those_of_the_reference() {
     }
     let all: BTreeSet<_> = OptimizerConfig::ENTRIES.iter().map(|e| e.id).collect();
     assert_eq!(seen, all, "an optimizer without a reference");
+}
+
+/// Rows of an embedding whose tokens come rarely: tiny gradients and zeros beside large ones in the same block.
+/// `tests/oracle/adamw8bit_oracle.py` made the fixture.
+#[test]
+fn moments_in_8_bits_move_rare_rows_no_farther_than_adamw() {
+    let (_, tensors) = tensors_of("adamw8bit");
+    let flat = |name: &str| -> Vec<f32> {
+        let tensor = tensors[name].flatten_all().unwrap();
+        tensor.to_vec1().unwrap()
+    };
+    let init = flat("init");
+    let mut weights = init.clone();
+    let n_blocks = weights.len().div_ceil(BLOCK);
+    let mut codes = [ZERO_MEAN, ZERO_SQUARE].map(|zero| vec![zero; init.len()]);
+    let mut scales = [vec![0.0; n_blocks], vec![0.0; n_blocks]];
+    let (rule, part) = rule_of_rare_rows(init.len());
+    for step in 1..=8 {
+        let ([m, v], [m_scales, v_scales]) = (&mut codes, &mut scales);
+        let moments = [(m, m_scales), (v, v_scales)];
+        let moments = moments.map(|(codes, scales)| Moment { codes, scales });
+        let grads = flat(&format!("grad/{}", step - 1));
+        adamw8bit::update(&Rule { step, ..rule }, &part, &mut weights, &grads, moments);
+    }
+    let apart = |a: &[f32], b: &[f32]| {
+        let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        apart.fold(0.0, f32::max)
+    };
+    let off = apart(&weights, &flat("adamw8bit"));
+    assert!(off < 1e-6, "off by {off}");
+    let [here, there] = [&weights, &flat("adamw")].map(|w| apart(w, &init));
+    assert!(here < 1.1 * there, "moved by {here}, AdamW by {there}");
+}
+
+/// As the script has it.
+fn rule_of_rare_rows(len: usize) -> (Rule, Part) {
+    let rule = Rule {
+        lr: 1e-2,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        grad_scale: 1.0,
+        step: 0,
+    };
+    let part = Part {
+        weights: 0,
+        grads: 0,
+        len,
+        lr_scale: 1.0,
+        weight_decay: 0.1,
+    };
+    (rule, part)
 }

@@ -34,7 +34,11 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.moe.top_k" => "1",
             "model.moe.every" => "2",
             "model.vocab_size" => "2000",
-            "model.tie_embeddings" => "false",
+            "model.tie_embeddings" | "optimizer.muon.nesterov" => "false",
+            "adapter.lora.targets" => "minimal",
+            "optimizer.sophia.rho" => "0.5",
+            t if t.starts_with("method.") || t.ends_with("momentum") => "0.5",
+            "rollout.temperature" | "rollout.top_p" => "0.5",
             "name" | "sample.prompt" => "abc",
             "train.warmup_ratio" => "0.5",
             t if t.ends_with("min_lr") || t.ends_with(".lr") || t.ends_with(".eps") => "2e-4",
@@ -44,6 +48,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         // The built-in text of the quickstart has no rows.
         let base = match *target {
             "data.max_rows" | "data.val_rows" => "dpo-demo",
+            t if t.starts_with("method.") => "ppo-demo",
+            "rollout.epochs" | "rollout.group_size" => "ppo-demo",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)

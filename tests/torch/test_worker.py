@@ -299,6 +299,15 @@ class EightBits(unittest.TestCase):
             self.assertEqual(moment.codes.view(-1).tolist(), list(range(256)))
             self.assertEqual(unpack(pack(moment.codes.view(-1)), 256).tolist(), list(range(256)))
 
+    def test_small_gradients_beside_large_ones_move_no_weight_far(self) -> None:
+        p = torch.nn.Parameter(torch.zeros(4))
+        rule = AdamW8bit([{"params": [p], "weight_decay": 0.0, "lr_scale": 1.0, "lr": 1.0}], (0.9, 0.999), 1e-8)
+        for grads in ([1.0, 1e-3, 1e-4, 1e-5], [0.0] * 4):
+            before, p.grad = p.detach().clone(), torch.tensor(grads)
+            rule.step()
+            self.assertLess(float((p.detach() - before).abs().max()), 1.1)
+        self.assertEqual(rule.moments[p]["square"].codes[0, :5].tolist(), [255, 2, 1, 1, 0])
+
 
 class Frames(unittest.TestCase):
     def test_frames_go_both_ways_and_an_end_is_told(self) -> None:

@@ -44,10 +44,11 @@ class Moment:
         return self.values[self.codes.int()] * self.scales[:, None]
 
     def write(self, x: Tensor) -> None:
-        """Quantizes to the nearest code value, the lower one in a tie; the scale is the largest magnitude of a block."""
+        """Quantizes to the nearest code value, the lower one in a tie; the scale is the largest magnitude of a block. A positive number never
+        gets code 0, the 0 of a mean square: the mean reaches further down, and over a root of 0 it would throw its weight far away."""
         self.scales = x.abs().amax(1)
         by = torch.where(self.scales > 0, 1.0 / self.scales, 0.0)
-        self.codes = torch.bucketize(x * by[:, None], self.middles).to(torch.uint8)
+        self.codes = torch.bucketize(x * by[:, None], self.middles).maximum((x > 0).long()).to(torch.uint8)
 
 
 class AdamW8bit:

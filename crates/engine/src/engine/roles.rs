@@ -263,17 +263,17 @@ impl Models {
         Ok(())
     }
 
-    /// Writes what the policy says of each token beside answers: log-probabilities where `several` steps will learn from them,
-    /// values where it has a value head.
+    /// Writes what the policy says of each token beside answers: log-probabilities where they are wanted, values where it has a
+    /// value head.
     ///
     /// # Errors
     /// A batch that the model refuses; ranks that are gone.
-    pub fn add_old_policy(&mut self, batch: &mut Batch, several: bool) -> Result<(), EngineError> {
-        if !several && !self.policy.config().value_head {
+    pub fn add_old_policy(&mut self, batch: &mut Batch, logps: bool) -> Result<(), EngineError> {
+        if !logps && !self.policy.config().value_head {
             return Ok(());
         }
         let out = self.score(batch)?;
-        if several {
+        if logps {
             set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
         }
         if let Some(value) = out.value {

@@ -32,6 +32,11 @@ pub trait OnPolicy {
         0.0
     }
 
+    /// Whether the distance to a reference is charged by the policy's log-probabilities as a rollout begins.
+    fn charges_kl(&self) -> bool {
+        self.kl_in_reward() > 0.0 || self.critic().is_some_and(|critic| critic.beta > 0.0)
+    }
+
     /// Answers to a prompt that it needs at least.
     fn least_group(&self) -> usize {
         2

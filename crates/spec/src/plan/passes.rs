@@ -105,6 +105,9 @@ mod tests {
         near("grpo-gsm8k", &["rollout.steps=4"], 6.0 + 2.0 * 2.0);
         let both = ["rollout.steps=4", "rollout.epochs=2"];
         near("grpo-gsm8k", &both, 6.0 + 2.0 * 2.0 / 2.0);
+        // A KL that is part of the reward reads it by reference and policy.
+        let kl = [all, "method=rloo", "method.rloo.beta=0.1"];
+        near("grpo-arithmetic", &kl, 12.0);
         // Policy and critic learn; the policy writes, and is asked with its reference and its critic, once in two steps.
         let step = 12.0 + 8.0 / 2.0;
         near("ppo-demo", &[], (450.0 * 6.0 + 400.0 * step) / 850.0);

@@ -436,11 +436,12 @@ fn rollouts(spec: &RunSpec) -> u64 {
 }
 
 fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
-    spec.method.on_policy()?;
+    let method = spec.method.on_policy()?;
+    let asks_policy = spec.rollout.cycle() > 1 || spec.model.value_head || method.charges_kl();
     Some(Answers {
         tokens: spec.model.seq_len as u64,
         has_reference: spec.method.needs().reference.is_some(),
-        has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
+        has_old_policy: asks_policy,
         cold_share: cold_share(spec),
         epochs: spec.rollout.epochs as u64,
         max_new_tokens: spec.rollout.max_new_tokens as u64,

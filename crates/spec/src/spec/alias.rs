@@ -131,6 +131,45 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("lora_dropout", "adapter.lora.dropout"),
     ("dataset", "data.path"),
     ("run_name", "name"),
+    // LLM-Lab, beyond those above
+    ("lion_beta1", "optimizer.lion.beta1"),
+    ("lion_beta2", "optimizer.lion.beta2"),
+    ("sophia_beta1", "optimizer.sophia.beta1"),
+    ("sophia_beta2", "optimizer.sophia.beta2"),
+    ("sophia_rho", "optimizer.sophia.rho"),
+    ("muon_momentum", "optimizer.muon.momentum"),
+    ("muon_nesterov", "optimizer.muon.nesterov"),
+    ("policy_checkpoint", "train.from"),
+    ("lora_preset", "adapter.lora.targets"),
+    ("beta", "method.*.beta"),
+    ("clip_range", "method.*.clip"),
+    ("vf_coef", "method.*.value_coef"),
+    ("gamma", "method.*.gamma"),
+    ("gae_lambda", "method.*.lambda"),
+    ("ppo_epochs", "rollout.epochs"),
+    ("group_size", "rollout.group_size"),
+    ("grpo_temperature", "rollout.temperature"),
+    ("temperature", "rollout.temperature"),
+    ("top_k", "rollout.top_k"),
+    ("top_p", "rollout.top_p"),
+    ("max_new_tokens", "rollout.max_new_tokens"),
+];
+
+/// Names that mean something else in one member than `*` with their target says: registry, member, name, settings.
+pub const OF_MEMBERS: &[(&str, &str, &str, &[&str])] = &[
+    ("method", "dpo", "clip_range", &["beta"]),
+    ("method", "grpo", "clip_range", &["clip_low", "clip_high"]),
+    ("optimizer", "muon", "adam_beta1", &["adamw_beta1"]),
+    ("optimizer", "muon", "adam_beta2", &["adamw_beta2"]),
+    ("optimizer", "muon", "adam_epsilon", &["adamw_eps"]),
+];
+
+/// Settings of completions that are those of samples where a method trains on no completions of its own.
+pub const OF_SAMPLES: &[(&str, &str)] = &[
+    ("temperature", "sample.sampling.temperature"),
+    ("top_k", "sample.sampling.top_k"),
+    ("top_p", "sample.sampling.top_p"),
+    ("max_new_tokens", "sample.sampling.max_new_tokens"),
 ];
 
 /// (name, what to do instead).
@@ -164,6 +203,30 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "device",
         "set engine: torch trains on GPUs, candle on the CPU, where train.threads limits its cores; auto decides",
     ),
+    (
+        "tokenizer_name",
+        "a start model (train.from) brings its tokenizer; -s 'data.tokenizer={file: {path: FOLDER}}' reads another, of a model folder",
+    ),
+    (
+        "save_best_only",
+        "the best checkpoint is always kept, beside the checkpoint.keep_last newest ones",
+    ),
+    (
+        "use_lora",
+        "-s adapter=lora trains adapters, -s adapter=none all weights",
+    ),
+    (
+        "reward_model_name",
+        "set -s 'rewards=[{model: {path: FOLDER}}]', and method.ppo.critic_from for a critic that begins with its weights",
+    ),
+    (
+        "reference_checkpoint",
+        "the reference is the model that the run starts from (train.from); method.dpo.reference sets how it is kept",
+    ),
+    (
+        "mini_batch_size",
+        "set train.micro_batch_size to it; a batch of n mini-batches is rollout.steps=n for PPO and GRPO, train.grad_accum_steps=n for DPO",
+    ),
     ("clip", "did you mean clip_norm?"),
     ("heads", "did you mean n_head?"),
     ("layers", "did you mean n_layer?"),
@@ -190,6 +253,20 @@ pub fn resolve(path: &str) -> Option<&'static str> {
             .find(|(name, target)| *name == key && lies_in(target, section))
     };
     exact.or_else(within).map(|(_, target)| *target)
+}
+
+/// Settings of a registry's member that a name stands for there, in place of its target.
+pub fn in_member(registry: &str, member: &str, name: &str) -> Option<&'static [&'static str]> {
+    let mut of_members = OF_MEMBERS.iter();
+    let found =
+        of_members.find(|(at, of, other, _)| (*at, *of, *other) == (registry, member, name));
+    found.map(|(.., settings)| *settings)
+}
+
+/// The setting of samples that a name means where no completions are trained on.
+pub fn of_samples(name: &str) -> Option<&'static str> {
+    let found = OF_SAMPLES.iter().find(|(other, _)| *other == name);
+    found.map(|(_, path)| *path)
 }
 
 /// Names of this program's own, which are the last part of what they stand for, with that.
@@ -284,91 +361,4 @@ fn lies_in(target: &str, section: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::schema;
-
-    #[test]
-    fn what_is_a_setting_here_is_named_where_it_is_said_as_a_member() {
-        use crate::spec::{SpecSources, load};
-        for (word, hint) in [
-            ("qlora", "train.from=MODEL.gguf"),
-            ("dora", "adapter.lora.dora=true"),
-            ("rslora", "adapter.lora.rslora=true"),
-        ] {
-            let set = [format!("adapter={word}")];
-            let said = load("quickstart", &set, &SpecSources::default()).unwrap_err();
-            assert!(said.to_string().contains(hint), "{said}");
-        }
-    }
-
-    #[test]
-    fn members_are_known_by_their_other_names_too() {
-        use crate::spec::{SpecSources, load};
-        let set = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|w| (*w).to_string()).collect();
-            load("quickstart", &words, &SpecSources::default())
-        };
-        let spec = set(&["steps=100", "context=32", "method=cpt"])
-            .unwrap()
-            .spec;
-        assert_eq!((spec.train.max_steps, spec.model.seq_len), (100, 32));
-        let others = [
-            "optimizer=schedule_free_adamw",
-            "schedule=inverse_square_root",
-        ];
-        for word in others {
-            let loaded = set(&[word]);
-            assert!(loaded.is_ok(), "{word}: {}", loaded.unwrap_err());
-        }
-        let ours = member("method", "ipo", json!({"beta": 0.2}));
-        assert_eq!(ours, Some(json!({"dpo": {"beta": 0.2, "loss": "ipo"}})));
-        let said = set(&["method=foo"]).unwrap_err().to_string();
-        assert!(!said.contains("did you mean"), "{said}");
-    }
-
-    #[test]
-    fn aliases_work_at_the_top_and_in_their_own_section() {
-        assert_eq!(resolve("lr"), Some("optimizer.*.lr"));
-        assert_eq!(resolve("model.from"), Some("train.from"));
-        assert_eq!(
-            resolve("optimizer.adamw.learning_rate"),
-            Some("optimizer.*.lr")
-        );
-        assert_eq!(resolve("model.max_seq_len"), Some("model.seq_len"));
-        assert_eq!(resolve("model.learning_rate"), None);
-    }
-
-    #[test]
-    fn aliases_are_unique_lead_somewhere_and_hide_nothing() {
-        let root = schema::root();
-        for (i, (name, target)) in ALIASES.iter().enumerate() {
-            assert!(
-                ALIASES[..i].iter().all(|(other, _)| other != name),
-                "{name} is listed twice"
-            );
-            assert!(root.at(name).is_none(), "{name} hides a real key");
-            let mut found = 0;
-            root.walk("", &mut |path, _| {
-                found += usize::from(matches(target, path))
-            });
-            assert!(found > 0, "{name}: no such place: {target}");
-        }
-    }
-
-    #[test]
-    fn a_stretching_alone_stands_for_rotary_positions_with_it() {
-        let settings = json!({"factor": 8});
-        assert_eq!(
-            member("model.position", "yarn", settings.clone()),
-            Some(json!({"rope": {"scaling": {"yarn": {"factor": 8}}}}))
-        );
-        assert_eq!(member("model.position", "rope", settings.clone()), None);
-        assert_eq!(member("model.norm", "yarn", settings), None);
-    }
-
-    fn matches(target: &str, path: &str) -> bool {
-        let (t, p): (Vec<_>, Vec<_>) = (target.split('.').collect(), path.split('.').collect());
-        t.len() == p.len() && t.iter().zip(&p).all(|(t, p)| t == p || *t == "*")
-    }
-}
+mod tests;

@@ -1,13 +1,14 @@
 //! Merging layers: the higher layer wins value by value; a registry member selected by a higher layer replaces the
 //! lower one entirely. Every value is validated here, with its origin.
 
-use super::implied;
 use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
+use super::{alias, implied};
 use crate::base::every::Every;
 use crate::base::near::did_you_mean;
 use crate::base::text::one_line;
+use crate::methods::MethodConfig;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -37,7 +38,11 @@ impl Merged {
         self.choose_members(&layer, issues);
         let mut said: HashMap<String, String> = HashMap::new();
         let mut chosen = BTreeSet::new();
-        for setting in layer.settings {
+        let settings = layer.settings.into_iter();
+        for setting in settings
+            .flat_map(|setting| self.as_selected(setting))
+            .collect::<Vec<_>>()
+        {
             let (path, node) = match self.resolve_wildcard(&setting) {
                 Ok(place) => place,
                 Err(issue) => {
@@ -123,6 +128,53 @@ impl Merged {
             let node = root().at(&registry.join("."))?;
             node.default_member().map(String::from)
         })
+    }
+
+    /// A setting under the names that the selected members have for what was typed; some names stand for two settings of a member.
+    fn as_selected(&self, setting: Setting) -> Vec<Setting> {
+        let typed = setting.said.rsplit('.').next().unwrap_or_default();
+        let typed = typed.replace('-', "_");
+        let under = |path: Vec<String>| Setting {
+            path,
+            ..setting.clone()
+        };
+        match setting.path.as_slice() {
+            [registry @ .., any, field] if any == "*" => {
+                let fields = self.fields(registry, field, &typed);
+                let path = |field: &String| [registry, &["*".into(), field.clone()]].concat();
+                fields.iter().map(|field| under(path(field))).collect()
+            }
+            [section, _] if section == "rollout" && !setting.said.contains('.') => {
+                let other = alias::of_samples(&typed).filter(|_| !self.trains_on_completions());
+                let other = other.map(|path| path.split('.').map(String::from).collect());
+                vec![other.map_or_else(|| setting.clone(), under)]
+            }
+            _ => vec![setting],
+        }
+    }
+
+    /// The fields of the selected member that a name means: its own of that name comes before that of an alias.
+    fn fields(&self, registry: &[String], field: &str, typed: &str) -> Vec<String> {
+        let member = self.member(registry).unwrap_or_default();
+        let registry = registry.join(".");
+        let node = root().at(&format!("{registry}.{member}"));
+        let has = |name: &str| node.is_some_and(|node| node.child(name).is_some());
+        if has(typed) {
+            return vec![typed.into()];
+        }
+        if let Some(settings) = alias::in_member(&registry, &member, typed) {
+            return settings.iter().map(|name| (*name).into()).collect();
+        }
+        // `optimizer.adamw_beta1` names a field of Muon, and is beta1 elsewhere.
+        let target = alias::resolve(typed).and_then(|path| path.rsplit_once(".*."));
+        let target = target.filter(|(at, name)| *at == registry && has(name) && !has(field));
+        vec![target.map_or(field, |(_, name)| name).into()]
+    }
+
+    /// Whether the selected method trains on completions of the model itself.
+    fn trains_on_completions(&self) -> bool {
+        let method = self.member(&["method".into()]).unwrap_or_default();
+        MethodConfig::usual(&method).is_some_and(|method| method.on_policy().is_some())
     }
 
     /// Resolves `*` to the selected member and finds the node.

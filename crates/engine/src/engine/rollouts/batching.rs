@@ -2,7 +2,7 @@
 
 use super::write::Written;
 use crate::data::{Batch, Column, Unit, width};
-use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::methods::policy::{ANSWER_LIMIT, OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::metrics::Readings;
 use crate::spec::RunSpec;
 use crate::wire::id;
@@ -151,14 +151,18 @@ pub fn means(batches: &[Batch], name: &str) -> Option<Vec<f64>> {
     Some(all)
 }
 
+/// Removes the log-probabilities of the policy that answered.
+pub fn drop_old_policy(batch: &mut Batch) {
+    batch.columns.retain(|column| column.name != OLD_LOGP);
+}
+
 /// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward. Returns the mean distance of a token, as TRL's RLOO
 /// logs it; `None` without a reference.
 pub fn subtract_kl(batches: &[Batch], beta: f64, rewards: &mut [f64]) -> Option<f64> {
     let mut rewards = rewards.iter_mut();
     let mut all = Readings::default();
     for batch in batches {
-        let (Some(own), Some(reference)) =
-            (batch.column(SAMPLER_LOGP), batch.column(TOKEN_REFERENCE))
+        let (Some(own), Some(reference)) = (batch.column(OLD_LOGP), batch.column(TOKEN_REFERENCE))
         else {
             return None;
         };

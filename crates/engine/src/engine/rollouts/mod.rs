@@ -24,7 +24,7 @@ use super::state::TrainState;
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::{Dataset, StepBatches};
+use crate::data::{Batch, Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::rewards::{Answer, RewardError, Scorer, Scores};
@@ -278,6 +278,30 @@ impl Rollouts {
         }
     }
 
+    /// What reference, policy and critic say of each token, as columns of the batches; false when `broken_off` said so meanwhile.
+    fn compare(
+        &self,
+        batches: &mut [Batch],
+        state: &mut TrainState,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
+        // The sampler's log-probabilities differ by rounding from those of a pass over the whole text, as the reference's are:
+        // a KL of the two would be charged where policy and reference are the same.
+        let charges = on_policy(&self.spec).is_some_and(OnPolicy::charges_kl);
+        let asks_policy = self.config().cycle() > 1 || charges;
+        for batch in batches {
+            if broken_off() {
+                return Ok(false);
+            }
+            state.models.add_token_reference(batch)?;
+            state.models.add_old_policy(batch, asks_policy)?;
+            if let Some(critic) = &mut state.critic {
+                critic.add_values(batch)?;
+            }
+        }
+        Ok(true)
+    }
+
     /// A rollout by the weights as they are, as batches with every column. `drawn` is the step by the data cursor, which
     /// prompts and answers are drawn by: ahead of the steps done where a rescue has passed over some.
     /// `Ok(None)` when `broken_off` said so meanwhile.
@@ -305,15 +329,8 @@ impl Rollouts {
 
         let scored_at = self.clock.elapsed();
         let mut batches = batching::batches(&written, &self.spec, self.data.seq_len());
-        for batch in &mut batches {
-            if broken_off() {
-                return Ok(None);
-            }
-            models.add_token_reference(batch)?;
-            models.add_old_policy(batch, self.config().cycle() > 1)?;
-            if let Some(critic) = &mut state.critic {
-                critic.add_values(batch)?;
-            }
+        if !self.compare(&mut batches, state, broken_off)? {
+            return Ok(None);
         }
         parts.comparing = self.clock.elapsed() - scored_at;
         let (mut advantages, mut more) = (Vec::new(), Vec::new());
@@ -334,6 +351,10 @@ impl Rollouts {
                 more.extend(kl.map(|kl| (id::KL, kl)));
             }
             advantages = method.advantages(&charged, group_size);
+        }
+        // The policy that answers is the one that learns: with no old policy beside it the loss stays linear.
+        if self.config().cycle() == 1 {
+            batches.iter_mut().for_each(batching::drop_old_policy);
         }
         let mut rest = advantages.as_slice();
         for batch in &mut batches {

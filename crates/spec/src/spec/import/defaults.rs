@@ -59,7 +59,7 @@ pub(super) const ONE_ANSWER: DefaultSetting =
     (&["answers to each prompt"], "rollout.group_size", "1");
 
 /// Methods whose trainers in TRL turn dropout off unless told otherwise.
-pub(super) const PREFERENCES: &[&str] = &["dpo", "kto", "orpo", "simpo"];
+pub(super) const PREFERENCES: &[&str] = &["dpo", "kto", "orpo", "simpo", "cpo"];
 
 /// TRL's `CPOConfig`, which Axolotl fills in.
 pub(super) const CPO: &[DefaultSetting] = &[
@@ -194,15 +194,19 @@ impl Reader {
         }
     }
 
-    /// Their schedules end at 0 by default; a polynomial is a straight line.
+    /// Their schedules end at 0 by default; a polynomial is a straight line and ends at 1e-7.
     fn default_schedule(&mut self) {
+        let is_polynomial = self.draft.value("schedule") == "polynomial";
+        let (theirs, end) = match is_polynomial {
+            true => ("lr_end: 1e-7", "1e-7"),
+            false => ("the schedule ends at 0", "0"),
+        };
         let floor = self.draft.resolve_wildcard("schedule.*.min_lr");
         if floor.is_some_and(|path| self.draft.value(&path).is_null()) {
-            self.apply_default_as("the schedule ends at 0", "schedule.*.min_lr", "0", "");
+            self.apply_default_as(theirs, "schedule.*.min_lr", end, "");
         }
-        let power = "schedule.polynomial.power";
-        if self.draft.value("schedule") == "polynomial" && !self.says_power {
-            self.apply_default_as("power: 1", power, "1", "");
+        if is_polynomial && !self.says_power {
+            self.apply_default_as("power: 1", "schedule.polynomial.power", "1", "");
         }
     }
 

@@ -45,7 +45,7 @@ use detect::{detect, foreign};
 use mixer::Mixer;
 use secret::brief;
 use serde_json::{Map, Value};
-use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED, WINDOWS};
+use shared::{ADAPTER, EIGHT_BITS, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED, WINDOWS};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use table::{Phase, Row, To, row};
@@ -425,9 +425,11 @@ impl Reader {
             .find(|(t, _)| *t == word)
             .map(|(_, ours)| *ours);
         match ours.filter(|ours| known.is_some_and(|node| node.child(ours).is_some())) {
-            Some(ours @ "adamw8bit") => {
+            // torchao's has 8 bits for embeddings, as this program has.
+            Some(ours @ "adamw8bit") if ["adamw_torch_8bit", "ao_adamw_8bit"].contains(&&*word) => {
                 self.set(theirs, path, ours, "moments stay in this machine's memory");
             }
+            Some(ours @ "adamw8bit") => self.set(theirs, path, ours, EIGHT_BITS),
             Some(ours @ ("adamw" | "lion")) if word.contains("8bit") => {
                 self.set(
                     theirs,

@@ -39,6 +39,10 @@ pub(super) const SCHEDULES: &[(&str, &str)] = &[
     ("warmup_stable_decay", "wsd"),
 ];
 
+/// Embeddings beside 8-bit moments: Hugging Face's trainer keeps bitsandbytes' in 32 bits.
+pub(super) const EIGHT_BITS: &str =
+    "moments stay in this machine's memory; those of embeddings have 8 bits too, 32 in the tool";
+
 pub(super) const BASE: &str =
     "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
 pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, attention_only or ffn_only, a list in custom, or names in patterns";

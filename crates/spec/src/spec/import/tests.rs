@@ -224,6 +224,7 @@ fn adapters_of_preferences_train_without_dropout_as_in_trl() {
             "beta: 0.1\nlora_dropout: 0.2\ndisable_dropout: false\n",
             0.2,
         ),
+        (trl, "cpo_alpha: 1.0\nbeta: 0.1\nlora_dropout: 0.2\n", 0.0),
         (trl, "num_generations: 4\n", 0.05),
         (trl, "num_generations: 4\ndisable_dropout: true\n", 0.0),
         (trl, "", 0.05),
@@ -348,13 +349,15 @@ fn preferences_go_over_with_their_losses_and_strengths() {
 fn learning_from_rewards_goes_over_with_its_settings() {
     let value = |text: &str, path: &str| import("x", text, None).unwrap().draft.value(path);
     let grpo = "dataset_name: org/set\nnum_generations: 8\nmax_completion_length: 200\nbeta: 0.02\nloss_type: dr_grpo\n\
-        epsilon: 0.1\nepsilon_high: 0.28\nscale_rewards: false\nmask_truncated_completions: true\nnum_iterations: 2\ntemperature: 0.9\n";
+        epsilon: 0.1\nepsilon_high: 0.28\nscale_rewards: false\nmask_truncated_completions: true\nnum_iterations: 2\ntemperature: 0.9\n\
+        use_bias_correction_kl: false\n";
     for (key, wanted) in [
         ("method.grpo.aggregation", serde_json::json!("dr_grpo")),
         ("method.grpo.clip_low", 0.1.into()),
         ("method.grpo.clip_high", 0.28.into()),
         ("method.grpo.scale", "none".into()),
         ("method.grpo.beta", 0.02.into()),
+        ("method.grpo.kl_correction", false.into()),
         ("rollout.group_size", 8.into()),
         ("rollout.max_new_tokens", 200.into()),
         ("rollout.mask_truncated", true.into()),

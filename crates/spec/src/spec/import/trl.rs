@@ -223,6 +223,7 @@ const ROWS: &[Row] = &[
     row("importance_sampling_level", To::Key("method.*.ratio")),
     row("kl_coef", To::Key("method.*.beta")),
     row("kl_estimator", To::Key("method.*.kl")),
+    row("use_bias_correction_kl", To::Key("method.*.kl_correction")),
     row("cliprange", To::Key("method.*.clip")),
     row("cliprange_value", To::Key("method.*.value_clip")),
     row("vf_coef", To::Key("method.*.value_coef")),

@@ -65,6 +65,29 @@ fn an_evaluation_draws_the_same_answers_in_batches_of_any_size() {
     }
 }
 
+/// Where policy and reference are the same and no answer is better than another there is nothing to learn. The sampler's
+/// rounding was charged as KL, from which Adam makes steps of the full learning rate.
+#[test]
+fn a_kl_in_the_reward_is_exactly_0_while_the_policy_is_its_reference() {
+    let nothing = [
+        "max_steps=3",
+        "eval.every=0",
+        "checkpoint.every=0",
+        "rewards=[{exact: {}, weight: 0}]",
+        "optimizer.adamw.weight_decay=0",
+    ];
+    let events = |method: &[&str]| run_of(&[&nothing[..], method].concat()).go();
+    let rloo = ["method=rloo", "method.rloo.beta=0.1"];
+    for more in [&[][..], &["rollout.steps=2"], &["adapter=lora"]] {
+        let events = events(&[&rloo[..], more].concat());
+        for id in ["kl", "grad_norm", "update_ratio"] {
+            assert_eq!(readings(&events, id), [0.0; 3], "{more:?} {id}");
+        }
+    }
+    let ppo = events(&["method=ppo", "method.ppo.beta=0.1"]);
+    assert_eq!(readings(&ppo, "objective/kl")[0], 0.0);
+}
+
 /// The policy that samples is the one that learns: ratios of fresh completions are 1, and both tell the same log-probabilities.
 #[test]
 fn a_temperature_holds_for_sampling_and_learning_alike() {

@@ -152,6 +152,13 @@ fn floors_of_schedules_are_taken_over_as_rates_and_as_shares() {
             2e-6,
         ),
         ("lr_scheduler_type: polynomial\n", "polynomial.power", 1.0),
+        ("lr_scheduler_type: polynomial\n", "polynomial.min_lr", 1e-7),
+        (
+            "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {lr_end: 1.0e-6}\n",
+            "polynomial.min_lr",
+            1e-6,
+        ),
+        ("lr_scheduler_type: linear\n", "linear.min_lr", 0.0),
         (
             "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: 3.0}\n",
             "polynomial.power",

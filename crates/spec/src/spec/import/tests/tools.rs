@@ -54,6 +54,11 @@ fn optimizers_of_tools_are_the_rules_that_they_are() {
             "{word}"
         );
     }
+    for (word, embeddings_differ) in [("adamw_bnb_8bit", true), ("ao_adamw_8bit", false)] {
+        let imported = import("x", &format!("dataset_name: d\noptim: {word}\n"), None).unwrap();
+        let words = &outcome(&imported, "optim").words;
+        assert_eq!(words.contains("embeddings"), embeddings_differ, "{words}");
+    }
     // Moments of 32 bits are those of this program.
     let same = import("x", "dataset_name: d\noptim: lion_32bit\n", None).unwrap();
     assert_eq!(outcome(&same, "optim").outcome, KeyOutcome::Mapped);
