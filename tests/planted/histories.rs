@@ -100,6 +100,108 @@ const HISTORIES: &[History] = &[
         eval: none,
     },
     History {
+        name: "healthy PPO, solved",
+        expected: &[],
+        method: "ppo",
+        dropout: 0.0,
+        shows: 1,
+        // Few prompts are left unsolved: a batch with one of them has a large gradient.
+        step: |s| {
+            let norm = if s % 13 == 0 { 4.0 } else { 0.3 + noise(s) };
+            with(answers(s), &[("grad_norm", norm)])
+        },
+        eval: |s| {
+            let chance = [0.0, 0.01, -0.03, 0.0, -0.04][(s / EVERY) as usize % 5];
+            vec![("eval/pass@1", 0.96 + 0.03 * learned(s) + chance)]
+        },
+    },
+    History {
+        name: "healthy DPO, solved",
+        expected: &[],
+        method: "dpo",
+        dropout: 0.0,
+        shows: 1,
+        step: |s| {
+            let unsolved = s > 120 && s % 11 == 0;
+            let norm = if unsolved {
+                9.0
+            } else {
+                0.2 + 2.0 * (-(s as f64) / 30.0).exp()
+            };
+            let loss = 0.03 + 0.66 * (-(s as f64 - 1.0) / 30.0).exp() + noise(s).abs();
+            let jump = if unsolved { 0.08 } else { 0.0 };
+            with(
+                pairs(s),
+                &[
+                    ("grad_norm", norm),
+                    ("train/loss", loss + jump),
+                    (
+                        "rewards/accuracies",
+                        1.0 - 0.5 * (-(s as f64 - 1.0) / 30.0).exp(),
+                    ),
+                ],
+            )
+        },
+        eval: |s| {
+            vec![
+                ("val/rewards/accuracies", 0.97 + noise(s).abs()),
+                ("val/loss", 0.03 + 0.3 * (1.0 - learned(s))),
+            ]
+        },
+    },
+    History {
+        name: "DPO, sides drawn by a coin",
+        expected: &["not_learning"],
+        method: "dpo",
+        dropout: 0.0,
+        shows: 100,
+        step: |s| {
+            let n = noise(s);
+            with(
+                pairs(s),
+                &[
+                    ("train/loss", 0.693 + 0.1 * n),
+                    ("rewards/chosen", 0.02 * n),
+                    ("rewards/rejected", -0.02 * n),
+                    ("rewards/margins", 0.04 * n),
+                    ("rewards/accuracies", 0.5 + n),
+                ],
+            )
+        },
+        eval: |s| {
+            vec![
+                ("val/rewards/accuracies", 0.51 + noise(s / EVERY)),
+                ("val/loss", 0.693),
+            ]
+        },
+    },
+    History {
+        name: "healthy SFT, a noisy loss at its best",
+        expected: &[],
+        method: "sft",
+        dropout: 0.0,
+        shows: 1,
+        step: |s| {
+            vec![
+                ("train/loss", 1.2 + 8.0 * noise(7 * s + s / 6)),
+                ("grad_norm", 1.0),
+            ]
+        },
+        eval: |_| vec![("val/loss", 1.2)],
+    },
+    History {
+        name: "SFT, learning rate too high for trained weights",
+        expected: &["not_learning"],
+        method: "sft",
+        dropout: 0.0,
+        shows: 100,
+        step: |s| {
+            let thrown = 0.4 * (1.0 - (-(s as f64 - 1.0) / 20.0).exp());
+            vec![("train/loss", 1.2 + thrown + noise(s)), ("grad_norm", 1.0)]
+        },
+        eval: |s| vec![("val/loss", 1.2 + 0.4 * (1.0 - (-(s as f64) / 20.0).exp()))],
+    },
+    History {
         name: "GRPO, a reward that never applies",
         expected: &["constant_reward"],
         method: "grpo",

@@ -66,6 +66,9 @@ pub struct Progress {
     pub source_tokens: Vec<u64>,
     /// Loss of the last step.
     pub train_loss: Option<Num>,
+    /// Losses of the steps since the last line of the log: its next one has their mean.
+    #[serde(skip_serializing_if = "Unlogged::is_empty")]
+    pub unlogged: Unlogged,
     /// Loss of the last evaluation.
     pub val_loss: Option<Num>,
     /// Steps at which the last evaluation, sample and save were done: a resume does not repeat them.
@@ -93,6 +96,32 @@ pub struct Progress {
     /// What probes measure against, as of the checkpoint that was written or read last.
     #[serde(skip_serializing_if = "Carried::is_empty")]
     pub probes: Carried,
+}
+
+/// Losses of steps that no line of the log has yet. The lines at which it is emptied depend on the spec alone, not on where a process
+/// stopped, so a resumed run logs the means of an unbroken one.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Unlogged {
+    sum: f64,
+    steps: u64,
+}
+
+impl Unlogged {
+    fn is_empty(&self) -> bool {
+        self.steps == 0
+    }
+
+    /// Adds the loss of a step.
+    pub(super) fn add(&mut self, loss: f64) {
+        self.sum += loss;
+        self.steps += 1;
+    }
+
+    /// The mean over the steps, each counted once, as transformers logs it; `None` without a step.
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.sum / self.steps as f64)
+    }
 }
 
 fn is_zero(n: &u64) -> bool {

@@ -10,7 +10,7 @@ use super::probing::emit_layers;
 use super::rescue::{self, StepOutcome};
 use super::roles::Models;
 use super::rollouts::{Parts, SHARE};
-use super::state::TrainState;
+use super::state::{TrainState, Unlogged};
 use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::{id, ranks};
@@ -120,8 +120,16 @@ impl Stepper {
             self.update(cx)?;
         }
 
+        self.count(cx);
+        self.log.busy += cx.port.clock.elapsed() - begun;
+        Ok(taken)
+    }
+
+    /// Counts the step just done.
+    fn count(&mut self, cx: &mut RunContext<'_, '_>) {
         let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
+        let begins_rl = begins_rl(cx);
         let progress = &mut cx.state.progress;
         if by_source.len() > 1 {
             progress.source_tokens.resize(by_source.len(), 0);
@@ -132,11 +140,14 @@ impl Stepper {
         progress.step += 1;
         progress.tokens += tokens;
         progress.advance(cx.spec.train.accum(progress.step) as u64);
-        progress.train_loss = Some(Num(self.log.last.gradients.loss));
+        let loss = self.log.last.gradients.loss;
+        progress.train_loss = Some(Num(loss));
+        if begins_rl {
+            progress.unlogged = Unlogged::default();
+        }
+        progress.unlogged.add(loss);
         self.log.steps += 1;
         self.log.tokens += tokens;
-        self.log.busy += cx.port.clock.elapsed() - begun;
-        Ok(taken)
     }
 
     /// Discards readings since the last log line: the state was rolled back.
@@ -257,7 +268,7 @@ impl Stepper {
         let step = cx.step() + 1;
         // The point itself belongs in the log: charts mark where it happened.
         let tokens = cx.state.progress.tokens + self.log.last.tokens;
-        let values = self.values(cx);
+        let values = self.values(cx, loss);
         cx.port.emit(Event::Stepped {
             step,
             tokens,
@@ -282,7 +293,8 @@ impl Stepper {
             return;
         }
         let seen = self.probes.report();
-        let mut values = self.values(cx);
+        let loss = take_loss(cx);
+        let mut values = self.values(cx, loss);
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
         let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
@@ -336,18 +348,18 @@ impl Stepper {
         }
     }
 
-    /// The repeatable readings of the last step.
-    fn values(&mut self, cx: &RunContext<'_, '_>) -> Values {
+    /// The repeatable readings of the last step, with the loss to log.
+    fn values(&mut self, cx: &RunContext<'_, '_>, loss: f64) -> Values {
         let rollouts = self.experience.rollouts();
         let answers = rollouts.and_then(|r| r.readings());
         let last = &self.log.last;
         let found = &last.gradients;
-        let loss = match answers {
+        let id_of_loss = match answers {
             None => id::TRAIN_LOSS,
             Some(_) => id::POLICY_LOSS,
         };
         let mut values: Values = [
-            (loss, found.loss),
+            (id_of_loss, loss),
             (id::GRAD_NORM, found.norm),
             (id::LR, last.lr),
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
@@ -381,6 +393,23 @@ fn warms_up(cx: &RunContext<'_, '_>) -> bool {
     let method = cx.spec.method.on_policy().and_then(|m| m.critic());
     let learned = cx.step().saturating_sub(cx.spec.rollout.cold_start_steps);
     method.is_some_and(|m| learned < m.critic_warmup_steps)
+}
+
+/// Whether the next step is the first one of RL after a cold start: its loss is another one.
+fn begins_rl(cx: &RunContext<'_, '_>) -> bool {
+    cx.spec.method.on_policy().is_some() && cx.step() == cx.spec.rollout.cold_start_steps
+}
+
+/// The mean loss of the steps since the last line, which begin anew. A line that only a stop caused does not end them.
+fn take_loss(cx: &mut RunContext<'_, '_>) -> f64 {
+    let train = &cx.spec.train;
+    let ends = log_is_due(cx.step(), train.log_every, train.max_steps);
+    let progress = &mut cx.state.progress;
+    let mean = progress.unlogged.mean();
+    if ends {
+        progress.unlogged = Unlogged::default();
+    }
+    mean.unwrap_or(f64::NAN)
 }
 
 /// Whether this step has a line in the log: also the one that the process was to stop after.

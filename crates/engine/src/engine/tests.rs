@@ -66,8 +66,8 @@ pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
 }
 
 /// A run directory and what happened in it.
-struct Run {
-    job: EngineJob,
+pub struct Run {
+    pub job: EngineJob,
     _dir: tempfile::TempDir,
 }
 
@@ -75,7 +75,7 @@ struct Run {
 type OnEvent<'a> = dyn FnMut(&Event, &SyncSender<Request>, &AtomicBool) + Send + 'a;
 
 impl Run {
-    fn new(words: &[&str]) -> Run {
+    pub fn new(words: &[&str]) -> Run {
         let dir = tempfile::tempdir().unwrap();
         let spec = tiny(words).0;
         let yaml = spec.to_yaml();
@@ -92,7 +92,7 @@ impl Run {
         Run { job, _dir: dir }
     }
 
-    fn go(&self) -> Vec<Event> {
+    pub fn go(&self) -> Vec<Event> {
         self.go_with(&mut |_, _, _| {})
     }
 

@@ -1,12 +1,16 @@
 //! What an RL run has gained: shares and rewards of held-out prompts, or the reward of training prompts, each against its noise.
 
 use super::metric;
-use super::view::View;
+use super::view::{View, rows_of};
 use crate::base::stats;
 use crate::run::state::Evaluation;
 
-/// Held-out prompts of an evaluation that does not say how many it read, as in logs of other programs.
-const ASSUMED_PROMPTS: f64 = 100.0;
+/// A fall of pass@1 counts from this share of the prompts on: at 0.98 two standard errors are a handful of prompts.
+pub(super) const FALL: f64 = 0.1;
+/// Standard errors of a fall that two evaluations in a row agree on, and of one that a single evaluation shows: the best of many
+/// evaluations is lucky.
+const TWICE: f64 = 2.0;
+const ONCE: f64 = 4.0;
 
 /// The share of held-out prompts answered correctly, and their number.
 #[derive(Debug, Clone, Copy)]
@@ -24,35 +28,55 @@ impl Pass {
 
     /// `None` for an evaluation without such a reading.
     pub fn of(evaluation: &Evaluation) -> Option<Pass> {
-        let prompts = match evaluation.n_windows {
-            0 => ASSUMED_PROMPTS,
-            n => n as f64,
-        };
         Some(Pass {
             share: *evaluation.values.get(metric::PASS_AT_1)?,
-            prompts,
+            prompts: rows_of(evaluation),
         })
     }
 
-    /// Whether more than half of the gain since `first` is lost again, beyond chance.
-    pub fn lost(self, first: Pass, best: Pass) -> bool {
-        best.exceeds(self) && best.share - self.share > 0.5 * (best.share - first.share)
+    /// Whether a fall from `self` to `other` counts: a tenth of the prompts, and so many standard errors.
+    fn falls_to(self, other: Pass, errors: f64) -> bool {
+        self.share - other.share >= FALL && self.exceeds_by(other, errors)
     }
 
     /// By more than two standard errors of the difference of two proportions, pooled.
     pub fn exceeds(self, other: Pass) -> bool {
+        self.exceeds_by(other, TWICE)
+    }
+
+    fn exceeds_by(self, other: Pass, errors: f64) -> bool {
         let (a, b) = (1.0 / self.prompts, 1.0 / other.prompts);
         // Weights n of each, which may be infinite: the pooled share is then that of the more certain one.
         let pooled = match b == 0.0 {
             true => self.share,
             false => (self.share * b + other.share * a) / (a + b),
         };
-        self.share - other.share > 2.0 * (pooled * (1.0 - pooled) * (a + b)).sqrt()
+        self.share - other.share > errors * (pooled * (1.0 - pooled) * (a + b)).sqrt()
     }
 }
 
-/// The first evaluation, the best one and the newest one with their steps.
-pub(super) type Passes = (Pass, (Pass, u64), (Pass, u64));
+/// What a policy answers correctly over a run: evaluations of as many prompts each, with their steps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passes {
+    pub first: Pass,
+    pub best: (Pass, u64),
+    pub last: (Pass, u64),
+    /// The one that has to agree with the last: a newer one of other prompts, or else the one before it.
+    second: Pass,
+    /// Whether no evaluation, of other prompts, is newer than the last.
+    is_newest: bool,
+}
+
+impl Passes {
+    /// Whether more than half of the gain is lost again, beyond chance: in two evaluations, or far in the newest without one of more
+    /// prompts that disagrees.
+    pub fn lost(&self) -> bool {
+        let (best, last) = (self.best.0, self.last.0);
+        let most = best.share - last.share > 0.5 * (best.share - self.first.share);
+        let agree = best.falls_to(last, TWICE) && best.falls_to(self.second, TWICE);
+        most && (agree || self.is_newest && best.falls_to(last, ONCE))
+    }
+}
 
 /// For a model that is evaluated by its answers; `None` before two evaluations.
 pub(super) fn passes(view: &View<'_>) -> Option<Passes> {
@@ -63,10 +87,20 @@ pub(super) fn passes(view: &View<'_>) -> Option<Passes> {
         .collect();
     let best = passes.iter().copied();
     let best = best.max_by(|a, b| a.0.share.total_cmp(&b.0.share))?;
-    match *passes {
-        [first, .., last] => Some((first.0, best, last)),
-        _ => None,
-    }
+    let [first, before, last] = match *passes {
+        [first, last] => [first, first, last],
+        [first, .., before, last] => [first, before, last],
+        _ => return None,
+    };
+    let newest = view.state.evaluations.iter().rev().find_map(found);
+    let newer = newest.filter(|(_, step)| *step > last.1);
+    Some(Passes {
+        first: first.0,
+        best,
+        last,
+        second: newer.unwrap_or(before).0,
+        is_newest: newer.is_none(),
+    })
 }
 
 /// Evaluations with a reading. Once rollouts run, the last one up to the end of the cold start is the first of them: what supervised

@@ -104,6 +104,8 @@ impl Verdict {
         };
         let gained = loss.start - loss.now;
         match super::rules::direction(loss) {
+            // Weights that were better before: the rule not_learning says so once it no longer falls.
+            _ if super::rules::is_worse(view, loss) => Verdict::TooEarly,
             "falling" => Verdict::Learning,
             // Neither better nor yet judged.
             _ if gained <= 3.0 * loss.sigma && !view.past_patience() => Verdict::TooEarly,
@@ -120,10 +122,11 @@ impl Verdict {
             0
         };
         let early = view.state.step < begun + view.patience();
-        if let Some((first, best, (last, _))) = passes(view) {
-            if last.lost(first, best.0) {
+        if let Some(passes) = passes(view) {
+            if passes.lost() {
                 return Some(Verdict::NotLearning);
             }
+            let (first, last) = (passes.first, passes.last.0);
             return Some(match (last.exceeds(first), last.exceeds(Pass::NONE)) {
                 (true, _) => Verdict::Learning,
                 _ if early => Verdict::TooEarly,
@@ -174,16 +177,20 @@ impl Verdict {
         Finding::pass(text)
     }
 
-    fn of_passes(self, view: &View<'_>, (first, best, last): Passes) -> Finding {
-        if last.0.lost(first, best.0) {
-            let text = format!(
+    fn of_passes(self, view: &View<'_>, passes: Passes) -> Finding {
+        let Passes {
+            first, best, last, ..
+        } = passes;
+        if passes.lost() {
+            let mut text = format!(
                 "pass@1 {:.2} → {:.2} at step {}, now {:.2} on held-out prompts",
                 first.share,
                 best.0.share,
                 human::grouped(best.1),
                 last.0.share
             );
-            return lost(text);
+            text.push_str(&on_more_prompts(view, last.1));
+            return lost(text, TWO_FALLS);
         }
         let mut text = format!(
             "pass@1 {:.2} → {:.2} on held-out prompts",
@@ -210,10 +217,13 @@ impl Verdict {
     fn of_rewards(self, rewards: &Rewards) -> Finding {
         let [first, best, last] = [rewards.first, rewards.best.0, rewards.last].map(human::number);
         match self {
-            Verdict::NotLearning => lost(format!(
-                "reward of held-out prompts {first} → {best} at step {}, now {last}",
-                human::grouped(rewards.best.1)
-            )),
+            Verdict::NotLearning => lost(
+                format!(
+                    "reward of held-out prompts {first} → {best} at step {}, now {last}",
+                    human::grouped(rewards.best.1)
+                ),
+                TWO_ERRORS,
+            ),
             _ => Finding::pass(format!("reward of held-out prompts {first} → {last}")),
         }
     }
@@ -239,10 +249,10 @@ impl Verdict {
 }
 
 /// Of a policy that has lost its gain.
-fn lost(text: String) -> Finding {
+fn lost(text: String, source: &str) -> Finding {
     Finding {
         expected: "At most half of the best gain is lost again.".into(),
-        source: TWO_ERRORS.into(),
+        source: source.into(),
         ..Finding::fail(text, "the policy has lost its gain", AGAIN)
     }
 }
@@ -277,3 +287,6 @@ const AGAIN: &str =
 /// Where the thresholds of held-out readings come from.
 const TWO_ERRORS: &str =
     "two standard errors of the difference, and half of the gain: rules of thumb";
+
+/// Where those of a lost gain in pass@1 come from.
+const TWO_FALLS: &str = "a fall of 0.1 and two standard errors in two evaluations, or four in the newest, and half of the gain: rules of thumb";

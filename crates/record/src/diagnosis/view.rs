@@ -6,13 +6,14 @@ use crate::base::human;
 use crate::base::stats;
 use crate::run::RunState;
 use crate::run::series::{Point, Series};
+use crate::run::state::Evaluation;
 use std::ops::Range;
 
 /// Readings that count as "now".
 pub const RECENT: usize = 200;
 /// Minimum readings for a judgement.
 pub const ENOUGH: usize = 20;
-/// The same for a log with every second step or fewer, as trainers write: each reading is a mean over several steps.
+/// The same for a log with every second step or fewer, as trainers and `train.log_every` write: each loss is a mean over several steps.
 const ENOUGH_MEANS: usize = 8;
 /// Steps after the warm-up before a constant loss is meaningful.
 const PATIENCE: u64 = 100;
@@ -161,6 +162,32 @@ impl<'a> View<'a> {
         self.has_reference() && !self.state.series.contains_key(metric::KL)
     }
 
+    /// Whether the loss is −log σ of a difference between two answers, and nothing else: ln 2 where both are alike. Logs of other
+    /// programs show it by their first loss.
+    pub fn compares_pairs(&self) -> bool {
+        let coin = std::f64::consts::LN_2;
+        if self.state.is_foreign() {
+            let near = self.loss.as_ref().map(|loss| (loss.opening - coin).abs());
+            let has = |id: &str| self.state.series.contains_key(id);
+            return has(metric::ACCURACIES) && near.is_some_and(|nats| nats < 0.1 * coin);
+        }
+        let Some(head) = &self.state.head else {
+            return false;
+        };
+        let dpo = &head.spec["method"]["dpo"];
+        let plain = dpo["loss"].as_str().is_none_or(|loss| loss == "sigmoid")
+            && dpo["mix"].as_array().is_none_or(Vec::is_empty)
+            && dpo["nll_weight"].as_f64().unwrap_or(0.0) == 0.0;
+        head.method == "reward" || head.method == "dpo" && plain
+    }
+
+    /// Shares that evaluations measured, each with the number of rows; assumed where the log does not say it.
+    pub fn evaluated_shares(&self, id: &str) -> Vec<(f64, f64)> {
+        let measured = self.state.evaluations.iter();
+        let share = |e: &Evaluation| Some((*e.values.get(id)?, rows_of(e)));
+        measured.filter_map(share).collect()
+    }
+
     /// Whether the loss compares the policy with a frozen reference.
     pub fn has_reference(&self) -> bool {
         if let (false, Some(head)) = (self.state.is_foreign(), &self.state.head) {
@@ -306,6 +333,17 @@ impl<'a> View<'a> {
         let series = self.state.series.get(metric::TRAIN_LOSS)?;
         let bucket = series.columns(steps.start as f64, steps.end as f64, 1);
         bucket.into_iter().next()??.mean()
+    }
+}
+
+/// Rows of an evaluation that does not say how many it read, as in logs of other programs.
+const ASSUMED_ROWS: f64 = 100.0;
+
+/// How many rows an evaluation read.
+pub(super) fn rows_of(evaluation: &Evaluation) -> f64 {
+    match evaluation.n_windows {
+        0 => ASSUMED_ROWS,
+        n => n as f64,
     }
 }
 

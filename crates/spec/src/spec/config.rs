@@ -128,7 +128,8 @@ pub struct TrainConfig {
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
-    /// Log every this many steps.
+    /// Log every this many steps. The training loss of a line is the mean over the steps since the line before, as in transformers; other
+    /// readings of the training are those of the newest step.
     #[schemars(range(min = 1))]
     pub log_every: u64,
 }

@@ -50,6 +50,8 @@ struct Outcome {
     steps: u64,
     /// Mean held-out loss before.
     before: f64,
+    /// That of the run's newest checkpoint, where it went on from there.
+    newest: Option<f64>,
     /// Held-out loss of each batch after the steps, for each of [`FACTORS`].
     after: Vec<Vec<f64>>,
 }
@@ -65,18 +67,18 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
             "the run uses PyTorch ranks, and copies would not",
         ));
     }
-    let mut state = begun(subject, None)?;
-    let mut before = held_out(subject, &mut state.models)?;
-    let mut from = starting_point(subject);
-    if let Some(entry) = from {
-        checkpoint::load(&entry.path, &mut state)?;
-        let begin = std::mem::replace(&mut before, held_out(subject, &mut state.models)?);
-        if mean(&before) > LEARNED * mean(&begin) {
-            // It says nothing of the rate that weights of this size now need another one.
-            (from, before) = (None, begin);
-            state = begun(subject, None)?;
-        }
-    }
+    let Some(Start {
+        from,
+        before,
+        newest,
+        mut state,
+    }) = start(subject)?
+    else {
+        return Ok(Finding::unknown(
+            "no checkpoint at the full rate is left: the run has learned since its start, and at the end of a schedule other rates tell nothing",
+            "keep more of them (checkpoint.keep_last, checkpoint.every)",
+        ));
+    };
     let rate = match from {
         Some(_) => state.lr(spec),
         None => spec.optimizer.lr(),
@@ -119,8 +121,63 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
         random: from.is_none() && spec.train.from.is_none(),
         steps: steps.unwrap_or(STEPS),
         before: mean(&before),
+        newest,
         after,
     }))
+}
+
+/// Where copies start.
+struct Start<'s> {
+    /// `None` is the start of the run.
+    from: Option<&'s CheckpointEntry>,
+    before: Vec<f64>,
+    newest: Option<f64>,
+    state: TrainState,
+}
+
+/// The newest checkpoint at the full rate; or the start of a run that has learned nothing, where rates are judged as they are at its
+/// beginning. `None` where it has learned and no such checkpoint is left.
+fn start<'s>(subject: &'s Subject<'_>) -> Result<Option<Start<'s>>, EngineError> {
+    let mut state = begun(subject, None)?;
+    let begin = held_out(subject, &mut state.models)?;
+    let last = subject.checkpoints.last();
+    let newest = match last {
+        Some(last) => Some(mean(&held_out_at(subject, last, &mut state)?)),
+        None => None,
+    };
+    let learned = |loss: f64| loss <= LEARNED * mean(&begin);
+    let from = starting_point(subject);
+    if let Some(entry) = from {
+        let before = held_out_at(subject, entry, &mut state)?;
+        if learned(mean(&before)) {
+            return Ok(Some(Start {
+                from,
+                before,
+                newest: newest.filter(|_| last.is_some_and(|last| last.step > entry.step)),
+                state,
+            }));
+        }
+    } else if newest.is_some_and(learned) {
+        return Ok(None);
+    }
+    // It says nothing of the rate that weights of this size now need another one.
+    Ok(Some(Start {
+        from: None,
+        before: begin,
+        newest,
+        state: begun(subject, None)?,
+    }))
+}
+
+/// The held-out losses of a checkpoint, whose state is loaded.
+fn held_out_at(
+    subject: &Subject<'_>,
+    entry: &CheckpointEntry,
+    state: &mut TrainState,
+) -> Result<Vec<f64>, EngineError> {
+    checkpoint::Manifest::verify(&entry.path).map_err(checkpoint::CheckpointError::from)?;
+    checkpoint::load(&entry.path, state)?;
+    held_out(subject, &mut state.models)
 }
 
 /// A copy of the run at a checkpoint, or at its start.
@@ -299,7 +356,11 @@ fn judge(outcome: &Outcome) -> Finding {
         );
     }
     // A lower rate gains at once on any healthy run, as at the end of a schedule: it counts where the own one loses ground.
-    let loses = !means[own].is_finite() || means[own] > outcome.before * (1.0 + SHARE);
+    // Where the run itself got on from there, twenty steps were too few to tell.
+    let got_on = outcome
+        .newest
+        .is_some_and(|loss| loss < outcome.before * (1.0 - SHARE));
+    let loses = !means[own].is_finite() || means[own] > outcome.before * (1.0 + SHARE) && !got_on;
     if best < own && better && loses {
         let cause = "the run's own rate gets worse where a lower one improves: the learning rate is too high";
         return Finding::fail(
@@ -317,7 +378,7 @@ mod tests {
     use crate::base::clock::SystemClock;
     use crate::base::finding::Status;
     use crate::engine::revisit::Revisit;
-    use crate::engine::tests::tiny;
+    use crate::engine::tests::{Run, tiny};
     use crate::run::RunDir;
 
     /// A copy with its weights after so many steps at a rate, within a time.
@@ -350,6 +411,10 @@ mod tests {
     }
 
     fn judged(before: f64, means: [f64; 5]) -> Finding {
+        judged_beside(before, None, means)
+    }
+
+    fn judged_beside(before: f64, newest: Option<f64>, means: [f64; 5]) -> Finding {
         let around = |mean: f64| {
             [0.01, -0.01, 0.02, -0.02, 0.0, 0.0]
                 .map(|d| mean + d)
@@ -361,6 +426,7 @@ mod tests {
             random: before > 4.0,
             steps: 20,
             before,
+            newest,
             after: means.map(around).to_vec(),
         })
     }
@@ -398,6 +464,59 @@ mod tests {
             judged(3.17, [3.17, 3.17, 3.169, 3.168, 3.165]).status,
             Status::Unknown
         );
+    }
+
+    /// SFT at its floor: twenty steps at the full rate lost a percent, the run itself went on to gain three.
+    #[test]
+    fn a_run_that_got_on_at_its_own_rate_is_not_too_fast() {
+        let means = [0.77, 0.775, 0.796, 0.9, 1.4];
+        assert_eq!(
+            judged_beside(0.784, Some(0.759), means).status,
+            Status::Pass
+        );
+        for newest in [None, Some(0.784), Some(0.9)] {
+            let found = judged_beside(0.784, newest, means);
+            assert_eq!(found.status, Status::Fail, "{newest:?}");
+        }
+        // A rate that breaks the copy is one.
+        let breaks = [0.77, 0.775, f64::NAN, f64::NAN, f64::NAN];
+        assert_eq!(
+            judged_beside(0.784, Some(0.759), breaks).status,
+            Status::Fail
+        );
+    }
+
+    /// At the start of a run nearly every higher rate is better for twenty steps: four healthy presets were told so.
+    #[test]
+    fn a_run_that_has_learned_is_not_judged_from_its_start() {
+        let tested = |lr: &str, every: &str| {
+            let words = ["train.max_steps=60", "checkpoint.keep_last=1", lr, every];
+            let trained = Run::new(&words);
+            trained.go();
+            let (spec, data) = tiny(&words);
+            let clock = SystemClock::new();
+            let run_dir = &trained.job.run_dir;
+            let checkpoints = run_dir.checkpoints();
+            let subject = Subject {
+                run: run_dir,
+                spec: &spec,
+                data: &data,
+                revisit: Revisit::of_spec(&spec, &data),
+                steps: checkpoints.last().unwrap().step,
+                checkpoints,
+                clock: &clock,
+                budget: Duration::from_secs(60),
+            };
+            run(&subject).unwrap()
+        };
+        let learned = tested("lr=0.02", "checkpoint.every=60");
+        assert_eq!(learned.status, Status::Unknown, "{learned:?}");
+        let said = learned.evidence.to_string();
+        assert!(said.contains("no checkpoint at the full rate"), "{said}");
+        let idle = tested("lr=1e-6", "checkpoint.every=60");
+        assert_eq!(idle.status, Status::Warn, "{idle:?}");
+        let said = idle.evidence.to_string();
+        assert!(said.contains("the start of the run"), "{said}");
     }
 
     #[test]

@@ -112,6 +112,62 @@ fn a_stop_between_two_log_lines_moves_no_reading_after_it() {
     same_files(&straight.checkpoint(20), &parted.checkpoint(20));
 }
 
+/// As transformers' `logging_steps`: a line has the mean of its steps, wherever the run was stopped and resumed in between.
+#[test]
+fn the_loss_of_a_line_is_the_mean_of_its_steps() {
+    let losses = |runs: &[&[Event]], id: &str| -> Vec<(u64, f64)> {
+        let mut found: Vec<(u64, f64)> = Vec::new();
+        for event in runs.iter().copied().flatten() {
+            match event {
+                Event::RolledBack { step } => found.retain(|(at, _)| at <= step),
+                Event::Stepped { step, values, .. } => found.push((*step, values[id].0)),
+                _ => {}
+            }
+        }
+        found
+    };
+    let each = losses(&[&Run::new(&["train.log_every=1"]).go()], "train/loss");
+    let norms = losses(&[&Run::new(&["train.log_every=1"]).go()], "grad_norm");
+    let straight = Run::new(&["train.log_every=6"]);
+    let whole = straight.go();
+    let lines = losses(&[&whole], "train/loss");
+    let mean = |steps: std::ops::RangeInclusive<usize>| {
+        let n = steps.clone().count() as f64;
+        each[steps.start() - 1..*steps.end()]
+            .iter()
+            .map(|(_, loss)| loss)
+            .sum::<f64>()
+            / n
+    };
+    let due = [
+        (1, mean(1..=1)),
+        (6, mean(2..=6)),
+        (12, mean(7..=12)),
+        (18, mean(13..=18)),
+        (20, mean(19..=20)),
+    ];
+    assert_eq!(lines, due);
+    // Other readings are those of the step.
+    let last = losses(&[&whole], "grad_norm");
+    assert_eq!(last[1], norms[5]);
+    // Between two lines, at a checkpoint and beside one.
+    for stop in [10, 8] {
+        let mut parted = Run::new(&["train.log_every=6"]);
+        parted.job.stop_after = Some(stop);
+        let (first, second) = (parted.go(), parted.resumed());
+        let mut all = losses(&[&first, &second], "train/loss");
+        all.retain(|(step, _)| *step != stop);
+        assert_eq!(all, due, "{stop}");
+        let at_stop = losses(&[&first], "train/loss").pop();
+        let from = 7;
+        assert_eq!(
+            at_stop,
+            Some((stop, mean(from..=usize::try_from(stop).unwrap())))
+        );
+        same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+    }
+}
+
 /// Rules that keep more than moments: bases, curvature with labels that the model draws, an average of the weights; and what training
 /// adds at random.
 #[test]

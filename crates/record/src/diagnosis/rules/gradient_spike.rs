@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "gradient_spike",
         title: "gradient norm",
-        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it that are not 0, nor 5 times together with a spike of the loss, and no more than five exceed 5 times.",
+        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it that are not 0, nor 5 times together with a spike of the loss, and no more than five exceed 5 times as clipped or with such a spike; of methods on pairs or rewards only those with a spike of the loss count.",
         source: "norm against its baseline: SPAM, arXiv 2501.06842; clusters pollute Adam's moments: PaLM, arXiv 2204.02311",
     },
     needs: &[metric::GRAD_NORM],
@@ -35,12 +35,21 @@ const SILENCE: u64 = 100;
 const ANSWER: u64 = 5;
 const SIGMAS: f64 = 7.0;
 
+/// A norm above its baseline.
+struct Spike {
+    at: Point,
+    /// Its ratio to the baseline, and that of what clipping leaves of it for the optimizer.
+    times: f64,
+    clipped: f64,
+    /// The loss that reacts to it.
+    answer: Option<Signal>,
+}
+
 fn judge(view: &View<'_>) -> Option<Finding> {
     let typical = view.typical(metric::GRAD_NORM)?;
-    let settled = view.warmup().max(SILENCE);
     let norms = view.recent(metric::GRAD_NORM);
-    let spikes = spikes(&norms, settled, view.cold_start());
-    let Some((worst, times)) = spikes.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+    let spikes = spikes(view, &norms);
+    let Some(worst) = spikes.iter().max_by(|a, b| a.times.total_cmp(&b.times)) else {
         // Norms of a diverged run may well be steady.
         if diverged::RULE.evaluate(view).is_some() {
             return None;
@@ -51,18 +60,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let text = format!("{}  steady, median of {n} {of}", human::number(typical));
         return Some(Finding::pass(Signal::of(metric::GRAD_NORM, typical, text)));
     };
-    let at = human::grouped(worst.step);
-    let text = match times.is_finite() {
-        true => format!(
-            "{} times its baseline at step {at}",
-            human::short(times.round())
-        ),
-        false => format!("{} at step {at}", human::number(worst.value)),
-    };
-    let mut signals = vec![Signal::of(metric::GRAD_NORM, worst.value, text).at(worst.step)];
-    if spikes.len() > CLUSTER {
-        let text = format!("{} spikes in {} steps", spikes.len(), norms.len());
+    let mut signals = vec![signal(worst)];
+    if spikes.len() > 1 {
+        let text = format!("{} spikes in {} {}", spikes.len(), norms.len(), view.unit());
         signals.push(Signal::of(metric::GRAD_NORM, spikes.len() as f64, text));
+    }
+    // Once most pairs or prompts are solved, a batch with an unsolved one has a large norm: without an answer of the loss that is no
+    // fault.
+    let solves = learns_from_rewards(view);
+    let counts = |spike: &&Spike| spike.answer.is_some() || !solves && spike.clipped > SPIKE;
+    if spikes.iter().filter(counts).count() > CLUSTER {
         let cause = "spikes in clusters pollute the optimizer's moments";
         let fix = format!(
             "{}, or restart from a checkpoint before them",
@@ -70,21 +77,46 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         );
         return Some(Finding::warn(signals, cause, fix));
     }
-    let answered = spikes
-        .iter()
-        .find_map(|(point, _)| loss_spike(view, point.step));
-    if times < ALONE && answered.is_none() {
+    let answer = spikes.iter().find_map(|spike| spike.answer.clone());
+    let alone = worst.times >= ALONE && (!solves || worst.times.is_infinite());
+    if !alone && answer.is_none() {
         return Some(Finding::pass(signals));
     }
-    signals.extend(answered);
-    let cause = "a single one is usually a bad batch";
+    signals.extend(answer);
+    let cause = match spikes.len() {
+        1 => "a single one is usually a bad batch",
+        _ => "a few are usually bad batches",
+    };
     let fix = "harmless if the loss recovers; otherwise inspect that step's data, or lower the clipping norm";
     Some(Finding::warn(signals, cause, fix))
 }
 
-/// Norms above their baseline, with the ratio. Those of a cold start belong to another objective: rollouts have their own
-/// baseline.
-fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
+/// Whether the loss is one over pairs or rewards, which vanishes where they are solved.
+fn learns_from_rewards(view: &View<'_>) -> bool {
+    let ids = [metric::REWARD, metric::CHOSEN, metric::ACCURACIES];
+    ids.iter().any(|id| view.state.series.contains_key(*id))
+}
+
+fn signal(worst: &Spike) -> Signal {
+    let at = human::grouped(worst.at.step);
+    let text = match worst.times.is_finite() {
+        true => format!(
+            "{} times its baseline at step {at}",
+            human::short(worst.times.round())
+        ),
+        false => format!("{} at step {at}", human::number(worst.at.value)),
+    };
+    Signal::of(metric::GRAD_NORM, worst.at.value, text).at(worst.at.step)
+}
+
+/// Norms above their baseline, after the warm-up and the first steps. Those of a cold start belong to another objective: rollouts
+/// have their own baseline.
+fn spikes(view: &View<'_>, norms: &[Point]) -> Vec<Spike> {
+    let (settled, cold_start) = (view.warmup().max(SILENCE), view.cold_start());
+    let clip_norm = view.state.settings.get("clip_norm").copied();
+    let most = clip_norm
+        .filter(|norm| *norm > 0.0)
+        .unwrap_or(f64::INFINITY);
     let mut found = Vec::new();
     for (at, point) in norms.iter().enumerate().filter(|(_, p)| p.step > settled) {
         let before: Vec<f64> = norms[at.saturating_sub(BASELINE)..at]
@@ -103,7 +135,12 @@ fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
             point.value / baseline
         };
         if times > SPIKE {
-            found.push((*point, times));
+            found.push(Spike {
+                at: *point,
+                times,
+                clipped: times.min(most / baseline),
+                answer: loss_spike(view, point.step),
+            });
         }
     }
     found

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "leak",
         title: "target leakage",
-        summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V.",
+        summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V, except in SFT on answers alone.",
         source: "labels not shifted, or a non-causal mask; the margin is a rule of thumb",
     },
     needs: &[metric::TRAIN_LOSS, metric::ENTROPY],
@@ -29,7 +29,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if view.has_rollouts() {
         return None;
     }
-    if !view.from_scratch() || view.state.step > EARLY || loss > nothing || entropy > nothing {
+    // Answers with one right form are learned to the end; a text is not.
+    let head = view.state.head.as_ref()?;
+    let of_answers = head.method == "sft" && head.unigram_entropy.is_none();
+    let random = view.from_scratch() && !of_answers;
+    if !random || view.state.step > EARLY || loss > nothing || entropy > nothing {
         return None;
     }
     let step = view.state.series.get(metric::TRAIN_LOSS)?.last()?.step;

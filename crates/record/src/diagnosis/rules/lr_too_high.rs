@@ -85,7 +85,11 @@ fn instability(view: &View<'_>, loss: &Loss) -> Option<Signal> {
         })
         .count();
     (spikes > SPIKES).then(|| {
-        let text = format!("{spikes} spikes of the loss in {} steps", losses.len());
+        let text = format!(
+            "{spikes} spikes of the loss in {} {}",
+            losses.len(),
+            view.unit()
+        );
         Signal::of(metric::TRAIN_LOSS, spikes as f64, text).at(view.state.step)
     })
 }

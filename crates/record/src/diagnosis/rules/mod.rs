@@ -50,6 +50,8 @@ mod warnings;
 mod weight_decay;
 
 use super::{Rule, metric};
+use crate::base::finding::{Finding, Status};
+pub(super) use not_learning::is_worse;
 pub(super) use train_loss::direction;
 
 macro_rules! rules {
@@ -88,5 +90,8 @@ pub(super) fn is_read(id: &str) -> bool {
 /// Whether another rule has already reported that the run is lost, so that `train_loss` and the like have nothing to add.
 fn lost(view: &super::View<'_>) -> bool {
     let said = [diverged::RULE, not_learning::RULE];
-    said.iter().any(|rule| rule.evaluate(view).is_some())
+    // A loss above its start is a warning, and says nothing of why.
+    let fails = |finding: Finding| finding.status == Status::Fail;
+    said.iter()
+        .any(|rule| rule.evaluate(view).is_some_and(fails))
 }

@@ -1,6 +1,6 @@
-//! The loss is where it started although the warm-up is over.
+//! The loss is where it started, or above it, although the warm-up is over; or a loss over pairs is that of a coin.
 
-use super::metric;
+use super::{diverged, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "not_learning",
         title: "learning",
-        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start.",
+        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start; weights that are trained already are not above it, and pairs not at ln 2 with an accuracy of a half.",
         source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -27,19 +27,35 @@ const IDLE: f64 = 1e-7;
 const SMALL: f64 = 1e-5;
 /// A gradient norm below this, with a loss far from 0, does not reach the weights.
 const VANISHED: f64 = 1e-5;
+/// Losses that start below this, in nats, may be of any kind: a policy's surrogate begins at 0 and rises.
+const NEAR_ZERO: f64 = 0.02;
+/// A window of a run is far above its start from this share on.
+const FAR: f64 = 0.1;
+/// An accuracy on held-out pairs within so many standard errors of a half is that of a coin, in as many evaluations in a row.
+const ERRORS: f64 = 2.0;
+const EVALUATIONS: usize = 2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    if super::diverged::RULE.evaluate(view).is_some() {
+    if diverged::RULE.evaluate(view).is_some() {
         return None;
     }
     let loss = view.loss()?;
     if !view.past_patience() {
         return None;
     }
+    flat(view, loss)
+        .or_else(|| at_chance(view, loss))
+        .or_else(|| worse(view, loss))
+}
+
+/// A loss at its start.
+fn flat(view: &View<'_>, loss: &Loss) -> Option<Finding> {
     // Standard error of a mean of 20.
     let noise = SIGMAS * loss.sigma / 20f64.sqrt();
     let flat = loss.start - loss.best.mean.min(loss.now) <= (GAIN * loss.start).max(noise);
-    if !flat || loss.now > loss.start + (GAIN * loss.start).max(noise) {
+    // Above it, the noise of the start counts as well: it is the least of the first readings.
+    let above = (GAIN * loss.start).max(SIGMAS * loss.sigma);
+    if !flat || loss.now > loss.start + above {
         return None;
     }
     let updates = view.typical(metric::UPDATE_RATIO);
@@ -51,23 +67,87 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(found(view, loss, updates))
 }
 
-fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
-    let step = view.state.step;
-    let guessing = match view.guessing().filter(|_| view.from_scratch()) {
-        Some(x) => format!(", guessing gives {}", human::number(x)),
-        None => String::new(),
-    };
+/// Whether weights that were trained already have got worse: the loss is above its start, beyond the noise of both. Where every
+/// reading of a part of the run was far above it, the start was no outlier, and the noise of the newest ones is what counts.
+pub(in crate::diagnosis) fn is_worse(view: &View<'_>, loss: &Loss) -> bool {
+    let start = loss.start;
+    if start < NEAR_ZERO || view.from_scratch() || view.has_rollouts() {
+        return false;
+    }
+    let margin = |variance: f64| (GAIN * start).max(SIGMAS * loss.sigma * variance.sqrt());
+    let of_now = 1.0 / loss.n_now as f64;
+    let was_far = loss.worst.min > start + (FAR * start).max(SIGMAS * loss.sigma);
+    let rise = loss.now - start;
+    rise > margin(1.0 + of_now) || was_far && rise > margin(of_now)
+}
+
+/// A loss above its start. While it falls the run may still come back, as after warming up a rate that had decayed.
+fn worse(view: &View<'_>, loss: &Loss) -> Option<Finding> {
+    let head = view.state.head.as_ref();
+    let done = head.is_some_and(|head| (1..=view.state.step).contains(&head.max_steps));
+    let goes_on = view.state.running() && !done;
+    let recovers = super::direction(loss) == "falling" && goes_on;
+    if recovers || !is_worse(view, loss) {
+        return None;
+    }
+    let cause = "training has made the model worse than it was: the learning rate is too high for weights that are trained already";
+    Some(Finding::warn(
+        vec![of_loss(view, loss, "")],
+        cause,
+        diverged::lower_lr(view),
+    ))
+}
+
+/// A loss over pairs that is that of a coin, −log σ(0), with an accuracy on held-out pairs to match.
+fn at_chance(view: &View<'_>, loss: &Loss) -> Option<Finding> {
+    let coin = std::f64::consts::LN_2;
+    if !view.compares_pairs() || (loss.now - coin).abs() > GAIN * coin {
+        return None;
+    }
+    let measured: Vec<(f64, f64)> = view.evaluated_shares(metric::VAL_ACCURACIES);
+    let newest = &measured[measured.len().checked_sub(EVALUATIONS)?..];
+    let by_chance = |(share, n): &(f64, f64)| (share - 0.5).abs() <= ERRORS * (0.25 / n).sqrt();
+    if !newest.iter().all(by_chance) {
+        return None;
+    }
+    let share = newest[EVALUATIONS - 1].0;
     let text = format!(
-        "train loss {} at step {}, {}{guessing}",
+        "accuracy {} on held-out pairs, chance is 0.5",
+        human::number(share)
+    );
+    Some(Finding::warn(
+        vec![
+            of_loss(view, loss, ", a coin has ln 2 = 0.6931"),
+            Signal::of(metric::VAL_ACCURACIES, share, text),
+        ],
+        "which of the answers is chosen does not follow from them (mixed-up sides, labels by chance), or the learning rate is too low",
+        "read some pairs« in the Data pane|» and check «the columns (`--map`)|which column holds the chosen answers»; if they are right, raise the learning rate«: -s lr=…|» by factors of 10",
+    ))
+}
+
+/// The loss now and at the start, and what it is compared with.
+fn of_loss(view: &View<'_>, loss: &Loss, against: &str) -> Signal {
+    let step = view.state.step;
+    let text = format!(
+        "train loss {} at step {}, {}{against}",
         human::number(loss.now),
         human::grouped(step),
         loss.began()
     );
-    let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(step)];
+    Signal::of(metric::TRAIN_LOSS, loss.now, text).at(step)
+}
+
+fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
+    let guessing = match view.guessing().filter(|_| view.from_scratch()) {
+        Some(x) => format!(", guessing gives {}", human::number(x)),
+        None => String::new(),
+    };
+    let mut signals = vec![of_loss(view, loss, &guessing)];
     let gradient = view.typical(metric::GRAD_NORM);
     let vanished = gradient.is_some_and(|x| x < VANISHED);
     if let Some(x) = updates.filter(|x| *x < SMALL && !vanished) {
-        let text = format!("updates are {x:.1e} of the weights, 1e-3 is typical");
+        let usual = usual_updates(view);
+        let text = format!("updates are {x:.1e} of the weights, {usual} is typical");
         signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
         return Finding::fail(signals, "the learning rate is too low", raise_lr(view));
     }
@@ -83,9 +163,40 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
     Finding::fail(signals, cause, fix)
 }
 
-/// 1e-3 suits small models; above it, ten times the current rate.
+/// Methods that learn which of two answers is better.
+const PREFERENCES: [&str; 6] = ["dpo", "kto", "orpo", "cpo", "simpo", "reward"];
+
+/// The method of a run of this program whose weights were trained already, and whether it trains adapters.
+fn fine_tuning<'a>(view: &View<'a>) -> Option<(&'a str, bool)> {
+    let head = view.state.head.as_ref()?;
+    let adapter = !head.spec["adapter"].is_null();
+    let ours = !view.state.is_foreign() && !view.from_scratch();
+    ours.then_some((&head.method, adapter))
+}
+
+/// How far a step moves weights, as a share of them: of preferences the least.
+fn usual_updates(view: &View<'_>) -> &'static str {
+    match fine_tuning(view) {
+        _ if view.from_scratch() => "1e-3",
+        Some((method, false)) if PREFERENCES.contains(&method) => "1e-6 to 3e-5",
+        _ => "1e-5 to 1e-4",
+    }
+}
+
+/// Ten times the current rate, and at least what is usual: 1e-3 for small models from random weights, of fine-tuning what the review
+/// of a spec calls typical. No value where the kind of training is not known.
 pub(super) fn raise_lr(view: &View<'_>) -> String {
-    let lr = view.lr().map_or(1e-3, |lr| (10.0 * lr).max(1e-3));
+    let usual = match fine_tuning(view) {
+        _ if view.from_scratch() => 1e-3,
+        Some(("reward", true)) => 1e-4,
+        Some(("reward", false)) => 1e-5,
+        Some((method, true)) if PREFERENCES.contains(&method) => 1e-5,
+        Some((method, false)) if PREFERENCES.contains(&method) => 1e-6,
+        Some((_, true)) => 2e-4,
+        Some((_, false)) => 1e-5,
+        None => return "raise the learning rate by factors of 10".into(),
+    };
+    let lr = view.lr().map_or(usual, |lr| (10.0 * lr).max(usual));
     let live = if view.state.running() {
         "« (t tunes it while it runs)|»"
     } else {

@@ -72,7 +72,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::TRAIN_LOSS,
             odd.len() as f64,
-            format!("{} single spikes of the loss in 200 steps", odd.len()),
+            format!(
+                "{} single spikes of the loss in {} {}",
+                odd.len(),
+                losses.len(),
+                view.unit()
+            ),
         )
         .at(view.state.step),
         Signal::of(

@@ -4,7 +4,7 @@ use super::metric;
 use crate::base::finding::{Finding, Signal};
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
-use crate::diagnosis::gains::{Pass, evaluations};
+use crate::diagnosis::gains::{FALL, Pass, evaluations};
 use crate::diagnosis::view::View;
 
 pub const RULE: Rule = Rule {
@@ -18,8 +18,6 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Share of held-out prompts.
-const FALL: f64 = 0.1;
 /// Consecutive evaluations that must be below the best.
 const PATIENCE: usize = 2;
 

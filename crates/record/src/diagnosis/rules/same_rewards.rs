@@ -45,7 +45,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let reward = view.typical(metric::REWARD)?;
     let pass = view.state.latest(metric::PASS_AT_1);
-    let pass = pass.map_or(String::new(), |pass| format!(", pass@1 {pass:.2}"));
+    let pass = pass.map_or(String::new(), |pass| format!(", pass@1 {}", share_of(pass)));
     let words = format!("mean reward {reward:.2}{pass}");
     let mut signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
     let std = view.typical(metric::REWARD_STD);
@@ -54,20 +54,27 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         signals.push(Signal::of(metric::REWARD_STD, std, words));
         return Some(Finding::warn(signals, BY_PROMPT, FIX_BY_PROMPT));
     }
-    let cause = match reward {
-        r if r > HIGH => {
-            "most prompts are too easy for this model: every completion in a group is correct"
-        }
-        r if r < LOW => {
-            "most prompts are too hard for this model: every completion in a group is wrong"
-        }
-        _ => {
-            "prompts are far too hard or far too easy for this model: completions in a group are all correct or all wrong"
-        }
+    let (cause, fix) = match reward {
+        r if r > HIGH => (
+            "most prompts are too easy for this model: every completion in a group is correct",
+            "use harder prompts,« replacements for such groups (rollout.refill),|» a higher <temperature>, or a larger <num_generations>",
+        ),
+        r if r < LOW => (
+            "most prompts are too hard for this model: every completion in a group is wrong",
+            "start with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it sometimes solves, or a larger <num_generations>",
+        ),
+        _ => (
+            "prompts are far too hard or far too easy for this model: completions in a group are all correct or all wrong",
+            "use prompts that it sometimes solves, or a larger <num_generations>",
+        ),
     };
-    Some(Finding::warn(
-        signals,
-        cause,
-        "start with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it sometimes solves, or a larger <num_generations>",
-    ))
+    Some(Finding::warn(signals, cause, fix))
+}
+
+/// A share, with more digits where two would look like the limit.
+fn share_of(pass: f64) -> String {
+    match pass < SOLVED && pass > SOLVED - 0.005 {
+        true => format!("{pass:.4}"),
+        false => format!("{pass:.2}"),
+    }
 }

@@ -33,14 +33,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     // Without a supervised token there is neither loss nor entropy.
     let masked = now == 0.0 && before > 0.0;
     let sure = entropy.filter(|(before, now)| *now < HALF * before);
-    if before <= 0.05 || now >= HALF * before || !(masked || sure.is_some()) {
+    // Readings of a sparse log are many steps apart: any loss may halve between ten of them.
+    let sudden = masked || sure.is_some() && !view.is_sparse();
+    if before <= 0.05 || now >= HALF * before || !sudden {
         return None;
     }
     let number = human::number;
     let text = format!(
-        "train loss fell from {} to {} within 20 steps",
+        "train loss fell from {} to {} within 20 {}",
         number(before),
-        number(now)
+        number(now),
+        view.unit()
     );
     let mut signals = vec![Signal::of(metric::TRAIN_LOSS, now, text).at(view.state.step)];
     signals.extend(match sure {

@@ -38,6 +38,16 @@ fn a_zero_gradient_is_not_a_baseline() {
     };
     let found = run(400, spiked, 1.0, 1.0).found("gradient_spike").unwrap();
     let said = found.evidence.to_string();
+    assert!(said.starts_with("23 times its baseline"), "{said}");
+    // Of rewards alone that is a batch with an unsolved prompt; of a text it is not.
+    assert_eq!(found.status, Status::Pass);
+    let mut text = fresh();
+    for s in 1..=400 {
+        let values = [("train/loss", learning(s)), ("grad_norm", spiked(s))];
+        text.step(s, &values);
+    }
+    let found = text.found("gradient_spike").unwrap();
+    let said = found.evidence.to_string();
     assert_eq!(found.status, Status::Warn);
     assert!(said.starts_with("23 times its baseline"), "{said}");
 }

@@ -112,3 +112,60 @@ fn a_sparse_log_overfits_as_a_dense_one_does() {
     let words = format!("train loss {then:.3} then, {now:.3} now");
     assert!(said.ends_with(&words), "{said}: {words}");
 }
+
+/// Twenty readings of every fifth step are a hundred steps: any loss halves in them.
+#[test]
+fn a_sparse_log_has_no_sudden_drop_but_masked_labels() {
+    let run = |every: u64, loss: &dyn Fn(u64) -> f64| {
+        let mut tape = fresh();
+        for step in (every..=100 * every).step_by(usize::try_from(every).unwrap()) {
+            let value = loss(step);
+            tape.step(step, &[("train/loss", value), ("entropy", value)]);
+        }
+        tape.found("sudden_drop")
+    };
+    // Over 150 steps from 1 to 0.1.
+    let falls = |step: u64| 0.1 + 0.9 / (1.0 + ((step as f64 - 440.0) / 12.0).exp());
+    assert_eq!(run(5, &falls), None);
+    // Every step is logged: within 20 steps.
+    let sudden = |step: u64| if step > 90 { 0.05 } else { 2.0 };
+    let found = run(1, &sudden).unwrap();
+    assert_eq!(found.status, Status::Warn);
+    let said = found.evidence.to_string();
+    assert!(said.contains("within 20 steps"), "{said}");
+    // Without a supervised token the loss is 0 in whatever log.
+    let masked = |step: u64| if step > 450 { 0.0 } else { 2.0 };
+    let found = run(5, &masked).unwrap();
+    let said = found.evidence.to_string();
+    assert!(
+        found.cause.contains("masked") && said.contains("within 20 readings"),
+        "{said}"
+    );
+}
+
+#[test]
+fn counts_of_a_sparse_log_are_of_readings() {
+    let mut tape = fresh();
+    for step in (10..=2_000).step_by(10) {
+        let spike = if step > 1_000 && step % 100 == 0 {
+            3.0
+        } else {
+            0.0
+        };
+        let norm = if spike > 0.0 { 9.0 } else { 1.0 };
+        tape.step(
+            step,
+            &[
+                ("train/loss", 2.0 + noise(step / 10) + spike),
+                ("grad_norm", norm),
+            ],
+        );
+    }
+    let said = tape.found("odd_batches").unwrap().evidence.to_string();
+    assert!(
+        said.contains("single spikes of the loss in 200 readings"),
+        "{said}"
+    );
+    let said = tape.found("gradient_spike").unwrap().evidence.to_string();
+    assert!(said.contains("spikes in 200 readings"), "{said}");
+}
