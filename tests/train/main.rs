@@ -316,6 +316,15 @@ fn a_run_starts_from_another_by_its_name_or_folder() {
         let output = place.go(&[arguments, &["-s", "train.from=first"]].concat());
         assert_eq!(code(&output), 0, "{arguments:?}: {}", err(&output));
     }
+    // The size of a start model is not to be scaled.
+    let size = ["ladder", "shakespeare", "--axis", "size", "--dry-run"];
+    let refused = place.go(&[&size[..], &["-s", "train.from=first"]].concat());
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let said = err(&refused);
+    assert!(
+        said.contains("train.from fixes its size") && said.contains("--axis tokens"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -406,6 +415,10 @@ fn a_branch_continues_from_a_checkpoint_of_its_parent_with_other_settings() {
     assert_eq!(newest["parent"]["step"], 10, "{newest}");
     for (arguments, why) in [
         (vec!["-s", "n_layer=3"], "its checkpoint fixes"),
+        (
+            vec!["-s", "optimizer=lion", "--dry-run"],
+            "change optimizer: its checkpoint fixes adamw, not lion",
+        ),
         (
             vec!["-s", "train.freeze=[embeddings]"],
             "change train.freeze",

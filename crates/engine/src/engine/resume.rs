@@ -16,6 +16,10 @@ use crate::wire::{Best, Event};
 use serde_json::Value;
 use std::path::Path;
 
+/// How a log says that a resume dropped the moments of its checkpoint.
+pub const FRESH_OPTIMIZER: &str =
+    "the optimizer begins afresh: its state in the checkpoint is dropped";
+
 /// Where the run will continue, if its newest checkpoint is intact.
 pub(super) fn begun_at(job: &EngineJob) -> u64 {
     let saved = job
@@ -115,8 +119,7 @@ pub(super) fn adjust_loaded(
         // Of an average and its weights, training continues with the weights.
         state.show_average(false)?;
         state.reset_optimizer(&job.spec)?;
-        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
-        port.note(step, what.into());
+        port.note(step, FRESH_OPTIMIZER.into());
     }
     Ok(())
 }
