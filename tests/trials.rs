@@ -194,7 +194,12 @@ fn a_sweep_trains_again_on_another_text_behind_the_same_path() {
     let poem = std::fs::read_to_string(at("poem.txt")).unwrap();
     std::fs::write(at("texts/a/x.txt"), &poem).unwrap();
     let grid = "-s data.path=texts/a -s max_steps=20 -s eval.every=0 --over lr=1e-3,1e-2";
-    let reused = || sweep(dir.path(), grid, 0).1.matches("trained earlier").count();
+    let reused = || {
+        sweep(dir.path(), grid, 0)
+            .1
+            .matches("trained earlier")
+            .count()
+    };
     assert_eq!((reused(), reused()), (0, 2));
     // As long, at a time of before: only what it says is another.
     let other = poem.replace('a', "e");

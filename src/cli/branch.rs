@@ -25,8 +25,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
-const SHAPES: [&str; 8] = [
+/// What the weights of a checkpoint, and with them its moments, are shaped by: another value is another model, not a branch.
+const SHAPES: [&str; 7] = [
     "model",
     "adapter",
     "data.tokenizer",
@@ -34,10 +34,13 @@ const SHAPES: [&str; 8] = [
     "train.from",
     "train.dequantize",
     "train.freeze",
-    "optimizer.soap.max_dim",
 ];
+/// What shapes the moments alone: another optimizer, not one of its settings.
+const MOMENTS: [&str; 2] = ["optimizer", "optimizer.soap.max_dim"];
 /// Of these, what no weights of a checkpoint fit when it is another.
 const WEIGHTS: [&str; 3] = ["model", "data.tokenizer", "train.from"];
+/// The method with a critic.
+const PPO: &str = crate::methods::ppo::ENTRY.id;
 /// What stands among these and shapes nothing.
 const SHAPELESS: &str = ".dropout";
 
@@ -73,11 +76,17 @@ pub struct Summary {
 }
 
 impl Branch {
-    /// Looks up `RUN`, `RUN@STEP` (0: from the start) or a run's newest checkpoint, and lays `-s` over the parent's spec.
+    /// Looks up `RUN`, `RUN@STEP` (0: from the start) or a run's newest checkpoint, and lays `-s` over the parent's spec. With
+    /// `fresh_optimizer` its moments are not taken over, so they need not fit.
     ///
     /// # Errors
     /// No such run or checkpoint, a damaged one, values that cannot be or that no checkpoint of the parent fits.
-    pub fn plan(word: &str, args: &SpecArgs, cx: &Context) -> anyhow::Result<Branch> {
+    pub fn plan(
+        word: &str,
+        args: &SpecArgs,
+        fresh_optimizer: bool,
+        cx: &Context,
+    ) -> anyhow::Result<Branch> {
         if args.target().is_some() {
             let hint = format!("llmtui train --branch {word} -s KEY=VALUE");
             return Err(Failure::user_error("a branch takes its parent's spec", hint).into());
@@ -132,7 +141,7 @@ impl Branch {
             moved,
             rows,
         };
-        branch.check()?;
+        branch.check(fresh_optimizer)?;
         branch.check_batch(&of_parent)?;
         Ok(branch)
     }
@@ -141,11 +150,13 @@ impl Branch {
         &self.parent
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, fresh_optimizer: bool) -> anyhow::Result<()> {
         let Some(from) = &self.from else {
             return Ok(());
         };
-        if let Some((path, was, is)) = self.shaped() {
+        // A critic's weights and moments are read together.
+        let without_moments = fresh_optimizer && self.loaded.spec.method.entry().id != PPO;
+        if let Some((path, was, is)) = self.shaped(without_moments) {
             let what =
                 format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
             return Err(Failure::user_error(what, self.anew(&path, &is, from)).into());
@@ -167,14 +178,18 @@ impl Branch {
 
     /// The first change of what shapes weights or moments: path, the parent's value, the new one. A choice goes before the settings
     /// that come with it, of which the parent has none.
-    fn shaped(&self) -> Option<(String, String, String)> {
+    fn shaped(&self, without_moments: bool) -> Option<(String, String, String)> {
         let shapes = |path: &str| {
             let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
-            // Another optimizer, not one of its settings.
-            path == "optimizer" || SHAPES.iter().any(under) && !path.ends_with(SHAPELESS)
+            let of_weights = SHAPES.iter().any(under) && !path.ends_with(SHAPELESS);
+            of_weights || !without_moments && MOMENTS.contains(&path)
         };
         let words = |(path, was, is): &Change| {
-            (path.clone(), spec_changes::word(was), spec_changes::word(is))
+            (
+                path.clone(),
+                spec_changes::word(was),
+                spec_changes::word(is),
+            )
         };
         let told = self.told.iter().find(|(path, ..)| shapes(path));
         told.map(words).or_else(|| {
@@ -190,8 +205,12 @@ impl Branch {
         let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
         if !WEIGHTS.iter().any(under) {
             let from = shell_quote(&shown(&from.path));
+            let fresh = match MOMENTS.contains(&path) && self.loaded.spec.method.entry().id != PPO {
+                true => "--fresh-optimizer drops its moments; or ",
+                false => "",
+            };
             return format!(
-                "start a new run from its weights: llmtui train {spec} {set} -s train.from={from}"
+                "{fresh}start a new run from its weights: llmtui train {spec} {set} -s train.from={from}"
             );
         }
         // A branch of a branch begins with a checkpoint, too.
@@ -523,7 +542,8 @@ mod tests {
                 moved: Vec::new(),
                 rows: 1,
             };
-            let error = branch.check().unwrap_err();
+            assert!(branch.check(true).is_err() != words[0].starts_with("optimizer"));
+            let error = branch.check(false).unwrap_err();
             let failure = error.downcast::<Failure>().unwrap();
             format!("{}; {}", failure.what, failure.hint)
         };

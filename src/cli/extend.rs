@@ -57,9 +57,8 @@ impl Length {
 impl Asked {
     /// Sets the length, where the words before said no other.
     fn set_length(&mut self, length: Length) -> Result<(), Failure> {
-        let other = |before: &Length| {
-            std::mem::discriminant(before) != std::mem::discriminant(&length)
-        };
+        let other =
+            |before: &Length| std::mem::discriminant(before) != std::mem::discriminant(&length);
         if self.length.as_ref().is_some_and(other) {
             let what = "epochs and max_steps both set the length of the run";
             return Err(Failure::user_error(what, "set only one of them"));

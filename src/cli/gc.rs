@@ -185,10 +185,11 @@ impl Collector<'_> {
             (_, true) => writeln!(self.out, "{size} freed")?,
             (_, false) => {
                 // By its whole name, unless it was named by its path.
-                let whole = |(word, run): (&String, &RunDir)| match run_ref::is_whole_name(word, run) {
-                    true => word.clone(),
-                    false => run.folder(),
-                };
+                let whole =
+                    |(word, run): (&String, &RunDir)| match run_ref::is_whole_name(word, run) {
+                        true => word.clone(),
+                        false => run.folder(),
+                    };
                 let run = self.args.run.as_ref().zip(run).map(whole);
                 let command = deleting(run.as_deref(), self.runs_dir);
                 writeln!(

@@ -164,7 +164,12 @@ fn stages_behind_a_run_that_went_on_take_its_best_checkpoint_of_now() {
     let place = Place::new(LONG).with_tasks();
     place.stop_in_the_second();
     let base = place.run(0);
-    let made = || place.state()["stages"][0]["made"].as_str().unwrap().to_string();
+    let made = || {
+        place.state()["stages"][0]["made"]
+            .as_str()
+            .unwrap()
+            .to_string()
+    };
     let run = base.to_str().unwrap();
     let longer = ["train", "--resume", run, "-s", "max_steps=40", "--headless"];
     let output = place.go(&longer);

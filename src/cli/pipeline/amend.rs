@@ -46,8 +46,7 @@ fn sets(args: &Request, pipeline: &Pipeline, state: &State) -> Vec<String> {
 /// What `--skip` says of a stage that is done already: nothing.
 fn done_already(args: &Request, state: &State) -> Vec<String> {
     let done = state.stages.iter().filter(|s| s.status == Status::Done);
-    let named =
-        done.filter(|s| args.skip.contains(&s.name) && !args.redo.contains(&s.name));
+    let named = done.filter(|s| args.skip.contains(&s.name) && !args.redo.contains(&s.name));
     let note = |stage: &StageState| {
         format!(
             "stage {} is done and keeps its model: --skip leaves it as it is",

@@ -314,12 +314,18 @@ mod tests {
             let words = [&target_words[..], &run.settings].concat();
             let small = load(&words);
             assert_eq!(small.run_tokens(), run.request.tokens, "{run:?}");
-            let ends: Vec<u64> = small.train.batch_ramp.iter().map(|s| s.until_step).collect();
+            let ends: Vec<u64> = small
+                .train
+                .batch_ramp
+                .iter()
+                .map(|s| s.until_step)
+                .collect();
             let end = run.steps * 1500 / 4000;
             // The first stage is shorter than a step of the smallest run.
             assert!(ends == [end] || ends == [1, end], "{ends:?}");
         }
-        assert_eq!(load(&runs[0].settings).train.batch_ramp.len(), 1);
+        let first = "train.batch_ramp=[{\"grad_accum_steps\":2,\"until_step\":75}]".to_string();
+        assert!(runs[0].settings.contains(&first), "{runs:?}");
         let plain = choose(&quickstart().0, &request, Axis::Tokens, 3).unwrap();
         assert!(!plain[0].settings.iter().any(|word| word.contains("ramp")));
     }
