@@ -84,6 +84,21 @@ fn a_ladder_reuses_finished_runs_and_retrains_them_if_data_changed() {
     assert!(!reported.contains("trained on"), "{reported}");
 }
 
+/// Its steps take the place of what `-s` says of the length and the warm-up, as they do of a file.
+#[test]
+fn a_ladder_takes_epochs_and_a_share_of_warm_up_from_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    for more in ["-s epochs=2", "-s max_steps=4000 -s warmup_ratio=0.05"] {
+        let words = format!("ladder quickstart {TINY} {more} --dry-run");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let output = llmtui(dir.path(), &words);
+        let (shown, reported) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{more}: {reported}");
+        assert!(shown.contains("nothing was run"), "{more}: {shown}");
+    }
+}
+
 fn sweep(dir: &Path, more: &str, code: i32) -> (String, String) {
     let words = format!(
         "sweep quickstart {TINY} -s max_steps=100 -s warmup_steps=2 -s eval.every=50 {more}"
@@ -169,6 +184,53 @@ fn a_sweep_trains_every_combination_once_and_ranks_them_by_the_mean_over_seeds()
     );
 }
 
+/// The ranking showed the losses of the text of before.
+#[test]
+fn a_sweep_trains_again_on_another_text_behind_the_same_path() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("texts/a")).unwrap();
+    let poem = std::fs::read_to_string(at("poem.txt")).unwrap();
+    std::fs::write(at("texts/a/x.txt"), &poem).unwrap();
+    let grid = "-s data.path=texts/a -s max_steps=20 -s eval.every=0 --over lr=1e-3,1e-2";
+    let reused = || {
+        sweep(dir.path(), grid, 0)
+            .1
+            .matches("trained earlier")
+            .count()
+    };
+    assert_eq!((reused(), reused()), (0, 2));
+    // As long, at a time of before: only what it says is another.
+    let other = poem.replace('a', "e");
+    let path = at("texts/a/x.txt");
+    let written = std::fs::metadata(&path).unwrap().modified().unwrap();
+    std::fs::write(&path, other).unwrap();
+    let file = std::fs::File::options().append(true).open(&path).unwrap();
+    file.set_modified(written).unwrap();
+    assert_eq!((reused(), runs(dir.path())), (0, 4));
+}
+
+/// Its rate had two schedules, one after the other, and no sweep has such a run.
+#[test]
+fn a_run_that_was_made_longer_is_not_taken_for_one_of_a_sweep() {
+    let dir = tempfile::tempdir().unwrap();
+    write_poem(dir.path());
+    let grid = |steps: u64| format!("-s max_steps={steps} --over lr=1e-3,1e-2");
+    sweep(dir.path(), &grid(20), 0);
+    let listed = text(&llmtui(dir.path(), &["runs", "--json"]).stdout);
+    let newest: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let id = newest["id"].as_str().unwrap();
+    let longer = ["train", "--resume", id, "-s", "max_steps=30", "--headless"];
+    let output = llmtui(dir.path(), &longer);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let (_, reported) = sweep(dir.path(), &grid(30), 0);
+    assert!(!reported.contains("trained earlier"), "{reported}");
+    let (_, reported) = sweep(dir.path(), &grid(30), 0);
+    assert_eq!(reported.matches("trained earlier").count(), 2, "{reported}");
+    assert_eq!(runs(dir.path()), 4);
+}
+
 #[test]
 fn a_run_that_diverges_is_a_result_and_is_not_ranked() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,6 +289,10 @@ fn stopped_beyond(dir: &Path, words: &str, wanted: u64) -> String {
     while step(dir) <= wanted {
         llmtui::base::clock::pause(std::time::Duration::from_millis(50));
     }
+    // Meanwhile it can be looked at.
+    let planned = llmtui(dir, &[&words[..], &["--dry-run"]].concat());
+    let reported = text(&planned.stderr);
+    assert_eq!(planned.status.code(), Some(0), "{reported}");
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();

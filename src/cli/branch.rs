@@ -19,13 +19,13 @@ use crate::engine::{Progress, REFERENCE_CURVE, reference};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
-use crate::spec::{self, Loaded, RunSpec};
+use crate::spec::{self, Loaded, Origin, RunSpec};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
+/// What the weights of a checkpoint, and with them its moments, are shaped by: another value is another model, not a branch.
 const SHAPES: [&str; 7] = [
     "model",
     "adapter",
@@ -35,6 +35,12 @@ const SHAPES: [&str; 7] = [
     "train.dequantize",
     "train.freeze",
 ];
+/// What shapes the moments alone: another optimizer, not one of its settings.
+const MOMENTS: [&str; 2] = ["optimizer", "optimizer.soap.max_dim"];
+/// Of these, what no weights of a checkpoint fit when it is another.
+const WEIGHTS: [&str; 3] = ["model", "data.tokenizer", "train.from"];
+/// The method with a critic.
+const PPO: &str = crate::methods::ppo::ENTRY.id;
 /// What stands among these and shapes nothing.
 const SHAPELESS: &str = ".dropout";
 
@@ -70,11 +76,17 @@ pub struct Summary {
 }
 
 impl Branch {
-    /// Looks up `RUN`, `RUN@STEP` (0: from the start) or a run's newest checkpoint, and lays `-s` over the parent's spec.
+    /// Looks up `RUN`, `RUN@STEP` (0: from the start) or a run's newest checkpoint, and lays `-s` over the parent's spec. With
+    /// `fresh_optimizer` its moments are not taken over, so they need not fit.
     ///
     /// # Errors
     /// No such run or checkpoint, a damaged one, values that cannot be or that no checkpoint of the parent fits.
-    pub fn plan(word: &str, args: &SpecArgs, cx: &Context) -> anyhow::Result<Branch> {
+    pub fn plan(
+        word: &str,
+        args: &SpecArgs,
+        fresh_optimizer: bool,
+        cx: &Context,
+    ) -> anyhow::Result<Branch> {
         if args.target().is_some() {
             let hint = format!("llmtui train --branch {word} -s KEY=VALUE");
             return Err(Failure::user_error("a branch takes its parent's spec", hint).into());
@@ -117,7 +129,7 @@ impl Branch {
         let is = loaded.spec.to_value();
         let (changes, told) = (differences(&was, &is), of_specs(&was, &is));
         let moved = match &from {
-            Some(from) => moved(&read_state(from)?.progress, &args.set),
+            Some(from) => moved(&read_state(from)?.progress, &of_parent, &loaded),
             None => Vec::new(),
         };
         let branch = Branch {
@@ -129,7 +141,7 @@ impl Branch {
             moved,
             rows,
         };
-        branch.check()?;
+        branch.check(fresh_optimizer)?;
         branch.check_batch(&of_parent)?;
         Ok(branch)
     }
@@ -138,28 +150,16 @@ impl Branch {
         &self.parent
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, fresh_optimizer: bool) -> anyhow::Result<()> {
         let Some(from) = &self.from else {
             return Ok(());
         };
-        let shaped = |path: &str| {
-            let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
-            // Another member, as a whole, not one of its settings.
-            let optimizer = path.strip_prefix("optimizer.");
-            let optimizer = optimizer.is_some_and(|member| !member.contains('.'));
-            let shapes = SHAPES.iter().any(under) && !path.ends_with(SHAPELESS);
-            shapes || optimizer
-        };
-        let first = self.changes.iter().find(|(path, ..)| shaped(path));
-        if let Some((path, was, is)) = first {
+        // A critic's weights and moments are read together.
+        let without_moments = fresh_optimizer && self.loaded.spec.method.entry().id != PPO;
+        if let Some((path, was, is)) = self.shaped(without_moments) {
             let what =
                 format!("a branch cannot change {path}: its checkpoint fixes {was}, not {is}");
-            let hint = format!(
-                "start a new run from its weights: llmtui train {} -s {path}={is} -s train.from={}",
-                shell_quote(&shown(&self.parent.spec_path())),
-                shell_quote(&shown(&from.path))
-            );
-            return Err(Failure::user_error(what, hint).into());
+            return Err(Failure::user_error(what, self.anew(&path, &is, from)).into());
         }
         let train = &self.loaded.spec.train;
         let max_steps = train.max_steps;
@@ -174,6 +174,53 @@ impl Branch {
             return Err(Failure::user_error(what, hint).into());
         }
         Ok(())
+    }
+
+    /// The first change of what shapes weights or moments: path, the parent's value, the new one. A choice goes before the settings
+    /// that come with it, of which the parent has none.
+    fn shaped(&self, without_moments: bool) -> Option<(String, String, String)> {
+        let shapes = |path: &str| {
+            let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
+            let of_weights = SHAPES.iter().any(under) && !path.ends_with(SHAPELESS);
+            of_weights || !without_moments && MOMENTS.contains(&path)
+        };
+        let words = |(path, was, is): &Change| {
+            (
+                path.clone(),
+                spec_changes::word(was),
+                spec_changes::word(is),
+            )
+        };
+        let told = self.told.iter().find(|(path, ..)| shapes(path));
+        told.map(words).or_else(|| {
+            let mut all = self.changes.iter();
+            all.find(|(path, ..)| shapes(path)).cloned()
+        })
+    }
+
+    /// How to train with such a change: in a new run from the checkpoint's weights, or from the start where no weights fit it.
+    fn anew(&self, path: &str, is: &str, from: &CheckpointEntry) -> String {
+        let spec = shell_quote(&shown(&self.parent.spec_path()));
+        let set = format!("-s {}", shell_quote(&format!("{path}={is}")));
+        let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
+        if !WEIGHTS.iter().any(under) {
+            let from = shell_quote(&shown(&from.path));
+            let fresh = match MOMENTS.contains(&path) && self.loaded.spec.method.entry().id != PPO {
+                true => "--fresh-optimizer drops its moments; or ",
+                false => "",
+            };
+            return format!(
+                "{fresh}start a new run from its weights: llmtui train {spec} {set} -s train.from={from}"
+            );
+        }
+        // A branch of a branch begins with a checkpoint, too.
+        match self.parent.branched_from().map_or(0, |from| from.step) {
+            0 => format!(
+                "train it from the start: llmtui train --branch {}@0 {set}",
+                shell_quote(&one_line(&self.parent.folder()))
+            ),
+            _ => format!("train it from the start: llmtui train {spec} {set}"),
+        }
     }
 
     /// A branch goes on at its checkpoint's place in the data, which is counted in micro-batches. With another number of rows in a
@@ -350,27 +397,31 @@ fn read_state(from: &CheckpointEntry) -> Result<checkpoint::SavedState, Failure>
         .map_err(|e| Failure::user_error(e.to_string(), checkpoint::Fault::HINT))
 }
 
-/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise.
-fn moved(progress: &Progress, set: &[String]) -> Vec<(&'static str, f64)> {
+/// What was changed while a run trained lives on in its checkpoints, unless the branch says otherwise, by whatever name. The
+/// learning rate of another optimizer says nothing of the new one's.
+fn moved(progress: &Progress, was: &RunSpec, loaded: &Loaded) -> Vec<(&'static str, f64)> {
     let kept = &progress.adjustments;
+    let spec = &loaded.spec;
+    let (rule, method) = (spec.optimizer.entry().id, spec.method.entry().id);
+    let said = |path: &str| matches!(loaded.origins.get(path), Origin::Set(_));
+    let is_other = was.optimizer.entry().id != rule;
     let all = [
-        ("lr", kept.lr),
-        ("clip_norm", kept.clip_norm),
-        ("beta", progress.kl_coef),
+        (
+            "lr",
+            kept.lr,
+            is_other || said(&format!("optimizer.{rule}.lr")),
+        ),
+        ("clip_norm", kept.clip_norm, said("train.clip_norm")),
+        (
+            "beta",
+            progress.kl_coef,
+            said(&format!("method.{method}.beta")),
+        ),
     ];
-    let named = |key: &str| {
-        let keys = set.iter().filter_map(|word| word.split_once('='));
-        keys.map(|(path, _)| path.trim()).any(|path| {
-            path == key
-                || path
-                    .strip_suffix(key)
-                    .is_some_and(|rest| rest.ends_with('.'))
-        })
-    };
-    let known = all
+    let taken = all
         .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)));
-    known.filter(|(key, _)| named(key)).collect()
+        .filter_map(|(key, value, said)| Some((key, value.filter(|_| said)?)));
+    taken.collect()
 }
 
 /// Every value that is another one, by its dotted path.
@@ -441,11 +492,89 @@ mod tests {
             ..Progress::default()
         };
         progress.adjustments.lr = Some(1e-3);
-        let of = |word: &str| moved(&progress, &[word.to_string()]);
+        progress.adjustments.clip_norm = Some(5.0);
+        let load = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            spec::load("ppo-demo", &words, &spec::SpecSources::default()).unwrap()
+        };
+        let was = load(&[]).spec;
+        let of = |word: &str| moved(&progress, &was, &load(&[word]));
         assert_eq!(of("method.ppo.beta=0.05"), [("beta", 0.07)]);
-        assert_eq!(of("beta=0.05"), [("beta", 0.07)]);
         assert_eq!(of("optimizer.adamw.lr=1e-4"), [("lr", 1e-3)]);
         assert!(of("optimizer.adamw.beta2=0.95").is_empty());
+        // One setting by its other names, and as a part of a map.
+        for word in [
+            "lr=1e-4",
+            "learning_rate=1e-4",
+            "learning-rate=1e-4",
+            "optimizer={adamw: {lr: 1e-4}}",
+            "optimizer.adamw={lr: 1e-4}",
+        ] {
+            assert_eq!(of(word), [("lr", 1e-3)], "{word}");
+        }
+        for word in ["clip-norm=1", "max_grad_norm=1", "train.grad_clip=1"] {
+            assert_eq!(of(word), [("clip_norm", 5.0)], "{word}");
+        }
+        assert_eq!(of("optimizer=lion"), [("lr", 1e-3)]);
+    }
+
+    /// It passed the dry run, and a run that no checkpoint fits stayed behind.
+    #[test]
+    fn another_choice_than_the_checkpoints_is_refused_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = spec::SpecSources::default();
+        let load = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            spec::load("quickstart", &words, &sources).unwrap()
+        };
+        let refused = |before: &[&str], words: &[&str]| {
+            let clock = SystemClock::new();
+            let parent = RunDir::create(dir.path(), "q", "{}", "", &clock).unwrap();
+            let path = parent.checkpoints_path().join("step-000020");
+            let loaded = load(&[before, words].concat());
+            let (was, is) = (load(before).spec.to_value(), loaded.spec.to_value());
+            let branch = Branch {
+                parent,
+                from: Some(CheckpointEntry { step: 20, path }),
+                loaded,
+                changes: differences(&was, &is),
+                told: of_specs(&was, &is),
+                moved: Vec::new(),
+                rows: 1,
+            };
+            assert!(branch.check(true).is_err() != words[0].starts_with("optimizer"));
+            let error = branch.check(false).unwrap_err();
+            let failure = error.downcast::<Failure>().unwrap();
+            format!("{}; {}", failure.what, failure.hint)
+        };
+        for (words, what, hint) in [
+            (
+                "optimizer=lion",
+                "change optimizer: its checkpoint fixes adamw, not lion",
+                "-s optimizer=lion -s train.from=",
+            ),
+            (
+                "method=sft",
+                "change method: its checkpoint fixes pretrain, not sft",
+                "-s method=sft -s train.from=",
+            ),
+            (
+                "adapter=lora",
+                "change adapter: its checkpoint fixes none, not lora",
+                "-s adapter=lora -s train.from=",
+            ),
+            ("n_layer=3", "change model.n_layer", "@0 -s model.n_layer=3"),
+            (
+                "tokenizer=bpe",
+                "change data.tokenizer: its checkpoint fixes char, not bpe",
+                "@0 -s data.tokenizer=bpe",
+            ),
+        ] {
+            let said = refused(&[], &[words]);
+            assert!(said.contains(what) && said.contains(hint), "{said}");
+        }
+        let said = refused(&["optimizer=soap"], &["optimizer.soap.max_dim=16"]);
+        assert!(said.contains("change optimizer.soap.max_dim"), "{said}");
     }
 
     /// Settings of the parent's optimizer were listed as `0.001 → auto`, and scripts were not told of the branch at all.

@@ -55,10 +55,22 @@ impl Length {
 }
 
 impl Asked {
+    /// Sets the length, where the words before said no other.
+    fn set_length(&mut self, length: Length) -> Result<(), Failure> {
+        let other =
+            |before: &Length| std::mem::discriminant(before) != std::mem::discriminant(&length);
+        if self.length.as_ref().is_some_and(other) {
+            let what = "epochs and max_steps both set the length of the run";
+            return Err(Failure::user_error(what, "set only one of them"));
+        }
+        self.length = Some(length);
+        Ok(())
+    }
+
     /// Reads the words of `-s`.
     ///
     /// # Errors
-    /// A value that is non-finite, a key that would make another run.
+    /// A value that is non-finite, two kinds of length, a key that would make another run.
     pub fn read(words: &[String], run: &str) -> Result<Asked, Failure> {
         let mut asked = Asked::default();
         for word in words {
@@ -73,14 +85,14 @@ impl Asked {
                     }
                 },
                 "max_steps" | "train.max_steps" => match value.parse() {
-                    Ok(n) if n > 0 => asked.length = Some(Length::Steps(n)),
+                    Ok(n) if n > 0 => asked.set_length(Length::Steps(n))?,
                     _ => {
                         let what = format!("`{word}`: not a number of steps");
                         return Err(Failure::user_error(what, "-s max_steps=2000"));
                     }
                 },
                 "epochs" | "train.epochs" => match value.parse::<f64>() {
-                    Ok(n) if n > 0.0 && n.is_finite() => asked.length = Some(Length::Epochs(n)),
+                    Ok(n) if n > 0.0 && n.is_finite() => asked.set_length(Length::Epochs(n))?,
                     _ => {
                         let what = format!("`{word}`: not a number of epochs");
                         return Err(Failure::user_error(what, "-s epochs=3"));
@@ -369,6 +381,11 @@ mod tests {
         assert!(read(&["epochs=-1"]).unwrap_err().contains("of epochs"));
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));
+        let both = read(&["max_steps=80", "epochs=0.2"]).unwrap_err();
+        assert!(both.contains("set only one of them"), "{both}");
+        // Of one of them the last word counts.
+        let last = read(&["max_steps=80", "train.max_steps=90"]).unwrap();
+        assert_eq!(last.length, Some(Length::Steps(90)));
         let other = read(&["lr=1"]).unwrap_err();
         assert!(other.contains("can change only"), "{other}");
         assert!(

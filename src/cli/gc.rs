@@ -63,6 +63,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
     };
+    if let (Some(word), [run], true) = (&args.run, &named[..], args.yes) {
+        named_whole(word, run, cx)?;
+    }
     let mut ledger = Collector::new(args, &cx.runs_dir);
     for run in &named {
         if run.is_alive() {
@@ -93,8 +96,24 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         of_cache(cx, &mut ledger)?;
     }
-    ledger.close()?;
+    ledger.close(args.run.as_ref().and_then(|_| named.first()))?;
     Ok(Exit::Done)
+}
+
+/// Nobody looks again at what a part of a name means: with `--yes` a run is named whole, or by its path.
+fn named_whole(word: &str, run: &RunDir, cx: &Context) -> Result<(), Failure> {
+    if run_ref::is_whole_name(word, run) {
+        return Ok(());
+    }
+    let what = format!(
+        "`{}` is a part of the name of {}: with --yes its checkpoints are deleted by its whole name alone",
+        one_line(word),
+        one_line(&run.folder())
+    );
+    Err(Failure::user_error(
+        what,
+        deleting(Some(&run.folder()), &cx.runs_dir),
+    ))
 }
 
 /// What was found, reported as it is found: where deleting fails, what went before is known.
@@ -149,7 +168,8 @@ impl Collector<'_> {
         Ok(())
     }
 
-    fn close(mut self) -> anyhow::Result<()> {
+    /// Sums up; `run` is the one that was named.
+    fn close(mut self, run: Option<&RunDir>) -> anyhow::Result<()> {
         if self.args.json {
             let all = json!({
                 "deleted": self.args.yes,
@@ -164,7 +184,14 @@ impl Collector<'_> {
             (true, _) => writeln!(self.out, "nothing to free")?,
             (_, true) => writeln!(self.out, "{size} freed")?,
             (_, false) => {
-                let command = deleting(self.args.run.as_deref(), self.runs_dir);
+                // By its whole name, unless it was named by its path.
+                let whole =
+                    |(word, run): (&String, &RunDir)| match run_ref::is_whole_name(word, run) {
+                        true => word.clone(),
+                        false => run.folder(),
+                    };
+                let run = self.args.run.as_ref().zip(run).map(whole);
+                let command = deleting(run.as_deref(), self.runs_dir);
                 writeln!(
                     self.out,
                     "{size} in total; nothing was deleted: {command} deletes them"
@@ -445,6 +472,31 @@ mod tests {
             "llmtui gc 'a b' --yes --runs-dir '/data/my runs'"
         );
         assert_eq!(deleting(None, Path::new("runs")), "llmtui gc --yes");
+    }
+
+    /// Its own listing printed the command that deleted checkpoints of the run that a part of a name means.
+    #[test]
+    fn a_part_of_a_name_deletes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run(dir.path(), "{}", &[1]);
+        let cx = Context {
+            env: crate::base::paths::Env::default(),
+            clock: SystemClock::new(),
+            runs_dir: dir.path().into(),
+            ascii: false,
+            theme: None,
+            hardware: None,
+            stdin_is_terminal: false,
+            stdout_is_terminal: false,
+        };
+        let refused = named_whole("2", &run, &cx).unwrap_err();
+        assert!(refused.what.contains("a part of the name"), "{refused:?}");
+        let command = format!("llmtui gc {} --yes", run.folder());
+        assert!(refused.hint.starts_with(&command), "{refused:?}");
+        let path = run.path().display().to_string();
+        for word in [run.id(), "x", &path] {
+            assert!(named_whole(word, &run, &cx).is_ok(), "{word}");
+        }
     }
 
     #[test]

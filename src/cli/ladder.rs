@@ -6,7 +6,7 @@ use super::{
     exit::{Exit, Failure},
     pipeline::child::{self, Stop},
     run_ref,
-    trials::{self, Done, Earlier},
+    trials::{self, Done, Earlier, SeenData},
 };
 use crate::base::human::{self, counted, grouped, short};
 use crate::plan::calibration::Machine;
@@ -96,6 +96,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         );
         return Err(Failure::user_error(what, hint).into());
     }
+    if args.axis == Axis::Size && loaded.spec.train.from.is_some() {
+        let what = "--axis size scales the model down, and train.from fixes its size";
+        return Err(Failure::user_error(what, "--axis tokens").into());
+    }
     let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
     Machine::load_or_measure(&cx.env, super::probe::measure).calibrate(&mut request);
@@ -114,12 +118,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         fit: None,
         prediction: None,
     };
-    let mut steps = Vec::new();
+    let (mut steps, mut data) = (Vec::new(), SeenData::default());
     for (small, rung) in runs.iter().zip(&mut report.runs) {
         let mut step = Step::load(small, (name, &set), cx)?;
         if !args.fresh {
             // A dry run starts nothing, so one that trains now is no obstacle.
-            let earlier = trials::earlier(&step.loaded.spec, cx, trials::finished);
+            let earlier = trials::earlier(&step.loaded.spec, &mut data, cx, trials::finished);
             let Earlier { ended, begun } = match earlier {
                 Err(_) if args.dry_run => Earlier::none(),
                 found => found?,
@@ -185,8 +189,8 @@ impl Step {
         (name, set): (&str, &[String]),
         cx: &Context,
     ) -> anyhow::Result<Step> {
-        let set = [set, &small.settings].concat();
-        let mut loaded = spec::load(name, &set, &cx.spec_sources())?;
+        // A layer of its own: its steps take the place of epochs and shares that -s says.
+        let mut loaded = spec::load_over(name, set, &small.settings, &cx.spec_sources())?;
         let engine = crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
         Ok(Step {
             loaded,

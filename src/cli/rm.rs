@@ -87,13 +87,17 @@ impl Deletion {
         self.runs.iter().filter_map(note).collect()
     }
 
-    /// Runs that began from one of them and stay.
+    /// Runs that began from one of them, or need its model, and stay.
     fn left_behind(&self, all: &[RunSummary]) -> Vec<String> {
-        let note = |run: &RunDir| {
-            let words = left_by(run, &self.runs, all)?;
-            Some(format!("from {} came {words}", one_line(&run.folder())))
-        };
-        self.runs.iter().filter_map(note).collect()
+        let notes = self.runs.iter().flat_map(|run| {
+            let id = one_line(&run.folder());
+            let came = left_by(run, &self.runs, all);
+            let came = came.map(|words| format!("from {id} came {words}"));
+            let need = needed_by(run, &self.runs, all);
+            let need = need.map(|words| format!("a model of {id} is needed by {words}"));
+            came.into_iter().chain(need)
+        });
+        notes.collect()
     }
 }
 
@@ -114,11 +118,7 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
                 None => continue,
             },
         };
-        // As a path a word is read where it leads to a run or a pipeline, or has a slash.
-        let path = Path::new(word);
-        let holds = |file: &str| path.join(file).is_file();
-        let is_path =
-            word.contains('/') && path.is_dir() || holds("run.json") || holds("pipeline.yaml");
+        let is_path = run_ref::is_path_of(word, &["run.json", "pipeline.yaml"]);
         if !is_path && !names.contains(word) {
             let whole = one_line(names.last().map_or("", String::as_str));
             let what = format!(
@@ -185,6 +185,9 @@ fn confirmed(doomed: &Deletion, cx: &Context) -> anyhow::Result<bool> {
         writeln!(out, "{}", describe(run))?;
         if let Some(words) = left_by(run, &doomed.runs, &all) {
             writeln!(out, "  from it came {words}")?;
+        }
+        if let Some(words) = needed_by(run, &doomed.runs, &all) {
+            writeln!(out, "  its model is needed by {words}")?;
         }
     }
     write!(out, "delete? [y/N] ")?;
@@ -276,6 +279,21 @@ fn pipeline(word: &str, runs_dir: &Path) -> Option<(PipelineDir, State)> {
     all.find(|(listed, _)| *listed == dir)
 }
 
+/// The runs beside a run that stay and read a model of it again at a resume: as their reward model, their critic, or under their
+/// adapters.
+fn readers(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Vec<String> {
+    let Ok(own) = run.path().canonicalize() else {
+        return Vec::new();
+    };
+    let stays = |other: &&RunSummary| !gone.iter().any(|run| run.folder() == other.id);
+    let reads = |other: &&RunSummary| {
+        let spec = read_plain_text(other.path.join("spec.yaml")).unwrap_or_default();
+        named_by(&spec).iter().any(|path| path.starts_with(&own))
+    };
+    let readers = all.iter().filter(stays).filter(reads);
+    readers.map(|reader| one_line(&reader.id)).collect()
+}
+
 /// The runs that began from a run and stay: one whose adapter stands on its checkpoint does not open without it.
 fn children(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Vec<String> {
     let stays = |child: &&RunSummary| !gone.iter().any(|run| run.folder() == child.id);
@@ -292,6 +310,14 @@ fn children(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Vec<String> {
 fn left_by(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Option<String> {
     let children = children(run, gone, all);
     (!children.is_empty()).then(|| format!("{}, which stay", children.join(", ")))
+}
+
+/// `a, b, which stay`, of those that did not begin from it.
+fn needed_by(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Option<String> {
+    let began = children(run, gone, all);
+    let mut readers = readers(run, gone, all);
+    readers.retain(|reader| !began.contains(reader));
+    (!readers.is_empty()).then(|| format!("{}, which stay", readers.join(", ")))
 }
 
 /// `2026-11-21-1422-shakespeare-k3qf: 3 checkpoints, 29.1 MiB`
@@ -338,6 +364,37 @@ mod tests {
             told.len() == 1 && told[0].contains(&dpo.folder()) && told[0].ends_with("which stay"),
             "{told:?}"
         );
+    }
+
+    /// A stopped run failed at its resume: its reward model was gone, and nobody had said so.
+    #[test]
+    fn a_run_whose_model_another_one_judges_by_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let judge = RunDir::create(dir.path(), "judge", "{}", "", &clock).unwrap();
+        let step = judge.checkpoints_path().join("step-000020");
+        std::fs::create_dir(&step).unwrap();
+        let spec = format!(
+            "method: {{grpo: {{}}}}\nrewards: [{{model: {{path: {}}}}}]\nrollout: {{max_new_tokens: 8}}",
+            step.display()
+        );
+        let spec = crate::spec::RunSpec::from_yaml(&spec).unwrap().to_yaml();
+        let grpo = RunDir::create(dir.path(), "grpo", &spec, "", &clock).unwrap();
+        let (all, _) = index::list(dir.path()).unwrap();
+        let told = |runs: &[RunDir]| {
+            let runs = runs.to_vec();
+            let pipelines = Vec::new();
+            Deletion { runs, pipelines }.left_behind(&all)
+        };
+        let one = told(std::slice::from_ref(&judge));
+        let (judge_id, grpo_id) = (judge.folder(), grpo.folder());
+        assert_eq!(
+            one,
+            [format!(
+                "a model of {judge_id} is needed by {grpo_id}, which stay"
+            )]
+        );
+        assert!(told(&[judge, grpo]).is_empty());
     }
 
     #[test]

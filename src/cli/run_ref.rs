@@ -150,6 +150,20 @@ pub fn is_a_pipeline(word: &str) -> Failure {
     Failure::user_error(what, hint)
 }
 
+/// Whether a word that means a run is its path, or its whole id or name.
+pub fn is_whole_name(word: &str, run: &RunDir) -> bool {
+    let own = run.header().ok().map(|header| [header.id, header.name]);
+    let mut names = own.into_iter().flatten().chain([run.folder()]);
+    is_path_of(word, &["run.json"]) || names.any(|name| name == word)
+}
+
+/// As a path a word is read where it leads to a folder with one of `files`, or has a slash.
+pub fn is_path_of(word: &str, files: &[&str]) -> bool {
+    let path = Path::new(word);
+    let holds = |file: &&str| path.join(file).is_file();
+    word.contains('/') && path.is_dir() || files.iter().any(holds)
+}
+
 /// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is
 /// not the default; with its path where the name means another run.
 pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {

@@ -44,8 +44,9 @@ pub struct Args {
     /// begins a new run where there is none; with -s max_steps=N a finished one, too
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
-    /// With --resume: reset the optimizer state instead of loading it from the checkpoint
-    #[arg(long, requires = "resume")]
+    /// With --resume or --branch: reset the optimizer state instead of loading it from the checkpoint; a branch may then have another
+    /// optimizer
+    #[arg(long)]
     pub fresh_optimizer: bool,
     /// Start a new run from another run's checkpoint with the settings changed by -s: RUN, or RUN@STEP (0: from the start)
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
@@ -123,6 +124,10 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         )
         .into());
     }
+    if args.fresh_optimizer && args.resume.is_none() && args.branch.is_none() {
+        let what = "--fresh-optimizer drops the moments of a checkpoint, and a new run has none";
+        return Err(Failure::user_error(what, "with --resume RUN or --branch RUN@STEP").into());
+    }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
     }
@@ -130,7 +135,9 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let target = match (&args.resume, &args.branch) {
         (Some(resume), _) => resumed(resume, &args, cx)?,
         (None, Some(word)) => {
-            let mut branch = Branch::plan(word, &args.spec, cx)?;
+            // Its own start drops them, not a later one.
+            let fresh = args.fresh_optimizer && !args.no_start;
+            let mut branch = Branch::plan(word, &args.spec, fresh, cx)?;
             if !args.force {
                 branch.check_data(cx)?;
             }

@@ -3,22 +3,65 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use super::pipeline::child;
+use super::pipeline::{child, is_remote};
 use super::run_ref::{self, same_training, spec_of};
 use crate::base::clock::UnixMillis;
+use crate::base::files::read_plain_text;
+use crate::data::{DataEnv, source};
+use crate::engine::FRESH_OPTIMIZER;
+use crate::engine::checkpoint::fingerprint::Match;
+use crate::engine::checkpoint::{self, Fingerprint};
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus, RunSummary};
+use crate::run::index::{self, CHANGED_AT, RunStatus, RunSummary};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
-use std::path::{Path, PathBuf};
+use serde_json::json;
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most entries of a folder of data that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The runs of exactly this spec, newest first, whose data are as they found them and which nobody adjusted on their way.
-fn same_runs(spec: &RunSpec, cx: &Context) -> Vec<(RunDir, RunSummary)> {
+/// Fingerprints of the data of a series, which are read once: most of its runs train on the same.
+#[derive(Default)]
+pub struct SeenData(HashMap<String, Option<Fingerprint>>);
+
+impl SeenData {
+    /// What the data of a spec are now; `None` where they cannot be read.
+    fn of(&mut self, spec: &RunSpec, cx: &Context) -> Option<&Fingerprint> {
+        let (unit, seq_len) = (spec.method.needs().unit, spec.model.seq_len);
+        let read_as = format!("{unit:?} {:?} {seq_len}", spec.usual_train_on());
+        let key = json!([spec.to_value()["data"], read_as]).to_string();
+        let read = || {
+            let data = spec.open_data(&DataEnv::from_env(&cx.env)).ok()?;
+            Some(Fingerprint::of(spec, &data))
+        };
+        self.0.entry(key).or_insert_with(read).as_ref()
+    }
+
+    /// Whether a run was trained on other data than those of the spec now. One without a checkpoint does not say what it read, and
+    /// data at the hub are not downloaded to compare them.
+    fn are_others(&mut self, run: &RunDir, spec: &RunSpec, cx: &Context) -> bool {
+        let Some(newest) = run.checkpoints().pop() else {
+            return false;
+        };
+        if is_remote(spec) {
+            return false;
+        }
+        let Ok(saved) = checkpoint::read_state(&newest.path) else {
+            return true;
+        };
+        let now = self.of(spec, cx);
+        now.is_none_or(|now| matches!(saved.fingerprint.compare(now), Match::Different(_)))
+    }
+}
+
+/// The runs of exactly this spec, newest first, whose data are as they found them and which nobody changed on their way.
+fn same_runs(spec: &RunSpec, data: &mut SeenData, cx: &Context) -> Vec<(RunDir, RunSummary)> {
     let Ok((runs, _unreadable)) = index::list(&cx.runs_dir) else {
         return Vec::new();
     };
@@ -30,7 +73,9 @@ fn same_runs(spec: &RunSpec, cx: &Context) -> Vec<(RunDir, RunSummary)> {
         let run = RunDir::open(&summary.path).ok()?;
         let same = spec_of(&run).is_ok_and(|own| is_trial(&own, spec))
             && !changed_since(spec, summary.created)
-            && !was_adjusted(&run);
+            && !was_extended(&run)
+            && !was_adjusted(&run)
+            && !data.are_others(&run, spec, cx);
         same.then_some((run, summary))
     });
     same.collect()
@@ -87,11 +132,12 @@ impl<T> Earlier<T> {
 /// One of them trains now: a second one beside it would only take its time.
 pub fn earlier<T>(
     spec: &RunSpec,
+    data: &mut SeenData,
     cx: &Context,
     counts: impl Fn(&RunDir, &RunSummary) -> Option<T>,
 ) -> Result<Earlier<T>, Failure> {
     let mut begun = None;
-    for (run, summary) in same_runs(spec, cx) {
+    for (run, summary) in same_runs(spec, data, cx) {
         match state(&run, &summary) {
             State::Ended => {
                 if let Some(ended) = counts(&run, &summary) {
@@ -200,32 +246,73 @@ fn last_loss(run: &RunDir) -> Option<f64> {
     loss.filter(|loss: &f64| loss.is_finite())
 }
 
-/// Whether somebody changed a setting of it while it trained. What cannot be read may have been.
+/// Whether a resume gave it another length: its schedule is then that of no run of this length. What cannot be read may say so.
+fn was_extended(run: &RunDir) -> bool {
+    let of_the_machine = |word: &str| {
+        let key = word.split('=').next().unwrap_or(word).trim();
+        let key = key.replace('-', "_");
+        let key = key.strip_prefix("train.").unwrap_or(&key);
+        key == "threads" || key == "engine" || key.starts_with("engine.")
+    };
+    let Ok(asked) = read_plain_text(run.asked_path()) else {
+        return true;
+    };
+    let changed = asked.lines().filter(|line| line.starts_with(CHANGED_AT));
+    let mut words = changed.flat_map(|line| line.split(" -s ").skip(1));
+    words.any(|word| !of_the_machine(word))
+}
+
+/// Whether somebody changed a setting of it while it trained, or dropped its optimizer's state. What cannot be read may have been.
 fn was_adjusted(run: &RunDir) -> bool {
     let mut adjusted = false;
-    let read = index::scan_events(&run.events_path(), &["Adjusted"], |_| adjusted = true);
+    let kinds = ["Adjusted", "Noted"];
+    let read = index::scan_events(&run.events_path(), &kinds, |event| match event {
+        Event::Adjusted { .. } => adjusted = true,
+        Event::Noted { text, .. } => adjusted |= text == FRESH_OPTIMIZER,
+        _ => {}
+    });
     read.is_err() || adjusted
 }
 
-/// Whether a file that the spec names, or one in a folder that it names, was written after `then`.
+/// Whether a file that the spec names, by itself, by a pattern or by its folder, was written after `then`.
 fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
-    let mut files = spec.paths();
-    files.retain(|path| path != Path::new(&spec.data.cache));
+    let mut paths = spec.paths();
+    paths.retain(|path| path != Path::new(&spec.data.cache));
     let then = UNIX_EPOCH + Duration::from_millis(then.0);
-    let newer = |path: &Path| {
-        let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
-        modified.is_ok_and(|at| at > then)
+    paths.iter().any(|path| is_newer(path, then))
+}
+
+fn is_newer(path: &Path, then: SystemTime) -> bool {
+    let is_later = |path: &Path, at: &dyn Fn(&Metadata) -> SystemTime| {
+        // A link may lead elsewhere since.
+        let both = [std::fs::metadata(path), std::fs::symlink_metadata(path)];
+        both.iter().flatten().any(|meta| at(meta) > then)
     };
-    let any_newer = |path: &PathBuf| {
-        // For a glob, everything in its folder counts.
-        let folder = match path.exists() {
-            true => path,
-            false => path.parent().unwrap_or(path),
-        };
-        let inside = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        newer(path) || inside.take(MAX_ENTRIES).any(|entry| newer(&entry.path()))
-    };
-    files.iter().any(any_newer)
+    if path.is_dir() {
+        // A branch links the files of a checkpoint, which changes them and writes nothing.
+        let inside = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let mut inside = inside.take(MAX_ENTRIES).map(|entry| entry.path());
+        return is_later(path, &written) || inside.any(|path| is_later(&path, &written));
+    }
+    match source::files_of(path) {
+        Ok(files) => files.iter().any(|file| is_later(file, &changed)),
+        // What a pattern means cannot be listed; any other path leads nowhere.
+        Err(_) => source::has_pattern(&path.to_string_lossy()),
+    }
+}
+
+fn written(meta: &Metadata) -> SystemTime {
+    meta.modified().unwrap_or(UNIX_EPOCH)
+}
+
+/// When it was written or took its place: a file that is moved or copied as it is keeps the time of writing.
+fn changed(meta: &Metadata) -> SystemTime {
+    let (seconds, nanos) = (meta.ctime(), meta.ctime_nsec());
+    let since = Duration::new(
+        u64::try_from(seconds).unwrap_or(0),
+        u32::try_from(nanos).unwrap_or(0),
+    );
+    written(meta).max(UNIX_EPOCH + since)
 }
 
 #[cfg(test)]
@@ -292,5 +379,61 @@ mod tests {
             assert!(!changed_since(spec, UnixMillis(u64::MAX >> 20)), "{yaml}");
         }
         assert!(!changed_since(&spec("seed: 7"), UnixMillis(0)));
+        // Patterns over folders, of which one that means nothing cannot be compared.
+        let later = UnixMillis(u64::MAX >> 20);
+        for folder in ["corpus/a", "corpus/b/c"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+            std::fs::write(dir.path().join(folder).join("x.txt"), "").unwrap();
+        }
+        for pattern in ["corpus/*/x.txt", "corpus/**/*.txt"] {
+            let spec = spec(&format!("data: {{path: AT/{pattern}}}"));
+            assert!(changed_since(&spec, UnixMillis(0)), "{pattern}");
+            assert!(!changed_since(&spec, later), "{pattern}");
+        }
+        assert!(changed_since(&spec("data: {path: AT/none/*.txt}"), later));
+    }
+
+    /// A text of another time under a new name, or behind a link that leads elsewhere now, was taken for the one of before.
+    #[test]
+    fn a_file_that_was_moved_or_linked_since_makes_a_run_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let named = |name: &str| {
+            RunSpec::from_yaml(&format!("data: {{path: {}}}", at(name).display())).unwrap()
+        };
+        let old = UNIX_EPOCH + Duration::from_secs(1);
+        let age = |name: &str| {
+            let file = std::fs::File::open(at(name)).unwrap();
+            file.set_modified(old).unwrap();
+        };
+        let then = UnixMillis(2_000);
+        std::fs::write(at("a"), "").unwrap();
+        age("a");
+        std::fs::rename(at("a"), at("text")).unwrap();
+        assert!(changed_since(&named("text"), then));
+        std::fs::create_dir(at("folder")).unwrap();
+        age("folder");
+        assert!(!changed_since(&named("folder"), then));
+        std::os::unix::fs::symlink(at("folder"), at("link")).unwrap();
+        assert!(changed_since(&named("link"), then));
+    }
+
+    #[test]
+    fn a_run_that_a_resume_made_longer_is_none_of_its_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let extended = |changes: &str| {
+            let asked = format!("# Requested: smoke\n{changes}train: {{}}\n");
+            let run = RunDir::create(dir.path(), "a", "{}", &asked, &clock).unwrap();
+            was_extended(&run)
+        };
+        assert!(!extended(""));
+        assert!(!extended(
+            "# Changed at step 5: -s engine=candle -s train.threads=2\n"
+        ));
+        assert!(extended("# Changed at step 5: -s max_steps=120\n"));
+        assert!(extended(
+            "# Changed at step 5: -s epochs=2 -s engine.torch.ranks=2\n"
+        ));
     }
 }

@@ -115,6 +115,75 @@ fn a_resume_cannot_omit_a_stage_that_others_need() {
     assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
 }
 
+/// They failed hours later, behind the stages in front of them, and stayed in the pipeline's file.
+#[test]
+fn values_for_a_stage_that_is_to_begin_are_checked_at_a_resume() {
+    let place = Place::new(
+        "name: later
+stages:
+  - {name: base, train: smoke, set: {max_steps: 2, train.threads: 1}}
+  - {name: exam, eval: {tasks: [gone.yaml]}}
+  - {name: two, train: smoke, set: {max_steps: 2, train.threads: 1}}
+",
+    )
+    .with_tasks();
+    let failed = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&failed), 2, "{}{}", out(&failed), err(&failed));
+    assert_eq!(place.words(), ["done", "failed", "waiting"]);
+    let asked = || std::fs::read_to_string(place.folder().join("pipeline.yaml")).unwrap();
+    let before = asked();
+    let resume = |arguments: &[&str]| {
+        let words = [&["train", "--resume", "later", "--skip", "exam"], arguments].concat();
+        place.go(&words)
+    };
+    for (set, says) in [
+        ("two.lr=abc", "found the text `abc`"),
+        ("two.micro_batch_size=100000000", "stage two"),
+        ("two.n_layer=3", "the model of stage base has 2"),
+    ] {
+        for extra in ["--headless", "--dry-run"] {
+            let refused = resume(&["-s", set, extra]);
+            assert_eq!(code(&refused), 2, "{set}: {}", out(&refused));
+            assert!(err(&refused).contains(says), "{set}: {}", err(&refused));
+        }
+    }
+    assert_eq!(asked(), before);
+    // What a stage that is done was made from may be gone.
+    let spec = before.replacen("train: smoke", "train: gone.yaml", 1);
+    std::fs::write(place.folder().join("pipeline.yaml"), spec).unwrap();
+    let planned = resume(&["-s", "two.lr=1e-4", "--skip", "base", "--dry-run"]);
+    assert_eq!(code(&planned), 0, "{}", err(&planned));
+    assert!(out(&planned).contains("would do: two"), "{}", out(&planned));
+    let said = err(&planned);
+    assert!(said.contains("stage base is done"), "{said}");
+}
+
+/// The export of a stage failed for good once the checkpoint of then was pruned.
+#[test]
+fn stages_behind_a_run_that_went_on_take_its_best_checkpoint_of_now() {
+    let place = Place::new(LONG).with_tasks();
+    place.stop_in_the_second();
+    let base = place.run(0);
+    let made = || {
+        place.state()["stages"][0]["made"]
+            .as_str()
+            .unwrap()
+            .to_string()
+    };
+    let run = base.to_str().unwrap();
+    let longer = ["train", "--resume", run, "-s", "max_steps=40", "--headless"];
+    let output = place.go(&longer);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    std::fs::remove_dir_all(made()).unwrap();
+    let output = place.go(&["train", "--resume", "long", "--skip", "more", "--headless"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert_eq!(place.words(), ["done", "skipped", "done"]);
+    // The run of the stage that was left out is half trained.
+    let id = base.file_name().unwrap().to_str().unwrap();
+    let next = format!("llmtui chat {id}");
+    assert!(out(&output).contains(&next), "{}", out(&output));
+}
+
 #[test]
 fn a_value_rejected_by_the_engine_leaves_the_run_of_its_stage_as_it_was() {
     let place = Place::new(LONG).with_tasks();

@@ -109,6 +109,37 @@ fn a_stages_tokenizer_is_the_vocabulary_of_later_stages() {
     assert_eq!(of_stage("kind: char"), own - (65 - 28) * 128);
 }
 
+/// A model from elsewhere has a tokenizer; with the stage's the run was refused after the stages in front of it.
+#[test]
+fn a_stage_with_a_start_model_of_its_own_keeps_that_models_tokenizer() {
+    let place = Place::new("");
+    let text = "the quick brown fox jumps over the lazy dog\n".repeat(50);
+    std::fs::write(place.dir.path().join("text.txt"), text).unwrap();
+    let small = "max_steps: 2, train.threads: 1, preflight.enabled: false";
+    let alone = ["train", "smoke", "--headless", "-s", "name=pre"];
+    let output = place.go(&[&alone[..], &["-s", "max_steps=2"]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
+    let pre = runs.flatten().next().unwrap().path();
+    let model = pre.join("checkpoints/step-000002");
+    let pipeline = format!(
+        "name: mine\nstages:\n  - {{name: tok, tokenizer: {{files: [text.txt], kind: char}}}}\n  \
+         - {{name: other, train: smoke, from: scratch, set: {{train.from: {}, {small}}}}}\n  \
+         - {{name: own, train: smoke, from: scratch, set: {{data.tokenizer: char, {small}}}}}\n  \
+         - {{name: base, train: smoke, from: scratch, set: {{data.path: text.txt, {small}}}}}\n",
+        model.display()
+    );
+    std::fs::write(place.dir.path().join("mine.yaml"), pipeline).unwrap();
+    let stages = place.planned(&["mine.yaml"]);
+    // Shakespeare's 65 characters against the 28 of the text.
+    let params = |at: usize| stages[at]["n_params"].as_u64().unwrap();
+    assert_eq!(params(0), params(1));
+    assert!(params(2) < params(0));
+    let output = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert_eq!(place.words(), ["done"; 4]);
+}
+
 #[test]
 fn tokenizer_files_are_checked_before_the_first_stage() {
     let place = Place::new("");

@@ -316,6 +316,15 @@ fn a_run_starts_from_another_by_its_name_or_folder() {
         let output = place.go(&[arguments, &["-s", "train.from=first"]].concat());
         assert_eq!(code(&output), 0, "{arguments:?}: {}", err(&output));
     }
+    // The size of a start model is not to be scaled.
+    let size = ["ladder", "shakespeare", "--axis", "size", "--dry-run"];
+    let refused = place.go(&[&size[..], &["-s", "train.from=first"]].concat());
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let said = err(&refused);
+    assert!(
+        said.contains("train.from fixes its size") && said.contains("--axis tokens"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -387,6 +396,22 @@ fn a_branch_continues_from_a_checkpoint_of_its_parent_with_other_settings() {
         "{listed}"
     );
     assert!(listed.contains("lr=0.02"), "{listed}");
+    // Another optimizer begins with moments of its own, at the same weights, where that is asked for.
+    let lion = ["-s", "optimizer=lion", "--dry-run"];
+    let refused = place.go(&[&["train", "--branch", &from(10)][..], &lion].concat());
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let said = err(&refused);
+    assert!(
+        said.contains("change optimizer: its checkpoint fixes adamw, not lion")
+            && said.contains("--fresh-optimizer"),
+        "{said}"
+    );
+    let afresh = ["-s", "optimizer=lion", "--fresh-optimizer", "--json"];
+    let afresh = place.go(&[&["train", "--branch", &from(10)][..], &afresh].concat());
+    assert_eq!(code(&afresh), 0, "{}", err(&afresh));
+    let ours = losses(&events(&out(&afresh)));
+    assert_eq!(ours[0], theirs[0]);
+    assert_ne!(ours.last(), theirs.last());
     // Other data are rejected before a run is created.
     let text = place.dir.path().join("other.txt");
     std::fs::write(&text, "another text, line by line\n".repeat(400)).unwrap();

@@ -1,12 +1,12 @@
 //! What a resume changes of a pipeline: `--skip`, `--redo`, and `-s` for stages that are not over. All of it is checked before
 //! anything is written.
 
-use super::{Request, check, failed, known, needs, stages, table};
+use super::{Request, check, failed, known, needs, plan, stages, table};
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::cli::extend::{Asked, Extension};
 use crate::cli::{Context, out};
-use crate::pipeline::{Pipeline, PipelineDir, Stage, State, Status};
+use crate::pipeline::{Pipeline, PipelineDir, Places, Stage, StageState, State, Status};
 use crate::run::RunDir;
 
 /// The changes, checked.
@@ -43,6 +43,19 @@ fn sets(args: &Request, pipeline: &Pipeline, state: &State) -> Vec<String> {
     }
 }
 
+/// What `--skip` says of a stage that is done already: nothing.
+fn done_already(args: &Request, state: &State) -> Vec<String> {
+    let done = state.stages.iter().filter(|s| s.status == Status::Done);
+    let named = done.filter(|s| args.skip.contains(&s.name) && !args.redo.contains(&s.name));
+    let note = |stage: &StageState| {
+        format!(
+            "stage {} is done and keeps its model: --skip leaves it as it is",
+            stage.name
+        )
+    };
+    named.map(note).collect()
+}
+
 impl Amended {
     /// # Errors
     /// A stage that does not exist or is done; a value that the stage, or the run that it has begun, cannot take.
@@ -53,6 +66,9 @@ impl Amended {
             known(&pipeline, name)?;
         }
         let state = dir.state().map_err(|e| failed(&e))?;
+        for note in done_already(args, &state) {
+            errln!("note: {note}");
+        }
         let sets = sets(args, &pipeline, &state);
         // Of each stage that was begun: its run, and what is said of it.
         let mut begun: Vec<Begun> = Vec::new();
@@ -86,7 +102,7 @@ impl Amended {
                 .check_judges(&places, &cx.spec_sources())
                 .map_err(|e| failed(&e))?;
         }
-        let standing = FinishedStages::of(&state, args);
+        let standing = FinishedStages::of(&state, args, cx);
         if args.resume.is_some() {
             needs::values(&args.spec.set, args.skip, &standing.left_out)?;
         }
@@ -102,6 +118,9 @@ impl Amended {
         check::keys(&pipeline, &sets)?;
         for stage in &mut begun {
             stage.plan(cx)?;
+        }
+        if args.resume.is_some() && (!sets.is_empty() || !args.redo.is_empty()) {
+            standing.plan_the_others(&pipeline, &places, args, cx)?;
         }
         Ok(Amended {
             pipeline,
@@ -209,19 +228,43 @@ struct FinishedStages {
     /// Left out, now or before: they have no model.
     left_out: Vec<String>,
     done: Vec<String>,
+    /// Those whose runs have begun, which check what is asked of them.
+    begun: Vec<String>,
 }
 
 impl FinishedStages {
-    fn of(state: &State, args: &Request) -> FinishedStages {
+    fn of(state: &State, args: &Request, cx: &Context) -> FinishedStages {
         let mut state = state.clone();
         Amended::mark(&mut state, args);
-        let of = |status: Status| {
-            let stages = state.stages.iter().filter(|stage| stage.status == status);
+        let names = |holds: &dyn Fn(&StageState) -> bool| {
+            let stages = state.stages.iter().filter(|stage| holds(stage));
             stages.map(|stage| stage.name.clone()).collect()
         };
         FinishedStages {
-            left_out: of(Status::Skipped),
-            done: of(Status::Done),
+            left_out: names(&|stage| stage.status == Status::Skipped),
+            done: names(&|stage| stage.status == Status::Done),
+            begun: names(&|stage| stages::begun(stage, cx).is_some()),
         }
+    }
+
+    /// Checks the stages that are to begin yet, as before a pipeline's first one: their values, and memory.
+    ///
+    /// # Errors
+    /// What is wrong with them, all of it.
+    fn plan_the_others(
+        &self,
+        pipeline: &Pipeline,
+        places: &Places,
+        args: &Request,
+        cx: &Context,
+    ) -> anyhow::Result<()> {
+        let over = [&self.done[..], &self.begun, &self.left_out].concat();
+        let args = Request {
+            skip: &self.left_out,
+            ..*args
+        };
+        let mut faults = check::Faults::default();
+        plan::plan(pipeline, places, &args, &over, &mut faults, cx)?;
+        Ok(faults.check()?)
     }
 }

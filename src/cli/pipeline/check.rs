@@ -63,6 +63,11 @@ impl Faults {
         self.found.is_empty()
     }
 
+    /// Whether every stage can be looked at.
+    pub fn hide_nothing(&self) -> bool {
+        self.stages.is_empty()
+    }
+
     /// # Errors
     /// There are some; each has its line, its cause and its fix.
     pub fn check(mut self) -> Result<(), Failure> {
@@ -114,7 +119,7 @@ pub fn stages(
 }
 
 /// A tokenizer whose files are not there would fail behind the trainings in front of it.
-fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
+pub fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
     let kind = config.kind.as_str();
     if KINDS.contains(&kind) {
         return Planned::of(config).map(drop);

@@ -153,6 +153,8 @@ fn finish(
         .stages
         .iter()
         .rev()
+        // The run of one that was left out is half trained.
+        .filter(|stage| stage.status == Status::Done)
         .find_map(|stage| stage.run.as_deref());
     if let Some(run) = chat {
         let options = run_ref::options(&cx.runs_dir);

@@ -10,6 +10,7 @@ mod plan;
 mod stages;
 mod table;
 
+pub use plan::is_remote;
 pub use table::{list, objects};
 
 use super::args::{Resume, SpecArgs};
@@ -22,6 +23,7 @@ use crate::ui::StartView;
 use std::path::Path;
 
 /// What `llmtui train` was asked for.
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub spec: &'a SpecArgs,
     pub resume: Option<&'a Resume>,
@@ -177,7 +179,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     needs::check(&pipeline, args.skip, &[], cx)?;
     let mut faults = check::stages(&pipeline, args.skip, &places, cx)?;
     faults.judges(&pipeline, &places, &sources);
-    let planned = plan::plan(&pipeline, &places, args, &mut faults, cx)?;
+    let planned = plan::plan(&pipeline, &places, args, &[], &mut faults, cx)?;
     faults.check()?;
     if !args.options.json {
         let text = cx.words(table::planned(&pipeline, &planned));

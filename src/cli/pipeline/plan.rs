@@ -57,7 +57,8 @@ pub struct Gpus {
 
 /// Plans the training stages that are not skipped, in order, for this machine or the recorded one. Nothing is downloaded: of data at
 /// the hub a stage's vocabulary and steps say what they come to. What is wrong with a stage, such as its spec, is added to
-/// `faults`, as is a model that does not fit (unless forced); what rests on a stage that has one is not looked at.
+/// `faults`, as is a model that does not fit (unless forced); what rests on a stage that has one is not looked at. Stages in
+/// `over` have their runs, or none, and are not planned; where what they were made from is gone, nothing is wrong with them.
 ///
 /// # Errors
 /// A PyTorch that is not there (unless nothing is to be started).
@@ -65,6 +66,7 @@ pub fn plan(
     pipeline: &Pipeline,
     places: &Places,
     args: &Request,
+    over: &[String],
     faults: &mut check::Faults,
     cx: &Context,
 ) -> anyhow::Result<Vec<Planned>> {
@@ -72,6 +74,7 @@ pub fn plan(
         pipeline,
         places,
         skip: args.skip,
+        over,
         force: args.options.force,
         dry_run: args.dry_run,
         cx,
@@ -84,7 +87,15 @@ pub fn plan(
     let mut planned = Vec::new();
     for (at, stage) in pipeline.stages.iter().enumerate() {
         let name = (at, stage.name.as_str());
+        let is_over = over.contains(&stage.name);
         let found = match &stage.work {
+            Work::Tokenizer(config) if is_over => {
+                if check::learned(config).is_err() {
+                    faults.spread(&stage.name);
+                }
+                continue;
+            }
+            Work::Eval(_) | Work::Export(_) | Work::Report(_) if is_over => continue,
             Work::Train(train)
                 if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
             {
@@ -100,6 +111,7 @@ pub fn plan(
         };
         match found.map_err(anyhow::Error::downcast::<Failure>) {
             Ok(found) => planned.extend(found),
+            Err(Ok(_)) if is_over => faults.spread(&stage.name),
             Err(Ok(failure)) => faults.add(places, name, stage.work.word(), failure)?,
             Err(Err(error)) => return Err(error),
         }
@@ -121,6 +133,7 @@ struct Planner<'a> {
     pipeline: &'a Pipeline,
     places: &'a Places,
     skip: &'a [String],
+    over: &'a [String],
     force: bool,
     dry_run: bool,
     cx: &'a Context,
@@ -140,7 +153,8 @@ impl<'a> Planner<'a> {
     fn stage(&mut self, at: usize, train: &Train) -> anyhow::Result<Option<Planned>> {
         let training = self.read(at, train)?;
         self.remember(&training);
-        match self.skip.contains(&self.pipeline.stages[at].name) {
+        let name = &self.pipeline.stages[at].name;
+        match self.skip.contains(name) || self.over.contains(name) {
             true => Ok(None),
             false => self.weigh(&training).map(Some),
         }
@@ -148,7 +162,7 @@ impl<'a> Planner<'a> {
 
     /// Whether a stage takes a model or a tokenizer of a stage in which something is wrong.
     fn rests_on_a_fault(&self, at: usize, train: &Train, faults: &check::Faults) -> bool {
-        if faults.is_empty() {
+        if faults.hide_nothing() {
             return false;
         }
         let sources = self.cx.spec_sources();
@@ -182,8 +196,10 @@ impl<'a> Planner<'a> {
             _ => None,
         };
         let own = match &train.from {
-            StageModel::Spec => vocabulary_before(pipeline, at, self.skip)?,
-            StageModel::Stage(_) => None,
+            StageModel::Spec if takes_tokenizer(train, stage, self.cx)? => {
+                vocabulary_before(pipeline, at, self.skip)?
+            }
+            StageModel::Spec | StageModel::Stage(_) => None,
         };
         let mut loaded = load(train, (at, stage), start, own, self.places, self.cx)?;
         if loaded.spec.engine.is_open() {
@@ -390,7 +406,7 @@ fn elsewhere(spec: &RunSpec) -> Option<String> {
 }
 
 /// Whether data would have to come from the hub.
-fn is_remote(spec: &RunSpec) -> bool {
+pub fn is_remote(spec: &RunSpec) -> bool {
     spec.data
         .all_sources()
         .iter()
@@ -421,6 +437,29 @@ fn gpus<'a>(
         Some(gpus) => gpus,
         None => found.insert(hardware::summary(cx.hardware.as_deref(), &cx.env)?.gpus),
     })
+}
+
+/// Whether a stage without another one's model reads its text by the tokenizer of a stage in front of it: not where `set` names a
+/// tokenizer, nor where a model of its own, which it starts from, has one. What is wrong with its spec is said elsewhere.
+///
+/// # Errors
+/// Its model cannot be downloaded.
+pub fn takes_tokenizer(train: &Train, stage: &str, cx: &Context) -> anyhow::Result<bool> {
+    if spec::says(&train.set, "data.tokenizer") {
+        return Ok(false);
+    }
+    let (words, sources) = (train.words(), cx.spec_sources());
+    let loaded = match train.spec.as_str() {
+        Some(word) => {
+            crate::cli::model_ref::pull_for_spec(word, &words, cx)?;
+            spec::load(word, &words, &sources)
+        }
+        None => {
+            let text = spec::yaml::write(&train.spec);
+            spec::load_text_with(&format!("{stage}.yaml"), &text, &words, &sources)
+        }
+    };
+    Ok(loaded.map_or(true, |loaded| loaded.spec.train.from.is_none()))
 }
 
 /// How many tokens the tokenizer has that a stage from scratch takes: the newest of those in front of it.

@@ -1,6 +1,7 @@
 //! What each kind of stage does: the words of its subcommand, and what it made.
 
 use super::child::{self, Stop};
+use super::plan::takes_tokenizer;
 use super::{Options, failed};
 use crate::base::files::is_locked;
 use crate::base::text::one_line;
@@ -60,8 +61,8 @@ pub fn run_stage(
 ) -> anyhow::Result<Ended> {
     let (words, made) = match &stage.work {
         Work::Tokenizer(config) => tokenizer(dir, &stage.name, config),
-        Work::Eval(config) => evaluate(dir, state, at, config)?,
-        Work::Export(config) => export(dir, &stage.name, state, at, config)?,
+        Work::Eval(config) => evaluate(dir, state, at, config, cx)?,
+        Work::Export(config) => export(dir, &stage.name, state, at, config, cx)?,
         Work::Report(config) => report(dir, &stage.name, config),
         Work::Train(train) => return train_stage(dir, train, state, at, options, stop, cx),
     };
@@ -268,7 +269,9 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
                 .iter()
                 .rev()
                 .find(|s| s.kind == "tokenizer" && s.status == Status::Done);
-            if let Some(folder) = made.and_then(|stage| stage.made.as_deref()) {
+            if let Some(folder) = made.and_then(|stage| stage.made.as_deref())
+                && takes_tokenizer(train, name, cx)?
+            {
                 set.push(format!(
                     "data.tokenizer={}",
                     serde_json::json!({"file": {"path": folder}})
@@ -329,8 +332,13 @@ fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsS
     (words, to)
 }
 
-/// The checkpoints of the named stages; of all training stages before, where none is named.
-fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+/// The best checkpoints of the named stages; of all training stages before, where none is named.
+fn models(
+    state: &State,
+    at: usize,
+    names: &[String],
+    cx: &Context,
+) -> anyhow::Result<Vec<PathBuf>> {
     let before = &state.stages[..at];
     let lacking = names.iter().find(|name| {
         let mut stages = before.iter();
@@ -345,7 +353,11 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
     let mut found: Vec<PathBuf> = before
         .iter()
         .filter(named)
-        .filter_map(|s| s.made.clone())
+        .filter_map(|stage| {
+            let then = stage.made.clone()?;
+            // A run may have gone on without the pipeline, and may have pruned the checkpoint of then.
+            Some(trained(state, &stage.name, cx).unwrap_or(then))
+        })
         .collect();
     // Where nobody names them those are meant that write, if any does: a reward model answers nothing.
     let writes = |made: &PathBuf| {
@@ -366,11 +378,12 @@ fn evaluate(
     state: &State,
     at: usize,
     config: &Evaluate,
+    cx: &Context,
 ) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
     let to = dir.path().join("evals");
     let mut words: Vec<OsString> = vec!["eval".into()];
     words.extend(
-        models(state, at, &config.models)?
+        models(state, at, &config.models, cx)?
             .into_iter()
             .map(Into::into),
     );
@@ -390,9 +403,10 @@ fn export(
     state: &State,
     at: usize,
     config: &Export,
+    cx: &Context,
 ) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
     let names: Vec<String> = config.model.iter().cloned().collect();
-    let found = models(state, at, &names)?;
+    let found = models(state, at, &names, cx)?;
     let model = found.last().cloned().unwrap_or_default();
     let to = dir.path().join(name);
     if to.is_dir() {

@@ -6,14 +6,14 @@ mod table;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
-use super::trials::{self, State};
+use super::trials::{self, Earlier, SeenData, State};
 use super::{Context, memory, model_ref, run_ref, target};
 use crate::base::human::{counted, number};
 use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus};
+use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::objective::{self, Objective};
 use crate::run::ranking::{Trial, in_one_unit};
 use crate::spec::Loaded;
@@ -62,6 +62,12 @@ pub struct Row {
     pub planned_seconds: Option<f64>,
 }
 
+/// What the combinations have in common and is found out once.
+struct Known {
+    machine: Machine,
+    data: SeenData,
+}
+
 /// A run of the grid before it begins.
 struct Planned {
     loaded: Loaded,
@@ -78,9 +84,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let combinations = grid::combinations(&args.over, &set)
         .map_err(|what| Failure::user_error(what, "llmtui sweep --help"))?;
     let mut planned = Vec::new();
-    let mut machine = Machine::load_or_measure(&cx.env, super::probe::measure);
+    let mut known = Known {
+        machine: Machine::load_or_measure(&cx.env, super::probe::measure),
+        data: SeenData::default(),
+    };
     for chosen in combinations {
-        planned.push(one(name, &set, chosen, args, &mut machine, cx)?);
+        planned.push(one(name, &set, chosen, args, &mut known, cx)?);
     }
     all_differ(&planned)?;
     check(&planned, args, cx)?;
@@ -144,7 +153,7 @@ fn one(
     set: &[String],
     chosen: Vec<String>,
     args: &Args,
-    machine: &mut Machine,
+    known: &mut Known,
     cx: &Context,
 ) -> anyhow::Result<Planned> {
     let spec = SpecArgs {
@@ -156,7 +165,7 @@ fn one(
     crate::plan::start::resolve_auto_engine(&mut loaded, &cx.env);
     let request = plan_target::resolve(name, &spec.set, &cx.spec_sources());
     let planned_seconds = request.ok().and_then(|mut request| {
-        machine.calibrate(&mut request);
+        known.machine.calibrate(&mut request);
         plan(&request).work.hours.map(|hours| 3600.0 * hours)
     });
     let mut row = Row {
@@ -166,7 +175,12 @@ fn one(
     };
     let mut begun = None;
     if !args.fresh {
-        let earlier = trials::earlier(&loaded.spec, cx, |_, summary| Some(summary.clone()))?;
+        let whole = |_: &RunDir, summary: &RunSummary| Some(summary.clone());
+        // A dry run starts nothing, so one that trains now is no obstacle.
+        let earlier = match trials::earlier(&loaded.spec, &mut known.data, cx, whole) {
+            Err(_) if args.dry_run => Earlier::none(),
+            found => found?,
+        };
         if let Some(summary) = &earlier.ended {
             row.trial.take(summary);
             row.reused = true;

@@ -51,6 +51,7 @@ pub use collapse::{FILE as REFERENCE_CURVE, check_reference, keeps_reference};
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::SpikeDetector;
+pub use resume::FRESH_OPTIMIZER;
 pub use start_weights::vocabulary_growth;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 

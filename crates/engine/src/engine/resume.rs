@@ -1,7 +1,7 @@
 //! A resume: the checkpoint to continue from, and warnings about differences from the state at the stop.
 
 use super::checkpoint::fingerprint::Match;
-use super::checkpoint::{self, Fault, Fingerprint, Found, Store};
+use super::checkpoint::{self, CheckpointError, Fault, Fingerprint, Found, SavedState, Store};
 use super::emit::Port;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
@@ -15,6 +15,10 @@ use crate::spec::RunSpec;
 use crate::wire::{Best, Event};
 use serde_json::Value;
 use std::path::Path;
+
+/// How a log says that a resume dropped the moments of its checkpoint.
+pub const FRESH_OPTIMIZER: &str =
+    "the optimizer begins afresh: its state in the checkpoint is dropped";
 
 /// Where the run will continue, if its newest checkpoint is intact.
 pub(super) fn begun_at(job: &EngineJob) -> u64 {
@@ -63,7 +67,7 @@ pub(super) fn resume(
         words.as_deref(),
     )?;
     let was = before.as_ref().map(|(_, spec)| spec);
-    checkpoint::load(&path, state).map_err(|e| match &other {
+    load_for(job, &path, state, Loaded::Begins(step)).map_err(|e| match &other {
         // No --force makes weights of another vocabulary fit.
         Some(_) => EngineError::Setup(format!(
             "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
@@ -87,6 +91,22 @@ pub(super) enum Loaded {
     Begins(u64),
     /// Another one.
     Other(u64),
+}
+
+/// Loads a checkpoint: without its moments where the resume drops them, so that they may be of another optimizer.
+///
+/// # Errors
+/// As [`checkpoint::load`].
+pub(super) fn load_for(
+    job: &EngineJob,
+    path: &Path,
+    state: &mut TrainState,
+    from: Loaded,
+) -> Result<SavedState, CheckpointError> {
+    match job.fresh_optimizer && matches!(from, Loaded::Begins(_)) {
+        true => checkpoint::load_without_moments(path, state),
+        false => checkpoint::load(path, state),
+    }
 }
 
 /// Adjusts a state that was just loaded from a checkpoint, at a resume and whenever the run goes back to it.
@@ -115,8 +135,7 @@ pub(super) fn adjust_loaded(
         // Of an average and its weights, training continues with the weights.
         state.show_average(false)?;
         state.reset_optimizer(&job.spec)?;
-        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
-        port.note(step, what.into());
+        port.note(step, FRESH_OPTIMIZER.into());
     }
     Ok(())
 }
@@ -241,13 +260,8 @@ fn vocabularies(checkpoint: &Path, state: &TrainState) -> Option<String> {
 }
 
 /// A checkpoint that is whole and does not fit the run's spec.
-fn misfit(
-    step: u64,
-    error: checkpoint::CheckpointError,
-    was: Option<&Value>,
-    is: &RunSpec,
-) -> EngineError {
-    use checkpoint::CheckpointError as Cause;
+fn misfit(step: u64, error: CheckpointError, was: Option<&Value>, is: &RunSpec) -> EngineError {
+    use super::checkpoint::CheckpointError as Cause;
     let of_the_disk = matches!(
         error,
         Cause::Write { .. } | Cause::Model(crate::hf::HfError::Io { .. })
@@ -259,7 +273,12 @@ fn misfit(
              old values back, or start a new run with these"
         )),
         None => EngineError::Setup(format!(
-            "the checkpoint of step {step} does not fit the run: {error}"
+            "the checkpoint of step {step} does not fit the run: {error}{}",
+            // A branch with another optimizer that ended before its first save.
+            match error {
+                Cause::Tensors(_) => "; --fresh-optimizer continues without its moments",
+                _ => "",
+            }
         )),
     }
 }

@@ -78,12 +78,8 @@ impl HostConnection {
             if !take(ConnectionEvent::Lost(why)) {
                 return;
             }
-            // One that held for a while is tried again at once.
-            wait = match clock.elapsed() - begun > LONGEST {
-                true => FIRST,
-                false => (2 * wait).min(LONGEST),
-            };
-            pause(wait);
+            let held = clock.elapsed() - begun > LONGEST;
+            wait = pause_for(wait, held, pause);
         }
     }
 
@@ -140,6 +136,14 @@ impl HostConnection {
             }),
         }
     }
+}
+
+/// Waits before the next try, and says how long to wait before the one after it. A connection that held for a while is tried again
+/// soon.
+fn pause_for(wait: Duration, held: bool, pause: impl FnOnce(Duration)) -> Duration {
+    let wait = if held { FIRST } else { wait };
+    pause(wait);
+    (2 * wait).min(LONGEST)
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -225,6 +229,16 @@ mod tests {
         };
         let ended = read(text.as_bytes(), &mut take);
         (news, ended)
+    }
+
+    #[test]
+    fn a_lost_machine_is_retried_after_the_first_wait_then_ever_later() {
+        let mut waits = Vec::new();
+        let mut wait = FIRST;
+        for held in [false, false, false, false, false, false, false, true, false] {
+            wait = pause_for(wait, held, |it| waits.push(it.as_secs()));
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60, 2, 4]);
     }
 
     const BEGIN: &str = "{\"type\":\"begin\",\"version\":1}\n";

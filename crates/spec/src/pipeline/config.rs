@@ -4,7 +4,7 @@ use super::{Fault, PipelineError, Places};
 use crate::base::json;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
-use crate::spec::{key_is_known, yaml};
+use crate::spec::{key_is_known, set_over, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -255,12 +255,8 @@ impl Pipeline {
             )
         })?;
         if let Work::Train(train) = &mut self.stages[at].work {
-            // By its other name the same setting may stand there with another value.
-            let short = key.strip_prefix("train.");
-            train
-                .set
-                .remove(&short.map_or_else(|| format!("train.{key}"), String::from));
-            train.set.insert(key.into(), value);
+            // What the file says is a lower layer: the new word replaces it under every name, and what contradicts it.
+            set_over(&mut train.set, key, value);
             return Ok(stage.into());
         }
         let (before, rest) = self.stages.split_at_mut(at);

@@ -176,6 +176,44 @@ fn values_of_a_stage_can_be_changed() {
     }
 }
 
+/// The newest word lost to one of the file with another spelling, and `epochs` contradicted the file's steps.
+#[test]
+fn the_newest_word_for_a_stage_counts_whatever_the_file_says() {
+    let text = "stages:
+  - {name: base, train: smoke, set: {max_steps: 30, optimizer.adamw.lr: 1.0e-3, batch_size: 2, warmup_steps: 3}}";
+    let mut pipeline = parse(text).unwrap();
+    for word in [
+        "base.lr=1e-5",
+        "base.learning_rate=2e-5",
+        "base.lr=3e-5",
+        "base.micro-batch-size=4",
+        "base.warmup_ratio=0.1",
+        "base.epochs=0.5",
+    ] {
+        pipeline.set(word).unwrap();
+    }
+    let load = |pipeline: &Pipeline| {
+        let Work::Train(train) = &pipeline.stages[0].work else {
+            panic!("{pipeline:?}");
+        };
+        let loaded = crate::spec::load("smoke", &train.words(), &SpecSources::default());
+        loaded.unwrap_or_else(|e| panic!("{e}")).spec
+    };
+    // Also as a later resume reads it.
+    for pipeline in [&pipeline, &parse(&pipeline.to_yaml()).unwrap()] {
+        let spec = load(pipeline);
+        assert_eq!(spec.optimizer.lr(), 3e-5);
+        let train = &spec.train;
+        assert_eq!((train.micro_batch_size, train.epochs), (4, Some(0.5)));
+        assert_eq!(train.warmup_ratio, Some(0.1));
+    }
+    pipeline.set("base.optimizer=lion").unwrap();
+    pipeline.set("base.steps=7").unwrap();
+    let spec = load(&pipeline);
+    assert_eq!(spec.optimizer.entry().id, "lion");
+    assert_eq!((spec.train.epochs, spec.train.max_steps), (None, 7));
+}
+
 #[test]
 fn values_of_a_stage_that_does_not_train_can_be_changed() {
     let text = "stages:

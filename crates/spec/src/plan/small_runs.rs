@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::solve::scaled;
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, TrainConfig};
 
 /// Runs needed to fit three constants.
 pub const FEWEST: usize = 3;
@@ -73,7 +73,13 @@ pub fn choose(
     // What epochs come to is known to the plan, whose data were counted.
     let counted = spec.train.epochs.map(|_| {
         // A step's tokens are a mean, so its number is one nearly.
-        let steps = (target.tokens as f64 / target.batch_tokens().max(1) as f64).round() as u64;
+        let steps = target.tokens as f64 / target.batch_tokens().max(1) as f64;
+        let train = &spec.train;
+        let steps = match train.batch_ramp.is_empty() {
+            true => steps.round() as u64,
+            // The first steps are smaller.
+            false => train.steps_of((steps * train.grad_accum_steps as f64).round() as u64),
+        };
         spec.clone().in_steps().to_step(steps.max(1))
     });
     let spec = counted.as_ref().unwrap_or(spec);
@@ -122,10 +128,14 @@ fn by_tokens(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>
     Ok((0..n)
         .map(|i| {
             let steps = (first * ratio.powi(i as i32)).round() as u64;
+            let train = ramped(&spec.train, steps);
             let mut settings = vec![format!("train.max_steps={steps}")];
             settings.extend(warmup(spec, steps));
+            settings.extend(ramp(&spec.train, &train));
             let mut request = target.clone();
-            request.tokens = steps * target.tokens / most.max(1);
+            let [small, whole] = [train.micro_steps(steps), spec.train.micro_steps(most)];
+            let tokens = u128::from(target.tokens) * u128::from(small) / u128::from(whole.max(1));
+            request.tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
             SmallRun {
                 settings,
                 request,
@@ -141,6 +151,26 @@ fn warmup(spec: &RunSpec, run: u64) -> Option<String> {
     let steps = spec.to_value()["schedule"][id]["warmup_steps"].as_u64()?;
     let share = steps * run / spec.train.max_steps.max(1);
     Some(format!("schedule.{id}.warmup_steps={share}"))
+}
+
+/// A ramp of the batch size that ends at the same share of the run; stages that are shorter than a step then are gone.
+fn ramped(train: &TrainConfig, run: u64) -> TrainConfig {
+    let mut small = train.clone();
+    let mut before = 0;
+    small.batch_ramp.retain_mut(|stage| {
+        let share = stage.until_step as f64 / train.max_steps.max(1) as f64;
+        stage.until_step = (share * run as f64).round() as u64;
+        let stays = stage.until_step > before;
+        before = before.max(stage.until_step);
+        stays
+    });
+    small
+}
+
+/// The setting of a run's own ramp, where the target has one.
+fn ramp(target: &TrainConfig, small: &TrainConfig) -> Option<String> {
+    let stages = serde_json::to_string(&small.batch_ramp).ok()?;
+    (!target.batch_ramp.is_empty()).then(|| format!("train.batch_ramp={stages}"))
 }
 
 fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
@@ -262,6 +292,42 @@ mod tests {
         assert!(cost < 0.25 * work::work(&whole).flops);
         let warmup = "schedule.cosine.warmup_steps=3".to_string();
         assert!(runs[0].settings.contains(&warmup), "{runs:?}");
+    }
+
+    /// Every rung trained with the small batch of the target's beginning, and was fitted at tokens that it never read.
+    #[test]
+    fn a_ramp_of_the_batch_size_is_scaled_with_the_run() {
+        let load = |words: &[String]| {
+            let loaded = spec::load("quickstart", words, &Default::default());
+            loaded.unwrap().spec
+        };
+        let target_words = [
+            "max_steps=4000".to_string(),
+            "grad_accum_steps=4".into(),
+            "train.batch_ramp=[{until_step: 4, grad_accum_steps: 1}, {until_step: 1500, grad_accum_steps: 2}]".into(),
+        ];
+        let target = load(&target_words);
+        let (_, mut request) = quickstart();
+        request.tokens = target.run_tokens();
+        let runs = choose(&target, &request, Axis::Tokens, 3).unwrap();
+        for run in &runs {
+            let words = [&target_words[..], &run.settings].concat();
+            let small = load(&words);
+            assert_eq!(small.run_tokens(), run.request.tokens, "{run:?}");
+            let ends: Vec<u64> = small
+                .train
+                .batch_ramp
+                .iter()
+                .map(|s| s.until_step)
+                .collect();
+            let end = run.steps * 1500 / 4000;
+            // The first stage is shorter than a step of the smallest run.
+            assert!(ends == [end] || ends == [1, end], "{ends:?}");
+        }
+        let first = "train.batch_ramp=[{\"grad_accum_steps\":2,\"until_step\":75}]".to_string();
+        assert!(runs[0].settings.contains(&first), "{runs:?}");
+        let plain = choose(&quickstart().0, &request, Axis::Tokens, 3).unwrap();
+        assert!(!plain[0].settings.iter().any(|word| word.contains("ramp")));
     }
 
     #[test]

@@ -39,6 +39,25 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
     scale_floor(merged, before, said);
 }
 
+/// What a value at `path` replaces in the layers below it, besides the value there; `*` stands for any member.
+pub(super) fn replaced_by(path: &str) -> Vec<&'static str> {
+    const STEPS: &str = "schedule.*.warmup_steps";
+    let names = |key: &str| path == key || path.starts_with(&format!("{key}."));
+    let one_of = |keys: &[&str]| keys.iter().any(|key| names(key));
+    let others = |keys: &[&'static str]| -> Vec<&'static str> {
+        keys.iter().copied().filter(|key| !names(key)).collect()
+    };
+    let is_steps = path.starts_with("schedule.") && path.ends_with(".warmup_steps");
+    match () {
+        () if one_of(&DATA) => [others(&DATA), vec![CURRICULUM]].concat(),
+        () if one_of(&LENGTH) => others(&LENGTH),
+        () if one_of(&HELD_OUT) => others(&HELD_OUT),
+        () if path == WARMUP => vec![STEPS],
+        () if is_steps => vec![WARMUP],
+        () => Vec::new(),
+    }
+}
+
 /// Applies what all layers together imply, once the last one is applied. Epochs are passes over the data: windows of a text are
 /// then read once each, where independent draws would leave out e^-1 of the tokens of a pass. The spec of a run names its order
 /// and keeps it.

@@ -375,6 +375,11 @@ fn sibling_field(walked: &[String], name: &str) -> Option<&'static Node> {
         .flatten()
 }
 
+/// The path of a setting by any of its names, `*` for the selected member of a registry.
+pub(super) fn setting_path(key: &str) -> Option<Vec<String>> {
+    find(&key.trim().replace('-', "_")).map(|(path, _)| path)
+}
+
 /// The key that a word of the command line names, with dashes for underscores as options have them: `max-steps`.
 pub fn setting_named(word: &str) -> Option<String> {
     let key = word.replace('-', "_");

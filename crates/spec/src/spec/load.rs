@@ -104,7 +104,21 @@ pub fn load_on(
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open(target, sources).map_err(SpecErrors::one)?;
-    finish(files, target, overrides, start, sources)
+    finish(files, target, &[overrides], start, sources)
+}
+
+/// [`load`] with two layers of overrides: what `above` says replaces what `overrides` say, as these replace a file.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_over(
+    target: &str,
+    overrides: &[String],
+    above: &[String],
+    sources: &SpecSources,
+) -> Result<Loaded, SpecErrors> {
+    let files = presets::open(target, sources).map_err(SpecErrors::one)?;
+    finish(files, target, &[overrides, above], None, sources)
 }
 
 /// [`load`] for a text that is not in a file yet; relative paths start from the working directory.
@@ -140,7 +154,7 @@ pub fn load_text_on(
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
-    finish(files, label, overrides, start, sources)
+    finish(files, label, &[overrides], start, sources)
 }
 
 /// Hub models that a spec refers to, as written: they must be in the cache before it is loaded. Other problems of the
@@ -179,17 +193,20 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
 fn finish(
     files: Vec<Source>,
     target: &str,
-    overrides: &[String],
+    overrides: &[&[String]],
     start: Option<PendingModel<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let mut issues = Vec::new();
     let mut merged = merge_files(files, &sources.project_dir, &mut issues);
-    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
+    for words in overrides {
+        merged.apply_layer(layer::from_words(words, &mut issues), &mut issues);
+    }
     let heading = format!(
         "# Requested: {target}{}\n",
         overrides
             .iter()
+            .flat_map(|words| words.iter())
             .map(|w| format!(" -s {}", crate::base::text::one_line(w)))
             .collect::<String>()
     );

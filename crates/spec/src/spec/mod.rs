@@ -22,6 +22,7 @@ mod merge;
 mod presets;
 mod recorded;
 mod relative_paths;
+mod replaced;
 mod review;
 mod reward_summary;
 mod rollout;
@@ -46,8 +47,11 @@ pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
-pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_text_with};
+pub use load::{
+    Loaded, hub_models, load, load_on, load_over, load_text, load_text_on, load_text_with,
+};
 pub use presets::{Preset, SpecSources, preset_text, presets};
+pub use replaced::{says, set_over};
 pub use review::{
     FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, Sizes, less_often, named_marks,
     uneven_rows, usual_rate,

@@ -25,7 +25,10 @@ pub(super) use container::PARQUET;
 pub use container::announced_rows;
 pub use context::{Progress, ReadContext};
 pub(in crate::data) use paths::is_hidden;
-pub use paths::{is_data_file, is_description, left_out, neighbour, other_texts, saved_as_arrow};
+pub use paths::{
+    files_of, has_pattern, is_data_file, is_description, left_out, neighbour, other_texts,
+    saved_as_arrow,
+};
 pub(in crate::data) use rows::is_no_plain_text;
 pub use rows::{Rows, rows};
 pub use utf8::{BadText, bad_text};

@@ -88,7 +88,16 @@ pub(super) fn resolve(base: &Path, said: &str) -> Result<Vec<PathBuf>, DataError
     Ok(vec![full])
 }
 
-pub(super) fn has_pattern(said: &str) -> bool {
+/// The same for a path that is whole.
+///
+/// # Errors
+/// As there.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    resolve(Path::new(""), &path.to_string_lossy())
+}
+
+/// Whether a path that leads nowhere may be a pattern for several.
+pub fn has_pattern(said: &str) -> bool {
     said.contains(['*', '?', '['])
 }
 

@@ -28,7 +28,18 @@ pub(super) fn reconcile(
         // It was begun with the weights of before, when the average was shown.
         rule.write_state(EMA_BEGUN, &mut |begun| begun.fill(0.0))?;
     }
-    if file.contains(EMA_OTHER) && !averages(rule) {
+    match averages(rule) {
+        true => Ok(()),
+        false => take_trained(file, policy),
+    }
+}
+
+/// Puts the trained weights in the place of their average, where the checkpoint has both.
+///
+/// # Errors
+/// Trained weights of another number.
+pub(super) fn take_trained(file: &TensorFile, policy: &mut Model) -> Result<(), CheckpointError> {
+    if file.contains(EMA_OTHER) {
         let params = policy.params_mut();
         let trained = file.read(EMA_OTHER, &[params.n_trainable()])?;
         params.write_trained(&trained)?;

@@ -30,7 +30,7 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
-use super::resume::{Loaded, adjust_loaded};
+use super::resume::{Loaded, adjust_loaded, load_for};
 use super::rollouts::in_use::ActiveRollout;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
@@ -210,24 +210,23 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     for part in &parts {
         file.expect(part.name, &[part.len])?;
     }
-    let model = &mut state.models.policy;
-    if model.params().is_present() {
-        hf::read_weights(folder, model)?;
-    }
-    if model.adapter().is_some() {
-        hf::read_adapter(folder, model)?;
-    }
+    read_weights(folder, state)?;
     for part in &parts {
         let mut read = Ok(());
         let mut fill = |values: &mut [f32]| read = file.read_into(part.name, &[part.len], values);
         state.optimizer.write_state(part.name, &mut fill)?;
         read?;
     }
-    if let Some(critic) = &mut state.critic {
-        critic.read(&folder.join(CRITIC))?;
-    }
-    flat::read_value_head(&folder.join(CRITIC), &mut state.models.policy)?;
     averages::reconcile(&file, &mut state.models.policy, &mut *state.optimizer)?;
+    finish(folder, saved, state)
+}
+
+/// What a checkpoint holds beside weights and moments.
+fn finish(
+    folder: &Path,
+    saved: SavedState,
+    state: &mut TrainState,
+) -> Result<SavedState, CheckpointError> {
     let path = folder.join(REFERENCE);
     state.models.anchored = path.exists();
     if state.models.anchored {
@@ -249,6 +248,43 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     state.carrier.restore_state(&state.progress.probes);
     state.changed_here();
     Ok(saved)
+}
+
+/// The same where the moments are dropped behind it: those of another optimizer, which has no place for them, stay unread, and
+/// training continues with the weights that the checkpoint trained, or its average where the rule before kept that alone.
+///
+/// # Errors
+/// As [`load`]; a critic takes its moments.
+pub fn load_without_moments(
+    folder: &Path,
+    state: &mut TrainState,
+) -> Result<SavedState, CheckpointError> {
+    let file = TensorFile::open(&folder.join(OPTIMIZER))?;
+    let parts = averages::expected(&file, &*state.optimizer);
+    let is_there = |part: &crate::optim::StatePart| file.expect(part.name, &[part.len]).is_ok();
+    if parts.iter().all(is_there) {
+        return load(folder, state);
+    }
+    let saved = read_state(folder)?;
+    state.show_average(false)?;
+    read_weights(folder, state)?;
+    averages::take_trained(&file, &mut state.models.policy)?;
+    finish(folder, saved, state)
+}
+
+/// Weights and adapters of the policy, and the critic.
+fn read_weights(folder: &Path, state: &mut TrainState) -> Result<(), CheckpointError> {
+    let model = &mut state.models.policy;
+    if model.params().is_present() {
+        hf::read_weights(folder, model)?;
+    }
+    if model.adapter().is_some() {
+        hf::read_adapter(folder, model)?;
+    }
+    if let Some(critic) = &mut state.critic {
+        critic.read(&folder.join(CRITIC))?;
+    }
+    flat::read_value_head(&folder.join(CRITIC), &mut state.models.policy)
 }
 
 /// What the log says of a checkpoint with these counters, which took `seconds` to write.
@@ -529,11 +565,11 @@ impl Checkpoints {
             .verify(step)
             .map_err(|fault| EngineError::Setup(fault.to_string()))?;
         let folder = self.store.folder().join(name_of(step));
-        load(&folder, &mut cx.state)?;
         let from = match self.begun_from == Some(step) {
             true => Loaded::Begins(step),
             false => Loaded::Other(step),
         };
+        load_for(cx.job, &folder, &mut cx.state, from)?;
         adjust_loaded(cx.job, cx.port, &self.store, &mut cx.state, from)?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
