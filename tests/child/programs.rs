@@ -103,9 +103,9 @@ fn functions_of_humaneval_pass_by_their_tests() {
     let mixed = [right[0], trailing, "    return 1\n"];
     let (share, found) = scores(dir.path(), "humaneval", &rows, &mixed);
     assert!((share[0] - 2.0 / 3.0).abs() < 1e-9, "{found}");
-    // Chat models write the whole function in a fence, or only the body.
-    let fenced = "So:\n```python\ndef total(xs):\n    return sum(xs)\n```\nDone.";
-    let instruct = [fenced, "```\n    return max(xs)\n```", "I cannot."];
+    // Chat models go on in the fence that their turn begins with.
+    let fenced = "    return sum(xs)\n```\nDone.";
+    let instruct = [fenced, "    return max(xs)", "I cannot."];
     let (share, found) = scores(dir.path(), "humaneval_instruct", &rows, &instruct);
     assert!((share[0] - 2.0 / 3.0).abs() < 1e-9, "{found}");
     let mischief = [
@@ -122,7 +122,7 @@ fn functions_of_mbpp_pass_by_their_lists_of_tests() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let row = |text: &str, code: &str, tests: &[&str]| json!({"text": text, "code": code, "task_id": 1, "test_setup_code": "import math", "test_list": tests});
+    let row = |text: &str, code: &str, tests: &[&str]| json!({"text": text, "code": code, "task_id": 1, "test_setup_code": "", "test_list": tests});
     let rows = [
         row(
             "Double a number.",
@@ -131,7 +131,7 @@ fn functions_of_mbpp_pass_by_their_lists_of_tests() {
         ),
         row(
             "Round a number up.",
-            "def up(x):\n    return math.ceil(x)",
+            "import math\ndef up(x):\n    return math.ceil(x)",
             &["assert up(1.2) == 2"],
         ),
     ];
@@ -143,4 +143,72 @@ fn functions_of_mbpp_pass_by_their_lists_of_tests() {
     assert_eq!(scores(dir.path(), "mbpp", &rows, &right).0, [1.0]);
     let wrong = ["def double(x):\n    return 4\n[DONE]", "def up(x:\n"];
     assert_eq!(scores(dir.path(), "mbpp", &rows, &wrong).0, [0.0]);
+}
+
+/// Answers as chat models write them: the function in a fence, and a script under it. Python's own `exec` of such a program passes.
+const SCRIPTS: [&str; 3] = [
+    "So:\n```python\ndef double(x):\n    return 2 * x\n\nif __name__ == \"__main__\":\n    print(double(int(input())))\n```\nDone.",
+    "```\nfrom __future__ import annotations\nimport sys\nfrom dataclasses import dataclass\n\n@dataclass\nclass Pair:\n    x: int\n\n\
+     def double(x):\n    return Pair(2 * x).x\n\nif __name__ == '__main__':\n    sys.exit(1)\n```",
+    "```python\nimport unittest\ndef double(x):\n    return 2 * x\nclass T(unittest.TestCase):\n    pass\n\
+     if __name__ == '__main__':\n    unittest.main()\n```",
+];
+
+#[test]
+fn what_an_answer_does_as_a_script_is_not_run() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let row = json!({"ask": "double", "answer": "", "tests": ["assert double(2) == 4"]});
+    write_lines(
+        &dir.path().join("rows.jsonl"),
+        &[row.clone(), row.clone(), row],
+    );
+    let answers: Vec<Value> = SCRIPTS.iter().map(|text| json!({"answer": text})).collect();
+    write_lines(&dir.path().join("answers.jsonl"), &answers);
+    let task = "name: doubled\nversion: 1\nsummary: s\nkind: answer\nsource: rows.jsonl\nprompt: '{{ ask }}'\n\
+                answer: {until: [], python: {run: \"{{ completion }}\\n{{ tests[0] }}\\n\"}}\n";
+    std::fs::write(dir.path().join("task.yaml"), task).unwrap();
+    let run = |args: &[&str]| -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(dir.path())
+            .env("HOME", dir.path())
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let of = ["--answers", "answers.jsonl", "--json"];
+    let found = run(&[&["eval", "--tasks", "./task.yaml"][..], &of].concat());
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let passed = &found["models"][0]["tasks"][0]["readings"][0];
+    assert_eq!(
+        (&passed["metric"], &passed["value"]),
+        (&json!("pass@1"), &json!(1.0))
+    );
+
+    // The reward runs the row's tests as scripts still.
+    let wrong = "assert double(2) == (5 if __name__ == '__main__' else 4)";
+    let lines = SCRIPTS.iter().flat_map(|answer| {
+        ["assert double(2) == 4", wrong]
+            .map(|test| json!({"answer": answer, "metadata": {"tests": test}}))
+    });
+    write_lines(&dir.path().join("scored.jsonl"), &lines.collect::<Vec<_>>());
+    let reward = [
+        "reward",
+        "test",
+        "grpo-sort",
+        "scored.jsonl",
+        "-s",
+        "rewards=[python]",
+        "--json",
+    ];
+    let found = run(&reward);
+    // The last line sums up.
+    let score = |line: &str| serde_json::from_str::<Value>(line).unwrap()["reward"].as_f64();
+    let scores: Vec<f64> = found.lines().filter_map(score).collect();
+    assert_eq!(scores, [1.0, 0.0, 1.0, 0.0, 1.0, 0.0], "{found}");
 }

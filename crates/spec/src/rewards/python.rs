@@ -177,7 +177,8 @@ impl Config {
     }
 }
 
-/// The answer's code, then each test by itself.
+/// The answer's code, then each test by itself. A test that is a script (`unittest.main()` under `__main__`) runs; the answer's own is
+/// not run.
 fn program(code: &str, tests: &[String], marks: &[String]) -> String {
     let mut text = format!("{code}\n");
     for (test, mark) in tests.iter().zip(marks) {
@@ -185,7 +186,7 @@ fn program(code: &str, tests: &[String], marks: &[String]) -> String {
         let (test, mark) = (Value::from(test.as_str()), Value::from(mark.as_str()));
         let _ = write!(
             text,
-            "\ntry:\n    exec(compile({test}, 'test', 'exec'), dict(globals()))\n    print()\n    print({mark}, flush=True)\nexcept BaseException as error:\n    print(type(error).__name__, error)\n"
+            "\ntry:\n    exec(compile({test}, 'test', 'exec'), dict(globals(), __name__='__main__'))\n    print()\n    print({mark}, flush=True)\nexcept BaseException as error:\n    print(type(error).__name__, error)\n"
         );
     }
     text

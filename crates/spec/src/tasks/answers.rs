@@ -121,12 +121,12 @@ fn encode(subject: &Subject, task: &Task, items: &[&Item]) -> Result<Encoded, Ta
     let least = task.config.answer.max_new_tokens.min(context / 2).max(1);
     let mut encoded = Encoded::default();
     for item in items {
-        let Asked::Answer { prompt, .. } = &item.asked else {
+        let Asked::Answer { prompt, prefix, .. } = &item.asked else {
             continue;
         };
         let fail = |what: String| TaskError::item(&task.config.name, &item.place, what);
         let turn = match task.config.chat {
-            true => Some(subject.as_turn(prompt).map_err(fail)?),
+            true => Some(subject.as_turn(prompt, prefix.as_deref()).map_err(fail)?),
             false => None,
         };
         // What begins a conversation is written by its template, as in training and in chat.

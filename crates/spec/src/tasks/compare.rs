@@ -8,9 +8,11 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Resamples of the paired bootstrap.
+/// Resamples of the paired bootstrap, and draws of signs.
 const RESAMPLES: u32 = 10_000;
 const SEED: u64 = 1234;
+/// Differences of which every combination of signs is counted; of more they are drawn.
+const COUNTED: usize = 13;
 
 /// An item that one model gets right and the other wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,10 +31,11 @@ pub struct Comparison {
     /// Mean difference by item.
     pub difference: f64,
     pub stderr: Option<f64>,
-    /// Two-sided, by paired bootstrap: how often a resample's difference, moved to a mean of nought, is as far from nought.
+    /// Two-sided, by the paired permutation test: how often the sum is as far from nought if each difference had either sign. Of
+    /// right and wrong answers it is McNemar's exact test.
     pub p: f64,
-    /// The middle 95 % of the resamples.
-    pub interval: [f64; 2],
+    /// The middle 95 % of the resamples of a paired bootstrap; none where all differences are equal, as that of one item is.
+    pub interval: Option<[f64; 2]>,
     pub flips: Vec<Flip>,
     /// Items on which the score is higher than the first model's, and those on which it is lower.
     pub better: usize,
@@ -40,6 +43,18 @@ pub struct Comparison {
     /// The share of items with a higher score, equal ones counting half, and its standard error.
     pub win_rate: f64,
     pub win_rate_stderr: Option<f64>,
+}
+
+impl Comparison {
+    /// The interval and p, in words.
+    pub fn certainty(&self) -> String {
+        let interval = match self.interval {
+            Some([low, high]) => format!("95 % from {low:+.4} to {high:+.4}"),
+            None if self.n < 2 => "one item: no interval".into(),
+            None => "all differences equal: no interval".into(),
+        };
+        format!("{interval}, p = {:.4}", self.p)
+    }
 }
 
 /// Compares what both have answered; none where they share no item with that metric.
@@ -69,17 +84,6 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
     let differences = pairs.iter().map(|(_, before, now)| (now - before) / each);
     let differences: Vec<f64> = differences.collect();
     let (difference, stderr) = mean(&differences);
-    let mut means: Vec<f64> = (0..RESAMPLES)
-        .map(|lane| resampled(&differences, lane))
-        .collect();
-    means.sort_by(f64::total_cmp);
-    // Rounding must not make a tie a difference.
-    let far = difference.abs() - 1e-12;
-    let as_far = means
-        .iter()
-        .filter(|m| (*m - difference).abs() >= far)
-        .count();
-    let at = |share: f64| means[((f64::from(RESAMPLES) - 1.0) * share).round() as usize];
     let flips = pairs
         .iter()
         .filter(|(_, before, now)| (before > &0.5) != (now > &0.5));
@@ -98,8 +102,8 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
         n: pairs.len(),
         difference,
         stderr,
-        p: (as_far + 1) as f64 / f64::from(RESAMPLES + 1),
-        interval: [at(0.025), at(0.975)],
+        p: by_signs(&differences),
+        interval: interval(&differences),
         flips: match is_right_or_wrong {
             true => flips
                 .map(|(record, before, now)| Flip {
@@ -115,6 +119,58 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
         win_rate,
         win_rate_stderr,
     })
+}
+
+/// The share of sums with other signs that are as far from nought as the sum is.
+fn by_signs(differences: &[f64]) -> f64 {
+    let changed: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
+    let sum: f64 = changed.iter().sum();
+    if !sum.is_finite() {
+        return 1.0;
+    }
+    // Rounding must not make a tie a difference.
+    let far = sum.abs() - 1e-12 * differences.len() as f64;
+    let is_far = |signs: &mut dyn FnMut() -> bool| {
+        let signed = changed.iter().map(|d| if signs() { *d } else { -d });
+        signed.sum::<f64>().abs() >= far
+    };
+    if changed.len() <= COUNTED {
+        let all = 1u32 << changed.len();
+        let as_far = (0..all).filter(|combination| {
+            let mut left = *combination;
+            is_far(&mut || {
+                let sign = left & 1 == 1;
+                left >>= 1;
+                sign
+            })
+        });
+        return as_far.count() as f64 / f64::from(all);
+    }
+    let as_far = (0..RESAMPLES).filter(|lane| {
+        let mut rng = Rng::new(SEED, Stream::Eval, 1, *lane);
+        let (mut bits, mut left) = (0, 0);
+        is_far(&mut || {
+            if left == 0 {
+                (bits, left) = (rng.next_u64(), u64::BITS);
+            }
+            left -= 1;
+            (bits >> left) & 1 == 1
+        })
+    });
+    (as_far.count() + 1) as f64 / f64::from(RESAMPLES + 1)
+}
+
+/// The middle 95 % of the means of resamples. Of equal differences every resample is the same, which says nothing of other items.
+fn interval(differences: &[f64]) -> Option<[f64; 2]> {
+    if differences.windows(2).all(|two| two[0] == two[1]) {
+        return None;
+    }
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|lane| resampled(differences, lane))
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let at = |share: f64| means[((f64::from(RESAMPLES) - 1.0) * share).round() as usize];
+    Some([at(0.025), at(0.975)])
 }
 
 fn resampled(differences: &[f64], lane: u32) -> f64 {
@@ -181,8 +237,42 @@ mod tests {
         let mut better = [0.0; 50];
         better[..20].fill(1.0);
         let found = compare("acc", &zeros, &records(&better)).unwrap();
-        // Exact sign test of 20 : 0 is 2e-6; the bootstrap ends at one in ten thousand.
+        // Exact sign test of 20 : 0 is 2e-6; drawn signs end at one in ten thousand.
         assert!(found.p < 0.001, "{}", found.p);
-        assert!(found.interval[0] > 0.2 && found.interval[1] < 0.6);
+        let [low, high] = found.interval.unwrap();
+        assert!(low > 0.2 && high < 0.6);
+    }
+
+    /// Expected: McNemar's exact test, 2 · 0.5^n of n items that only one model solves.
+    #[test]
+    fn a_few_items_are_no_proof() {
+        for (won, n, p) in [
+            (1, 1, 1.0),
+            (3, 3, 0.25),
+            (3, 5, 0.25),
+            (4, 20, 0.125),
+            (5, 100, 0.0625),
+            (6, 100, 0.03125),
+        ] {
+            let mut better = vec![0.0; n];
+            better[..won].fill(1.0);
+            let found = compare("acc", &records(&vec![0.0; n]), &records(&better)).unwrap();
+            assert_eq!(found.p, p, "{won} of {n}");
+            assert_eq!(found.interval.is_some(), won < n, "{won} of {n}");
+        }
+        // The loss of one text.
+        let found = compare("acc", &records(&[-1.5]), &records(&[-2.7])).unwrap();
+        assert_eq!((found.p, found.interval), (1.0, None));
+        assert!(
+            found.certainty().contains("one item"),
+            "{}",
+            found.certainty()
+        );
+        // 15 : 5 of 60 by binomial: 0.0414. Signs are drawn here.
+        let (mut before, mut now) = (vec![0.0; 60], vec![0.0; 60]);
+        before[..5].fill(1.0);
+        now[5..20].fill(1.0);
+        let found = compare("acc", &records(&before), &records(&now)).unwrap();
+        assert!((found.p - 0.0414).abs() < 0.01, "{}", found.p);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;
-use crate::sandbox::python::Python;
+use crate::sandbox::python::{self, Python};
 use serde::{Deserialize, Serialize};
 
 /// What is asked of the model for each row.
@@ -25,6 +25,9 @@ pub enum Kind {
 pub struct Shots {
     pub source: SourceConfig,
     pub count: usize,
+    /// Rows of the source in front of the first example.
+    #[serde(default)]
+    pub skip: usize,
     /// An expression: examples come from rows where it has the same value as in the row asked.
     #[serde(default)]
     pub same: Option<String>,
@@ -73,12 +76,39 @@ pub enum Check {
     Ifeval,
 }
 
+/// Which part of an answer is its program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// Its last fenced block, or all of it where it has none.
+    #[default]
+    LastBlock,
+    /// All of it.
+    Whole,
+    /// What stands before its first fence: the prompt opened the block.
+    UntilFence,
+}
+
+impl Code {
+    /// The part of this answer.
+    pub(super) fn of(self, answer: &str) -> &str {
+        match self {
+            Code::LastBlock => python::code(answer),
+            Code::Whole => answer,
+            Code::UntilFence => answer.split("```").next().unwrap_or(answer),
+        }
+    }
+}
+
 /// A program in Python that passes or fails.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PythonConfig {
-    /// A template over the row's columns and `completion`, the answer's last fenced block or all of it.
+    /// A template over the row's columns and `completion`, the answer's program.
     pub run: String,
+    /// Which part of the answer that is.
+    #[serde(default)]
+    pub code: Code,
     /// Interpreter, time, memory, isolation.
     #[serde(default)]
     pub limits: Python,
@@ -88,6 +118,8 @@ pub struct PythonConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerConfig {
+    /// A template, for `chat`: what the assistant's turn begins with. The model continues it.
+    pub prefix: Option<String>,
     /// The answer ends before the first of these.
     pub until: Vec<String>,
     pub max_new_tokens: usize,
@@ -108,6 +140,7 @@ pub struct AnswerConfig {
 impl Default for AnswerConfig {
     fn default() -> AnswerConfig {
         AnswerConfig {
+            prefix: None,
             until: vec!["\n".into()],
             max_new_tokens: 256,
             extract: vec![Extract {

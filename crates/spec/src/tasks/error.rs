@@ -52,6 +52,8 @@ pub enum TaskError {
     Reward { task: String, what: String },
     #[error("the model cannot compute: {0}")]
     Model(String),
+    #[error("the log-probability of a token is NaN: the model's weights are damaged")]
+    NotFinite,
 }
 
 impl TaskError {
@@ -88,7 +90,9 @@ impl TaskError {
             TaskError::Item { .. } => "fix the task's file or its rows".into(),
             TaskError::Io { .. } => "check the free space and the permissions there".into(),
             TaskError::Home { hint, .. } | TaskError::Programs { hint, .. } => hint.clone().into(),
-            TaskError::Model(_) => "check the model's files: llmtui inspect MODEL".into(),
+            TaskError::Model(_) | TaskError::NotFinite => {
+                "check the model's files: llmtui inspect MODEL".into()
+            }
         }
     }
 
@@ -101,7 +105,10 @@ impl TaskError {
     pub fn is_outage(&self) -> bool {
         match self {
             TaskError::Rows { why, .. } => why.is_environment_error(),
-            TaskError::Io { .. } | TaskError::Programs { .. } | TaskError::Model(_) => true,
+            TaskError::Io { .. }
+            | TaskError::Programs { .. }
+            | TaskError::Model(_)
+            | TaskError::NotFinite => true,
             _ => false,
         }
     }

@@ -8,6 +8,7 @@ use crate::data::{DataError, Record};
 use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands between worked examples, and between the last one and the prompt.
 const BETWEEN: &str = "\n\n";
@@ -45,6 +46,9 @@ pub enum Asked {
     },
     Answer {
         prompt: String,
+        /// What the assistant's turn begins with.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefix: Option<String>,
         target: String,
         /// What `answer.counts` looks for, in its order.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -99,6 +103,43 @@ pub(super) fn items(
     made.collect()
 }
 
+/// At most `limit` rows of a task: the first ones, but of a task with groups as many of each group as of any other. Rows of one
+/// group often stand together, so the first ones would be of a few groups alone.
+///
+/// # Errors
+/// A row that lacks what the group is made of.
+pub(super) fn limited(
+    task: &Task,
+    mut rows: Vec<Record>,
+    limit: Option<usize>,
+) -> Result<Vec<Record>, TaskError> {
+    let Some(limit) = limit.filter(|limit| *limit < rows.len()) else {
+        return Ok(rows);
+    };
+    let Some(group) = &task.group else {
+        rows.truncate(limit);
+        return Ok(rows);
+    };
+    // By group: its place among the groups, and how many rows of it came before.
+    let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut ranks = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let value = group.value(&row.fields).map_err(|why| TaskError::Row {
+            task: format!("{}, {}", task.config.name, row.place),
+            why,
+        })?;
+        let next = groups.len();
+        let (place, seen) = groups.entry(said(&value)).or_insert((next, 0));
+        ranks.push((*seen, *place, at));
+        *seen += 1;
+    }
+    ranks.sort_unstable();
+    let kept: BTreeSet<usize> = ranks[..limit].iter().map(|(.., at)| *at).collect();
+    let mut at = 0..;
+    rows.retain(|_| at.next().is_some_and(|at| kept.contains(&at)));
+    Ok(rows)
+}
+
 enum Fault {
     Data(DataError),
     Said(String),
@@ -147,6 +188,7 @@ impl Maker<'_> {
         Ok(match config.kind {
             Kind::Answer => Asked::Answer {
                 prompt: format!("{head}{prompt}"),
+                prefix: self.prefix(row)?,
                 target,
                 patterns: self.patterns(row)?,
                 instructions: match config.answer.check {
@@ -167,6 +209,11 @@ impl Maker<'_> {
                 }
             }
         })
+    }
+
+    fn prefix(&self, row: &Row) -> Result<Option<String>, Fault> {
+        let prefix = self.task.prefix.as_ref().map(|t| t.render(row));
+        Ok(prefix.transpose()?)
     }
 
     fn program(&self, row: &Row) -> Result<Option<String>, Fault> {
@@ -246,13 +293,14 @@ impl Maker<'_> {
     fn head(&self, record: &Record) -> Result<String, Fault> {
         let row = &record.fields;
         let mut head = self.task.description.render(row)?;
-        let count = self.task.config.shots.as_ref().map_or(0, |s| s.count);
+        let (count, skip) =
+            (self.task.config.shots.as_ref()).map_or((0, 0), |shots| (shots.count, shots.skip));
         let same = match &self.task.same {
             Some(same) => Some((same, same.value(row)?)),
             None => None,
         };
         let mut left = count;
-        for shot in self.shots {
+        for shot in self.shots.iter().skip(skip) {
             let fits = match &same {
                 Some((formula, value)) => formula.value(&shot.fields)? == *value,
                 None => true,

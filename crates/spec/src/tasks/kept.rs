@@ -4,7 +4,6 @@ use super::error::TaskError;
 use super::list;
 use super::record;
 use super::summary::{Summary, summarize};
-use super::task::Task;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use std::path::Path;
@@ -41,12 +40,10 @@ pub fn kept(out: &Path, models: &[String], env: &Env) -> Result<Vec<(String, Sum
                 let model = one_line(model);
                 header.model == model || header.model.starts_with(&format!("{model} "))
             });
-            // A file may have moved into the folder of tasks since.
-            let named = || list::load(&header.task, env).ok();
-            let filed = header.file.as_deref().map(|file| list::of_file(file, env));
-            let task = filed.and_then(Result::ok).or_else(named);
-            let task = task.filter(|task: &Task| task.config().version == header.version);
-            if let (true, true, Some(task)) = (own, records.len() == header.items, task) {
+            if !own || records.len() != header.items {
+                continue;
+            }
+            if let Some(task) = list::of_header(&header, env) {
                 found.push((header.model, summarize(task.config(), &records)));
             }
         }

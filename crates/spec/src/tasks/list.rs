@@ -2,6 +2,7 @@
 
 use super::config::TaskConfig;
 use super::error::TaskError;
+use super::record::Header;
 use super::task::Task;
 use crate::base::files::read_small_text;
 use crate::base::json::read;
@@ -83,6 +84,20 @@ pub fn load(word: &str, env: &Env) -> Result<Task, TaskError> {
                 .join(", "),
         }),
     }
+}
+
+/// The task that answers were given to: of its file, else of its name, if that has moved into the folder of tasks since. `None`
+/// where it is not there any more or has another version.
+pub(super) fn of_header(header: &Header, env: &Env) -> Option<Task> {
+    let filed = header.file.as_deref().map(|file| of_file(file, env));
+    let named = || {
+        let task = load(&header.task, env).ok()?;
+        // A shipped task of that name is another one.
+        (header.file.is_none() || task.file().is_some()).then_some(task)
+    };
+    let task = filed.and_then(Result::ok).or_else(named)?;
+    let is_it = task.config().name == header.task && task.config().version == header.version;
+    is_it.then_some(task)
 }
 
 pub(super) fn of_file(path: &Path, env: &Env) -> Result<Task, TaskError> {

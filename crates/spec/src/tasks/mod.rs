@@ -35,7 +35,7 @@ pub use questions::{ModelAnswer, Question, questions};
 pub use record::Record;
 pub use run::{Outcome, Progress, Request, Run};
 pub use subject::{Loaded, Subject, fingerprint};
-pub use summary::{Reading, Summary, summarize};
+pub use summary::{Reading, Summary, headline, is_share, summarize};
 pub use table::{
     MAX_MODELS, TaskCell, TaskRow, TaskTable, WHILE_TRAINING, compared_by, models_in, table,
 };

@@ -6,7 +6,7 @@ use super::items::{Asked, COMPLETION, Item};
 use super::record::Record;
 use crate::base::child::Child;
 use crate::base::text::one_line;
-use crate::sandbox::{Sandbox, SandboxError, find, python};
+use crate::sandbox::{Sandbox, SandboxError, find};
 
 /// One greedy answer an item: the share that passes.
 pub(super) const PASS: &str = "pass@1";
@@ -98,7 +98,7 @@ impl Tester {
         else {
             return Ok(());
         };
-        let text = program.replace(COMPLETION, python::code(answer));
+        let text = program.replace(COMPLETION, self.config.code.of(answer));
         let fault = self.config.limits.fault(&self.sandbox, &text)?;
         let passed = f64::from(u8::from(fault.is_none()));
         record.scores.insert(PASS.into(), passed);

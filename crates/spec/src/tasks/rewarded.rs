@@ -4,9 +4,14 @@ use super::answers::Written;
 use super::config::AnswerConfig;
 use super::error::TaskError;
 use super::items::{Asked, Item};
+use super::subject::fingerprint;
+use crate::base::files::open_plain;
 use crate::base::text::one_line;
 use crate::rewards::{Answer, Reference, Scorer};
+use sha2::{Digest, Sha256};
 use std::fmt;
+use std::io::Read;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// The weighted sum, where a task has several rewards.
@@ -51,6 +56,36 @@ pub(super) fn fault(config: &AnswerConfig) -> Option<String> {
         "`answer.rewards`: two metrics are named `{}`; give the reward a `name`",
         one_line(&twice[0])
     ))
+}
+
+/// Largest file of a reward's program of which the contents are looked at; of others the length.
+const MAX_PROGRAM: u64 = 64 << 20;
+
+/// What decides the scores besides the task's file: the weights of reward models, and the files that the command lines of
+/// programs name. One that is missing is reported by its reward.
+pub(super) fn add_judges(hash: &mut Sha256, config: &AnswerConfig) {
+    for reward in &config.rewards {
+        if let Some(Ok(judge)) = reward.reward.model().map(fingerprint) {
+            hash.update(judge);
+        }
+        if let Some(program) = reward.reward.program() {
+            add_files(hash, &program.run);
+        }
+    }
+}
+
+fn add_files(hash: &mut Sha256, command: &str) {
+    for word in command.split_whitespace() {
+        let path = Path::new(word.trim_matches(['\'', '"', ';']));
+        let Ok(file) = open_plain(path) else {
+            continue;
+        };
+        let length = file.metadata().map_or(0, |found| found.len());
+        hash.update(length.to_le_bytes());
+        if length <= MAX_PROGRAM {
+            let _ = std::io::copy(&mut file.take(MAX_PROGRAM), hash);
+        }
+    }
 }
 
 impl Rewarder {
@@ -132,16 +167,20 @@ mod tests {
     use crate::base::paths::Env;
     use crate::data::source::ReadContext;
     use crate::tasks::{Prepared, compare, judge, load, summarize};
+    use std::path::Path;
 
     fn task(rewards: &str) -> Result<Prepared, String> {
-        let dir = tempfile::tempdir().unwrap();
+        task_in(tempfile::tempdir().unwrap().path(), rewards)
+    }
+
+    fn task_in(dir: &Path, rewards: &str) -> Result<Prepared, String> {
         let rows = "{\"ask\": \"1 + 1\", \"sum\": \"2\"}\n{\"ask\": \"2 + 2\", \"sum\": \"4\"}\n";
-        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+        std::fs::write(dir.join("rows.jsonl"), rows).unwrap();
         let yaml = format!(
             "name: sums\nversion: 1\nsummary: Sums.\nkind: answer\nsource: rows.jsonl\nprompt: '{{{{ ask }}}} ='\n\
              target: '{{{{ sum }}}}'\nanswer: {{rewards: {rewards}}}\n"
         );
-        let path = dir.path().join("sums.yaml");
+        let path = dir.join("sums.yaml");
         std::fs::write(&path, yaml).unwrap();
         let task = load(path.to_str().unwrap(), &Env::default()).map_err(|e| e.to_string())?;
         let prepared = task.prepare(None, &ReadContext::default());
@@ -150,6 +189,36 @@ mod tests {
 
     fn answers(texts: [&str; 2]) -> Vec<String> {
         texts.map(String::from).to_vec()
+    }
+
+    /// Scores of an earlier evaluation are found by the digest: they are those of this judge, or there are none.
+    #[test]
+    fn another_judge_is_another_evaluation() {
+        let dir = tempfile::tempdir().unwrap();
+        let judge = dir.path().join("judge");
+        std::fs::create_dir(&judge).unwrap();
+        let weights = judge.join("model.safetensors");
+        std::fs::write(&weights, "weights").unwrap();
+        let program = dir.path().join("score.sh");
+        std::fs::write(&program, "echo 0.25").unwrap();
+        for (file, reward) in [
+            (
+                &weights,
+                format!("[{{model: {{path: {}}}}}]", judge.display()),
+            ),
+            (
+                &program,
+                format!("[{{command: {{run: 'sh {}'}}}}]", program.display()),
+            ),
+        ] {
+            let digest = || task_in(dir.path(), &reward).unwrap().digest;
+            let before = digest();
+            assert_eq!(before, digest(), "{reward}");
+            std::fs::write(file, "echo 0.75").unwrap();
+            assert_ne!(before, digest(), "{reward}");
+        }
+        let names = task("[number, {command: {run: 'sh x'}, name: mine}]").unwrap();
+        assert_eq!(names.scored_by_programs(), ["mine"]);
     }
 
     /// `llmtui reward test` ended with 2 on it, `llmtui eval` with 3.

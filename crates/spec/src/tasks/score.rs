@@ -100,7 +100,7 @@ pub(super) fn fitting(subject: &Subject, works: &[Work]) -> usize {
 /// Asks the model.
 ///
 /// # Errors
-/// The model cannot compute.
+/// The model cannot compute, or computes NaN.
 pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>, TaskError> {
     let groups: Vec<Group> = works.iter().flat_map(Work::groups).collect();
     let per_token = continuations::kv_bytes_per_token(subject.model.shape()).max(1);
@@ -115,8 +115,12 @@ pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>
             texts <= MAX_TEXTS && texts * longest * per_token <= MAX_CACHE_BYTES
         });
         let (part, others) = rest.split_at(fits.count().max(1));
-        let found = subject.model.score(part);
-        scores.extend(found.map_err(TaskError::Model)?);
+        let found = subject.model.score(part).map_err(TaskError::Model)?;
+        // In a comparison NaN loses silently: the first choice would win.
+        if found.iter().flatten().any(is_nan) {
+            return Err(TaskError::NotFinite);
+        }
+        scores.extend(found);
         rest = others;
     }
     let mut scores = scores.into_iter().flatten();
@@ -125,6 +129,10 @@ pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>
         record(work, &own)
     });
     Ok(records.collect())
+}
+
+fn is_nan(scores: &Scores) -> bool {
+    scores.logps.iter().any(|x| x.is_nan())
 }
 
 fn sum(scores: &Scores) -> f64 {

@@ -35,6 +35,12 @@ impl Loaded {
         })
     }
 
+    /// Whether no weight is NaN or infinite. Values of a quantized file are looked at where it is read.
+    pub fn is_finite(&self) -> bool {
+        let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+        self.model.params().read_held(finite).unwrap_or(false)
+    }
+
     /// With the template that tasks of turns are asked through.
     pub fn with_template(self, template: Option<Template>) -> Loaded {
         Loaded { template, ..self }
@@ -97,17 +103,34 @@ impl<'a> Subject<'a> {
             .unwrap_or_default()
     }
 
-    /// A prompt as a user's turn, up to where the assistant begins to speak.
+    /// A prompt as a user's turn, up to where the assistant begins to speak, or with the beginning of what it says: as
+    /// transformers' `continue_final_message`, white space at its end only where the template keeps it.
     ///
     /// # Errors
     /// There is no template, or it refuses.
-    pub(super) fn as_turn(&self, prompt: &str) -> Result<String, String> {
+    pub(super) fn as_turn(&self, prompt: &str, begun: Option<&str>) -> Result<String, String> {
         let Some(template) = self.template else {
             return Err("it needs a chat template, and this model has none: it is a base model, which completes text".into());
         };
-        let messages = [Message::new("user", prompt)];
-        let text = template.render(&messages, None, GenerationPrompt::With);
-        text.map_err(|e| format!("{e}; {}", e.hint()))
+        let user = Message::new("user", prompt);
+        let text = match begun {
+            None => template.render(&[user], None, GenerationPrompt::With),
+            Some(begun) => {
+                let turns = [user, Message::new("assistant", begun)];
+                template.render(&turns, None, GenerationPrompt::Without)
+            }
+        };
+        let mut text = text.map_err(|e| format!("{e}; {}", e.hint()))?;
+        if let Some(begun) = begun {
+            let at = text.rfind(begun.trim());
+            let at = at.ok_or("its chat template does not write the assistant's turn as it is")?;
+            let end = match text[at..].starts_with(begun.trim_start()) {
+                true => begun.trim_start().len(),
+                false => begun.trim().len(),
+            };
+            text.truncate(at + end);
+        }
+        Ok(text)
     }
 
     /// The token in front of texts, in words.

@@ -6,6 +6,7 @@ use super::programs::PASS;
 use super::record::Record;
 use super::rewarded;
 use crate::base::stats;
+use crate::rewards::WeightedReward;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
@@ -65,7 +66,8 @@ fn ratio(pairs: &[(f64, f64)]) -> (f64, Option<f64>) {
     (value, stderr)
 }
 
-const CHOICE: [&str; 3] = ["acc", "acc_norm", "acc_norm_tokens"];
+const ACC_NORM: &str = "acc_norm";
+const CHOICE: [&str; 3] = ["acc", ACC_NORM, "acc_norm_tokens"];
 
 /// What a task may measure, by name: what `headline` can be.
 pub(super) fn metrics(config: &TaskConfig) -> Vec<String> {
@@ -92,6 +94,40 @@ pub(super) fn metrics(config: &TaskConfig) -> Vec<String> {
     }
 }
 
+/// The metric that stands for a task.
+pub fn headline(config: &TaskConfig) -> String {
+    let mut all = metrics(config);
+    match &config.headline {
+        Some(said) => said.clone(),
+        None if all.contains(&ACC_NORM.to_string()) => ACC_NORM.into(),
+        None if config.answer.rewards.len() > 1 => rewarded::SUM.into(),
+        None if all.is_empty() => String::new(),
+        None => all.swap_remove(0),
+    }
+}
+
+/// Whether a metric is a share of items, from 0 to 1. Of rewards those are that say right or wrong; a program may give any
+/// number.
+pub fn is_share(config: &TaskConfig, metric: &str) -> bool {
+    let rewards = &config.answer.rewards;
+    let of_one =
+        |reward: &WeightedReward| reward.reward.is_verifier() && reward.reward.program().is_none();
+    match config.kind {
+        Kind::Choice => true,
+        Kind::Continuation => metric == CHOICE[0],
+        Kind::Text => false,
+        Kind::Answer if metric == rewarded::SUM && rewards.len() > 1 => {
+            let weights: f64 = rewards.iter().map(|reward| reward.weight).sum();
+            let shares = rewards.iter().all(|r| of_one(r) && r.weight >= 0.0);
+            shares && (weights - 1.0).abs() < 1e-9
+        }
+        Kind::Answer => {
+            let reward = rewards.iter().find(|reward| reward.name == metric);
+            reward.is_none_or(of_one)
+        }
+    }
+}
+
 /// Numbers of all items, and of each group.
 pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
     let all: Vec<&Record> = records.iter().collect();
@@ -105,20 +141,12 @@ pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
     for (group, records) in groups {
         readings.extend(of(config, &records, Some(group)));
     }
-    let has = |metric: &str| readings.iter().any(|r| r.metric == metric);
-    let first = || readings.first().map(|r| r.metric.clone());
-    let headline = match &config.headline {
-        Some(said) => said.clone(),
-        None if has("acc_norm") => "acc_norm".into(),
-        None if config.answer.rewards.len() > 1 => rewarded::SUM.into(),
-        None => first().unwrap_or_default(),
-    };
     Summary {
         task: config.name.clone(),
         version: config.version,
         shots: config.shots.as_ref().map_or(0, |shots| shots.count),
         items: records.len(),
-        headline,
+        headline: headline(config),
         cut: records.iter().filter(|record| record.cut > 0).count(),
         truncated: records.iter().filter(|record| record.truncated).count(),
         readings,
@@ -152,14 +180,9 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
             vec![by("acc"), reading("perplexity", (perplexity, stderr))]
         }
         Kind::Text => {
-            let pairs = |below: &str, unit: f64| -> Vec<(f64, f64)> {
-                let each = values("logp").into_iter().zip(values(below));
-                each.map(|(logp, below)| (-logp / unit, below)).collect()
-            };
-            let (loss, stderr) = ratio(&pairs("tokens", 1.0));
-            let perplexity = (loss.exp(), stderr.map(|stderr| loss.exp() * stderr));
+            let [bits, perplexity] = of_texts(records);
             vec![
-                reading("bits_per_byte", ratio(&pairs("bytes", LN_2))),
+                reading("bits_per_byte", bits),
                 reading("perplexity", perplexity),
             ]
         }
@@ -182,6 +205,21 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
             readings
         }
     }
+}
+
+/// Bits per byte and perplexity of texts, each with its standard error.
+pub(super) fn of_texts(records: &[&Record]) -> [(f64, Option<f64>); 2] {
+    let values = |metric: &str| -> Vec<f64> {
+        let each = records.iter().filter_map(|r| r.scores.get(metric));
+        each.copied().collect()
+    };
+    let pairs = |below: &str, unit: f64| -> Vec<(f64, f64)> {
+        let each = values("logp").into_iter().zip(values(below));
+        each.map(|(logp, below)| (-logp / unit, below)).collect()
+    };
+    let (loss, stderr) = ratio(&pairs("tokens", 1.0));
+    let perplexity = (loss.exp(), stderr.map(|stderr| loss.exp() * stderr));
+    [ratio(&pairs("bytes", LN_2)), perplexity]
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::compare::{Comparison, compare};
 use super::error::TaskError;
 use super::list;
 use super::record::{self, Header, Record};
-use super::summary::{Reading, Summary, mean, summarize};
+use super::summary::{Reading, Summary, mean, of_texts, summarize};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use serde::Serialize;
@@ -215,16 +215,15 @@ fn row(
         };
         read.push(records);
     }
-    let config = list::load(task, env).ok();
-    let config = config.filter(|task| task.config().version == version);
+    let Some((asked, answered)) = read.iter().flatten().next() else {
+        return Ok(None);
+    };
+    let config = list::of_header(&asked.header, env);
     let summary = |records: &[Record]| match &config {
         Some(task) => summarize(task.config(), records),
         None => plain(task, version, records),
     };
-    let Some(headline) = read.iter().flatten().next() else {
-        return Ok(None);
-    };
-    let headline = summary(&headline.1).headline;
+    let headline = summary(answered).headline;
     let by = compared_by(&headline);
     let first = read.first().and_then(Option::as_ref);
     let cells = read.iter().enumerate().map(|(at, found)| {
@@ -250,7 +249,7 @@ fn row(
     }))
 }
 
-/// Of a task whose file is not known here: the mean of each score.
+/// Of a task whose file is not known here: the mean of each score, and of texts what their likelihoods are worth.
 fn plain(task: &str, version: u32, records: &[Record]) -> Summary {
     const PARTS: [&str; 3] = ["logp", "tokens", "bytes"];
     let mut by: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -259,27 +258,40 @@ fn plain(task: &str, version: u32, records: &[Record]) -> Summary {
             by.entry(name).or_default().push(*score);
         }
     }
-    let headline = match by.contains_key("acc_norm") {
-        true => "acc_norm",
-        false => by.keys().next().copied().unwrap_or_default(),
+    let reading = |metric: &str, (value, stderr), n| Reading {
+        metric: metric.into(),
+        group: None,
+        value,
+        stderr,
+        n,
     };
-    let readings = by.iter().map(|(name, scores)| {
-        let (value, stderr) = mean(scores);
-        Reading {
-            metric: (*name).into(),
-            group: None,
-            value,
-            stderr,
-            n: scores.len(),
-        }
-    });
+    let texts: Vec<&Record> = records
+        .iter()
+        .filter(|record| PARTS.iter().all(|part| record.scores.contains_key(*part)))
+        .collect();
+    let mut readings = Vec::new();
+    if !texts.is_empty() {
+        let [bits, perplexity] = of_texts(&texts);
+        readings.push(reading("bits_per_byte", bits, texts.len()));
+        readings.push(reading("perplexity", perplexity, texts.len()));
+    }
+    readings.extend(
+        by.iter()
+            .map(|(name, scores)| reading(name, mean(scores), scores.len())),
+    );
+    let headline = match by.contains_key("acc_norm") {
+        true => "acc_norm".into(),
+        false => readings
+            .first()
+            .map_or_else(String::new, |r| r.metric.clone()),
+    };
     Summary {
         task: task.into(),
         version,
         shots: 0,
         items: records.len(),
-        headline: headline.into(),
-        readings: readings.collect(),
+        headline,
+        readings,
         cut: 0,
         truncated: 0,
     }

@@ -9,6 +9,7 @@ use super::record::Record as Judged;
 use super::rewarded::{self, Rewarder};
 use super::summary;
 use crate::base::digest::hex;
+use crate::base::human;
 use crate::base::paths::expand_home;
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{Origin, ReadContext, SourceConfig, is_data_file, rows};
@@ -16,7 +17,11 @@ use crate::data::{DataError, Record};
 use regex::Regex;
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// Counts up with every change of how answers are judged: those that were judged in another way are asked anew.
+const JUDGING: u32 = 2;
 
 /// A compiled pattern that finds an answer.
 #[derive(Debug, Clone)]
@@ -55,6 +60,8 @@ pub struct Task {
     pub(super) ignore: Vec<Regex>,
     /// What `answer.python` runs.
     pub(super) program: Option<RowTemplate>,
+    /// What the assistant's turn begins with.
+    pub(super) prefix: Option<RowTemplate>,
     digest: String,
     /// Where it was read; `None` for one of this program's.
     pub(super) file: Option<PathBuf>,
@@ -69,7 +76,7 @@ pub struct Prepared {
     pub(super) tester: Option<Tester>,
     /// Scores answers, where the task has rewards.
     pub(super) rewarder: Option<Rewarder>,
-    /// Of everything that is asked: prompts, continuations, targets.
+    /// Of everything that is asked, prompts, continuations, targets, and of what judges the answers.
     pub digest: String,
 }
 
@@ -175,6 +182,12 @@ fn check_kind(config: &TaskConfig) -> Result<(), String> {
     if config.measured.is_some() && config.kind != Kind::Text {
         return Err("`measured` is for tasks of kind `text`".into());
     }
+    if config.answer.prefix.is_some() && !config.chat {
+        return Err(
+            "`answer.prefix` begins the assistant's turn of `chat: true`; else write it at the end of `prompt`"
+                .into(),
+        );
+    }
     if config.chat && config.kind != Kind::Answer {
         return Err(
             "`chat` is only for tasks of kind `answer`: others score texts as they are".into(),
@@ -222,6 +235,7 @@ impl Task {
             finders: finders(&config)?,
             counters: of.counters(&config)?,
             program: of.optional("answer.python.run", python)?,
+            prefix: of.optional("answer.prefix", how.prefix.as_ref())?,
             ignore: ignore.collect::<Result<_, _>>()?,
             digest: hex(&Sha256::digest(text.as_bytes())),
             file: None,
@@ -300,11 +314,14 @@ impl Task {
         let how = &self.config.answer;
         let rewarder = (!how.rewards.is_empty()).then(|| Rewarder::new(&self.config.name, how));
         let rewarder = rewarder.transpose()?;
-        let asked = self.read(&self.config.source, limit, read)?;
+        // What belongs to a group is known of a row that was read.
+        let most = limit.filter(|_| self.group.is_none());
+        let asked = self.read(&self.config.source, most, read)?;
+        let asked = items::limited(&self, asked, limit)?;
         let shots = match &self.config.shots {
             Some(shots) if shots.count > 0 => {
                 // Examples that go by the row asked may stand anywhere.
-                let most = shots.same.is_none().then_some(shots.count + 1);
+                let most = shots.same.is_none().then_some(shots.skip + shots.count + 1);
                 self.read(&shots.source, most, read)?
             }
             _ => Vec::new(),
@@ -318,6 +335,10 @@ impl Task {
         let items = items::items(&self, &asked, &shots)?;
         let mut hash = Sha256::new();
         hash.update(self.digest.as_bytes());
+        if self.config.kind == Kind::Answer {
+            hash.update(JUDGING.to_le_bytes());
+            rewarded::add_judges(&mut hash, &self.config.answer);
+        }
         for item in &items {
             hash.update(serde_json::to_string(item).unwrap_or_default());
         }
@@ -348,6 +369,25 @@ impl Task {
 }
 
 impl Prepared {
+    /// How many rows there are, and of how many groups where a task has them: `100 rows, of 57 groups`.
+    pub fn extent(&self) -> String {
+        let groups: BTreeSet<&String> = (self.items.iter())
+            .filter_map(|item| item.group.as_ref())
+            .collect();
+        let rows = human::counted(self.items.len() as u64, "row");
+        match groups.len() {
+            0 => rows,
+            n => format!("{rows}, of {}", human::counted(n as u64, "group")),
+        }
+    }
+
+    /// Names of rewards that a program gives: what it reads besides the files that its command line names is not known.
+    pub fn scored_by_programs(&self) -> Vec<&str> {
+        let rewards = self.task.config.answer.rewards.iter();
+        let programs = rewards.filter(|reward| reward.reward.program().is_some());
+        programs.map(|reward| reward.name.as_str()).collect()
+    }
+
     /// What answers are worth that only a program, a sandbox or a model can tell.
     ///
     /// # Errors

@@ -141,6 +141,7 @@ fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
             group: None,
             asked: Asked::Answer {
                 prompt: String::new(),
+                prefix: None,
                 target: said("target"),
                 patterns: Vec::new(),
                 instructions: Vec::new(),
@@ -333,7 +334,17 @@ fn fixed_prompts_are_turns_and_their_patterns_depend_on_the_row() {
     );
     let mut chat = subject().with_template(template.ok());
     let outcome = ask(&mut chat, "chat").unwrap();
-    assert_eq!(chat.subject().as_turn("dog").unwrap(), "the dog ");
+    assert_eq!(chat.subject().as_turn("dog", None).unwrap(), "the dog ");
+    // The assistant's turn is begun, and its end is left to the model.
+    let begun = chat.subject().as_turn("dog", Some("cat:\n")).unwrap();
+    assert_eq!(begun, "the dog the cat:\n");
+    let stripping = crate::data::chat::Template::from_jinja(
+        "t",
+        "{% for m in messages %}<{{ m.content | trim }}>{% endfor %}",
+    );
+    let mut chat = subject().with_template(stripping.ok());
+    let begun = chat.subject().as_turn("dog", Some("cat:\n")).unwrap();
+    assert_eq!(begun, "<dog><cat:");
     let summary = summarize(prepared.task.config(), &outcome.records);
     assert_eq!((summary.headline.as_str(), summary.items), ("passed", 2));
     assert!(
@@ -394,4 +405,200 @@ fn a_task_that_judges_nothing_is_refused() {
     assert!(said("", "answer").contains("answer.counts"));
     assert!(said("answer: {counts: [{name: a, pattern: '('}]}", "answer").contains("("));
     assert!(said("", "text").contains("`chat`"));
+}
+
+/// A task of one's own: `rest` follows its name, over these rows.
+fn own(dir: &Path, rest: &str, rows: &[Value]) -> Task {
+    let rows: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
+    std::fs::write(dir.join("rows.jsonl"), rows.concat()).unwrap();
+    let file = dir.join("own.yaml");
+    let yaml = format!("name: own\nversion: 1\nsummary: s\nsource: rows.jsonl\n{rest}");
+    std::fs::write(&file, yaml).unwrap();
+    load(&file.to_string_lossy(), &Env::default()).unwrap()
+}
+
+/// Completions of rows begin with a blank as often as not; so do answers.
+#[test]
+fn white_space_around_a_target_is_no_part_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = [(" 46", 1), ("2\n", 2)];
+    let rows = rows.map(|(target, n)| serde_json::json!({"prompt": n, "completion": target}));
+    let rest = "kind: answer\nprompt: '{{ prompt }}'\ntarget: '{{ completion }}'\n\
+                answer: {extract: [{name: exact}, {name: number, pattern: '[0-9]+'}], ignore: ['dollars']}\n";
+    let task = own(dir.path(), rest, &rows);
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let of = |answers: [&str; 2]| -> Vec<f64> {
+        let records = judge(&prepared, answers.map(String::from).to_vec()).unwrap();
+        let scores = records.iter().flat_map(|r| r.scores.values());
+        scores.copied().collect()
+    };
+    assert_eq!(of([" 46", "2"]), [1.0; 4]);
+    assert_eq!(of(["46 dollars", " 2"]), [1.0; 4]);
+    assert_eq!(of(["4 6", "3"]), [0.0; 4]);
+}
+
+/// Subjects stand one after another in MMLU: the first 100 rows are one of 57.
+#[test]
+fn a_limit_takes_as_many_rows_of_each_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let groups = ["z", "z", "z", "z", "a", "a", "m"].iter().enumerate();
+    let rows = groups.map(|(n, of)| serde_json::json!({"n": n, "of": of}));
+    let rows: Vec<Value> = rows.collect();
+    let prepared = |group: &str, limit: usize| {
+        let rest = format!("kind: continuation\nprompt: '{{{{ n }}}}'\ntarget: x\n{group}");
+        let task = own(dir.path(), &rest, &rows);
+        task.prepare(Some(limit), &ReadContext::default()).unwrap()
+    };
+    let asked = |prepared: &Prepared| -> Vec<String> {
+        let context = |item: &Item| match &item.asked {
+            Asked::Continuation { context, .. } => context.clone(),
+            other => panic!("{other:?}"),
+        };
+        prepared.items.iter().map(context).collect()
+    };
+    let group = "group: of\n";
+    assert_eq!(asked(&prepared(group, 3)), ["0", "4", "6"]);
+    assert_eq!(asked(&prepared(group, 2)), ["0", "4"]);
+    let six = prepared(group, 6);
+    assert_eq!(asked(&six), ["0", "1", "2", "4", "5", "6"]);
+    assert_eq!(six.extent(), "6 rows, of 3 groups");
+    assert!(
+        six.items
+            .iter()
+            .enumerate()
+            .all(|(at, item)| item.number == at)
+    );
+    assert_eq!(asked(&prepared(group, 9)).len(), 7);
+    let plain = prepared("", 3);
+    assert_eq!(asked(&plain), ["0", "1", "2"]);
+    assert_eq!(plain.extent(), "3 rows");
+}
+
+/// A model whose activations overflow.
+struct Diverged<'a>(&'a mut dyn AskedModel);
+
+impl AskedModel for Diverged<'_> {
+    fn shape(&self) -> &crate::nn::ModelShape {
+        self.0.shape()
+    }
+
+    fn score(
+        &mut self,
+        groups: &[crate::nn::continuations::Group],
+    ) -> Result<Vec<Vec<crate::nn::continuations::Scores>>, String> {
+        let mut scores = self.0.score(groups)?;
+        if let Some(logp) = scores
+            .iter_mut()
+            .flatten()
+            .flat_map(|s| &mut s.logps)
+            .last()
+        {
+            *logp = f32::NAN;
+        }
+        Ok(scores)
+    }
+
+    fn answer(
+        &mut self,
+        prompts: &[crate::nn::generate::Prompt],
+        how: crate::nn::generate::Continuing,
+        on_token: &mut dyn FnMut(usize, crate::nn::generate::GeneratedToken) -> ControlFlow<()>,
+    ) -> Result<Vec<crate::nn::generate::Generated>, String> {
+        self.0.answer(prompts, how, on_token)
+    }
+}
+
+#[test]
+fn a_likelihood_that_is_nan_is_no_accuracy() {
+    let dir = tempfile::tempdir().unwrap();
+    let prepared = made("piqa");
+    let request = Request {
+        prepared: &prepared,
+        folder: dir.path(),
+        model: "tiny",
+        fingerprint: "f",
+    };
+    let mut loaded = subject();
+    let Subject {
+        model, tokenizer, ..
+    } = loaded.subject();
+    let mut model = Diverged(model);
+    let mut subject = Subject::new(&mut model, tokenizer, &[]);
+    let mut run = Run::open(request).unwrap();
+    let error = run.evaluate(&mut subject, &mut |_| ControlFlow::Continue(()));
+    let error = error.unwrap_err();
+    assert!(matches!(error, TaskError::NotFinite), "{error}");
+    assert!(!error.is_of_the_model() && !run.is_whole());
+}
+
+/// Expected: humaneval.yaml, humaneval_instruct.yaml and mbpp.yaml of lm-evaluation-harness 0.4.13.
+#[test]
+fn programs_are_asked_for_as_in_the_harness() {
+    let rows = |dir: &Path, name: &str, rows: &[Value]| {
+        let file = dir.join(name);
+        let rows: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
+        std::fs::write(&file, rows.concat()).unwrap();
+        SourceConfig::path(file.to_string_lossy())
+    };
+    let asked = |task: &Task, row: &Value, shots: &[Value]| {
+        let mut task = task.clone();
+        // Whether programs can be run here does not matter.
+        task.config.answer.python = None;
+        let dir = tempfile::tempdir().unwrap();
+        task.config.source = rows(dir.path(), "rows.jsonl", std::slice::from_ref(row));
+        if let Some(own) = &mut task.config.shots {
+            own.source = rows(dir.path(), "shots.jsonl", shots);
+        }
+        let mut prepared = task.prepare(None, &ReadContext::default()).unwrap();
+        match prepared.items.remove(0).asked {
+            Asked::Answer {
+                prompt,
+                prefix,
+                program,
+                ..
+            } => (prompt, prefix, program.unwrap()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let load = |name: &str| load(name, &Env::default()).unwrap();
+    let row = serde_json::json!({"prompt": "def f():\n", "test": "def check(c): pass\n", "entry_point": "f"});
+    let base = load("humaneval");
+    assert_eq!(base.config.answer.max_new_tokens, 1024);
+    assert_eq!(asked(&base, &row, &[]).0, "def f():\n");
+    let instruct = load("humaneval_instruct");
+    assert_eq!(instruct.config.answer.until, base.config.answer.until);
+    let (prompt, prefix, program) = asked(&instruct, &row, &[]);
+    let begin =
+        "Write a solution to the following problem and make sure that it passes the tests:\n";
+    assert_eq!(prompt, format!("{begin}```python\ndef f():\n\n```\n"));
+    let begun = "Here is the completed function:\n```python\ndef f():\n\n";
+    assert_eq!(prefix.as_deref(), Some(begun));
+    assert!(program.starts_with("def f():\n") && program.ends_with("check(f)\n"));
+    let code = |task: &Task, answer| {
+        let python = task.config.answer.python.as_ref().unwrap();
+        python.code.of(answer).to_string()
+    };
+    let answer = "    return 1\n```\nso\n```\nx\n```";
+    assert_eq!(code(&instruct, answer), "    return 1\n");
+    assert_eq!(code(&base, answer), answer);
+
+    let mbpp = load("mbpp");
+    assert_eq!(mbpp.config.answer.max_new_tokens, 256);
+    assert_eq!(code(&mbpp, answer), answer);
+    let problem = |n: usize| {
+        let tests: Vec<String> = (0..4).map(|t| format!("assert f({t}) == {n}")).collect();
+        serde_json::json!({"text": format!("Problem {n}."), "code": format!("code {n}"), "test_list": tests,
+            "test_setup_code": "", "task_id": n})
+    };
+    let shots: Vec<Value> = (1..=10).map(problem).collect();
+    let (prompt, _, program) = asked(&mbpp, &problem(11), &shots);
+    let one = |n: usize| {
+        format!(
+            "You are an expert Python programmer, and here is your task: Problem {n}. Your code should pass these tests:\n\n\
+             assert f(0) == {n}\nassert f(1) == {n}\nassert f(2) == {n}\n[BEGIN]\n"
+        )
+    };
+    let worked = [2, 3, 4].map(|n| format!("{}code {n}\n[DONE]\n\n", one(n)));
+    assert_eq!(prompt, format!("{}{}", worked.concat(), one(11)));
+    assert!(!program.contains("f(3)"), "{program}");
 }

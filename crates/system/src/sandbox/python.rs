@@ -4,6 +4,11 @@ use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// Runs `main.py` as a module that is imported, as `exec` of its text does: what stands under `if __name__ == "__main__":` belongs
+/// to a script, reads its input or ends it, and the tests would not be reached. Its names are those of `__main__` all the same.
+const RUN: &str = "import sys; sys.argv = ['main.py']; sys.modules['answer'] = sys.modules['__main__']; del sys; \
+    __name__ = 'answer'; __file__ = 'main.py'; exec(compile(open('main.py', 'rb').read(), 'main.py', 'exec'))";
+
 /// Characters reported of a failed program: the end of its last line of output.
 const MAX_SHOWN: usize = 200;
 
@@ -45,13 +50,13 @@ impl Python {
         }
     }
 
-    /// Runs a program in isolated mode, without site packages and environment.
+    /// Runs a program in isolated mode, without the user's site packages and environment. Its `__name__` is not `__main__`.
     ///
     /// # Errors
     /// As [`Sandbox::run`].
     pub fn run(&self, sandbox: &Sandbox, text: String) -> Result<Outcome, SandboxError> {
         sandbox.run(&Job {
-            command: vec![self.program.clone(), "-I".into(), "main.py".into()],
+            command: vec![self.program.clone(), "-I".into(), "-c".into(), RUN.into()],
             files: vec![("main.py".into(), text)],
         })
     }

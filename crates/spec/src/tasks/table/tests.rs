@@ -131,3 +131,48 @@ fn answers_that_are_not_whole_are_not_in_the_table() {
     fs::write(&file, "{\"half").unwrap();
     assert_eq!(models_in(&[dir.path().to_path_buf()]), []);
 }
+
+/// Answers to a task by its path, in the table of two models: its metric and the numbers.
+fn by_path(yaml: &str, scores: &serde_json::Value) -> (String, Vec<f64>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("own.yaml");
+    let whole = format!("version: 1\nsummary: s\nsource: rows.jsonl\nprompt: p\n{yaml}");
+    fs::write(&file, whole).unwrap();
+    let name = yaml.split([' ', '\n']).nth(1).unwrap();
+    let folders = ["a", "b"].map(|model| {
+        let folder = dir.path().join(model);
+        fs::create_dir(&folder).unwrap();
+        let head = json!({"task": name, "version": 1, "items": 1, "digest": "d", "model": model,
+            "fingerprint": "f", "llmtui": "0", "file": file});
+        let line = json!({"item": 0, "place": "p", "prompt": "q", "scores": scores});
+        fs::write(folder.join("own.jsonl"), format!("{head}\n{line}\n")).unwrap();
+        folder
+    });
+    let found = table(&folders, &[], &Env::default()).unwrap();
+    let row = &found.rows[0];
+    let values = row.cells.iter().flatten().map(|cell| cell.reading.value);
+    (row.metric.clone(), values.collect())
+}
+
+#[test]
+fn a_task_by_its_path_has_the_metric_of_its_file() {
+    let answer = "name: two\nkind: answer\ntarget: t\nheadline: zeta\n\
+                  answer: {extract: [{name: alpha}, {name: zeta}]}\n";
+    let two = by_path(answer, &json!({"alpha": 0.0, "zeta": 1.0}));
+    assert_eq!(two, ("zeta".into(), vec![1.0; 2]));
+    // 8 bits of loss over 4 bytes.
+    let scores = json!({"logp": -8.0 * std::f64::consts::LN_2, "tokens": 2.0, "bytes": 4.0});
+    for yaml in [
+        "name: texts\nkind: text\n",
+        // As much is known of one whose file is not a task any more.
+        "name: gone\nkind: none\n",
+    ] {
+        let (metric, values) = by_path(yaml, &scores);
+        assert_eq!(metric, "bits_per_byte", "{yaml}");
+        assert!(values.iter().all(|bits| (bits - 2.0).abs() < 1e-12) && values.len() == 2);
+    }
+    // A shipped task of the same name and version is another one.
+    let own = "name: piqa\nkind: answer\ntarget: t\nanswer: {extract: [{name: mine}]}\n";
+    let own = by_path(own, &json!({"mine": 1.0, "acc": 0.0}));
+    assert_eq!(own, ("mine".into(), vec![1.0; 2]));
+}
