@@ -570,3 +570,41 @@ fn broken_gguf_headers_are_rejected_quickly() {
         reported("noise", || read(&bytes));
     }
 }
+
+/// In a comparison of likelihoods NaN loses silently: its accuracy was the share of items of which the first choice is right.
+#[test]
+fn a_model_with_nan_weights_has_no_accuracy() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(dir.path())
+            .env("HOME", dir.path())
+            .output()
+            .unwrap()
+    };
+    assert!(run(&["init", "smoke", "--to", "model"]).status.success());
+    let row = "{\"q\": \"the king\", \"c\": [\"and queen\", \"or not\"]}\n";
+    fs::write(dir.path().join("rows.jsonl"), row).unwrap();
+    let task = "name: mine\nversion: 1\nsummary: s\nkind: choice\nsource: rows.jsonl\nprompt: '{{ q }}'\nchoices: c\ngold: '0'\n";
+    fs::write(dir.path().join("mine.yaml"), task).unwrap();
+    let eval = ["eval", "model", "--tasks", "./mine.yaml"];
+    assert!(run(&eval).status.success());
+    fs::remove_dir_all(dir.path().join("evals")).unwrap();
+
+    let path = dir.path().join("model").join(hf::WEIGHTS);
+    let mut bytes = fs::read(&path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let embedding = &header["transformer.wte.weight"]["data_offsets"][0];
+    let at = 8 + length + embedding.as_u64().unwrap() as usize;
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    // As other programs write models: without checksums.
+    fs::remove_file(path.with_file_name("manifest.json")).unwrap();
+    let output = run(&eval);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("non-finite weights"), "{printed}");
+    assert!(output.stdout.is_empty() && !dir.path().join("evals").exists());
+}

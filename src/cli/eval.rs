@@ -14,6 +14,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
+use crate::engine::export::ExportError;
 use crate::link::signals;
 use crate::models::{ModelSource, Parts};
 use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, Task, TaskError};
@@ -31,7 +32,7 @@ use std::time::Duration;
   llmtui eval HuggingFaceTB/SmolLM2-135M --tasks arc_easy,hellaswag --limit 200
   llmtui eval base-model my-run --tasks gsm8k,./mine.yaml --json
 
-Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; missing \
+Prompts, tokens and metrics follow lm-evaluation-harness 0.4; docs/evaluation.md says what differs. Rows of public tasks come from the hub and its cache; missing \
 ones are reported before anything is computed. Answers are written to --out as JSON lines; an interrupted evaluation \
 continues where it stopped, and answered items are not asked again. See docs/evaluation.md.")]
 pub struct Args {
@@ -42,7 +43,7 @@ pub struct Args {
     /// Tasks, by name or path of a .yaml file. Default: the synthetic ones, which need no network
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub tasks: Vec<String>,
-    /// Use only the first N rows of each task
+    /// Use only the first N rows of each task; of one with groups (mmlu) as many of each group
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
     /// Few-shot examples before each prompt, instead of the task's own number
@@ -455,6 +456,10 @@ fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
 fn load(parted: Parted) -> anyhow::Result<Loaded> {
     let loaded = Loaded::load(&parted.source, parted.tokenizer)
         .map_err(|e| Failure::user_error(one_line(&e.to_string()), e.hint()))?;
+    if !loaded.is_finite() {
+        let fault = ExportError::NotFinite(parted.source.path().into());
+        return Err(super::export::failed(&fault).into());
+    }
     Ok(loaded.with_template(parted.template))
 }
 

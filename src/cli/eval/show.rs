@@ -108,6 +108,9 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
     let mut metrics: Vec<String> = Vec::new();
     for at in 0..all[0].len() {
         out += &task_table(args, models, &all, at);
+        if args.answers.is_none() {
+            out += &earlier_scores(models, &prepared[at], at);
+        }
         for reading in shown_readings(args, &all[0][at]) {
             if !metrics.contains(&reading.metric) {
                 metrics.push(reading.metric.clone());
@@ -215,6 +218,20 @@ fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) ->
     out
 }
 
+/// That the scores of a program are kept, which may have changed where nobody looks.
+fn earlier_scores(models: &[Asked], prepared: &Prepared, at: usize) -> String {
+    let names = prepared.scored_by_programs().join(", ");
+    let kept = models.iter().any(|model| model.outcomes[at].kept > 0);
+    match kept && !names.is_empty() {
+        true => format!(
+            "   scores of {} are from an earlier evaluation; files that its command line names are as they were then. \
+             --out another folder scores anew\n",
+            one_line(&names)
+        ),
+        false => String::new(),
+    }
+}
+
 fn folder(models: &[Asked]) -> String {
     let files = models.iter().filter_map(|m| m.outcomes.first());
     let folders: Vec<String> = files
@@ -227,8 +244,10 @@ fn folder(models: &[Asked]) -> String {
 fn difference(letter: char, found: &Comparison) -> String {
     let stderr = found.stderr.map_or(String::new(), |s| format!(" ± {s:.4}"));
     let mut out = format!(
-        "   {letter} − A  {} {:+.4}{stderr}  95 % from {:+.4} to {:+.4}, p = {:.4}\n",
-        found.metric, found.difference, found.interval[0], found.interval[1], found.p
+        "   {letter} − A  {} {:+.4}{stderr}  {}\n",
+        found.metric,
+        found.difference,
+        found.certainty()
     );
     let named = |won: bool| -> Option<String> {
         let items: Vec<String> = found

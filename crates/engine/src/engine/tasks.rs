@@ -2,6 +2,7 @@
 //! checkpoint. Rows are read before the first step, so that missing ones are known then. Answers are in the run's folder
 //! under `evals/`.
 
+use super::broken::NonFinite;
 use super::checkpoint::{Fault, Manifest};
 use super::context::RunContext;
 use super::due::is_due;
@@ -15,9 +16,7 @@ use crate::data::source::ReadContext;
 use crate::data::tokenizer::Tokenizer;
 use crate::hub::HubConfig;
 use crate::spec::EvalConfig;
-use crate::tasks::{
-    self, AskedModel, Kind, Prepared, Request, Run, Subject, TaskError, compared_by,
-};
+use crate::tasks::{self, AskedModel, Prepared, Request, Run, Subject, TaskError, compared_by};
 use crate::wire::{ChartPlace, Direction, Event, MetricInfo, Num, Phase, Values};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -114,11 +113,15 @@ impl Tasks {
         !self.prepared.is_empty() && are_due(cx.step(), &spec.eval, spec.train.max_steps, asked_at)
     }
 
-    /// Asks the weights as they are. A stop breaks it off; then nothing is reported, and it is done at the resume.
+    /// Asks the weights as they are. A stop breaks it off; then nothing is reported, and it is done at the resume. Returns what is
+    /// wrong where the weights give NaN; then nothing is reported either.
     ///
     /// # Errors
     /// A task that this model cannot be asked, the disk, the model.
-    pub(super) fn ask(&self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+    pub(super) fn ask(
+        &self,
+        cx: &mut RunContext<'_, '_>,
+    ) -> Result<Option<NonFinite>, EngineError> {
         let step = cx.step();
         cx.port.enter(Phase::Evaluating, step);
         cx.state.show_average(true)?;
@@ -160,9 +163,12 @@ impl Tasks {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });
-            asked.map_err(failed)?;
+            match asked {
+                Err(TaskError::NotFinite) => return Ok(Some(no_likelihood(cx))),
+                asked => asked.map_err(failed)?,
+            }
             if !run.is_whole() {
-                return Ok(());
+                return Ok(None);
             }
             let summary = tasks::summarize(prepared.task.config(), &run.finish().records);
             items += summary.items;
@@ -183,7 +189,16 @@ impl Tasks {
             whole: false,
             seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
         });
-        Ok(())
+        Ok(None)
+    }
+}
+
+fn no_likelihood(cx: &RunContext<'_, '_>) -> NonFinite {
+    NonFinite {
+        what: "a log-probability of a task",
+        value: f64::NAN,
+        step: cx.step(),
+        lr: cx.state.lr(cx.spec),
     }
 }
 
@@ -191,24 +206,17 @@ impl Tasks {
 fn declared(task: &Prepared) -> [MetricInfo; 2] {
     let config = task.task.config();
     let name = one_line(&config.name);
-    let headline = config.headline.as_deref().unwrap_or_default();
-    // Lower is better for perplexities and bits; counts and rewards are not fractions.
-    let lower = config.kind == Kind::Text || compared_by(headline) != headline;
-    let shares = [
-        "acc",
-        "exact",
-        "pass",
-        "refus",
-        "inst_level",
-        "prompt_level",
-    ];
-    let share = headline.is_empty() || shares.iter().any(|begin| headline.starts_with(begin));
-    let (unit, direction) = match (lower, share) {
-        (true, _) => (String::new(), Direction::Lower),
-        (false, true) => ("share".into(), Direction::Higher),
-        (false, false) => (String::new(), Direction::Higher),
+    let headline = tasks::headline(config);
+    let unit = match tasks::is_share(config, &headline) {
+        true => "share".to_string(),
+        false => String::new(),
     };
-    let rows = format!("the first {} rows", task.items.len());
+    // Lower is better for perplexities and bits.
+    let direction = match compared_by(&headline) == headline {
+        true => Direction::Higher,
+        false => Direction::Lower,
+    };
+    let rows = task.extent();
     let score = MetricInfo {
         id: metric_id(&config.name),
         title: format!("Task {name}"),

@@ -195,7 +195,10 @@ impl Trainer<'_, '_> {
         if !self.tasks.are_due(&self.cx) {
             return Ok(Next::Part);
         }
-        self.tasks.ask(&mut self.cx)?;
+        if let Some(broken) = self.tasks.ask(&mut self.cx)? {
+            self.rescue_or_fail(&broken)?;
+            return Ok(Next::Round);
+        }
         self.retry_if_interrupted(self.tasks.are_due(&self.cx))
     }
 

@@ -152,7 +152,7 @@ pub struct EvalConfig {
     /// Evaluation tasks run during training: names (`llmtui eval --list`) or .yaml files. Their curves are
     /// `eval/NAME`.
     pub tasks: Vec<String>,
-    /// Use only the first rows of each task.
+    /// Use only the first rows of each task; of one with groups (mmlu) as many of each group.
     #[schemars(range(min = 1))]
     pub task_limit: usize,
     /// Run tasks every this many steps, besides before the first step and after the last; 0: at each quarter of the run.

@@ -66,6 +66,42 @@ fn tasks_are_asked_at_their_beat_and_once() {
     );
 }
 
+/// A reward may be any number; only what says right or wrong is a share.
+#[test]
+fn a_score_is_a_share_only_where_it_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = "{\"q\": \"the k\", \"answer\": \"ing\"}\n";
+    std::fs::write(dir.path().join("rows.jsonl"), row).unwrap();
+    let unit = |rest: &str| {
+        let file = dir.path().join("mine.yaml");
+        let text = format!(
+            "name: mine\nversion: 1\nsummary: s\nsource: rows.jsonl\nprompt: '{{{{ q }}}}'\n{rest}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let word = format!("eval.tasks=[{}]", file.display());
+        let events = Run::new(&[&word, "max_steps=1"]).go();
+        let metrics = events.iter().flat_map(|event| match event {
+            Event::MetricsDeclared { metrics } => metrics.clone(),
+            _ => Vec::new(),
+        });
+        let found = metrics.into_iter().find(|m| m.id == "eval/mine");
+        found.unwrap_or_else(|| panic!("{events:?}")).unit
+    };
+    let program = "kind: answer\nanswer: {max_new_tokens: 2, rewards: [{command: {run: 'while read x; do echo 7.5; done'}}]}";
+    assert_eq!(unit(program), "");
+    let sum = "kind: answer\ntarget: x\nanswer: {max_new_tokens: 2, rewards: [{exact: {}, name: a}, {regex: {pattern: x}, name: b}]}";
+    assert_eq!(unit(sum), "");
+    let halves = sum.replace("name: a", "name: a, weight: 0.5");
+    let halves = halves.replace("name: b", "name: b, weight: 0.5");
+    assert_eq!(unit(&halves), "share");
+    let strict = "kind: answer\ntarget: x\nheadline: strict\nanswer: {max_new_tokens: 2, extract: [{name: strict}]}";
+    assert_eq!(unit(strict), "share");
+    assert_eq!(
+        unit("kind: continuation\ntarget: ing\nheadline: perplexity"),
+        ""
+    );
+}
+
 /// Validation is never evaluated before the end; the task decides, and stands still.
 #[test]
 fn patience_ends_where_the_task_that_decides_stands_still() {

@@ -49,7 +49,7 @@ impl EvalsPane {
         let title = [
             word("evaluations", Meaning::Title),
             word(
-                "  differences from A; * p < 0.05, paired bootstrap",
+                "  differences from A; * p < 0.05, permutation test",
                 Meaning::Muted,
             ),
         ];
@@ -162,12 +162,11 @@ fn against(cell: &TaskCell) -> Vec<Word> {
             all - won
         ),
     };
-    let [low, high] = found.interval;
     let of = if found.metric == "logp" { " nats per item" } else { "" };
     vec![
         word(format!("{:+.4}{of}", found.difference), counts(cell)),
         word(
-            format!(", 95 % from {low:+.4} to {high:+.4}, p = {:.4}{flips}", found.p),
+            format!(", {}{flips}", found.certainty()),
             Meaning::Muted,
         ),
     ]

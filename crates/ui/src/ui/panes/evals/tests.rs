@@ -28,7 +28,7 @@ fn cell(value: f64, difference: Option<(f64, f64)>) -> Option<TaskCell> {
             difference,
             stderr: Some(0.02),
             p,
-            interval: [difference - 0.04, difference + 0.04],
+            interval: Some([difference - 0.04, difference + 0.04]),
             flips: vec![flip(0, true), flip(2, true), flip(1, false)],
             better: 2,
             worse: 1,
