@@ -594,8 +594,11 @@ fn a_model_with_nan_weights_has_no_accuracy() {
 
     let path = dir.path().join("model").join(hf::WEIGHTS);
     let mut bytes = fs::read(&path).unwrap();
-    let last = bytes.len() - 4;
-    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let embedding = &header["transformer.wte.weight"]["data_offsets"][0];
+    let at = 8 + length + embedding.as_u64().unwrap() as usize;
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(&path, bytes).unwrap();
     // As other programs write models: without checksums.
     fs::remove_file(path.with_file_name("manifest.json")).unwrap();

@@ -154,7 +154,7 @@ fn by_signs(differences: &[f64]) -> f64 {
                 (bits, left) = (rng.next_u64(), u64::BITS);
             }
             left -= 1;
-            bits >> left & 1 == 1
+            (bits >> left) & 1 == 1
         })
     });
     (as_far.count() + 1) as f64 / f64::from(RESAMPLES + 1)

@@ -89,9 +89,9 @@ fn a_score_is_a_share_only_where_it_is_one() {
     };
     let program = "kind: answer\nanswer: {max_new_tokens: 2, rewards: [{command: {run: 'while read x; do echo 7.5; done'}}]}";
     assert_eq!(unit(program), "");
-    let sum = "kind: answer\ntarget: x\nanswer: {max_new_tokens: 2, rewards: [exact, {regex: {pattern: x}, name: b}]}";
+    let sum = "kind: answer\ntarget: x\nanswer: {max_new_tokens: 2, rewards: [{exact: {}, name: a}, {regex: {pattern: x}, name: b}]}";
     assert_eq!(unit(sum), "");
-    let halves = sum.replace("[exact, ", "[{exact: {}, weight: 0.5, name: a}, ");
+    let halves = sum.replace("name: a", "name: a, weight: 0.5");
     let halves = halves.replace("name: b", "name: b, weight: 0.5");
     assert_eq!(unit(&halves), "share");
     let strict = "kind: answer\ntarget: x\nheadline: strict\nanswer: {max_new_tokens: 2, extract: [{name: strict}]}";
