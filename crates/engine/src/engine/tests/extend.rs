@@ -79,6 +79,33 @@ fn without_its_optimizers_state_it_goes_on_as_from_fresh_moments() {
     assert!(fresh != at_10 && steps(true) == fresh, "and it repeats");
 }
 
+/// Its moments have no place in the checkpoint's, and it cannot begin at an average that was never trained.
+#[test]
+fn another_optimizer_begins_with_the_trained_weights_of_a_checkpoint() {
+    let averaged = ["max_steps=5", "train.ema_decay=0.5"];
+    let run = Run::new(&averaged);
+    keep_log(&run, &run.go());
+    let weights = |words: &[&str], fresh: bool, average: bool| {
+        let mut again = to_step(&run, 10, fresh);
+        again.job.spec = Run::new(words).job.spec.to_step(10);
+        again.job.resume = true;
+        opened(&again, |cx, _, _| {
+            cx.state.show_average(average).unwrap();
+            let params = cx.state.models.policy.params();
+            params.read_held(<[f32]>::to_vec).unwrap()
+        })
+    };
+    let trained = weights(&averaged, true, false);
+    assert!(weights(&averaged, false, true) != trained);
+    for words in [
+        &["optimizer=lion"][..],
+        &["optimizer=lion", "train.ema_decay=0.5"],
+        &["optimizer=schedule_free"],
+    ] {
+        assert!(weights(words, true, false) == trained, "{words:?}");
+    }
+}
+
 /// Whatever the run goes back for, the old moments came with the checkpoint.
 #[test]
 fn moments_that_a_resume_dropped_stay_dropped_where_the_run_goes_back_to_its_beginning() {
