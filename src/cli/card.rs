@@ -112,6 +112,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 );
             }
             match args.format == "gguf" {
+                true if source.model.config().is_reward_model() => {
+                    let what = "a GGUF file has no place for the score of a reward model";
+                    return Err(Failure::user_error(what, "drop --format gguf").into());
+                }
                 true => gguf_card(&source, None, "as the file's name says", &about),
                 false => card(&source, "f32", &about),
             }

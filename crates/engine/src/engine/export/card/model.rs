@@ -45,7 +45,7 @@ pub(super) fn gguf(source: &Source, file: Option<&str>, dtype: &str) -> String {
     let n = source.model.n_params() as u64;
     let facts = facts(source, [architecture], n, dtype);
     // A name between quotes of the shell.
-    let file = one_line(file.unwrap_or("FILE.gguf")).replace('\'', "_");
+    let file = one_line(file.unwrap_or("FILE.gguf")).replace('\'', r"'\''");
     format!(
         "A GGUF file, for llama.cpp and programs built on it.\n\n{facts}\n{}{}\n\n```sh\nllama-cli -m '{file}'\nllmtui chat '{file}'\n```\n",
         merged(source),
