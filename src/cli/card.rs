@@ -458,7 +458,7 @@ mod tests {
             events.push(json!({"type": "Stepped", "step": step, "tokens": 1000 * step, "values": {"train/loss": 1.0}}));
             if step == 25 || step == 40 {
                 let loss = if step == 25 { 3.25 } else { 3.5 };
-                events.push(json!({"type": "Evaluated", "step": step, "values": {"val/loss": loss}, "n_windows": 1,
+                events.push(json!({"type": "Evaluated", "step": step, "tokens": 1, "values": {"val/loss": loss}, "n_windows": 1,
                     "whole": false, "seconds": 0.1}));
             }
         }

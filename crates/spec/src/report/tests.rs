@@ -52,7 +52,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> RunReport<'a> {
         stderr,
         n: 4,
     };
-    let summary = Summary {
+    let summary = tasks::Summary {
         task: HOSTILE.into(),
         version: 1,
         shots: 0,
@@ -348,7 +348,7 @@ fn two_losses_of_the_best_checkpoint_say_what_they_were_measured_on() {
             json!({"type": "Started", "name": "r", "method": "pretrain", "spec": {}, "n_params": 1, "vocab_size": 1,
                 "max_steps": 2, "batch_tokens": 1, "epoch_tokens": 1}),
             json!({"type": "Stepped", "step": 2, "tokens": 2, "values": {"train/loss": 1.0}}),
-            json!({"type": "Evaluated", "step": 2, "values": loss(whole), "n_windows": 9, "whole": true, "seconds": 0.1}),
+            json!({"type": "Evaluated", "step": 2, "tokens": 2, "values": loss(whole), "n_windows": 9, "whole": true, "seconds": 0.1}),
             json!({"type": "Checkpointed", "step": 2, "path": "checkpoints/step-000002", "bytes": 1, "seconds": 0.1,
                 "best": true, "val_loss": whole,
                 "by": {"step": 2, "metric": "val/loss", "value": 3.563, "direction": "lower"}}),

@@ -352,7 +352,7 @@ fn what_ends_a_text_for_the_start_model_still_ends_one() {
     let settings_file = base.join(crate::hf::GENERATION);
     std::fs::write(&settings_file, settings.to_string()).unwrap();
     let from = format!("train.from={}", base.display());
-    let mut run = sft(&[&one, &from, "train.max_steps=2", "train.warmup_steps=0"]);
+    let mut run = sft(&[&one, &from, "train.max_steps=2"]);
     run.job.stop_after = Some(1);
     run.go();
     std::fs::remove_file(&settings_file).unwrap();

@@ -38,10 +38,12 @@ pub(super) fn listed(results: &[CardResult], hub_task: &str) -> Vec<Value> {
         }
     }
     let entry = |result: &&CardResult| {
+        // In the name, too: huggingface_hub puts metrics of one data set together and keeps the first one's arguments.
+        let name = format!("{} ({}-shot)", result.metric, result.shots);
         json!({
             "task": {"type": hub_task},
             "dataset": {"name": result.task, "type": result.task, "args": {"num_few_shot": result.shots}},
-            "metrics": [{"type": result.metric, "value": result.value, "name": result.metric}],
+            "metrics": [{"type": result.metric, "value": result.value, "name": name}],
         })
     };
     chosen.iter().map(entry).collect()

@@ -46,6 +46,7 @@ fn the_hub_gets_one_result_of_each_setting_and_none_of_a_part() {
         .iter()
         .map(|r| {
             let shots = r["dataset"]["args"]["num_few_shot"].as_u64().unwrap();
+            assert_eq!(r["metrics"][0]["name"], format!("acc ({shots}-shot)"));
             (shots, r["metrics"][0]["value"].as_f64().unwrap())
         })
         .collect();
