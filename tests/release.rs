@@ -129,7 +129,8 @@ fn a_model_is_checked_and_laid_out_but_not_uploaded_unasked() {
         assert_eq!(hex, sum, "{name}");
         lines += 1;
     }
-    assert_eq!(lines + 1, fs::read_dir(at("out")).unwrap().count());
+    // All but the list itself and the card.
+    assert_eq!(lines + 2, fs::read_dir(at("out")).unwrap().count());
     // A changed file, and an executable one.
     fs::write(
         at("out/config.json"),
@@ -160,6 +161,71 @@ fn a_model_is_checked_and_laid_out_but_not_uploaded_unasked() {
     assert!(
         errors.contains("there is no token") && errors.contains("HF_TOKEN"),
         "{errors}"
+    );
+}
+
+/// Its card asks for words of the publisher's, and writing them must not make the folder one of changed files.
+#[test]
+fn a_staged_run_is_released_again_after_its_card_was_filled_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let go = |words: &[&str]| {
+        let (out, code, errors) = llmtui(dir.path(), words);
+        assert_eq!(code, 0, "{words:?}: {out}{errors}");
+        out
+    };
+    let short = ["-s", "max_steps=4", "-s", "checkpoint.every=2"];
+    let named = ["-s", "name=mine", "-s", "train.threads=1"];
+    let train = ["train", "smoke", "--headless"];
+    go(&[&train[..], &short, &named].concat());
+    // Without a license it is refused, and a new card mends that.
+    let (out, code, _) = llmtui(dir.path(), &["release", "mine", "--to", "out"]);
+    assert!(code == 2 && out.contains("FAIL     License"), "{out}");
+    go(&[
+        "card",
+        "mine",
+        "--license",
+        "mit",
+        "--to",
+        "out/README.md",
+        "--force",
+    ]);
+    let out = go(&["release", "out", "--repo", "me/mine"]);
+    assert!(out.contains("an upload would send to me/mine"), "{out}");
+    let card = fs::read_to_string(at("out/README.md")).unwrap();
+    let filled = card.replace("*To be written by the publisher: ", "*Written: ");
+    assert_ne!(card, filled);
+    fs::write(at("out/README.md"), filled).unwrap();
+    let out = go(&["release", "out", "--repo", "me/mine"]);
+    assert!(!out.contains("placeholder"), "{out}");
+    // A change of other files is reported, with a way on.
+    let settings = fs::read_to_string(at("out/generation_config.json")).unwrap();
+    fs::write(at("out/generation_config.json"), settings + "\n").unwrap();
+    let (out, code, _) = llmtui(dir.path(), &["release", "out", "--to", "again"]);
+    assert!(code == 2 && out.contains("delete SHA256SUMS"), "{out}");
+    fs::remove_file(at("out/SHA256SUMS")).unwrap();
+    go(&["release", "out", "--to", "again"]);
+    assert!(at("again/SHA256SUMS").exists());
+    // As a GGUF file, whose card is about the file.
+    go(&["export", "mine", "--format", "gguf", "--to", "gguf"]);
+    let stub = fs::read_to_string(at("gguf/README.md")).unwrap();
+    assert!(stub.contains("library_name: gguf\n"), "{stub}");
+    let words = [
+        "--license",
+        "mit",
+        "--format",
+        "gguf",
+        "--to",
+        "gguf/README.md",
+    ];
+    go(&[&["card", "mine", "--force"][..], &words].concat());
+    go(&["release", "gguf"]);
+    let card = fs::read_to_string(at("gguf/README.md")).unwrap();
+    assert!(
+        card.contains("library_name: gguf\n")
+            && card.contains("license: \"mit\"")
+            && !card.contains("transformers"),
+        "{card}"
     );
 }
 

@@ -7,11 +7,14 @@ use crate::base::human;
 use crate::base::near::did_you_mean;
 use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
-use crate::engine::export::{About, AdapterSource, CardResult, PEFT, Source, adapter_card, card};
+use crate::engine::checkpoint::{SavedState, read_state};
+use crate::engine::export::{
+    About, AdapterSource, CardResult, PEFT, Source, adapter_card, card, gguf_card,
+};
 use crate::models::Parts;
 use crate::run::{RunDir, RunState};
 use crate::spec::RunSpec;
-use crate::tasks::{self, Summary};
+use crate::tasks::{self, Kept};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -21,14 +24,16 @@ use std::path::{Path, PathBuf};
   llmtui card shakespeare --license mit
   llmtui card runs/… --license apache-2.0 --to out/model/README.md
   llmtui card my-lora-run --format peft --base-model org/name     # of the adapter alone; else of base and adapter merged
+  llmtui card shakespeare --format gguf --to out/gguf/README.md --force
 
-Results come from llmtui eval. The card has placeholders for what only you know (intended use, limitations, the data's license).")]
+It describes the weights of the run's best checkpoint. Results come from llmtui eval. The card has placeholders for what only you know (intended use, limitations, the data's license).")]
 pub struct Args {
     /// A run: directory, id or part of an id
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// What the card describes: `hf` the whole model, adapters merged; `peft` only the adapter of a LoRA, DoRA or QLoRA run
-    #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = ["hf", "peft"])]
+    /// What the card describes: `hf` a folder with the whole model, adapters merged; `gguf` the same as a GGUF file; `peft` only
+    /// the adapter of a LoRA, DoRA or QLoRA run
+    #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = ["hf", "gguf", "peft"])]
     pub format: String,
     /// Hub id of the base model; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
@@ -106,7 +111,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                     "the card describes base and adapter merged; --format peft describes the adapter only"
                 );
             }
-            card(&source, "f32", &about)
+            match args.format == "gguf" {
+                true if source.model.config().is_reward_model() => {
+                    let what = "a GGUF file has no place for the score of a reward model";
+                    return Err(Failure::user_error(what, "drop --format gguf").into());
+                }
+                true => gguf_card(&source, None, "as the file's name says", &about),
+                false => card(&source, "f32", &about),
+            }
         }
     };
     write_atomic(&args.to, text.as_bytes()).map_err(|e| Failure::not_written(&args.to, &e))?;
@@ -126,6 +138,7 @@ pub(super) fn about(
 ) -> anyhow::Result<About> {
     let spec = run_ref::spec_of(run)?;
     let state = run_ref::fold(run)?;
+    let saved = read_state(checkpoint).ok();
     let checkpoint = checkpoint.file_name().unwrap_or_default().to_string_lossy();
     let names: Vec<String> = run
         .names()
@@ -137,11 +150,8 @@ pub(super) fn about(
     Ok(About {
         base_model: spec.train.from.as_deref().and_then(base_id),
         datasets: datasets(&spec),
-        results: kept
-            .iter()
-            .flat_map(|(_, summary)| results(summary))
-            .collect(),
-        procedure: procedure(&spec, &state),
+        results: kept.iter().flat_map(results).collect(),
+        procedure: procedure(&spec, &state, saved.as_ref()),
         environment: environment(&state),
         ..About::default()
     })
@@ -163,10 +173,11 @@ fn datasets(spec: &RunSpec) -> Vec<String> {
         .iter()
         .map(|source| match &source.origin {
             Origin::Hub(id) => id.clone(),
-            _ => source.to_string(),
+            Origin::Path(name) | Origin::Named(name) => last_part(Path::new(name)),
+            Origin::Synthetic(_) => source.to_string(),
         })
         .collect();
-    names.extend(data.path.as_ref().map(|path| path.display().to_string()));
+    names.extend(data.path.as_deref().map(last_part));
     names.extend(
         data.synthetic
             .as_ref()
@@ -178,7 +189,14 @@ fn datasets(spec: &RunSpec) -> Vec<String> {
     names
 }
 
-fn results(summary: &Summary) -> Vec<CardResult> {
+/// A file, folder or glob without its place, which readers cannot use and which tells of its owner's machine.
+fn last_part(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+fn results(kept: &Kept) -> Vec<CardResult> {
+    let summary = &kept.summary;
     let of_all = summary
         .readings
         .iter()
@@ -189,11 +207,48 @@ fn results(summary: &Summary) -> Vec<CardResult> {
         value: reading.value,
         stderr: reading.stderr,
         items: summary.items,
+        shots: summary.shots,
+        limited: kept.limited,
+        origin: kept.origin,
     };
     of_all.map(result).collect()
 }
 
-fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
+/// How long the weights of a checkpoint were trained, and what they reached: it may be of an earlier step than the run's last.
+fn extent(state: &RunState, saved: Option<&SavedState>) -> Vec<(String, String)> {
+    let here = saved.map(|saved| (saved.progress.step, saved.progress.tokens));
+    let (step, tokens) = here.unwrap_or((state.step, state.tokens));
+    let steps = match step < state.step {
+        true => format!(
+            "{} of the run's {}",
+            human::grouped(step),
+            human::grouped(state.step)
+        ),
+        false => human::grouped(step),
+    };
+    let mut facts = vec![
+        ("steps".to_string(), steps),
+        ("tokens".to_string(), human::grouped(tokens)),
+    ];
+    let mut measured = state.evaluations.iter().rev();
+    if let Some(at) = measured.find(|at| at.step == step && at.val_loss().is_finite()) {
+        facts.push(("validation loss".into(), human::loss(at.val_loss())));
+    }
+    if state.seconds > 0.0 {
+        let name = match step < state.step {
+            true => "time of the whole run",
+            false => "time",
+        };
+        facts.push((name.into(), human::seconds(state.seconds)));
+    }
+    facts
+}
+
+fn procedure(
+    spec: &RunSpec,
+    state: &RunState,
+    saved: Option<&SavedState>,
+) -> Vec<(String, String)> {
     let mut facts: Vec<(String, String)> =
         vec![("method".into(), spec.method.entry().title.into())];
     let mut add = |name: &str, value: String| facts.push((name.into(), value));
@@ -204,8 +259,9 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
     for (name, value) in of_method(spec).into_iter().chain(of_adapter(spec)) {
         add(&name, value);
     }
-    add("steps", human::grouped(state.step));
-    add("tokens", human::grouped(state.tokens));
+    for (name, value) in extent(state, saved) {
+        add(&name, value);
+    }
     add(
         "sequences of a step × length",
         format!(
@@ -221,18 +277,6 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
     add("schedule", spec.schedule.entry().title.into());
     if let Some(precision) = state.head.as_ref().and_then(|head| head.precision.clone()) {
         add("precision of matmuls", precision);
-    }
-    if let Some(best) = state
-        .best_evaluation()
-        .filter(|best| best.val_loss().is_finite())
-    {
-        add(
-            "validation loss",
-            format!("{} at step {}", human::loss(best.val_loss()), best.step),
-        );
-    }
-    if state.seconds > 0.0 {
-        add("time", human::seconds(state.seconds));
     }
     facts
 }
@@ -381,6 +425,73 @@ mod tests {
                 .any(|fact| fact.0 == "neftune_alpha")
         );
         assert!(of_adapter(&spec("quickstart")).is_empty());
+    }
+
+    /// Its place says who the user is, and is of no use to a reader.
+    #[test]
+    fn files_of_the_training_data_are_named_without_their_place() {
+        let of = |text: &str| {
+            let sources = crate::spec::SpecSources {
+                project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+                ..crate::spec::SpecSources::default()
+            };
+            let setting = [text.to_string()];
+            datasets(&crate::spec::load("sft", &setting, &sources).unwrap().spec)
+        };
+        assert_eq!(of("data.path=/home/anna/chats.jsonl"), ["chats.jsonl"]);
+        assert_eq!(
+            of("data.sources=[/data/anna/a.jsonl, {path: /mnt/anna/set/*.jsonl}, {hub: org/set}]"),
+            ["a.jsonl", "*.jsonl", "org/set"]
+        );
+    }
+
+    /// The best checkpoint of a run that went on, and one that nothing was measured of.
+    #[test]
+    fn a_card_tells_how_long_its_own_weights_were_trained() {
+        use crate::wire::{Envelope, Event};
+        use serde_json::json;
+        let mut events = vec![
+            json!({"type": "Started", "name": "r", "method": "pretrain", "spec": {}, "n_params": 1, "vocab_size": 1,
+            "max_steps": 40, "batch_tokens": 10, "epoch_tokens": 1}),
+        ];
+        for step in 1..=40 {
+            events.push(json!({"type": "Stepped", "step": step, "tokens": 1000 * step, "values": {"train/loss": 1.0}}));
+            if step == 25 || step == 40 {
+                let loss = if step == 25 { 3.25 } else { 3.5 };
+                events.push(json!({"type": "Evaluated", "step": step, "tokens": 1, "values": {"val/loss": loss}, "n_windows": 1,
+                    "whole": false, "seconds": 0.1}));
+            }
+        }
+        let envelope = |(seq, event): (u64, serde_json::Value)| -> Envelope {
+            let event: Event = serde_json::from_value(event).unwrap();
+            serde_json::from_value(json!({"v": 1, "seq": seq, "t": seq, "event": event})).unwrap()
+        };
+        let events: Vec<Envelope> = (1..).zip(events).map(envelope).collect();
+        let state = RunState::from_events(&events);
+        let saved = |step: u64| -> SavedState {
+            let text = json!({"progress": {"step": step, "tokens": 1000 * step}, "fingerprint": {"data": "", "tokenizer": "", "threads": 1, "program": "", "arch": ""}});
+            serde_json::from_value(text).unwrap()
+        };
+        let words = |step: u64| -> Vec<String> {
+            let facts = extent(&state, Some(&saved(step)));
+            let facts = facts.iter().filter(|fact| !fact.0.starts_with("time"));
+            facts
+                .map(|(name, value)| format!("{name}: {value}"))
+                .collect()
+        };
+        assert_eq!(
+            words(25),
+            [
+                "steps: 25 of the run's 40",
+                "tokens: 25,000",
+                "validation loss: 3.2500"
+            ]
+        );
+        assert_eq!(words(30), ["steps: 30 of the run's 40", "tokens: 30,000"]);
+        assert_eq!(
+            words(40),
+            ["steps: 40", "tokens: 40,000", "validation loss: 3.5000"]
+        );
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn check_new(to: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Exports into a folder beside the file, and gives its one file the name of the user's.
+/// Exports into a folder beside the file, and gives its one GGUF file the name of the user's; a card is for folders.
 fn under_a_name(
     to: &Path,
     export: impl FnOnce(&Path) -> Result<Vec<Written>, Failure>,
@@ -147,7 +147,9 @@ fn under_a_name(
         failure
     };
     let written = export(&folder).map_err(of_the_file)?;
-    let moved = match written.as_slice() {
+    let mut files = written;
+    files.retain(|file| names_a_file(Path::new(&file.name)));
+    let moved = match files.as_slice() {
         [file] => check_new(to).and_then(|()| {
             let moved = std::fs::rename(folder.join(&file.name), to);
             moved.map_err(|e| Failure::not_written(to, &e))
@@ -158,7 +160,7 @@ fn under_a_name(
         )),
     };
     let _ = std::fs::remove_dir_all(&folder);
-    moved.map(|()| written)
+    moved.map(|()| files)
 }
 
 fn tell_file(to: &Path, written: &[Written]) -> anyhow::Result<()> {
@@ -247,7 +249,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("mine.gguf");
         assert!(names_a_file(&to) && !names_a_file(&dir.path().join("mine")));
-        under_a_name(&to, |folder| exported(folder, &["long-name-F16.gguf"])).unwrap();
+        let both = ["long-name-F16.gguf", "README.md"];
+        let written = under_a_name(&to, |folder| exported(folder, &both)).unwrap();
+        assert_eq!((written.len(), written[0].name.as_str()), (1, both[0]));
         assert_eq!(std::fs::read_to_string(&to).unwrap(), "GGUF");
         // Nothing is written over, and nothing is left beside it.
         let again = under_a_name(&to, |folder| exported(folder, &["other-F16.gguf"]));

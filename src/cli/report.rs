@@ -174,7 +174,7 @@ struct RunData {
     asked: String,
     trained: Option<String>,
     predicted_bytes: Option<u64>,
-    results: Vec<(String, tasks::Summary)>,
+    results: Vec<tasks::Kept>,
     price: Option<Price>,
 }
 

@@ -1,7 +1,7 @@
 //! Merges adapters into the weights that they were trained on: checks before, and compares outputs afterwards.
 
 use super::brought;
-use super::export::{self, ExportError, Options, Source, Written};
+use super::export::{self, ExportError, MergeOrigin, Options, Source, Written};
 use crate::base::child::Child;
 use crate::base::digest::hex;
 use crate::base::files::{read_plain, read_small, write_atomic};
@@ -9,6 +9,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
+use crate::hub;
 use crate::kernels::errors::error_text;
 use crate::models::{self, ModelSource, SourceError};
 use crate::nn::Model;
@@ -192,7 +193,8 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
     let tokenizer = tokenizer_of(&from, model.shape().vocab_size, &adapters);
     let note = trained_with(&from, &tokenizer);
-    let source = Source::new(from, model, tokenizer);
+    let mut source = Source::new(from, model, tokenizer);
+    source.merge = Some(origin(order, &base, &done));
     let options = Options {
         dtype: order.dtype.clone(),
         max_shard_bytes: 5_000_000_000,
@@ -219,6 +221,16 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         check,
         scores,
     })
+}
+
+/// What the card of the merged model says of it.
+fn origin(order: &Order, base: &Path, done: &[(Peft, f64)]) -> MergeOrigin {
+    let adapter = |(peft, weight): &(Peft, f64)| (models::name_of(peft.folder()), *weight);
+    MergeOrigin {
+        name: models::name_of(&order.to),
+        base: hub::id_of_cached(base).unwrap_or_else(|| models::name_of(base)),
+        adapters: done.iter().map(adapter).collect(),
+    }
 }
 
 /// Where the tokenizer of the merged model lies: beside the last adapter that brings the base's own or one with more tokens, for

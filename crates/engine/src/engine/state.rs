@@ -10,6 +10,7 @@ use super::roles::{Models, Reference};
 use super::rollouts::in_use::ActiveRollout;
 use super::start_weights::{arithmetic, blank_policy, start_weights};
 use crate::data::Dataset;
+use crate::hf::TokenIds;
 use crate::models::ModelSource;
 use crate::optim::UpdateRule;
 use crate::probes::{Carried, SharedProbes};
@@ -168,6 +169,8 @@ pub struct TrainState {
     pub base: Option<String>,
     /// The settings of the start model's generation_config.json, which checkpoints keep.
     pub generation: Option<Map<String, Value>>,
+    /// The tokens that begin and end a text for the start model, which checkpoints keep beside the tokenizer's.
+    pub start_ids: Option<TokenIds>,
     /// The run's probes, whose past goes into checkpoints.
     pub carrier: SharedProbes,
 }
@@ -195,6 +198,7 @@ impl TrainState {
         let optimizer = averaged_rule(spec, &model)?;
         let critic = Critic::blank(spec, &model)?;
         let from = spec.train.from.as_deref();
+        let start = from.and_then(|place| ModelSource::open(place).ok());
         Ok(TrainState {
             models: Models::alone(model),
             optimizer,
@@ -203,9 +207,8 @@ impl TrainState {
             in_use: None,
             carrier: SharedProbes::default(),
             // A GGUF file has none.
-            generation: from
-                .filter(|place| place.is_dir())
-                .and_then(|place| ModelSource::open(place).ok()?.generation()),
+            generation: start.as_ref().and_then(ModelSource::generation),
+            start_ids: start.as_ref().map(ModelSource::generation_ids),
             base: from.map(|place| {
                 let whole = std::path::absolute(place).unwrap_or_else(|_| place.into());
                 whole.display().to_string()

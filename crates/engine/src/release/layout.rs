@@ -1,6 +1,7 @@
 //! The folder to upload: copies of the model's files, attributes for git LFS, and a list of checksums. It has a temporary
 //! name until it is complete.
 
+use super::card;
 use super::files::{self, Entry, sha256_of};
 use super::subject::Subject;
 use crate::base::files::{open_plain, sync_dir, write_synced};
@@ -10,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The list of checksums, as `sha256sum -c` reads it.
+/// The list of checksums, as `sha256sum -c` reads it. The card is not in it: people go on editing that, also on the hub.
 pub const SUMS: &str = "SHA256SUMS";
 /// Files of a checkpoint or a training beside a model, by whole name.
 const LEFT_OUT: &[&str] = &[
@@ -177,7 +178,7 @@ pub fn write_checksums(folder: &Path) -> Result<(), LayoutError> {
     let mut sums = String::new();
     for file in files
         .iter()
-        .filter(|file| file.name != SUMS && file.can_be_read())
+        .filter(|file| ![SUMS, card::NAME].contains(&file.name.as_str()) && file.can_be_read())
     {
         let path = folder.join(&file.name);
         let (sum, _) = sha256_of(&path).map_err(io(&path))?;

@@ -17,7 +17,11 @@ pub fn read_generation(folder: &Path) -> Option<Map<String, Value>> {
 
 /// Tokens that end an answer by a folder's file; a file that is absent or silent is no fault.
 pub fn generation_ends(folder: &Path) -> Vec<u32> {
-    let settings = read_generation(folder).unwrap_or_default();
+    ends_of(&read_generation(folder).unwrap_or_default())
+}
+
+/// Tokens that end an answer by these settings.
+pub fn ends_of(settings: &Map<String, Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match settings.get("eos_token_id") {
         Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),

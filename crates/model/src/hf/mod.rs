@@ -19,7 +19,7 @@ pub use adapter::{
 pub use config::TokenIds;
 pub use dtype::Dtype;
 pub use families::{FAMILIES, Family, of as family_of};
-pub use generation::{generation_ends, generation_json, read_generation};
+pub use generation::{ends_of, generation_ends, generation_json, read_generation};
 pub use tensor_file::TensorFileError;
 pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};
 
@@ -141,6 +141,11 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// Values in all files together: some families store more than a model computes with, such as biases of zero.
+    pub fn n_values(&self) -> usize {
+        self.shards.iter().flatten().map(DiskTensor::len).sum()
+    }
+
     /// The text of the shard index; `None` for a single file.
     pub fn index_json(&self) -> Option<String> {
         let files = self.files();
@@ -153,7 +158,7 @@ impl<'a> Outgoing<'a> {
             .zip(&files)
             .flat_map(|(tensors, file)| tensors.iter().map(move |t| (t.name.clone(), json!(file))))
             .collect();
-        let values: usize = self.shards.iter().flatten().map(DiskTensor::len).sum();
+        let values = self.n_values();
         let bytes = values * self.dtype.size();
         let metadata = json!({"total_parameters": values, "total_size": bytes});
         Some(pretty(&json!({"metadata": metadata, "weight_map": map})))

@@ -376,6 +376,17 @@ impl ModelSource {
         }
     }
 
+    /// The tokens that `generate` of transformers would begin and end with: those that end an answer are a list of
+    /// generation_config.json, or of config.json where that one is silent.
+    pub fn generation_ids(&self) -> TokenIds {
+        let ids = self.token_ids();
+        let ends = self.generation().map(|settings| hf::ends_of(&settings));
+        match ends.filter(|ends| !ends.is_empty()) {
+            Some(eos) => TokenIds { eos, ..ids },
+            None => ids,
+        }
+    }
+
     /// Tokens that end an answer.
     pub fn ends(&self) -> Vec<u32> {
         match self {

@@ -17,7 +17,7 @@ pub use picture::{picture, picture_png, pipeline_picture, pipeline_png};
 use crate::diagnosis::Diagnosis;
 use crate::pipeline::State;
 use crate::run::RunState;
-use crate::tasks::Summary;
+use crate::tasks::Kept;
 
 /// Bytes at a report's beginning that say whose it is.
 pub const HEAD: u64 = 2 << 10;
@@ -54,8 +54,8 @@ pub struct RunReport<'a> {
     pub trained: Option<String>,
     /// Memory that was predicted for the run, bytes.
     pub predicted_bytes: Option<u64>,
-    /// Evaluations of its checkpoints: which one, and what came of it.
-    pub results: Vec<(String, Summary)>,
+    /// Evaluations of its checkpoints.
+    pub results: Vec<Kept>,
     /// What an hour of the machine costs, where that is known.
     pub price: Option<Price>,
 }

@@ -4,9 +4,10 @@ use super::{PipelineReport, Price, RunReport};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
-use crate::run::state::MarkKind;
+use crate::run::state::{Evaluation, MarkKind};
 use crate::run::{RunState, Series};
-use crate::wire::id;
+use crate::tasks::Kept;
+use crate::wire::{Best, id};
 use serde_json::Value;
 use std::path::Path;
 
@@ -175,10 +176,30 @@ fn best_checkpoint(state: &RunState) -> Option<Fact> {
     let best = state.checkpoints.iter().rev().find(|saved| saved.best)?;
     let name = best.path.rsplit('/').next().unwrap_or(&best.path);
     let by = match &best.by {
-        Some(by) => format!(", by {} {}", by.metric, human::number(by.value.0)),
+        Some(by) => format!(", by {} {}", by.metric, reading_of(state, by)),
         None => String::new(),
     };
     Some(fact("best checkpoint", one_line(&format!("{name}{by}"))))
+}
+
+/// The reading that chose a checkpoint. The last evaluation of a run may read the whole split: its loss is then another than
+/// that of the rows on which checkpoints are compared.
+fn reading_of(state: &RunState, by: &Best) -> String {
+    let value = by.value.0;
+    if by.metric != id::VAL_LOSS {
+        return human::number(value);
+    }
+    let mut here = state.evaluations.iter().rev();
+    let whole = here
+        .find(|e| e.step == by.step && e.whole)
+        .map(Evaluation::val_loss);
+    let loss = human::loss(value);
+    match whole.map(human::loss).filter(|whole| *whole != loss) {
+        Some(whole) => {
+            format!("{loss} on the rows of all evaluations ({whole} on the whole validation split)")
+        }
+        None => loss,
+    }
 }
 
 /// Time, speed and memory.
@@ -502,19 +523,31 @@ pub(super) fn findings(sheet: &RunReport) -> Vec<[String; 4]> {
     rows.collect()
 }
 
+/// `arc_easy v1, 2 worked examples, the first 100 items`: what tells results of the same task apart.
+fn asked(kept: &Kept) -> String {
+    let summary = &kept.summary;
+    let shots = match summary.shots {
+        0 => String::new(),
+        n => format!(", {}", human::counted(n as u64, "worked example")),
+    };
+    let items = human::counted(summary.items as u64, "item");
+    let items = match kept.limited {
+        true => format!("the first {items} (--limit)"),
+        false => items,
+    };
+    let task = one_line(&summary.task);
+    format!("{task} v{}{shots}, {items}", summary.version)
+}
+
 /// Checkpoint, task, metric, value of each result.
 pub(super) fn results(sheet: &RunReport) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
-    for (model, summary) in &sheet.results {
+    for kept in &sheet.results {
+        let summary = &kept.summary;
         for reading in summary.readings.iter().filter(|r| r.group.is_none()) {
             rows.push([
-                one_line(model),
-                format!(
-                    "{} v{}, {}",
-                    one_line(&summary.task),
-                    summary.version,
-                    human::counted(summary.items as u64, "item")
-                ),
+                one_line(&kept.model),
+                asked(kept),
                 one_line(&reading.metric),
                 human::with_error(reading.value, reading.stderr),
             ]);

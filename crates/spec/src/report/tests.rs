@@ -52,7 +52,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> RunReport<'a> {
         stderr,
         n: 4,
     };
-    let summary = Summary {
+    let summary = tasks::Summary {
         task: HOSTILE.into(),
         version: 1,
         shots: 0,
@@ -69,7 +69,12 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> RunReport<'a> {
         asked: HOSTILE.into(),
         trained: Some(", of which 40 train (4 %): LoRA rank 8 (all)".into()),
         predicted_bytes: Some(1 << 20),
-        results: vec![(HOSTILE.into(), summary)],
+        results: vec![tasks::Kept {
+            model: HOSTILE.into(),
+            summary,
+            limited: false,
+            origin: tasks::TaskOrigin::Own,
+        }],
         price: Some(Price {
             dollars: 2.5,
             source: HOSTILE.into(),
@@ -319,6 +324,51 @@ fn a_run_that_has_hardly_begun_has_a_report_too() {
     };
     assert!(html(&sheet).ends_with("</body></html>\n"));
     assert!(markdown(&sheet).starts_with("# "));
+}
+
+/// Two evaluations of one task are told apart.
+#[test]
+fn results_say_how_many_examples_and_which_rows_were_used() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let mut sheet = sheet(&state, &diagnosis);
+    let kept = &mut sheet.results[0];
+    (kept.summary.task, kept.summary.shots, kept.limited) = ("capitals".into(), 2, true);
+    let said = markdown(&sheet);
+    let expected = "capitals v1, 2 worked examples, the first 4 items (--limit)";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// The last evaluation reads the whole split, those that checkpoints are compared by a part of it.
+#[test]
+fn two_losses_of_the_best_checkpoint_say_what_they_were_measured_on() {
+    let said = |whole: f64| {
+        let loss = |value: f64| json!({"val/loss": value});
+        let events = [
+            json!({"type": "Started", "name": "r", "method": "pretrain", "spec": {}, "n_params": 1, "vocab_size": 1,
+                "max_steps": 2, "batch_tokens": 1, "epoch_tokens": 1}),
+            json!({"type": "Stepped", "step": 2, "tokens": 2, "values": {"train/loss": 1.0}}),
+            json!({"type": "Evaluated", "step": 2, "tokens": 2, "values": loss(whole), "n_windows": 9, "whole": true, "seconds": 0.1}),
+            json!({"type": "Checkpointed", "step": 2, "path": "checkpoints/step-000002", "bytes": 1, "seconds": 0.1,
+                "best": true, "val_loss": whole,
+                "by": {"step": 2, "metric": "val/loss", "value": 3.563, "direction": "lower"}}),
+        ];
+        let events: Vec<Envelope> = (1..).zip(events).map(|(seq, e)| envelope(seq, e)).collect();
+        let state = RunState::from_events(&events);
+        let diagnosis = diagnose(&state);
+        let text = markdown(&sheet(&state, &diagnosis));
+        let line = text.lines().find(|line| line.contains("best checkpoint"));
+        line.unwrap().to_string()
+    };
+    let other = said(3.5676);
+    let expected =
+        "val/loss 3.5630 on the rows of all evaluations (3.5676 on the whole validation split)";
+    assert!(other.contains(expected), "{other}");
+    let same = said(3.563);
+    assert!(
+        same.contains("val/loss 3.5630") && !same.contains("rows of all"),
+        "{same}"
+    );
 }
 
 /// As the dashboard: with the processes that the run started; the prediction is of the training process alone.

@@ -28,7 +28,7 @@ pub use compare::{Comparison, Flip, compare};
 pub use config::{AnswerConfig, Kind, TaskConfig};
 pub use error::TaskError;
 pub use items::Item;
-pub use kept::kept;
+pub use kept::{Kept, kept};
 pub use list::{Listed, list, load};
 pub use model::AskedModel;
 pub use questions::{ModelAnswer, Question, questions};
@@ -39,7 +39,7 @@ pub use summary::{Reading, Summary, headline, is_share, summarize};
 pub use table::{
     MAX_MODELS, TaskCell, TaskRow, TaskTable, WHILE_TRAINING, compared_by, models_in, table,
 };
-pub use task::{Prepared, Task};
+pub use task::{Prepared, Task, TaskOrigin};
 
 #[cfg(test)]
 mod tests;

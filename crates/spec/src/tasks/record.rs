@@ -77,6 +77,12 @@ pub struct Header {
     /// The file of a task that is not one of this program's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<std::path::PathBuf>,
+    /// Worked examples in front of each prompt; where nothing is said, as many as the task has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shots: Option<usize>,
+    /// Only the task's first rows were asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limited: bool,
 }
 
 /// A file of records under way. It is written with the first record: where nothing is answered, nothing is left behind.
@@ -220,6 +226,8 @@ mod tests {
             fingerprint: "f".into(),
             llmtui: "0".into(),
             file: None,
+            shots: None,
+            limited: false,
         };
         let record = |item| Record {
             item,

@@ -59,6 +59,8 @@ impl Request<'_> {
             fingerprint: self.fingerprint.into(),
             llmtui: env!("CARGO_PKG_VERSION").into(),
             file: self.prepared.task.file().map(Path::to_path_buf),
+            shots: Some(config.shots.as_ref().map_or(0, |shots| shots.count)),
+            limited: self.prepared.limited,
         }
     }
 

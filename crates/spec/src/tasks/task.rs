@@ -78,6 +78,21 @@ pub struct Prepared {
     pub(super) rewarder: Option<Rewarder>,
     /// Of everything that is asked, prompts, continuations, targets, and of what judges the answers.
     pub digest: String,
+    /// The task has more rows than were asked for.
+    pub limited: bool,
+}
+
+/// Who designed a task's prompts and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskOrigin {
+    /// They are those of lm-evaluation-harness.
+    Harness,
+    /// This program, for rows that others published.
+    Program,
+    /// This program, which makes up the rows, too.
+    Synthetic,
+    /// A file of the user's.
+    Own,
 }
 
 /// Compiles the texts of the task of this name.
@@ -265,6 +280,17 @@ impl Task {
         Ok(self)
     }
 
+    /// Who designed it.
+    pub fn origin(&self) -> TaskOrigin {
+        match self.config.source.origin {
+            _ if self.file.is_some() => TaskOrigin::Own,
+            Origin::Synthetic(_) => TaskOrigin::Synthetic,
+            // The harness has no tasks that count refusals.
+            _ if !self.config.answer.counts.is_empty() => TaskOrigin::Program,
+            _ => TaskOrigin::Harness,
+        }
+    }
+
     /// The file of a task that is not one of this program's.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -316,13 +342,15 @@ impl Task {
         let rewarder = rewarder.transpose()?;
         // What belongs to a group is known of a row that was read.
         let most = limit.filter(|_| self.group.is_none());
-        let asked = self.read(&self.config.source, most, read)?;
-        let asked = items::limited(&self, asked, limit)?;
+        let (rows, more) = self.read(&self.config.source, most, read)?;
+        let n_rows = rows.len();
+        let asked = items::limited(&self, rows, limit)?;
+        let limited = more || asked.len() < n_rows;
         let shots = match &self.config.shots {
             Some(shots) if shots.count > 0 => {
                 // Examples that go by the row asked may stand anywhere.
                 let most = shots.same.is_none().then_some(shots.skip + shots.count + 1);
-                self.read(&shots.source, most, read)?
+                self.read(&shots.source, most, read)?.0
             }
             _ => Vec::new(),
         };
@@ -348,23 +376,28 @@ impl Task {
             items,
             tester,
             rewarder,
+            limited,
         })
     }
 
+    /// The first rows of a source, and whether there are more.
     fn read(
         &self,
         source: &SourceConfig,
         limit: Option<usize>,
         read: &ReadContext,
-    ) -> Result<Vec<Record>, TaskError> {
+    ) -> Result<(Vec<Record>, bool), TaskError> {
         let failed = |why| TaskError::Rows {
             task: self.config.name.clone(),
             why,
         };
-        let rows = rows(source, read).map_err(failed)?;
-        rows.take(limit.unwrap_or(usize::MAX))
+        let mut rows = rows(source, read).map_err(failed)?.fuse();
+        let asked: Result<Vec<Record>, _> = rows
+            .by_ref()
+            .take(limit.unwrap_or(usize::MAX))
             .map(|row| row.map_err(|fault| failed(fault.into())))
-            .collect()
+            .collect();
+        Ok((asked?, rows.next().is_some()))
     }
 }
 

@@ -88,7 +88,7 @@ pub fn save(
     };
     let failed = |source| CheckpointError::Write { step, source };
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
-    let ids = token_ids(data, &state.models.policy);
+    let ids = token_ids(data, &state.models.policy, state.start_ids.as_ref());
     let config = hf::config_json(&state.models.policy, ids.clone());
     let generation = hf::generation_json(ids, state.generation.as_ref());
     let marks = data.tokenizer.config_json();
@@ -139,14 +139,27 @@ pub fn save(
     store.commit(step, &parts).map_err(failed)
 }
 
-/// What begins a text (where nothing is named so, what ends one), all that a text or a turn ends with, and what pads. A
-/// reward model is scored at the last non-padding token, so its folder always names the padding token.
-fn token_ids(data: &Dataset, model: &Model) -> TokenIds {
+/// What begins a text (where neither tokenizer nor start model names it, what ends one), all that a text or a turn ends with,
+/// and what pads. Tokens that ended a text for the start model still do: an instruct model stops at several. A reward model is
+/// scored at the last non-padding token, so its folder always names the padding token.
+fn token_ids(data: &Dataset, model: &Model, start: Option<&TokenIds>) -> TokenIds {
     let mark = data.tokenizer.eos();
-    let turn_ends = data.ends.iter().copied().filter(|id| Some(*id) != mark);
+    let is_known = |id: &u32| data.tokenizer.token(*id).is_some();
+    let theirs = start.map_or(&[][..], |start| &start.eos);
+    let mut eos: Vec<u32> = mark.into_iter().collect();
+    for id in data
+        .ends
+        .iter()
+        .chain(theirs.iter().filter(|id| is_known(id)))
+    {
+        if !eos.contains(id) {
+            eos.push(*id);
+        }
+    }
+    let begins = start.and_then(|start| start.bos).filter(is_known);
     TokenIds {
-        bos: data.tokenizer.bos().or(mark),
-        eos: mark.into_iter().chain(turn_ends).collect(),
+        bos: data.tokenizer.bos().or(begins).or(mark),
+        eos,
         pad: match model.config().head {
             HeadKind::Vocabulary => data.tokenizer.pad(),
             HeadKind::Score => padding(&data.tokenizer),
@@ -243,6 +256,10 @@ fn finish(
     // The start model may be gone by now.
     if state.generation.is_none() {
         state.generation = hf::read_generation(folder);
+        // With its tokens, where there was a start model.
+        if let (Some(_), Ok(ids)) = (&state.base, hf::token_ids(folder)) {
+            state.start_ids = Some(ids);
+        }
     }
     state.progress = saved.progress.clone();
     state.carrier.restore_state(&state.progress.probes);

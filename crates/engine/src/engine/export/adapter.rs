@@ -52,7 +52,7 @@ pub fn export_adapter(
             folder.note(vec![NO_PADDING.into()]);
         }
         let text = card::adapter_card(source, &options.dtype, about);
-        folder.text("README.md", &text)?;
+        folder.text(card::FILE, &text)?;
         if let Some(rows) = source.grown {
             folder.note(vec![format!(
                 "it was trained on a vocabulary of {rows} tokens, but its base has fewer rows: with PEFT, \

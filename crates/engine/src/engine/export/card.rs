@@ -1,24 +1,21 @@
 //! A model's card, README.md, in the hub's format: metadata in YAML, then text. Shared by `llmtui export`, which knows only
 //! the model, and `llmtui card`, which also knows its run. What only people know is a placeholder in italics.
 
+mod model;
+mod results;
+
+pub use results::CardResult;
+
+use super::Source;
 use super::adapter_source::{AdapterSource, is_public};
-use super::{NO_PADDING, Source};
-use crate::base::human;
 use crate::base::text::one_line;
-use crate::hf;
-use crate::nn::{HeadKind, ModelConfig};
-use serde_json::{Value, json};
+use crate::nn::HeadKind;
+use model::{kind, kind_of};
+use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A result for the card: the metric and its value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CardResult {
-    pub task: String,
-    pub metric: String,
-    pub value: f64,
-    pub stderr: Option<f64>,
-    pub items: usize,
-}
+/// Name of the card's file.
+pub(super) const FILE: &str = "README.md";
 
 /// Facts about a model beyond its files. Empty fields become placeholders.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,6 +34,16 @@ pub struct About {
     pub environment: Vec<(String, String)>,
 }
 
+impl About {
+    /// What the files of a model themselves tell: the repository of the hub whose weights these are, or were before adapters.
+    pub(super) fn of(source: &Source) -> About {
+        About {
+            base_model: source.base_id(),
+            ..About::default()
+        }
+    }
+}
+
 /// The kind of model in the metadata.
 struct Form<'a> {
     name: String,
@@ -47,18 +54,43 @@ struct Form<'a> {
     tags: Vec<&'static str>,
     /// The base of an adapter alone.
     adapter_of: Option<&'a str>,
+    /// How it comes from its base, in the hub's words.
+    relation: Option<&'static str>,
 }
 
-/// README.md. `dtype` is that of the weights.
+/// README.md of a model folder. `dtype` is that of the weights.
 pub fn card(source: &Source, dtype: &str, about: &About) -> String {
+    let library = match model::class_of(&source.model) {
+        Some(_) => "transformers",
+        None => "llmtui",
+    };
     let form = Form {
-        name: one_line(&source.from.name()),
+        name: one_line(&source.title()),
         task: kind(source.model.config()).0,
-        library: "transformers",
+        library,
         tags: vec!["llmtui"],
         adapter_of: None,
+        relation: None,
     };
-    compose(&form, &model(source, dtype), about)
+    compose(&form, &model::model(source, dtype), about)
+}
+
+/// README.md of a folder with a GGUF file, called `file` where that is known. `dtype` is that of most of its weights.
+pub fn gguf_card(source: &Source, file: Option<&str>, dtype: &str, about: &About) -> String {
+    // What was trained is more than its base in another format.
+    let relation = match about.procedure.is_empty() && source.merge.is_none() {
+        true => "quantized",
+        false => "finetune",
+    };
+    let form = Form {
+        name: one_line(&source.title()),
+        task: kind(source.model.config()).0,
+        library: "gguf",
+        tags: vec!["llmtui", "gguf"],
+        adapter_of: None,
+        relation: Some(relation),
+    };
+    compose(&form, &model::gguf(source, file, dtype), about)
 }
 
 /// The same of an adapter alone, for PEFT.
@@ -76,8 +108,9 @@ pub fn adapter_card(source: &AdapterSource, dtype: &str, about: &About) -> Strin
         // Those that PEFT's own cards have.
         tags: vec!["llmtui", "lora", "transformers"],
         adapter_of: source.base.as_deref(),
+        relation: Some("adapter"),
     };
-    compose(&form, &adapter(source, dtype, opener), about)
+    compose(&form, &model::adapter(source, dtype, opener), about)
 }
 
 fn compose(form: &Form, what: &str, about: &About) -> String {
@@ -103,7 +136,7 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
     }
     let evaluation = match about.results.as_slice() {
         [] => asked("measured how, on what, with which result"),
-        results => evaluated(results),
+        results => results::evaluated(results),
     };
     section(&mut out, "Evaluation", &evaluation);
     let mut limits = match &about.license {
@@ -154,8 +187,8 @@ fn front(form: &Form, about: &About) -> String {
     if let Some(base) = base {
         let _ = writeln!(out, "base_model: {}", quoted(base));
     }
-    if adapter_of.is_some() {
-        out.push_str("base_model_relation: adapter\n");
+    if let (Some(_), Some(relation)) = (base, form.relation) {
+        let _ = writeln!(out, "base_model_relation: {relation}");
     }
     if !about.languages.is_empty() {
         out.push_str("language:\n");
@@ -174,15 +207,8 @@ fn front(form: &Form, about: &About) -> String {
             let _ = writeln!(out, "- {}", quoted(id));
         }
     }
-    if !about.results.is_empty() {
-        let result = |result: &CardResult| {
-            json!({
-                "task": {"type": task},
-                "dataset": {"name": result.task, "type": result.task},
-                "metrics": [{"type": result.metric, "value": result.value, "name": result.metric}],
-            })
-        };
-        let results: Vec<Value> = about.results.iter().map(result).collect();
+    let results = results::listed(&about.results, task);
+    if !results.is_empty() {
         let _ = writeln!(out, "model-index:\n- name: {}\n  results:", quoted(name));
         for result in results {
             let _ = writeln!(out, "  - {result}");
@@ -190,141 +216,6 @@ fn front(form: &Form, about: &About) -> String {
     }
     out.push_str("---\n");
     out
-}
-
-fn model(source: &Source, dtype: &str) -> String {
-    let model = &source.model;
-    let shape = model.shape();
-    let class = hf::family_of(model.config()).map_or("", |family| family.class_of(model.config()));
-    let heads = format!(
-        "{}, {}, {} ({})",
-        shape.n_layer, shape.d_model, shape.n_head, shape.n_kv_head
-    );
-    let facts = [
-        ("class", class.to_string()),
-        ("parameters", human::grouped(model.n_params() as u64)),
-        ("layers, width, heads (key/value)", heads),
-        (
-            "context",
-            format!("{} tokens", human::grouped(shape.seq_len as u64)),
-        ),
-        (
-            "vocabulary",
-            format!("{} tokens", human::grouped(shape.vocab_size as u64)),
-        ),
-        ("dtype", dtype.to_string()),
-    ];
-    let opener = kind(model.config()).1;
-    let adapted = match source.from.adapter() {
-        Some(_) => "The trained adapter is merged into these weights.\n\n",
-        None => "",
-    };
-    let chat = match source.from.has_chat_template() {
-        _ if model.config().is_reward_model() => {
-            "It is a reward model: its single logit scores a text, read at the last non-padding token."
-        }
-        true => "It has a chat template.",
-        false => "It has no chat template: it completes text.",
-    };
-    format!(
-        "{}\n{adapted}{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
-         model = {opener}.from_pretrained(\"FOLDER\")\n\
-         tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n{}```\n",
-        table(&facts.map(|(name, value)| (name.to_string(), value))),
-        match model.config().is_reward_model() {
-            true => scoring(source.ids.pad),
-            false => String::new(),
-        }
-    )
-}
-
-/// Lines of Python that score texts.
-fn scoring(pad: Option<u32>) -> String {
-    let inputs = match pad {
-        Some(_) => {
-            "# padded on the right, as in training\ntokenizer.padding_side = \"right\"\ninputs = tokenizer(texts, padding=True".into()
-        }
-        None => format!("# {NO_PADDING}\ninputs = tokenizer(text"),
-    };
-    format!("\n{inputs}, return_tensors=\"pt\")\nscores = model(**inputs).logits[:, 0]\n")
-}
-
-/// What an adapter is, its base, and how to load both with PEFT.
-fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
-    let peft = &source.peft;
-    let whole = peft.whole();
-    let listed = |names: std::collections::BTreeSet<String>| {
-        let names: Vec<String> = names.into_iter().collect();
-        names.join(", ")
-    };
-    let base = source.base.as_deref().unwrap_or("not said");
-    let mut facts = vec![
-        ("adapter", format!("{}, {}", peft.kind(), peft.sizes())),
-        ("base", base.to_string()),
-        ("targets", listed(source.targets())),
-        ("parameters", human::grouped(peft.n_values())),
-        ("dtype", dtype.to_string()),
-    ];
-    if !whole.is_empty() {
-        facts.insert(3, ("trained whole", listed(whole)));
-    }
-    if let Some(digest) = peft.base_fingerprint() {
-        facts.push(("fingerprint of the base", digest.to_string()));
-    }
-    let note = match source.base_is_public() {
-        true => String::new(),
-        false => "*To be written by the publisher: the id of its base on the hub, here and as base_model.*\n\n".into(),
-    };
-    // One number, not transformers' two labels.
-    let labels = match (opener.contains("Sequence"), &source.pad) {
-        (true, Some((pad, _))) => format!(", num_labels=1, pad_token_id={pad}"),
-        (true, None) => ", num_labels=1".into(),
-        (false, _) => String::new(),
-    };
-    let scoring = match opener.contains("Sequence") {
-        true => scoring(source.pad.as_ref().map(|(pad, _)| *pad)),
-        false => String::new(),
-    };
-    let id = match source.base_is_public() {
-        true => base,
-        false => "BASE",
-    };
-    // PEFT puts tables on tables of the same size alone.
-    let resized = match source.grown {
-        Some(rows) => format!("base.resize_token_embeddings({rows})\n"),
-        None => String::new(),
-    };
-    let tokenizer = match crate::data::tokenizer::has_tokenizer(peft.folder()) {
-        true => "FOLDER",
-        false => id,
-    };
-    format!(
-        "It is an adapter: small matrices that modify the weights of a base model, which is not included.\n\n{}\n{note}\
-         ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
-         base = {opener}.from_pretrained(\"{id}\"{labels})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
-         tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n{scoring}```\n\n\
-         `model.merge_and_unload()` adds it to the weights; `llmtui merge --base MODEL --adapter FOLDER --to DIR` does the same.\n",
-        table(&named(facts))
-    )
-}
-
-/// The hub's task of a model, and the class of transformers that opens it.
-fn kind(config: &ModelConfig) -> (&'static str, &'static str) {
-    kind_of(config.head)
-}
-
-fn kind_of(head: HeadKind) -> (&'static str, &'static str) {
-    match head {
-        HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
-        HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
-    }
-}
-
-fn named(facts: Vec<(&str, String)>) -> Vec<(String, String)> {
-    let owned = facts
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value));
-    owned.collect()
 }
 
 fn table(facts: &[(String, String)]) -> String {
@@ -342,19 +233,6 @@ fn list(items: &[String]) -> String {
         .collect();
     if !out.is_empty() {
         out.push('\n');
-    }
-    out
-}
-
-fn evaluated(results: &[CardResult]) -> String {
-    let mut out = String::from(
-        "By `llmtui eval`, prompts and metrics as lm-evaluation-harness 0.4 has them; ± is the standard error.\n\n\
-         | task | metric | value | items |\n|---|---|---|---|\n",
-    );
-    for result in results {
-        let value = human::with_error(result.value, result.stderr);
-        let (task, metric) = (plain(&result.task), plain(&result.metric));
-        let _ = writeln!(out, "| {task} | {metric} | {value} | {} |", result.items);
     }
     out
 }

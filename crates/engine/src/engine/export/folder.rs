@@ -49,14 +49,21 @@ impl Folder {
 
     pub(super) fn written(mut self) -> Vec<Written> {
         if let Some(last) = self.written.last_mut() {
-            last.notes = self.notes;
+            last.notes.extend(self.notes);
         }
         self.written
     }
 
-    /// Notes on the last file.
+    /// Notes on the folder, which the last file of all bears.
     pub fn note(&mut self, notes: Vec<String>) {
         self.notes.extend(notes);
+    }
+
+    /// Notes on the file that was written last so far.
+    pub(super) fn note_file(&mut self, notes: Vec<String>) {
+        if let Some(last) = self.written.last_mut() {
+            last.notes.extend(notes);
+        }
     }
 
     /// Writes one file as a stream, through to the disk.

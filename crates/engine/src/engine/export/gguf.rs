@@ -1,6 +1,6 @@
-//! Exports one GGUF file, for llama.cpp and programs built on it.
+//! Exports one GGUF file, for llama.cpp and programs built on it, with a card.
 
-use super::{ExportError, Folder, Format, Options, Source};
+use super::{ExportError, Folder, Format, Options, Source, card};
 use crate::base::child::Child;
 use crate::data::tokenizer::{self, GgufTokenizer};
 use crate::gguf::Value;
@@ -11,7 +11,7 @@ use std::io;
 
 pub(super) const FORMAT: Format = Format {
     word: "gguf",
-    summary: "one file that llama.cpp opens, quantized if asked, with tokenizer and chat template inside",
+    summary: "one file that llama.cpp opens, quantized if asked, with tokenizer and chat template inside; in a folder, a model card beside it",
     dtypes: &[
         "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
     ],
@@ -31,7 +31,7 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
     }
     let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
     let tokenizer = tokenizer_keys(source)?;
-    let title = source.from.name();
+    let title = source.title();
     let name = format!("{title}-{}.gguf", kind.name());
     let mut result = None;
     let done = folder.file(&name, &mut |out| {
@@ -46,11 +46,15 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
         (Err(error), _) => return Err(error),
         (Ok(()), Some(Ok(written))) => {
-            folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
+            folder.note_file(written.notes.into_iter().chain(tokenizer.notes).collect());
         }
         (Ok(()), None) => {}
     }
-    Ok(())
+    let about = card::About::of(source);
+    folder.text(
+        card::FILE,
+        &card::gguf_card(source, Some(&name), kind.name(), &about),
+    )
 }
 
 /// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model

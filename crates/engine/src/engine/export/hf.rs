@@ -26,8 +26,8 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
     let family = hf::family_of(source.model.config()).map(|family| family.model_type());
     write_side_files(source, family, folder)?;
     folder.text(
-        "README.md",
-        &card::card(source, &options.dtype, &card::About::default()),
+        card::FILE,
+        &card::card(source, &options.dtype, &card::About::of(source)),
     )
 }
 

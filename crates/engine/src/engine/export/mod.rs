@@ -10,7 +10,7 @@ mod safetensors;
 
 pub use adapter::{PEFT, export_adapter};
 pub use adapter_source::AdapterSource;
-pub use card::{About, CardResult, adapter_card, card};
+pub use card::{About, CardResult, adapter_card, card, gguf_card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
@@ -56,6 +56,17 @@ pub struct Source {
     pub tokenizer: PathBuf,
     /// Text of the token that pads, of a reward model.
     pub(super) padding: Option<String>,
+    /// Of weights that adapters were merged into.
+    pub(super) merge: Option<MergeOrigin>,
+}
+
+/// What merged weights are made of, by name.
+pub(super) struct MergeOrigin {
+    /// Of the merged model.
+    pub name: String,
+    pub base: String,
+    /// Each with its weight, in merge order.
+    pub adapters: Vec<(String, f64)>,
 }
 
 /// How it is written.
@@ -207,7 +218,22 @@ impl Source {
             ids,
             tokenizer,
             padding,
+            merge: None,
         }
+    }
+
+    /// Its name: a merged model has its own.
+    fn title(&self) -> String {
+        let merged = self.merge.as_ref().map(|merge| merge.name.clone());
+        merged.unwrap_or_else(|| self.from.name())
+    }
+
+    /// The repository of the hub whose copy in the cache these weights are, or were before adapters.
+    fn base_id(&self) -> Option<String> {
+        let root = self.from.chain().0.path();
+        let of = crate::hub::id_of_cached;
+        // A GGUF file lies in the folder of its commit.
+        of(root).or_else(|| of(root.parent()?))
     }
 }
 

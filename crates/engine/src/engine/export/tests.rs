@@ -1,6 +1,7 @@
 //! Exports of a small model: the contents of the folder, and what is rejected.
 
 mod adapter;
+mod cards;
 
 use super::*;
 use crate::nn::norm::NormConfig;
@@ -150,6 +151,9 @@ fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
             value: 0.5,
             stderr: Some(0.25),
             items: 4,
+            shots: 0,
+            limited: false,
+            origin: crate::tasks::TaskOrigin::Own,
         }],
         procedure: vec![("method".into(), "sft".into())],
         environment: Vec::new(),
@@ -320,6 +324,7 @@ fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
     .unwrap();
     // The whole name: what follows its dot is no ending.
     assert_eq!(written[0].name, "bare-0.5B-F32.gguf");
+    assert_eq!(written[1].name, "README.md");
     let notes = written[0].notes.join("\n");
     assert!(
         notes.contains("no tokenizer") && notes.contains("GELU"),

@@ -316,6 +316,57 @@ fn a_checkpoint_speaks_the_format_that_it_supervised() {
     );
 }
 
+/// An instruct model stops at several tokens, of which its tokenizer names one; and a base without BOS has an id for it.
+#[test]
+fn what_ends_a_text_for_the_start_model_still_ends_one() {
+    let files = Files::new();
+    let (one, tokenizer) = (files.one(), "data.tokenizer={bpe: {vocab_size: 300}}");
+    let first = sft(&[&one, tokenizer, "train.max_steps=1"]);
+    first.go();
+    let read = |folder: &Path, name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(folder.join(name)).unwrap()).unwrap()
+    };
+    let base = files.path("base");
+    std::fs::create_dir(&base).unwrap();
+    for name in [
+        crate::hf::CONFIG,
+        crate::hf::WEIGHTS,
+        crate::hf::TOKENIZER,
+        crate::hf::TOKENIZER_CONFIG,
+    ] {
+        std::fs::copy(first.checkpoint(1).join(name), base.join(name)).unwrap();
+    }
+    let ends = read(&first.checkpoint(1), crate::hf::GENERATION)["eos_token_id"].clone();
+    let [mark, turn] = ends.as_array().unwrap().as_slice() else {
+        panic!("{ends}")
+    };
+    let mut config = read(&base, crate::hf::CONFIG);
+    assert_eq!(
+        &config["bos_token_id"], mark,
+        "the tokenizer has none: the test needs that"
+    );
+    config["bos_token_id"] = 66.into();
+    std::fs::write(base.join(crate::hf::CONFIG), config.to_string()).unwrap();
+    // The last one is no token of the vocabulary.
+    let settings = serde_json::json!({"eos_token_id": [mark, 65, 9999], "temperature": 0.5});
+    let settings_file = base.join(crate::hf::GENERATION);
+    std::fs::write(&settings_file, settings.to_string()).unwrap();
+    let from = format!("train.from={}", base.display());
+    let mut run = sft(&[&one, &from, "train.max_steps=2"]);
+    run.job.stop_after = Some(1);
+    run.go();
+    std::fs::remove_file(&settings_file).unwrap();
+    run.resumed();
+    for step in [1, 2] {
+        for name in [crate::hf::GENERATION, crate::hf::CONFIG] {
+            let kept = read(&run.checkpoint(step), name);
+            assert_eq!(kept["bos_token_id"], 66, "step {step}, {name}");
+            let expected = serde_json::json!([mark, turn, 65]);
+            assert_eq!(kept["eos_token_id"], expected, "step {step}, {name}");
+        }
+    }
+}
+
 #[test]
 fn a_split_with_fewer_rows_than_the_batches_is_read_once_each_time() {
     let files = Files::new();

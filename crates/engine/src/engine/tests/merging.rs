@@ -53,6 +53,18 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
         assert_eq!(found.agree, found.tokens);
         assert!(dir.path().join(to).join(RECORD).is_file());
     }
+    // Whoever publishes it says what it is made of.
+    let card = std::fs::read_to_string(dir.path().join("both/README.md")).unwrap();
+    let named = |path: &Path| crate::models::name_of(path);
+    let adapters = format!(
+        "{} (weight 0.5), {} (weight -0.25).",
+        named(one.path()),
+        named(two.path())
+    );
+    assert!(card.contains("\n# both\n"), "{card}");
+    let base_name = format!("These are the weights of {} with", named(&folder));
+    assert!(card.contains(&base_name), "{base_name}: {card}");
+    assert!(card.contains(&adapters), "{adapters}: {card}");
     // What is written in 16 bits is asked as it is written.
     let rounded = |dtype: &str| {
         let order = Order {

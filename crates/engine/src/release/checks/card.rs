@@ -26,7 +26,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
         let found = Finding::fail(
             format!("there is no {NAME}"),
             "it is the model's page on the hub",
-            "llmtui card RUN --license ID --to README.md writes one from a run; llmtui export writes a stub",
+            "llmtui card RUN --license ID --to README.md writes one from a run, with --format gguf or peft for GGUF files or an adapter; llmtui export writes a stub",
         );
         return vec![found.at(NAME)];
     };
@@ -162,12 +162,17 @@ fn pipeline_tag(subject: &Subject, card: &Card) -> Option<Finding> {
 }
 
 fn library(subject: &Subject, card: &Card) -> Option<Finding> {
+    let said = card.words("library_name");
     let wanted = match subject.form {
         Form::Adapter => "peft",
+        Form::Model if has_no_class(subject) => "llmtui",
         Form::Model => "transformers",
-        Form::Gguf => return None,
+        // The hub knows such files by their endings, and others than ours open them.
+        Form::Gguf if !said.iter().any(|word| word == "transformers" || word == "peft") => {
+            return None;
+        }
+        Form::Gguf => "gguf",
     };
-    let said = card.words("library_name");
     (!said.iter().any(|word| word == wanted)).then(|| {
         let seen = match said.first() {
             Some(word) => format!("{word}, where {wanted} opens the folder"),
@@ -179,6 +184,12 @@ fn library(subject: &Subject, card: &Card) -> Option<Finding> {
             format!("library_name: {wanted}"),
         )
     })
+}
+
+/// Only llmtui opens it; a model that cannot be opened at all is another check's.
+fn has_no_class(subject: &Subject) -> bool {
+    let opened = ModelSource::open(&subject.folder);
+    opened.is_ok_and(|source| source.class().is_none())
 }
 
 /// The results, as the hub's schema has them: another shape is refused with the whole card.

@@ -1,5 +1,6 @@
 //! Files match the manifest or the list of checksums.
 
+use super::super::card::NAME as CARD;
 use super::super::files::sha256_of;
 use super::super::layout::SUMS;
 use super::super::subject::Subject;
@@ -16,6 +17,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 const MAX_BYTES: u64 = 4 << 20;
+const EDITED: &str = "it was edited after the list was written: the list no longer matches what people download";
 const CHANGED: &str = "a file was truncated, damaged or edited after the list was written";
 
 fn run(subject: &Subject) -> Vec<Finding> {
@@ -43,8 +45,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
 
 fn sums(subject: &Subject) -> Vec<Finding> {
     let fail = |what: String, place: String| {
-        Finding::fail(what, CHANGED, format!("download the file again, or rewrite {SUMS}: llmtui release FOLDER --to DIR"))
-            .at(place)
+        let fix = format!(
+            "download the file again; if the change is yours, delete {SUMS}: llmtui release FOLDER --to DIR writes a new one"
+        );
+        Finding::fail(what, CHANGED, fix).at(place)
     };
     let text = match read_small_text(&subject.folder.join(SUMS), MAX_BYTES) {
         Ok(text) => text,
@@ -65,6 +69,12 @@ fn sums(subject: &Subject) -> Vec<Finding> {
         };
         match sha256_of(&subject.folder.join(&file.name)) {
             Ok((found, _)) if found.eq_ignore_ascii_case(sum) => n += 1,
+            // A card is there to be edited, and loads nothing.
+            Ok(_) if name == CARD => {
+                let what = format!("{name} does not match its SHA-256");
+                let fix = "llmtui release FOLDER --to DIR writes a list without it";
+                findings.push(Finding::warn(what, EDITED, fix).at(place));
+            }
             Ok(_) => findings.push(fail(format!("{name} does not match its SHA-256"), place)),
             Err(error) => findings.push(fail(format!("{name}: {error}"), place)),
         }

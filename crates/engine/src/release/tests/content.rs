@@ -117,6 +117,47 @@ fn tokenizer_and_template_are_tried_out() {
     );
 }
 
+/// A card that sent people to transformers would be wrong of a model that only llmtui loads.
+#[test]
+fn a_model_without_a_class_has_another_library() {
+    let library = |word: &str| {
+        let dir = healthy();
+        let folder = dir.path();
+        let config = ModelConfig {
+            position: crate::nn::position::PositionConfig::Alibi(Default::default()),
+            ..model().config().clone()
+        };
+        let mut model = Model::new(
+            &config,
+            model().shape().vocab_size,
+            &candle_core::Device::Cpu,
+        )
+        .unwrap();
+        model.init(3).unwrap();
+        fs::write(folder.join(hf::CONFIG), hf::config_json(&model, Some(2))).unwrap();
+        let mut out = fs::File::create(folder.join(hf::WEIGHTS)).unwrap();
+        hf::write_weights(&model, &mut out).unwrap();
+        edit(
+            folder,
+            card::NAME,
+            "library_name: transformers",
+            &format!("library_name: {word}"),
+        );
+        let found = troubles(folder);
+        let of_card: Vec<_> = found.into_iter().filter(|f| f.0 == "card").collect();
+        of_card
+    };
+    assert_eq!(library("llmtui"), []);
+    let found = library("transformers");
+    assert!(
+        found.len() == 1
+            && found[0]
+                .2
+                .contains("transformers, where llmtui opens the folder"),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn a_card_is_held_against_what_the_hub_takes() {
     use Status::{Fail, Warn};

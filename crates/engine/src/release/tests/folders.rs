@@ -47,7 +47,7 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
         .into_iter()
         .find(|f| f.id == "checksums")
         .unwrap();
-    assert!(sums.evidence.to_string().contains("8 files"), "{sums:?}");
+    assert!(sums.evidence.to_string().contains("7 files"), "{sums:?}");
     assert!(matches!(
         copy_to(&subject, &to),
         Err(LayoutError::Occupied(_))
@@ -60,19 +60,38 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
         copy_to(&subject, &from.join("x")),
         Err(LayoutError::Within(_))
     ));
-    // One letter more, one file less.
+    // The card is edited, which is what its placeholders ask for.
     fs::write(to.join(card::NAME), format!("{CARD}.")).unwrap();
+    assert_eq!(troubles(&to), []);
+    // One letter more, one file less.
+    edit(&to, hf::GENERATION, "{", "{ ");
     fs::remove_file(to.join("also.json")).unwrap();
-    let found: Vec<String> = troubles(&to)
-        .into_iter()
-        .map(|(id, _, words)| format!("{id} {words}"))
-        .collect();
+    let found = troubles(&to);
     assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|f| f.1 == Status::Fail), "{found:?}");
+    assert!(found[0].2.contains("also.json is not there"), "{found:?}");
     assert!(
-        found[0].contains("SHA256SUMS:2") && found[0].contains("README.md does not match"),
+        found[1].2.contains("SHA256SUMS:4")
+            && found[1].2.contains("generation_config.json does not match"),
         "{found:?}"
     );
-    assert!(found[1].contains("also.json is not there"), "{found:?}");
+    let fixes = findings(&to)
+        .into_iter()
+        .filter(|f| f.status == Status::Fail);
+    assert!(
+        fixes
+            .map(|f| f.fix)
+            .all(|fix| fix.contains("delete SHA256SUMS"))
+    );
+    // A list that has the card, as others make one, stands in nobody's way either.
+    fs::remove_file(to.join(SUMS)).unwrap();
+    fs::write(to.join(SUMS), format!("{}  README.md\n", "0".repeat(64))).unwrap();
+    let found = troubles(&to);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].1 == Status::Warn && found[0].2.contains("README.md does not match"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -90,8 +109,40 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
         max_shard_bytes: u64::MAX,
     };
     let written = export::export(&source, export::format("gguf").unwrap(), &options, &to).unwrap();
-    fs::write(to.join(card::NAME), CARD).unwrap();
     assert_eq!(Subject::open(&to, &here()).unwrap().form, Form::Gguf);
+    // The card that comes with it is about the file, and lacks only what its publisher knows.
+    let own = fs::read_to_string(to.join(card::NAME)).unwrap();
+    let file = &written[0].name;
+    for part in [
+        "library_name: gguf\n",
+        "| dtype | F16 |",
+        &format!("llama-cli -m '{file}'"),
+    ] {
+        assert!(own.contains(part), "{part}: {own}");
+    }
+    assert!(
+        !own.contains("transformers") && !own.contains("from_pretrained"),
+        "{own}"
+    );
+    let lacks = troubles(&to);
+    assert!(
+        lacks.iter().all(|f| !f.2.contains("library_name")),
+        "{lacks:?}"
+    );
+    fs::write(to.join(card::NAME), CARD).unwrap();
+    let found = troubles(&to);
+    assert!(
+        found.len() == 1
+            && found[0]
+                .2
+                .contains("transformers, where gguf opens the folder"),
+        "{found:?}"
+    );
+    fs::write(
+        to.join(card::NAME),
+        CARD.replace("library_name: transformers\n", ""),
+    )
+    .unwrap();
     assert_eq!(troubles(&to), []);
     let path = to.join(&written[0].name);
     let bytes = fs::read(&path).unwrap();
