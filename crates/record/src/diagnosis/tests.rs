@@ -17,6 +17,7 @@ mod noise_limited;
 mod overfitting;
 mod sparse;
 mod verdict;
+mod warnings;
 mod watch;
 
 /// ln 65 is 4.174.
