@@ -308,7 +308,7 @@ impl Branch {
         }];
         for (key, value) in &self.moved {
             lines.push(format!(
-                "  {key} was set to {value} while {parent} ran; this branch takes that of -s"
+                "  {key} was set to {value} while {parent} ran; the branch takes the value given for it"
             ));
         }
         if self.told.is_empty() && self.moved.is_empty() {
@@ -597,6 +597,12 @@ mod tests {
         };
         let lines = branch.lines().join("\n");
         assert!(lines.contains("optimizer  adamw → lion"), "{lines}");
+        // In the workbench nobody types `-s`.
+        let moved = format!(
+            "lr was set to 0.5 while {} ran; the branch takes the value given for it",
+            branch.parent.folder()
+        );
+        assert!(lines.contains(&moved), "{lines}");
         assert!(!lines.contains("auto"), "{lines}");
         let json = serde_json::to_value(branch.summary()).unwrap();
         let change = json!({"path": "optimizer", "was": "adamw", "is": "lion"});

@@ -191,16 +191,30 @@ impl Finding {
         Finding::new(Status::NotApplicable, why, "", "")
     }
 
+    /// The settings that the fix names, as they are written after `-s`: `lr=1e-3`. Where it offers a choice, the first.
     #[must_use]
-    /// The settings that the fix names, as they are written after `-s`: `lr=1e-3`.
     pub fn changes(&self) -> Vec<String> {
-        let after = self.fix.split("-s ").skip(1);
-        let words = after.map(first_word);
-        let whole = |word: &&str| {
-            let value = word.split_once('=').map(|(_, value)| value);
-            value.is_some_and(|value| !value.is_empty() && !value.contains('…'))
+        self.ways().into_iter().next().unwrap_or_default()
+    }
+
+    /// Every choice that the fix offers, each with all settings that go together: `-s a=1, or -s b=2` are two ways, of
+    /// which one is enough. Advice after a semicolon belongs to each.
+    #[must_use]
+    pub fn ways(&self) -> Vec<Vec<String>> {
+        let parts = choices(&self.fix);
+        let taking = |at: usize, choice: usize| -> Vec<String> {
+            let parts = parts.iter().enumerate();
+            let taken = parts.flat_map(|(i, part)| &part[if i == at { choice } else { 0 }]);
+            taken.cloned().collect()
         };
-        words.filter(whole).map(str::to_string).collect()
+        let others = parts.iter().enumerate();
+        let others = others.flat_map(|(i, part)| (1..part.len()).map(move |choice| (i, choice)));
+        let first = (!parts.is_empty()).then_some((0, 0));
+        first
+            .into_iter()
+            .chain(others)
+            .map(|(i, choice)| taking(i, choice))
+            .collect()
     }
 
     /// The finding under the name of the check that made it.
@@ -316,6 +330,32 @@ impl From<Written> for Finding {
     }
 }
 
+/// The settings of a fix: its parts, the choices of each, and what a choice sets.
+fn choices(fix: &str) -> Vec<Vec<Vec<String>>> {
+    let mut parts: Vec<Vec<Vec<String>>> = Vec::new();
+    let mut pieces = fix.split("-s ");
+    let mut between = pieces.next().unwrap_or_default();
+    for piece in pieces {
+        let word = first_word(piece);
+        let value = word.split_once('=').map(|(_, value)| value);
+        if value.is_some_and(|value| !value.is_empty() && !value.contains('…')) {
+            let or = between.split_whitespace().next_back() == Some("or");
+            let setting = word.to_string();
+            match parts.last_mut() {
+                Some(part) if or => part.push(vec![setting]),
+                Some(part) if !between.contains("; ") => {
+                    part.last_mut()
+                        .into_iter()
+                        .for_each(|choice| choice.push(setting.clone()));
+                }
+                _ => parts.push(vec![vec![setting]]),
+            }
+        }
+        between = &piece[word.len()..];
+    }
+    parts
+}
+
 /// Up to a space or a character that ends a setting; a bracketed list is kept whole.
 fn first_word(text: &str) -> &str {
     let mut depth = 0usize;
@@ -360,10 +400,31 @@ mod tests {
             ["model.dropout=0.1"]
         );
         assert_eq!(
-            changes("-s adapter.lora.modules_to_save=[embeddings,head], or -s lr=1"),
+            changes("-s adapter.lora.modules_to_save=[embeddings,head] -s lr=1"),
             ["adapter.lora.modules_to_save=[embeddings,head]", "lr=1"]
         );
         assert!(changes("vary it: -s lr=… by factors of 10; look at rows").is_empty());
+    }
+
+    /// `a`, or for something else `b`, was followed as both.
+    #[test]
+    fn settings_that_replace_each_other_are_ways_of_their_own() {
+        let ways = |fix: &str| Finding::warn("", "", fix).ways();
+        let fix = "-s max_steps=500 or more, or -s rollout.cold_start_steps=20 for a short trial";
+        assert_eq!(
+            ways(fix),
+            [["max_steps=500"], ["rollout.cold_start_steps=20"]]
+        );
+        let fix = "-s a=1 -s b=2, or -s list=[c, d]; -s e=3 and -s f=4";
+        assert_eq!(
+            ways(fix),
+            [
+                &["a=1", "b=2", "e=3", "f=4"][..],
+                &["list=[c, d]", "e=3", "f=4"]
+            ]
+        );
+        assert_eq!(ways("-s a=…, or -s b=2"), [["b=2"]]);
+        assert!(ways("look at the rows").is_empty());
     }
 
     #[test]

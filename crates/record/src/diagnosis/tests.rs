@@ -19,6 +19,7 @@ mod overfitting;
 mod sparse;
 mod spikes;
 mod verdict;
+mod warnings;
 mod watch;
 
 /// ln 65 is 4.174.

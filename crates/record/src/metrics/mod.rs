@@ -211,8 +211,11 @@ impl Metric {
         MetricInfo {
             id: validation_id(self.id),
             title: format!("Validation: {}", info.title.to_lowercase()),
+            label: match info.label.is_empty() {
+                true => String::new(),
+                false => format!("validation: {}", info.label),
+            },
             source: format!("{}, on held-out data", info.source),
-            label: String::new(),
             ..info
         }
     }

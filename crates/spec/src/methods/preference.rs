@@ -33,10 +33,10 @@ pub enum ReferenceChoice {
 pub(super) const PAIRS: [Metric; 6] = [
     metric(id::ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: implicit reward, or a reward model's score (TRL)"),
     metric(id::MARGINS, "Reward margin", "", Higher, Yes, "mean reward of chosen minus rejected answers (TRL)"),
-    metric(id::CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)"),
-    metric(id::REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)"),
-    metric(id::LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)"),
-    metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "the same of rejected answers (TRL)"),
+    metric(id::CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)").label("chosen reward"),
+    metric(id::REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)").label("rejected reward"),
+    metric(id::LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)").label("chosen logp"),
+    metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "the same of rejected answers (TRL)").label("rejected logp"),
 ];
 
 /// Of methods with a likelihood term.

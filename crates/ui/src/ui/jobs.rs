@@ -399,7 +399,7 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
     let row = |kept: KeptCheckpoint| CheckpointRow {
         val_loss: kept.val_loss,
         best: kept.best,
-        live: summary.status == RunStatus::Live,
+        phase: summary.phase.filter(|_| summary.status == RunStatus::Live),
         generates: summary.method != "reward",
         run: summary.id.clone(),
         step: kept.entry.step,

@@ -195,8 +195,6 @@ pub struct Revisited {
     pub rows: Vec<crate::run::revisit::Row>,
     /// Mean loss of the rows of the step before by the same weights, nats per token.
     pub before: Option<f64>,
-    /// Steps of the run's checkpoints, in order.
-    pub kept: Vec<u64>,
 }
 
 /// A spec in a new file.

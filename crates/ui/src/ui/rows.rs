@@ -4,6 +4,7 @@ use crate::base::text::shown;
 use crate::run::index::RunSummary;
 use crate::run::objective::Objective;
 use crate::spec::PresetGroup;
+use crate::wire::Phase;
 use std::path::{Path, PathBuf};
 
 /// One thing that can be trained: a row of the home screen.
@@ -85,8 +86,8 @@ pub struct CheckpointRow {
     /// Nats per token, where the log has it.
     pub val_loss: Option<f64>,
     pub best: bool,
-    /// The run still trains.
-    pub live: bool,
+    /// What the run is at, while its engine lives.
+    pub phase: Option<Phase>,
     /// It generates text; a reward model does not.
     pub generates: bool,
 }

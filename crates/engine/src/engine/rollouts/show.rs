@@ -29,23 +29,23 @@ const CHARACTERS: usize = 240;
 /// Every metric of answers but those of single rewards. Names are TRL's where it has one.
 #[rustfmt::skip]
 pub const OF_ANSWERS: &[Metric] = &[
-    metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose completion the first verifier among the rewards gives 1"),
+    metric(id::PASS_AT_1, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose completion the first verifier among the rewards gives 1").label("held-out pass@1"),
     metric(id::REWARD, "Reward", "", Higher, Yes, "mean over the step's completions of the weighted sum of rewards, without a KL penalty (TRL)"),
     metric(id::EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over completions of held-out prompts"),
     metric(id::REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of the rewards of all the step's completions (TRL)"),
-    metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose completions all have the same reward: they teach nothing (TRL)"),
+    metric(id::SAME_REWARDS, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose completions all have the same reward: they teach nothing (TRL)").label("equal rewards"),
     metric(id::ANSWER_LENGTH, "Completion length", "tokens", Neutral, Yes, "mean tokens of the step's completions (TRL)"),
-    metric(EVAL_LENGTH, "Held-out completion length", "tokens", Neutral, Yes, "mean tokens of completions of held-out prompts"),
+    metric(EVAL_LENGTH, "Held-out completion length", "tokens", Neutral, Yes, "mean tokens of completions of held-out prompts").label("held-out length"),
     metric(id::CUT_ANSWERS, "Truncated", "share", Lower, Yes, "share of completions that reached max_new_tokens (TRL)"),
-    metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions"),
+    metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions").label("repetition"),
     metric(id::UNREAD, "Unparsed completions", "share", Lower, Yes, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
     metric(id::POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's completions: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
     metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring completions"),
     metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating completions"),
     metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),
-    metric(COMPARING, "Log-probability time", "share", Neutral, No, "share of the step spent on log-probabilities of completions under the reference and the policy that generated them"),
+    metric(COMPARING, "Log-probability time", "share", Neutral, No, "share of the step spent on log-probabilities of completions under the reference and the policy that generated them").label("logp time"),
     metric(REFILLED, "Resampled groups", "share", Lower, Yes, "groups that were generated and resampled because their rewards were all the same, over the groups that are learned from (DAPO)"),
-    metric(SPEED, "Completion tokens per second", "1/s", Higher, No, "completion tokens over the time spent on writing them"),
+    metric(SPEED, "Completion tokens per second", "1/s", Higher, No, "completion tokens over the time spent on writing them").label("rollout tokens/s"),
 ];
 
 /// Of answers and rewards of a spec.

@@ -224,6 +224,7 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
     let cases = [
         (adjust("lr", f64::NAN), "outside"),
         (adjust("lr", -1.0), "outside"),
+        (adjust("lr", 0.0), "nothing is learned"),
         (adjust("momentum", 0.9), "momentum"),
         (sample(|s| s.temperature = f32::NAN), "temperature"),
         (sample(|s| s.repetition_penalty = 0.0), "repetition_penalty"),

@@ -162,6 +162,10 @@ impl Trainer<'_, '_> {
             );
             return self.cx.port.reject(id, why);
         }
+        if key == "lr" && value == 0.0 {
+            let why = "at a learning rate of 0 nothing is learned: pause the run to keep its weights as they are";
+            return self.cx.port.reject(id, why);
+        }
         let old = slot.replace(value).unwrap_or(from_spec);
         self.cx.port.accept(id);
         let step = self.cx.step();

@@ -27,12 +27,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         n => format!(" (of {n})"),
     };
     let at = format!("step {}", human::grouped(last.step));
-    Some(
-        Finding::warn(
-            format!("{}{more}", last.text),
-            "",
-            "read the log of the run",
-        )
-        .at(at),
-    )
+    // A roll-back may have removed the newest one.
+    let same = state
+        .warned
+        .as_ref()
+        .filter(|(message, _)| *message == last.text);
+    let fix = same
+        .map(|(_, fix)| fix.as_str())
+        .filter(|fix| !fix.is_empty());
+    let fix = fix.unwrap_or("read the log of the run");
+    Some(Finding::warn(format!("{}{more}", last.text), "", fix).at(at))
 }

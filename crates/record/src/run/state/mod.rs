@@ -70,6 +70,8 @@ pub struct RunState {
     pub phase_since: UnixMillis,
     /// Completed optimizer steps.
     pub step: u64,
+    /// Where its steps begin to count: the step of the checkpoint that a branch began at, 0 for other runs.
+    pub base_step: u64,
     /// Target tokens consumed.
     pub tokens: u64,
     /// In declaration order.
@@ -97,6 +99,8 @@ pub struct RunState {
     pub answers: VecDeque<Answer>,
     /// Warnings so far.
     pub n_warnings: u64,
+    /// The newest warning, and what to do about it; the latter may be empty.
+    pub warned: Option<(String, String)>,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
     given_up: RollbackBuffer<RolledBackState>,
@@ -312,9 +316,16 @@ impl RunState {
                 }
             }
             Event::Noted { step, text } => self.mark(*step, MarkKind::Note, text::one_line(text)),
-            Event::Warned { step, message, .. } => {
+            Event::Warned {
+                step,
+                message,
+                hint,
+                ..
+            } => {
                 self.n_warnings += 1;
-                self.mark(*step, MarkKind::Warning, text::one_line(message));
+                let (message, hint) = (text::one_line(message), text::one_line(hint));
+                self.warned = Some((message.clone(), hint));
+                self.mark(*step, MarkKind::Warning, message);
             }
             Event::Accepted { id } => {
                 push_bounded(&mut self.answers, Answer::accepted(*id), MAX_ANSWERS)
@@ -368,6 +379,9 @@ impl RunState {
             if !self.adjusted.contains(key) {
                 self.settings.insert(key.into(), value);
             }
+        }
+        if self.head.is_none() {
+            self.base_step = head.resumed_from.unwrap_or(0);
         }
         self.head = Some(head);
     }

@@ -20,7 +20,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             grouped(steps)
         ),
         format!(
-            "-s max_steps={} or more; for a short trial -s rollout.cold_start_steps={}",
+            "-s max_steps={} or more, or -s rollout.cold_start_steps={} for a short trial",
             cold.saturating_mul(2),
             steps / 2
         ),

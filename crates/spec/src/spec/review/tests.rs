@@ -620,7 +620,10 @@ fn a_cold_start_that_leaves_no_step_for_the_method_is_told_of() {
         KNOWN,
         "the cold start takes 250",
     );
-    assert!(found.fix.contains("max_steps=500"), "{found:?}");
+    assert_eq!(
+        found.ways(),
+        [["max_steps=500"], ["rollout.cold_start_steps=30"]]
+    );
     // What the fix names is no longer reported.
     for set in [
         &["max_steps=500"][..],

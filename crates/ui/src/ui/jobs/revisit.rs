@@ -1,6 +1,7 @@
 //! Batches of past steps and branches: verbs of this program in processes of their own.
 
 use super::JobContext;
+use crate::base::human::grouped;
 use crate::link::launch::Launcher;
 use crate::run::RunDir;
 use crate::run::revisit::{Row, mean_loss};
@@ -14,8 +15,6 @@ impl JobContext {
     /// # Errors
     /// What the verb says.
     pub fn revisit(&self, run_dir: &Path, step: u64) -> Result<Box<Revisited>, String> {
-        let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
-        let kept = run.checkpoints().iter().map(|entry| entry.step).collect();
         let first = step.saturating_sub(1).max(1);
         let rows = self
             .launcher()?
@@ -27,7 +26,6 @@ impl JobContext {
             step,
             before: mean_loss(&before),
             rows,
-            kept,
         }))
     }
 
@@ -36,7 +34,7 @@ impl JobContext {
     /// # Errors
     /// What the verb says.
     pub fn plan_branch(&self, run_dir: &Path, plan: &BranchPlan) -> Result<Vec<String>, String> {
-        let place = (run_dir, kept_up_to(run_dir, plan.step)?);
+        let place = (run_dir, kept(run_dir, plan.step)?);
         let planned = self
             .launcher()?
             .plan_branch(place, &plan.settings, &self.runs_dir);
@@ -48,7 +46,7 @@ impl JobContext {
     /// # Errors
     /// What the verb says.
     pub fn make_branch(&self, run_dir: &Path, plan: &BranchPlan) -> Result<PathBuf, String> {
-        let place = (run_dir, kept_up_to(run_dir, plan.step)?);
+        let place = (run_dir, kept(run_dir, plan.step)?);
         let made = self
             .launcher()?
             .make_branch(place, &plan.settings, &self.runs_dir);
@@ -60,21 +58,23 @@ impl JobContext {
     }
 }
 
-/// The newest checkpoint up to a step: those in the log may have made room for newer ones. The start needs none.
-fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
+/// The step, where its checkpoint is still there: it may have made room for a newer one since it was offered, and a branch
+/// from another one would not be what was chosen. The start needs none.
+fn kept(run_dir: &Path, step: u64) -> Result<u64, String> {
     if step == 0 {
         return Ok(0);
     }
     let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
-    let kept = run.checkpoints();
-    let steps = || kept.iter().map(|entry| entry.step);
-    steps().rev().find(|kept| *kept <= step).ok_or_else(|| {
-        let steps: Vec<String> = steps().map(|step| step.to_string()).collect();
-        format!(
-            "no checkpoint up to step {step} is left; available: {}",
-            steps.join(", ")
-        )
-    })
+    let kept: Vec<u64> = run.checkpoints().iter().map(|entry| entry.step).collect();
+    if kept.contains(&step) {
+        return Ok(step);
+    }
+    let left: Vec<String> = kept.iter().map(|step| grouped(*step)).collect();
+    let left = match left.is_empty() {
+        true => "the run keeps none".to_string(),
+        false => format!("the run keeps {}", left.join(", ")),
+    };
+    Err(format!("no checkpoint at step {}; {left}", grouped(step)))
 }
 
 #[cfg(test)]
@@ -86,8 +86,26 @@ mod tests {
     fn the_start_needs_no_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(dir.path(), "x", "", "", &ManualClock::at(1)).unwrap();
-        assert_eq!(kept_up_to(run.path(), 0), Ok(0));
-        let none = kept_up_to(run.path(), 5).unwrap_err();
-        assert!(none.contains("no checkpoint up to step 5"), "{none}");
+        assert_eq!(kept(run.path(), 0), Ok(0));
+        let none = kept(run.path(), 5).unwrap_err();
+        assert!(none.contains("no checkpoint at step 5"), "{none}");
+    }
+
+    /// `branch from step 1,000` began at step 500 once the former was gone.
+    #[test]
+    fn a_branch_begins_at_the_chosen_checkpoint_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "x", "", "", &ManualClock::at(1)).unwrap();
+        for step in [500, 1_500] {
+            let folder = run.path().join(format!("checkpoints/step-{step:06}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        }
+        assert_eq!(kept(run.path(), 500), Ok(500));
+        let gone = kept(run.path(), 1_000).unwrap_err();
+        assert_eq!(
+            gone,
+            "no checkpoint at step 1,000; the run keeps 500, 1,500"
+        );
     }
 }

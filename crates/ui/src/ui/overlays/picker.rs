@@ -22,6 +22,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Columns of the box: what rows need, between these.
 const WIDTH: (usize, usize) = (76, 124);
+/// Columns that are left to secondary words where titles are long.
+const LEAST: usize = 16;
 /// Rows below the list for the words of the selected row, where some row does not fit.
 const FOOT: u16 = 4;
 /// Below this height the list needs all rows.
@@ -186,7 +188,8 @@ impl Picker {
         let titles = if row <= width {
             titles
         } else {
-            titles.min(room / 2)
+            // What is said beside a title is below the list as a whole; titles are told apart in the list only.
+            titles.min(room.saturating_sub(LEAST).max(room / 2))
         };
         let title = fill(&item.title, titles, dots);
         let detail = fill(

@@ -1,6 +1,7 @@
 //! The run on the screen: the dashboard's keys and its commands to the engine. What is drawn, and the cursors over it, are
 //! the [`Dashboard`]'s matter.
 
+mod tune;
 mod undo;
 
 use super::dashboard::Dashboard;
@@ -20,7 +21,7 @@ use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Holder, Msg, Slot, StageOf, PipelineStatus};
-use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
+use crate::ui::overlays::{LeaveQuestion, Overlay, Prompt, YES};
 use crate::ui::panes::{batch, chat, examples, health, home, plan, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{OpenRun, LinkState, Store};
@@ -47,7 +48,6 @@ const LOOK: Duration = Duration::from_secs(2);
 const SAMPLE: &str = "sample";
 const NOTE: &str = "note";
 const FILTER: &str = "filter";
-const TUNE: &str = "tune";
 
 /// The dashboard of the run on the screen.
 #[derive(Debug, Default)]
@@ -59,6 +59,8 @@ pub struct RunPane {
     caught_up: bool,
     /// Show how it ended instead of the charts.
     ending: bool,
+    /// The values of `tune` that a question is open about.
+    typed: Vec<String>,
 }
 
 impl RunPane {
@@ -227,49 +229,6 @@ fn sample_prompt() -> Prompt {
 fn note_prompt() -> Prompt {
     let hint = "{accept} adds it to the log at this step";
     Prompt::new(topic(NOTE), "note", hint).needed()
-}
-
-fn tune_form(held: &OpenRun) -> Form {
-    fn check(text: &str) -> Option<String> {
-        match text.parse::<f64>() {
-            _ if text.is_empty() => None,
-            Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!(
-                "`{text}` is not a number of at least 0, such as 3e-4"
-            )),
-        }
-    }
-    let now = |key: &str| {
-        let value = held.state.settings.get(key).copied();
-        value.map_or(String::new(), |x| format!(" (now {})", human::number(x)))
-    };
-    let lr = format!(
-        "peak learning rate{}; the schedule scales with it; empty keeps it",
-        now("lr")
-    );
-    let clip = format!(
-        "clip gradients above this norm{}; 0 turns it off; empty keeps it",
-        now("clip_norm")
-    );
-    let fields = vec![
-        Field::new("lr", &lr, "", check),
-        Field::new("clip_norm", &clip, "", check),
-    ];
-    Form::new(topic(TUNE), "tune the live run", fields)
-}
-
-fn tune(store: &Store, values: &[String]) -> Vec<Request> {
-    let mut requests = Vec::new();
-    for (key, text) in ["lr", "clip_norm"].into_iter().zip(values) {
-        if let Ok(value) = text.trim().parse::<f64>() {
-            let adjust = Command::Adjust {
-                key: key.into(),
-                value,
-            };
-            requests.extend(command(store, Asked::Adjust, adjust));
-        }
-    }
-    requests
 }
 
 /// How the run's own samples are drawn, as its spec says.
@@ -505,7 +464,7 @@ impl Pane for RunPane {
                 _ => vec![Request::Toast(Level::Info, "no steps completed yet".into())],
             },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
-            Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
+            Action::Tune => open_live(store, |held| Box::new(tune::form(held))),
             Action::Ending => match store
                 .held
                 .as_ref()
@@ -556,7 +515,8 @@ impl Pane for RunPane {
     fn answered(&mut self, about: &str, answer: Answer, context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         match (about, answer) {
-            (TUNE, Answer::Values(values)) => tune(store, &values),
+            (tune::ABOUT, Answer::Values(values)) => self.tune(store, values),
+            (tune::SURE, Answer::Text(text)) if text == YES => tune::send(store, &self.typed),
             (NOTE, Answer::Text(text)) => command(store, Asked::Note, Command::Note { text }),
             (undo::ABOUT, Answer::Text(text)) if text == YES => {
                 command(store, Asked::UndoRescue, Command::UndoRescue)

@@ -84,6 +84,25 @@ pub fn draw_right(
     }
 }
 
+/// A letter of formulas, spelled out.
+fn greek(c: char) -> Option<&'static str> {
+    Some(match c {
+        'α' => "alpha",
+        'β' => "beta",
+        'γ' => "gamma",
+        'δ' | 'Δ' => "delta",
+        'ε' => "eps",
+        'λ' => "lambda",
+        'π' => "pi",
+        'ρ' => "rho",
+        'σ' => "sigma",
+        '√' => "sqrt",
+        '₁' => "1",
+        '₂' => "2",
+        _ => return None,
+    })
+}
+
 /// The nearest likeness of a letter that ASCII lacks.
 fn likeness(c: char) -> char {
     match c {
@@ -111,7 +130,10 @@ pub fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
             '≥' => shown.push_str(">="),
             '≤' => shown.push_str("<="),
             '±' => shown.push_str("+-"),
-            c => shown.push(likeness(c)),
+            c => match greek(c) {
+                Some(name) => shown.push_str(name),
+                None => shown.push(likeness(c)),
+            },
         }
     }
     Cow::Owned(shown)
@@ -310,6 +332,11 @@ mod tests {
         assert_eq!(
             readable("4.177 → 4.151, ≥ 2", &theme),
             "4.177 -> 4.151, >= 2"
+        );
+        // `?2 0.999` names no coefficient.
+        assert_eq!(
+            readable("β₂ 0.999, 0.02 / √(2 · n)", &theme),
+            "beta2 0.999, 0.02 / sqrt(2 - n)"
         );
         let words = [word("a → b", Meaning::Text)];
         let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));

@@ -383,11 +383,16 @@ fn a_pipeline_is_started_but_neither_edited_nor_planned() {
 fn a_run_on_answers_of_its_own_shows_pass_at_1_where_others_show_the_loss() {
     let mut policy = runs().remove(1);
     (policy.val_loss, policy.reward) = (None, Some(0.5));
-    policy.pass_at_1 = Some(0.75);
-    let mut bench = Bench::new();
-    bench.msg(Msg::Runs(Ok((vec![policy], Vec::new()))));
-    assert!(bench.picture(80, 24).contains(" p@1 0.75 "));
-    assert!(bench.picture(160, 48).contains(" pass@1 0.7500 "));
+    for (share, short, long) in [
+        (0.75, "p@1 75%", "pass@1 75.0 %"),
+        (0.0023, "p@1 0.2%", "pass@1 0.2 %"),
+    ] {
+        policy.pass_at_1 = Some(share);
+        let mut bench = Bench::new();
+        bench.msg(Msg::Runs(Ok((vec![policy.clone()], Vec::new()))));
+        assert!(bench.picture(80, 24).contains(&format!(" {short} ")));
+        assert!(bench.picture(160, 48).contains(&format!(" {long} ")));
+    }
 }
 
 #[test]

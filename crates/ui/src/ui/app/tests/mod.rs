@@ -348,7 +348,7 @@ fn checkpoint_rows() -> Vec<CheckpointRow> {
         step,
         val_loss: Some(val_loss),
         best,
-        live,
+        phase: live.then_some(Phase::Training),
         generates: true,
     };
     vec![

@@ -140,6 +140,21 @@ fn the_runs_of_a_sweep_are_marked_with_one_key_and_ranked() {
     assert!(table.contains("t ranking"), "{table}");
 }
 
+/// `8 runs are marked` stood there with nine marked.
+#[test]
+fn runs_that_were_marked_before_are_counted_beside_the_sweep() {
+    let mut bench = Bench::new();
+    let mut listed: Vec<RunSummary> = entrants().into_iter().map(|entrant| entrant.run).collect();
+    listed.insert(0, runs()[2].clone());
+    bench.msg(Msg::Runs(Ok((listed, Vec::new()))));
+    bench.press("space m");
+    let picture = bench.picture(120, 40);
+    assert!(
+        picture.contains("8 runs are marked, beside 1 marked before; v compares them"),
+        "{picture}"
+    );
+}
+
 #[test]
 fn the_key_that_marks_a_sweep_unmarks_it_again() {
     let mut bench = compared();

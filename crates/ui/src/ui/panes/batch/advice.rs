@@ -1,6 +1,7 @@
 //! The settings that findings advise, one key from a run that has them: changed in the run itself where that goes, else in a
 //! branch from a checkpoint, with what differs shown before it starts.
 
+use super::from_here::discarded;
 use super::{BatchPane, topic};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::grouped;
@@ -37,12 +38,10 @@ pub fn advice(held: &OpenRun, findings: &[Finding]) -> Vec<Request> {
     let wrong = findings.iter().filter(|f| matches!(f.status, Status::Fail | Status::Warn));
     let mut items = Vec::new();
     for finding in wrong {
-        let settings = finding.changes();
-        if settings.is_empty() {
-            continue;
-        }
-        for item in of_finding(held, finding, &settings.join(" ")) {
-            add(&mut items, item);
+        for settings in finding.ways() {
+            for item in of_finding(held, finding, &settings) {
+                add(&mut items, item);
+            }
         }
     }
     if items.is_empty() {
@@ -60,26 +59,57 @@ fn add(items: &mut Vec<Item>, item: Item) {
     }
 }
 
-fn of_finding(held: &OpenRun, finding: &Finding, settings: &str) -> Vec<Item> {
-    let item = |title: String, word: String| Item {
+/// One way of a finding, in this run and in others.
+fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
+    let settings = list.join(" ");
+    let item = |title: String, detail: String, word: String| Item {
         title,
-        detail: reason(finding),
+        detail,
         right: String::new(),
         choice: Choice::Answer(topic("advice"), Answer::Text(word)),
     };
     let mut items = Vec::new();
-    if held.live() && live_settings(settings).is_some() {
+    let live = held.live() && live_settings(&settings).is_some();
+    if live && finding.status != Status::Fail {
         let title = format!("{settings} in this run, now");
-        items.push(item(title, format!("set {settings}")));
+        items.push(item(title, reason(finding), format!("set {settings}")));
     }
-    for (word, step) in starts(held, finding) {
+    // What failed is in the weights: another rate brings nothing back that they have lost.
+    let back = before(held, finding).filter(|to| live && *to < held.state.step);
+    if let (Some(to), Status::Fail) = (back, finding.status) {
+        let kept: Vec<u64> = checkpoints(held).iter().map(|mark| mark.step).collect();
+        let title = format!("roll back to {}, then {settings}", grouped(to));
+        let lost = discarded(to, held.state.step, &kept);
+        let detail = format!("{lost}; {}", reason(finding));
+        items.push(item(title, detail, format!("back {to} {settings}")));
+    }
+    for (word, step) in starts(held, finding, list) {
         let title = match step {
             0 => format!("{settings} in a new run, from the start"),
             step => format!("{settings} in a branch from {} ({word})", grouped(step)),
         };
-        items.push(item(title, format!("branch {step} {settings}")));
+        items.push(item(title, reason(finding), format!("branch {step} {settings}")));
     }
     items
+}
+
+/// The checkpoints that are still there, oldest first: old ones are pruned, and the log does not say when.
+pub(super) fn checkpoints(held: &OpenRun) -> Vec<&CheckpointMark> {
+    let folder = held.path.as_ref().filter(|path| path.is_dir());
+    let there = |mark: &&CheckpointMark| folder.is_none_or(|run| run.join(&mark.path).is_dir());
+    held.state.checkpoints.iter().filter(there).collect()
+}
+
+/// The first step at which the finding saw something. It may have seen only the end.
+fn seen(finding: &Finding) -> Option<u64> {
+    finding.evidence.0.iter().filter_map(|signal| signal.step).min()
+}
+
+/// The newest checkpoint from before what the finding saw.
+fn before(held: &OpenRun, finding: &Finding) -> Option<u64> {
+    let seen = seen(finding)?;
+    let steps = checkpoints(held).into_iter().map(|mark| mark.step);
+    steps.filter(|step| *step < seen).max()
 }
 
 /// Why it is advised: its cause, or what was measured.
@@ -103,23 +133,21 @@ fn needs_the_start(setting: &str) -> bool {
 
 /// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the
 /// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
-/// what a finding calls broken, or asks for from the first step on, begins anew.
-pub fn starts(held: &OpenRun, finding: &Finding) -> Vec<(&'static str, u64)> {
-    if finding.changes().iter().any(|setting| needs_the_start(setting)) {
+/// what a finding calls broken, or asks for from the first step on, begins anew: never at a checkpoint that has it.
+pub fn starts(held: &OpenRun, finding: &Finding, settings: &[String]) -> Vec<(&'static str, u64)> {
+    if settings.iter().any(|setting| needs_the_start(setting)) {
         return vec![("start", 0)];
     }
-    // Old checkpoints are pruned: the log does not say when.
-    let folder = held.path.as_ref().filter(|path| path.is_dir());
-    let there = |mark: &CheckpointMark| folder.is_none_or(|run| run.join(&mark.path).is_dir());
-    let marks: Vec<&CheckpointMark> = held.state.checkpoints.iter().filter(|m| there(m)).collect();
+    let marks = checkpoints(held);
     let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
+    let failed = seen(finding).filter(|_| finding.status == Status::Fail);
+    let sound = |step: u64| failed.is_none_or(|seen| step < seen);
     let open = || marks.iter().rev().filter(|mark| last == 0 || mark.step < last);
-    // It may have seen only the end.
-    let seen = finding.evidence.0.iter().filter_map(|signal| signal.step).min();
-    let before = open().find(|mark| seen.is_some_and(|seen| mark.step < seen));
-    let before = before.map(|mark| ("before it", mark.step));
-    let best = open().find(|mark| mark.best).map(|mark| ("best", mark.step));
-    let newest = open().next().map(|mark| ("newest", mark.step));
+    let before = before(held, finding).filter(|step| last == 0 || *step < last);
+    let before = before.map(|step| ("before it", step));
+    let good = || open().filter(|mark| sound(mark.step));
+    let best = good().find(|mark| mark.best).map(|mark| ("best", mark.step));
+    let newest = good().next().map(|mark| ("newest", mark.step));
     let start = Some(("start", 0));
     let anew = finding.status == Status::Fail || finding.id == "preflight";
     let order = match anew {
@@ -146,6 +174,19 @@ fn live_settings(settings: &str) -> Option<Vec<(&'static str, f64)>> {
     settings.split_whitespace().map(one).collect()
 }
 
+/// Settings that change while the run trains, one command each.
+fn adjusted(settings: &str, store: &Store) -> Vec<Request> {
+    let settings = live_settings(settings).unwrap_or_default().into_iter();
+    let adjust = |(key, value): (&str, f64)| {
+        let command = Command::Adjust {
+            key: key.into(),
+            value,
+        };
+        run::command(store, Asked::Adjust, command)
+    };
+    settings.flat_map(adjust).collect()
+}
+
 impl BatchPane {
     /// Does what was chosen of [`advice`].
     pub(super) fn follow_advice(&mut self, text: &str, store: &Store) -> Vec<Request> {
@@ -153,18 +194,16 @@ impl BatchPane {
             return Vec::new();
         };
         if verb == "set" {
-            let settings = live_settings(rest).unwrap_or_default().into_iter();
-            let adjust = |(key, value): (&str, f64)| {
-                let command = Command::Adjust {
-                    key: key.into(),
-                    value,
-                };
-                run::command(store, Asked::Adjust, command)
-            };
-            return settings.flat_map(adjust).collect();
+            return adjusted(rest, store);
         }
         let mut words = rest.split_whitespace();
         let step = words.next().and_then(|step| step.parse().ok());
+        if let (Some(step), "back") = (step, verb) {
+            // In this order: a roll-back restores the settings of its checkpoint as well.
+            let back = run::command(store, Asked::Rollback, Command::Rollback { step });
+            let settings: Vec<&str> = words.collect();
+            return back.into_iter().chain(adjusted(&settings.join(" "), store)).collect();
+        }
         let (Some(step), Some(run_dir)) = (step, self.run.clone()) else {
             return Vec::new();
         };

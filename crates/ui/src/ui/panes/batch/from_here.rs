@@ -1,8 +1,9 @@
 //! What can be done from a step: roll the run back to a checkpoint before it, or branch a new run from one, with the
 //! settings that would differ shown before it starts.
 
+use super::advice::checkpoints;
 use super::{BatchPane, topic};
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::run::state::Level;
 use crate::ui::effect::{BranchPlan, Effect};
 use crate::ui::msg::{Asked, Holder};
@@ -21,13 +22,17 @@ impl BatchPane {
         let Some(held) = store.held.as_ref() else {
             return vec![toast("no run is open: choose one on Home")];
         };
-        let (Some(found), Some(step)) = (&self.found, self.step) else {
+        // While the next step's rows are read, those on the screen are still of the step before.
+        let shown = self.found.as_ref().map(|found| found.step);
+        let Some(step) = self.step.filter(|step| shown == Some(*step)) else {
             return vec![toast("wait until the step's rows are loaded")];
         };
         if held.holder == Holder::Foreign {
             return vec![toast("another program trains this run: it can only be watched")];
         }
-        let before = || found.kept.iter().rev().filter(|kept| **kept < step);
+        let kept: Vec<u64> = checkpoints(held).iter().map(|mark| mark.step).collect();
+        let before = || kept.iter().rev().copied().filter(|kept| *kept < step);
+        let newest = held.state.step;
         let item = |title: String, detail: String, word: String| Item {
             title,
             detail,
@@ -35,26 +40,14 @@ impl BatchPane {
             choice: Choice::Answer(topic("from"), Answer::Text(word)),
         };
         let mut items = Vec::new();
-        if let (Some(to), true) = (before().next(), held.live()) {
-            let later: Vec<String> = found
-                .kept
-                .iter()
-                .filter(|kept| *kept > to)
-                .map(|kept| grouped(*kept))
-                .collect();
-            let detail = match later.is_empty() {
-                true => "this run is live from there".to_string(),
-                false => format!(
-                    "deletes checkpoints {}; the run continues from there",
-                    later.join(", ")
-                ),
-            };
-            let title = format!("roll back to step {}", grouped(*to));
-            items.push(item(title, detail, format!("back {to}")));
+        let back = before().next().filter(|to| *to < newest && held.live());
+        if let Some(to) = back {
+            let title = format!("roll back to step {}", grouped(to));
+            items.push(item(title, discarded(to, newest, &kept), format!("back {to}")));
         }
         items.extend(before().take(OFFERED).map(|from| {
             let detail = "a new run with other settings; this one is kept";
-            let title = format!("branch from step {}", grouped(*from));
+            let title = format!("branch from step {}", grouped(from));
             item(title, detail.into(), format!("branch {from}"))
         }));
         if items.is_empty() {
@@ -148,6 +141,18 @@ impl BatchPane {
         ];
         let picker = Picker::new(title, "", items).about(topic("planned"));
         vec![Request::Open(Box::new(picker))]
+    }
+}
+
+/// What a roll-back from step `newest` to step `to` loses: it happens without another question.
+pub(super) fn discarded(to: u64, newest: u64, kept: &[u64]) -> String {
+    let steps = counted(newest - to, "step");
+    let later = kept.iter().filter(|kept| **kept > to);
+    let later: Vec<String> = later.map(|kept| grouped(*kept)).collect();
+    match &later[..] {
+        [] => format!("discards {steps}"),
+        [one] => format!("discards {steps} and checkpoint {one}"),
+        more => format!("discards {steps} and checkpoints {}", more.join(", ")),
     }
 }
 

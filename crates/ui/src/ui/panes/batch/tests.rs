@@ -45,6 +45,31 @@ fn answers_of_a_pair_are_told_apart_in_the_list() {
     assert!(picture.contains("3  chosen ") && picture.contains("3  rejected "), "{picture}");
 }
 
+fn checkpointed(step: u64, best: bool) -> Envelope {
+    Envelope {
+        v: 1,
+        seq: 100 + step,
+        t: UnixMillis(step),
+        event: Event::Checkpointed {
+            step,
+            path: format!("checkpoints/step-{step:06}"),
+            bytes: 1,
+            seconds: 0.1,
+            best,
+            val_loss: None,
+            by: None,
+        },
+    }
+}
+
+/// Checkpoints of the run on the screen.
+fn save(around: &mut TestContext, steps: &[u64]) {
+    let held = around.store.held.as_mut().unwrap();
+    for step in steps {
+        held.state.apply(&checkpointed(*step, false));
+    }
+}
+
 /// A run at step 50 on the screen.
 fn around(live: bool) -> TestContext {
     let mut around = TestContext::new();
@@ -73,7 +98,6 @@ fn found() -> Revisited {
         step: 40,
         rows: vec![row(0, "all is well", 1.5), row(1, "qzxv", 8.25)],
         before: Some(2.1),
-        kept: vec![10, 30, 45],
     }
 }
 
@@ -195,10 +219,12 @@ fn keys_walk_through_the_steps_and_late_answers_are_dropped() {
 #[test]
 fn a_live_run_goes_back_and_any_run_branches() {
     let mut around = around(true);
+    save(&mut around, &[10, 30, 45]);
     let mut at = pane(&mut around);
     let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
     assert!(opened.contains("roll back to step 30"), "{opened}");
-    assert!(opened.contains("deletes checkpoints 45") && opened.contains("branch from step 10"), "{opened}");
+    assert!(opened.contains("discards 20 steps and checkpoint 45\""), "{opened}");
+    assert!(opened.contains("branch from step 10"), "{opened}");
     let sent = at.answered("from", Answer::Text("back 30".into()), &mut around.context());
     assert!(
         matches!(
@@ -209,6 +235,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
     );
 
     around = super::tests::around(false);
+    save(&mut around, &[10, 30, 45]);
     at = pane(&mut around);
     let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
     assert!(!opened.contains("roll back") && opened.contains("branch from step 30"), "{opened}");
@@ -251,35 +278,94 @@ fn a_live_run_goes_back_and_any_run_branches() {
     assert!(matches!(&opened[..], [Request::ResumeRun(path)] if path.ends_with("y")), "{opened:?}");
 }
 
+/// The list was of the moment at which the step's rows were read: a roll-back deleted checkpoints without a word, and rows
+/// named checkpoints that had made room for newer ones.
+#[test]
+fn the_list_is_of_the_checkpoints_that_are_there_now() {
+    let mut around = around(true);
+    let dir = tempfile::tempdir().unwrap();
+    around.store.held.as_mut().unwrap().path = Some(dir.path().into());
+    save(&mut around, &[10, 30]);
+    let mut at = BatchPane {
+        slot: Some(Slot(1)),
+        step: Some(40),
+        found: Some(found()),
+        ..BatchPane::default()
+    };
+    save(&mut around, &[42, 48]);
+    for step in [10, 42, 48] {
+        let folder = format!("checkpoints/step-{step:06}");
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
+    assert!(opened.contains("roll back to step 10") && !opened.contains("step 30"), "{opened}");
+    assert!(opened.contains("discards 40 steps and checkpoints 42, 48\""), "{opened}");
+    // The rows of the next step are on their way.
+    at.step = Some(41);
+    let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
+    assert!(opened.contains("wait until the step's rows are loaded"), "{opened}");
+    // At the checkpoint already: there is nothing to go back from.
+    at.step = Some(40);
+    let held = around.store.held.as_mut().unwrap();
+    held.state.apply(&Envelope {
+        event: Event::RolledBack { step: 10 },
+        ..checkpointed(900, false)
+    });
+    let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
+    assert!(!opened.contains("roll back") && opened.contains("branch from step 10"), "{opened}");
+}
+
+/// Of `a, or b` both were set. What diverged has lost its weights: tuning goes on with what is left of them, and so does a
+/// branch from a later checkpoint.
+#[test]
+fn advice_is_one_way_each_and_what_failed_begins_before_it() {
+    let mut around = around(true);
+    save(&mut around, &[20, 40]);
+    let held = around.store.held.as_ref().unwrap();
+    let choice = Finding::warn("short", "", "-s lr=1e-3, or -s clip_norm=1").named("x", "settings");
+    let opened = format!("{:?}", advice(held, &[choice]));
+    assert!(opened.contains("set lr=1e-3\"") && opened.contains("set clip_norm=1\""), "{opened}");
+    assert!(!opened.contains("lr=1e-3 clip_norm=1"), "{opened}");
+    let seen = crate::base::finding::Signal::of("train/loss", 325.0, "train loss 325").at(30);
+    let failed = Finding::fail(seen, "too large a step", "-s lr=5e-5").named("diverged", "divergence");
+    let settings = failed.changes();
+    assert_eq!(starts(held, &failed, &settings), [("before it", 20), ("start", 0)]);
+    let opened = format!("{:?}", advice(held, &[failed]));
+    assert!(!opened.contains("in this run, now") && !opened.contains("from 40"), "{opened}");
+    let first = "title: \"roll back to 20, then lr=5e-5\", detail: \"discards 30 steps and checkpoint 40; ";
+    assert!(opened.find(first) < opened.find("in a branch from 20"), "{opened}");
+    assert!(opened.contains(first), "{opened}");
+    let mut pane = BatchPane::default();
+    let word = Answer::Text("back 20 lr=5e-5".into());
+    let sent = pane.answered("advice", word, &mut around.context());
+    let commands = sent.iter().filter_map(|request| match request {
+        Request::Do(Effect::Send { command, .. }) => Some(command.clone()),
+        _ => None,
+    });
+    let adjust = Command::Adjust {
+        key: "lr".into(),
+        value: 5e-5,
+    };
+    let commands: Vec<Command> = commands.collect();
+    assert_eq!(commands, [Command::Rollback { step: 20 }, adjust]);
+}
+
 #[test]
 fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let mut around = around(true);
     let finding = |fix: &str| Finding::fail("loss 153", "each step was too large", fix).named("x", "divergence");
+    let doubt = |fix: &str| Finding::warn("loss 153", "each step is large", fix).named("x", "rate");
     let held = around.store.held.as_mut().unwrap();
-    let checkpoint = |step, best| Envelope {
-        v: 1,
-        seq: 100 + step,
-        t: UnixMillis(step),
-        event: Event::Checkpointed {
-            step,
-            path: format!("checkpoints/step-{step:06}"),
-            bytes: 1,
-            seconds: 0.1,
-            best,
-            val_loss: None,
-            by: None,
-        },
-    };
-    held.state.apply(&checkpoint(20, true));
-    held.state.apply(&checkpoint(40, false));
+    held.state.apply(&checkpointed(20, true));
+    held.state.apply(&checkpointed(40, false));
     let none = format!("{:?}", advice(held, &[finding("look at the data")]));
     assert!(none.contains("no finding suggests a setting"), "{none}");
-    let opened = format!("{:?}", advice(held, &[finding("-s lr=1e-3 -s clip_norm=1")]));
+    let opened = format!("{:?}", advice(held, &[doubt("-s lr=1e-3 -s clip_norm=1")]));
     for words in ["in this run, now", "from 20 (best)", "from 40 (newest)"] {
         assert!(opened.contains(words), "{words}: {opened}");
     }
     // What two findings advise stands once.
-    let same = [finding("-s lr=1e-3"), finding("-s lr=1e-3")];
+    let same = [doubt("-s lr=1e-3"), doubt("-s lr=1e-3")];
     let opened = format!("{:?}", advice(held, &same));
     assert_eq!(opened.matches("in this run, now").count(), 1, "{opened}");
     // Dropout is fixed while a run trains.
@@ -287,7 +373,8 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");
     // Other data or another warm-up change nothing in the middle of a run.
     for setting in ["-s data.val_fraction=0.2", "-s schedule.cosine.warmup_steps=12"] {
-        assert_eq!(starts(held, &finding(setting)), [("start", 0)], "{setting}");
+        let found = finding(setting);
+        assert_eq!(starts(held, &found, &found.changes()), [("start", 0)], "{setting}");
     }
     // The checkpoint of the last step leaves nothing to train, and what failed begins anew.
     held.state.head = Some(crate::run::state::Head {
@@ -304,9 +391,10 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
         unigram_entropy: None,
     });
     let failed = finding("-s lr=1e-3");
-    assert_eq!(starts(held, &failed), [("start", 0), ("best", 20)]);
+    let settings = failed.changes();
+    assert_eq!(starts(held, &failed, &settings), [("start", 0), ("best", 20)]);
     let doubtful = Finding::warn("clipped", "", "-s lr=1e-3");
-    assert_eq!(starts(held, &doubtful), [("best", 20), ("start", 0)]);
+    assert_eq!(starts(held, &doubtful, &settings), [("best", 20), ("start", 0)]);
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(opened.contains("in a new run, from the start") && !opened.contains("from 40"), "{opened}");
     let mut pane = BatchPane::default();

@@ -114,7 +114,7 @@ impl Column {
     /// The checkpoint of a run that trained on while its engine was lost before it had read it: it may have been pruned.
     pub fn unread(&self) -> Option<&CheckpointRow> {
         let failed = matches!(self.engine, Engine::Failed(_)) && self.about.is_none();
-        self.model.row.as_ref().filter(|row| failed && row.live)
+        self.model.row.as_ref().filter(|row| failed && row.phase.is_some())
     }
 
     /// Its engine ended before the model was there, and nothing can take its place.

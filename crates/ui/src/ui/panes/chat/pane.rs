@@ -19,7 +19,7 @@ use crate::ui::panes::run::command;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
-use crate::wire::{Command, Event};
+use crate::wire::{Command, Event, Phase};
 use crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -409,7 +409,10 @@ fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
     let words = [
         loss,
         row.best.then(|| "best".into()),
-        row.live.then(|| "still training".into()),
+        row.phase.map(|phase| match phase {
+            Phase::Paused => "paused".into(),
+            _ => "still training".into(),
+        }),
         (!row.generates).then(|| "a reward model, which cannot generate".into()),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();

@@ -13,7 +13,7 @@ fn model(step: u64) -> ChatModel {
         step,
         val_loss: Some(2.0),
         best: true,
-        live: false,
+        phase: None,
         generates: true,
     })
 }

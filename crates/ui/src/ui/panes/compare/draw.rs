@@ -158,7 +158,7 @@ impl ComparePane {
             from_zero: begins_at_zero(&figure.id, &figure.unit),
             unit: &figure.unit,
             cursor: None,
-            settled: false,
+            settled: None,
             held: None,
             steps: match self.by {
                 Alignment::Time => StepAxis::Millis,

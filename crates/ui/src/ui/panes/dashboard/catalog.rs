@@ -2,6 +2,7 @@
 //! come after the known ones.
 
 use crate::base::human;
+use crate::base::text::one_line;
 use crate::hardware::sampler;
 use crate::metrics::{METRICS, Metric, id};
 use crate::run::RunState;
@@ -103,16 +104,44 @@ fn twin(id: &str) -> Option<String> {
 }
 
 fn chart(info: &MetricInfo, validation: Option<String>) -> Chart {
-    let title = [&info.label, &info.title, &info.id];
-    let title = title.into_iter().find(|title| !title.is_empty());
     Chart {
         id: info.id.clone(),
         validation,
-        title: crate::base::text::one_line(title.map_or("", String::as_str)),
+        title: name(info),
         unit: info.unit.clone(),
         direction: info.direction,
         exact: info.exact,
     }
+}
+
+/// What a metric is called where there is little room: its label, or its title in small letters. The same everywhere.
+pub fn name(info: &MetricInfo) -> String {
+    if !info.label.is_empty() {
+        return one_line(&info.label);
+    }
+    let mut letters = info.title.chars();
+    let first = letters.next();
+    let rest = letters.as_str();
+    // `KL to the reference` and `L2 norm` begin with an abbreviation.
+    let word = rest.chars().next().is_none_or(char::is_lowercase);
+    match first {
+        None => one_line(&info.id),
+        Some(first) if word => one_line(&(first.to_lowercase().to_string() + rest)),
+        Some(_) => one_line(&info.title),
+    }
+}
+
+/// The name of a reading among the results, and its value: a share with a digit behind the point, as 99.4 % is not 99.5 %. All
+/// results are of held-out rows, so that it need not be said of each.
+pub fn held_out(state: &RunState, metric: &str, value: f64) -> (String, String) {
+    let declared = state.metric(metric);
+    let name = declared.map_or_else(|| one_line(metric), name);
+    let name = name.strip_prefix("validation: ").unwrap_or(&name);
+    let value = match declared.map_or("", |info| info.unit.as_str()) {
+        "share" if value.is_finite() => human::percent(value, 1),
+        _ => human::number(value),
+    };
+    (name.to_string(), value)
 }
 
 /// What is known of a metric that nobody declared.
@@ -126,13 +155,13 @@ fn undeclared(id: &str) -> MetricInfo {
 impl Chart {
     /// A moving average makes sense of it.
     pub fn smooths(&self) -> bool {
-        // Each evaluation reads the same held-out prompts: a mean with earlier ones would be of other weights.
-        !self.exact && !self.points_only() && !self.id.starts_with(id::EVAL)
+        !self.exact && !self.points_only()
     }
 
-    /// Measured now and then: rings, no line.
+    /// Measured now and then: rings on a faint line. Each evaluation reads the same held-out rows or prompts: a mean with
+    /// earlier ones would be of other weights.
     pub fn points_only(&self) -> bool {
-        [id::VAL, id::EXTRA]
+        [id::VAL, id::EXTRA, id::EVAL]
             .iter()
             .any(|of| self.id.starts_with(of))
     }
@@ -209,6 +238,17 @@ mod tests {
         );
     }
 
+    /// As a line the first evaluation was not drawn, and the newest only with the next one.
+    #[test]
+    fn evaluations_are_rings() {
+        let state = state(&["train/loss", "eval/pass@1", "val/loss", "entropy"]);
+        let rings = charts(&state, "").into_iter().filter(Chart::points_only);
+        assert_eq!(
+            rings.map(|chart| chart.id).collect::<Vec<_>>(),
+            ["eval/pass@1"]
+        );
+    }
+
     #[test]
     fn the_filter_reads_titles_and_ids() {
         let state = state(&["train/loss", "lr", "grad_norm"]);
@@ -218,6 +258,25 @@ mod tests {
         let state = self::state(&["train/loss", "val/loss", "val/ppl"]);
         let found = charts(&state, "val");
         assert_eq!(ids(&found)[0], "train/loss", "it draws val/loss");
+    }
+
+    #[test]
+    fn names_are_short_and_in_small_letters() {
+        let named = |label: &str, title: &str| {
+            name(&MetricInfo {
+                id: "some/id".into(),
+                label: label.into(),
+                title: title.into(),
+                ..MetricInfo::default()
+            })
+        };
+        assert_eq!(
+            named("chosen logp", "Log-probability of chosen"),
+            "chosen logp"
+        );
+        assert_eq!(named("", "Held-out reward"), "held-out reward");
+        assert_eq!(named("", "KL to the reference"), "KL to the reference");
+        assert_eq!(named("", ""), "some/id");
     }
 
     #[test]

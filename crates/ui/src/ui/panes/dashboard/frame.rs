@@ -7,6 +7,7 @@ use crate::base::human;
 use crate::run::RunState;
 use crate::run::series::Series;
 use crate::run::state::Mark;
+use crate::ui::layout::cut;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{Axis, Scale};
@@ -16,6 +17,7 @@ use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Phase, id};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
 
 /// What drawing a frame needs, so that its parts need few arguments.
 pub(super) struct Canvas<'a> {
@@ -147,6 +149,7 @@ impl Dashboard {
         if wide(&title) {
             title.retain(|word| word.meaning != Meaning::Cursor);
         }
+        shorten(&mut title, usize::from(outline.width), canvas.theme);
         frame::title(buffer, outline, &title, canvas.theme);
         let main = state.series.get(&chart.id);
         let look = match chart {
@@ -194,7 +197,8 @@ impl Dashboard {
             from_zero: chart.begins_at_zero(),
             unit: &chart.unit,
             cursor: self.cursor,
-            settled: state.running() && state.phase == Some(Phase::Training),
+            settled: (state.running() && state.phase == Some(Phase::Training))
+                .then_some(state.step),
             held,
             steps: StepAxis::Shown,
             band,
@@ -318,6 +322,19 @@ impl Dashboard {
         let width = inner.width.saturating_sub(2);
         text::draw(buffer, inner.x + 1, inner.y, width, &words, canvas.theme);
     }
+}
+
+/// Cuts the name of a chart, its second word, so that the readings behind it are whole: they are what changes.
+pub(super) fn shorten(title: &mut [Word], width: usize, theme: &Theme) {
+    /// Fewer columns name nothing.
+    const LEAST: usize = 6;
+    let over = (text::width(title) + 2).saturating_sub(width);
+    let Some(name) = title.get_mut(1).filter(|_| over > 0) else {
+        return;
+    };
+    let long = name.text.trim_end();
+    let room = long.width().saturating_sub(over).max(LEAST);
+    name.text = cut(long, room, theme.glyphs().ellipsis) + " ";
 }
 
 /// All that a very small terminal can hold.

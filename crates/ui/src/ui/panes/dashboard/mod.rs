@@ -19,6 +19,7 @@ use crate::run::state::LogLine;
 use crate::ui::theme::Theme;
 use crate::ui::widgets::axis;
 use crate::ui::widgets::line_chart::Plot;
+pub(super) use catalog::{held_out, name};
 pub(super) use glance::outcome_mark;
 use glance::{Glance, GlanceOptions};
 pub(super) use health::verdict;
@@ -252,7 +253,7 @@ impl Dashboard {
                 // In jumps of a sixteenth, so that the picture stands still in between.
                 let span = zoom.to - zoom.from;
                 let jump = (span / 16.0).max(1.0);
-                let to = ((state.step as f64 / jump).ceil() * jump).max(span);
+                let to = ((state.step as f64 / jump).ceil() * jump).max(whole.0 + span);
                 (to - span, to)
             }
             Some(zoom) => (zoom.from, zoom.to),
@@ -260,9 +261,14 @@ impl Dashboard {
     }
 }
 
-/// All steps that a chart of this run spans.
+/// All steps that a chart of this run spans. A branch begins at its checkpoint: it has no readings from before.
 fn whole_range(state: &RunState) -> (f64, f64) {
-    axis::step_range(state.step, state.head.as_ref().map(|h| h.max_steps))
+    let base = state.base_step.min(state.step);
+    let planned = state.head.as_ref().map(|head| head.max_steps);
+    // A length of 0 is an unknown one.
+    let planned = planned.map(|all| all.saturating_sub(base));
+    let (from, to) = axis::step_range(state.step - base, planned);
+    (from + base as f64, to + base as f64)
 }
 
 #[cfg(test)]

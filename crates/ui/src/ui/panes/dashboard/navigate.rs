@@ -160,7 +160,8 @@ impl Dashboard {
         let width = plot.map_or(64.0, |s| f64::from(s.plot.area.width.max(1)));
         let by = ((to - from) / width).max(1.0) * columns;
         let at = self.cursor.unwrap_or_default() as f64;
-        let moved = (at + by).round().clamp(0.0, whole_range(state).1);
+        let (first, last) = whole_range(state);
+        let moved = (at + by).round().clamp(first, last);
         self.cursor = Some(moved as u64);
         if moved < from || moved > to {
             self.pan(PAN * columns.signum(), state);
@@ -193,8 +194,8 @@ impl Dashboard {
 
     /// Shows `span` steps from `left` on, kept inside the run; at its end the view follows.
     fn show(&mut self, left: f64, span: f64, state: &RunState) {
-        let end = whole_range(state).1;
-        let from = left.clamp(0.0, (end - span).max(0.0));
+        let (first, end) = whole_range(state);
+        let from = left.clamp(first, (end - span).max(first));
         let to = from + span;
         let follows = state.running() && to >= state.step as f64 && from <= state.step as f64;
         self.zoom = Some(Zoom { from, to, follows });

@@ -1,5 +1,6 @@
 //! The lines and boxes around the charts: progress, health, sample, log, and the result of a finished run.
 
+use super::catalog::held_out;
 use super::glance::{Glance, outcome_mark};
 use super::health;
 use crate::base::clock::UnixMillis;
@@ -295,12 +296,9 @@ fn result_facts(
         tail.push(words);
     }
     if let Some(best) = finish.best.as_ref().filter(|b| b.metric != id::VAL_LOSS) {
-        let value = format!(
-            "{} at {}",
-            human::number(best.value.0),
-            human::grouped(best.step)
-        );
-        let name = word(format!("  {}", best.metric), Meaning::Muted);
+        let (name, value) = held_out(state, &best.metric, best.value.0);
+        let value = format!("{value} at {}", human::grouped(best.step));
+        let name = word(format!("  {name}"), Meaning::Muted);
         tail.push(vec![label("best"), word(value, Meaning::Validation), name]);
     }
     if let Some(kept) = best_checkpoint(state) {
@@ -351,7 +349,7 @@ pub(super) fn result_line(
     words
 }
 
-/// `val/rewards/accuracies 0.8125 checkpoints/step-000250`: what is left of the run, with the reading of that step.
+/// `reward accuracy 81.2 % checkpoints/step-000250`: what is left of the run, with the reading of that step.
 fn kept_words(state: &RunState, finish: &Finish) -> Vec<Word> {
     let kept = best_mark(state);
     // Older engines sent no step.
@@ -373,9 +371,12 @@ fn kept_words(state: &RunState, finish: &Finish) -> Vec<Word> {
     };
     let mut words = Vec::new();
     if let Some(value) = value {
-        words.push(word(format!("{} ", one_line(name)), Meaning::Muted));
-        let value = format!("{}  ", human::number(value));
-        words.push(word(value, Meaning::Validation));
+        let (name, value) = match name {
+            "val loss" => (name.to_string(), human::number(value)),
+            metric => held_out(state, metric, value),
+        };
+        words.push(word(format!("{name} "), Meaning::Muted));
+        words.push(word(format!("{value}  "), Meaning::Validation));
     }
     if let Some(kept) = kept {
         words.push(word(format!("{}  ", kept.path), Meaning::Text));
@@ -479,6 +480,18 @@ mod tests {
         assert_eq!(
             accuracy.trim(),
             "val/rewards/accuracies 0.8125  checkpoints/step-000250"
+        );
+        // By the name and in the unit of its chart, once that is declared.
+        state.metrics.push(crate::wire::MetricInfo {
+            id: "val/rewards/accuracies".into(),
+            title: "Validation: reward accuracy".into(),
+            unit: "share".into(),
+            ..Default::default()
+        });
+        let accuracy = words(&mut state, Some(best("val/rewards/accuracies")));
+        assert_eq!(
+            accuracy.trim(),
+            "reward accuracy 81.2 %  checkpoints/step-000250"
         );
         let unnamed = words(&mut state, None);
         assert_eq!(unnamed.trim(), "val loss 0.7178  checkpoints/step-000250");

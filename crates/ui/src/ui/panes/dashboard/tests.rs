@@ -10,6 +10,7 @@ use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use crate::ui::tape;
 
+mod branch;
 mod speed;
 
 /// The rows of a frame, trailing blanks cut.

@@ -2,6 +2,7 @@
 
 use super::{Ending, Top};
 use crate::base::human;
+use crate::ui::panes::dashboard::held_out;
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
 
@@ -29,13 +30,9 @@ impl Ending<'_> {
     fn best(&self, top: &Top) -> Vec<Vec<Word>> {
         let state = self.state();
         let last = top.step == self.finish.step;
+        let (title, value) = held_out(state, &top.metric, top.value);
         let mut rows = vec![
-            row(
-                "best",
-                human::number(top.value),
-                Meaning::Validation,
-                format!(" {}", self.title(&top.metric)),
-            ),
+            row("best", value, Meaning::Validation, format!(" {title}")),
             row(
                 "at step",
                 human::grouped(top.step),
@@ -50,12 +47,9 @@ impl Ending<'_> {
             let Some(value) = value.filter(|x| x.is_finite()) else {
                 continue;
             };
-            let (value, title) = (human::number(value), self.title(&info.id));
-            let title = title
-                .trim_start_matches("validation")
-                .trim_start_matches(':');
-            let title = format!(" {}", title.trim_start());
-            rows.push(row("", value, Meaning::Validation, title));
+            let (title, value) = held_out(state, &info.id, value);
+            let title = title.strip_prefix("validation ").unwrap_or(&title);
+            rows.push(row("", value, Meaning::Validation, format!(" {title}")));
         }
         rows
     }

@@ -16,7 +16,7 @@ use crate::run::state::{Finish, outcome_word};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::PipelineStatus;
-use crate::ui::panes::dashboard::{outcome_mark, verdict};
+use crate::ui::panes::dashboard::{name, outcome_mark, verdict};
 use crate::ui::store::OpenRun;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame::inside;
@@ -272,10 +272,7 @@ impl<'a> Ending<'a> {
     /// What a reading is called.
     fn title(&self, metric: &str) -> String {
         let declared = self.state().metric(metric);
-        let title = one_line(declared.map_or(metric, |info| info.title.as_str()));
-        let mut letters = title.chars();
-        let first = letters.next().map(|first| first.to_lowercase().to_string());
-        first.unwrap_or_default() + letters.as_str()
+        declared.map_or_else(|| one_line(metric), name)
     }
 
     fn lines(&self, buffer: &mut Buffer, area: Rect, rows: impl IntoIterator<Item = Vec<Word>>) {

@@ -177,8 +177,9 @@ impl Ending<'_> {
             return None;
         }
         let finding = self.diagnosis.advised()?;
-        let (_, step) = starts(self.held, finding).into_iter().next()?;
-        Some((step, format!("-s {}", finding.changes().join(" -s "))))
+        let settings = finding.changes();
+        let (_, step) = starts(self.held, finding, &settings).into_iter().next()?;
+        Some((step, format!("-s {}", settings.join(" -s "))))
     }
 
     /// Twice the steps, for a run that no conversations can be taught: a reward model writes none; a vocabulary of characters has

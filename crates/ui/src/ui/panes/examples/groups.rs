@@ -117,7 +117,7 @@ impl Page<'_> {
         let at = browser.steps.iter().position(|step| *step == now.step);
         let place = at.map_or(String::new(), |at| {
             let newest = if browser.follows { ", the newest" } else { "" };
-            format!("  {} of {} kept{newest}", at + 1, browser.steps.len())
+            format!("  step {} of {} kept{newest}", at + 1, browser.steps.len())
         });
         first.push(muted(place));
         let mut second = Vec::new();

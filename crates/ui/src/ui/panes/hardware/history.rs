@@ -161,7 +161,7 @@ fn chart(
             _ => "",
         },
         cursor: None,
-        settled: false,
+        settled: None,
         held: None,
         steps: StepAxis::Hidden,
         band: None,

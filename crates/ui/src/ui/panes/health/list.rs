@@ -3,7 +3,7 @@
 use super::map::level;
 use crate::base::stats;
 use crate::base::human;
-use crate::metrics::id::CLIPPED;
+use crate::metrics::id::{CLIPPED, UPDATE_RATIO};
 use crate::run::RunState;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -58,6 +58,8 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let from = (state.warmup_steps() + 100).max(tenth) + 1;
     let judged = |value: f64| match holds(value) {
         None => Judged::Free,
+        // A step that changes nothing is far from too large, and no good sign either.
+        Some(true) if info.id == UPDATE_RATIO && value == 0.0 => Judged::Free,
         Some(true) => Judged::Inside,
         // The rule also knows the norm: without its warning the share says nothing, neither good nor bad.
         Some(false) if info.id == CLIPPED && !crate::diagnosis::warns(state, "clip_tight") => Judged::Free,
@@ -261,6 +263,24 @@ mod tests {
         assert!(thinned(vec![1.0, f64::NAN], 1)[0].is_nan());
         let row = drawn(50, vec![1.0, 2.0, f64::NAN, f64::NAN, f64::NAN]);
         assert!(row.ends_with("▁█???"), "{row:?}");
+    }
+
+    /// At a learning rate of 0 the row said that all is well.
+    #[test]
+    fn updates_of_nothing_are_not_called_good() {
+        let info = MetricInfo {
+            id: UPDATE_RATIO.into(),
+            place: ChartPlace::Health,
+            band: Some(Band { low: None, high: Some(1e-2), origin: Origin::RuleOfThumb }),
+            ..MetricInfo::default()
+        };
+        let mut state = RunState::new();
+        state.metrics = vec![info];
+        for (value, judged) in [(1e-3, Judged::Inside), (0.0, Judged::Free)] {
+            let series = state.series.entry(UPDATE_RATIO.into()).or_default();
+            series.push(1 + series.len(), value);
+            assert_eq!(rows(&state)[0].judged, judged);
+        }
     }
 
     #[test]

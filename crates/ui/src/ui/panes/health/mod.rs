@@ -336,7 +336,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
         from_zero: begins_at_zero(&info.id, &info.unit),
         unit: &info.unit,
         cursor: None,
-        settled: false,
+        settled: None,
         held: None,
         steps: StepAxis::Shown, band: info.band,
     };

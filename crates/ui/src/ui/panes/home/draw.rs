@@ -500,8 +500,11 @@ impl Columns {
         };
         let loss = match (run.val_loss, run.pass_at_1) {
             (Some(loss), _) => human::number(loss),
-            (None, Some(share)) if self.val < 13 => format!("p@1 {share:.2}"),
-            (None, Some(share)) => format!("pass@1 {share:.4}"),
+            // In per cent, as its chart has it: 0.2 % was 0.00.
+            (None, Some(share)) if self.val < 13 => {
+                format!("p@1 {}", human::reading(share, "share").replace(' ', ""))
+            }
+            (None, Some(share)) => format!("pass@1 {}", human::percent(share, 1)),
             (None, None) => String::new(),
         };
         let curve = glyphs.sparkline(&run.curve, self.curve);

@@ -256,9 +256,16 @@ impl HomePane {
             return Vec::new();
         }
         self.marked.retain(|path| !sweep.contains(path));
+        let there = |path: &&PathBuf| store.runs().iter().any(|run| run.path == **path);
+        let others = self.marked.iter().filter(there).count();
         let n = sweep.len();
         self.marked.extend(sweep);
-        vec![info(&keymap.fill(&format!("{n} runs are marked; {{compare-runs}} compares them")))]
+        let others = match others {
+            0 => String::new(),
+            others => format!(", beside {others} marked before"),
+        };
+        let words = format!("{n} runs are marked{others}; {{compare-runs}} compares them");
+        vec![info(&keymap.fill(&words))]
     }
 
     /// The marked runs that are still there; without marks the selected one under the one that it came from.

@@ -12,8 +12,9 @@ pub use pane::ENTRY;
 
 use crate::plan::changes::{Ladder, ladder};
 use crate::plan::engines::{EngineChoice, Gpus, choose};
+use crate::plan::ranks::on_gpus_named;
 use crate::plan::solve::{MaxSizes, what_fits};
-use crate::plan::{Estimator, Plan, Request, Verdict, plan};
+use crate::plan::{Device, Estimator, Plan, Request, Verdict, gpus, plan};
 use crate::run::state::Level;
 use crate::ui::field::TextField;
 use crate::ui::keymap::Keymap;
@@ -44,6 +45,35 @@ impl Shown {
             original,
             request,
         }
+    }
+}
+
+impl Shown {
+    /// The device with its limit and price, and how many of them, where they are not those that the request came with.
+    fn chosen_device(&self) -> Option<(Device, u64)> {
+        let of = |request: &Request| (request.device.clone(), request.n_devices);
+        let chosen = of(&self.request);
+        (chosen != of(&self.original)).then_some(chosen)
+    }
+}
+
+/// Another target on the devices that were chosen for the one before it: models are compared on one machine.
+fn put_on(request: Request, device: Device, n_devices: u64) -> Request {
+    match gpus::find(&device.name) {
+        Some(gpu) => Request {
+            device,
+            n_devices,
+            ..on_gpus_named(request, gpu, n_devices)
+        },
+        // This machine, with another limit.
+        None => Request {
+            device: Device {
+                memory: device.memory,
+                ..request.device
+            },
+            n_devices,
+            ..request
+        },
     }
 }
 
@@ -106,8 +136,14 @@ impl PlanPane {
             return;
         }
         self.reading = None;
+        let chosen = self.shown.as_ref().and_then(Shown::chosen_device);
         match result {
-            Ok(request) => self.show(*request, None),
+            Ok(request) => {
+                self.show(*request, None);
+                if let Some((device, n_devices)) = chosen {
+                    self.change(|request| put_on(request, device, n_devices));
+                }
+            }
             Err(why) => self.error = Some(why),
         }
     }

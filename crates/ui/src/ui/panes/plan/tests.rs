@@ -87,6 +87,35 @@ fn this_machine_after_a_gpu_is_the_engine_again() {
     assert_eq!(*pane.request().unwrap(), before);
 }
 
+/// Another model was planned for this machine again, and its numbers taken for the chosen GPU's.
+#[test]
+fn another_model_is_planned_on_the_chosen_device() {
+    let resolve = |name: &str| target::resolve(name, &[], &Default::default()).unwrap();
+    let mut pane = PlanPane::default();
+    let around = TestContext::new();
+    pane.show(resolve("quickstart"), None);
+    pane.on("h200", &around.store);
+    pane.change(|mut request| {
+        request.n_devices = 4;
+        request.device.set_price(2.5);
+        request
+    });
+    let chosen = pane.request().unwrap().device.clone();
+    for name in ["size-7b", "smoke"] {
+        pane.read(name);
+        pane.planned(name, Ok(Box::new(resolve(name))));
+        let shown = pane.request().unwrap();
+        assert_eq!((&shown.name[..], &shown.device, shown.n_devices), (name, &chosen, 4));
+        assert_eq!(shown.estimator, Estimator::General);
+    }
+    act(&mut pane, Action::PlanReset);
+    assert_eq!(*pane.request().unwrap(), resolve("smoke"));
+    // As it came: nothing was chosen, and nothing is carried on.
+    pane.read("size-7b");
+    pane.planned("size-7b", Ok(Box::new(resolve("size-7b"))));
+    assert_eq!(*pane.request().unwrap(), resolve("size-7b"));
+}
+
 /// 70 % of a matmul benchmark of this machine, or all of what earlier runs reached, is no share of a GPU's peak.
 #[test]
 fn the_speed_of_this_machine_is_not_that_of_a_gpu() {

@@ -272,7 +272,7 @@ pub fn curve(
         from_zero,
         unit: declared.map_or("", |info| &info.unit),
         cursor: None,
-        settled: false,
+        settled: None,
         held: None,
         steps: StepAxis::Shown, band: None,
     };

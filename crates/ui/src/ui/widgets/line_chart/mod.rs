@@ -67,8 +67,9 @@ pub struct LineChart<'a> {
     /// The metric's unit: bytes are labelled in binary units, times in milliseconds or seconds.
     pub unit: &'a str,
     pub cursor: Option<u64>,
-    /// The newest dot column is left out until its steps are complete: it would change with each of them.
-    pub settled: bool,
+    /// The run's newest step: the dot column that it lies in is left out until its steps are complete, as it would change
+    /// with each of them.
+    pub settled: Option<u64>,
     /// The value axis of the last frame: it stays while it still suits the data, so that the picture stands still.
     pub held: Option<Axis>,
     pub steps: StepAxis,

@@ -26,7 +26,7 @@ fn chart<'a>(series: &'a Series, look: Look, marks: &'a [&'a Mark]) -> LineChart
         from_zero: false,
         unit: "",
         cursor: None,
-        settled: false,
+        settled: None,
         held: None,
         steps: StepAxis::Shown,
         band: None,
@@ -316,16 +316,37 @@ fn the_newest_column_waits_until_its_steps_are_complete() {
     let mut c = chart(&s, Look::Line, &[]);
     c.to = 1_000.0;
     let open = picture(&c, 30, 6, false).0;
-    c.settled = true;
+    c.settled = Some(50);
     assert_ne!(picture(&c, 30, 6, false).0, open);
     c.to = 50.0;
     let few_steps = picture(&c, 90, 6, false).0;
-    c.settled = false;
+    c.settled = None;
     assert_eq!(
         picture(&c, 90, 6, false).0,
         few_steps,
         "every step has its column: none waits"
     );
+}
+
+/// The newest of sparse readings waited for the one after it, as its column had no later reading; the first of all was not
+/// drawn at all.
+#[test]
+fn a_sparse_reading_waits_for_the_steps_of_its_column_only() {
+    let readings = |newest: u64| series([(0, 1.0), (130, 2.0), (newest, 4.0)]);
+    let drawn = |s: &Series, settled| {
+        let mut c = chart(s, Look::Thin, &[]);
+        (c.to, c.settled) = (1_000.0, settled);
+        picture(&c, 30, 6, false)
+    };
+    // Two dot columns a cell, and the newest reading at the beginning of one of them.
+    let plot = drawn(&readings(300), None).1;
+    let steps = 1_000.0 / (2.0 * f64::from(plot.area.width));
+    let newest = (12.0 * steps).ceil() as u64 + 1;
+    let s = readings(newest);
+    let whole = drawn(&s, None).0;
+    assert_ne!(drawn(&s, Some(newest)).0, whole, "its column goes on");
+    let complete = (13.0 * steps).ceil() as u64 + 1;
+    assert_eq!(drawn(&s, Some(complete)).0, whole);
 }
 
 #[test]

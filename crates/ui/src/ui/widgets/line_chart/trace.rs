@@ -2,7 +2,7 @@
 
 use super::{Line, LineChart, Look, Plot};
 use crate::base::stats::Ema;
-use crate::run::series::{Bucket, Series};
+use crate::run::series::Bucket;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Axis;
 use crate::ui::widgets::dots::{ACROSS, DOWN, Dots};
@@ -33,8 +33,9 @@ impl LineChart<'_> {
         let width = (to - self.from) / n as f64;
         let from = self.from - width * lead as f64;
         let mut buckets = line.series.columns(from, to, n + lead);
-        if self.settled && matches!(line.look, Look::Line | Look::Thin | Look::Smoothed(_)) {
-            settle(&mut buckets, line.series, from, width);
+        let settles = matches!(line.look, Look::Line | Look::Thin | Look::Smoothed(_));
+        if let Some(step) = self.settled.filter(|_| settles) {
+            settle(&mut buckets, step, from, width);
         }
         if tau <= 0.0 {
             let smooth = Vec::new();
@@ -100,19 +101,13 @@ impl LineChart<'_> {
     }
 }
 
-/// Takes the newest column away while steps of it are still to come.
-fn settle(buckets: &mut [Option<Bucket>], series: &Series, from: f64, width: f64) {
-    let Some((i, newest)) = buckets
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(i, b)| Some((i, b.as_ref()?.last)))
-    else {
+/// Takes the newest column away while steps of it are still to come: the run is at `step`, whatever was read last.
+fn settle(buckets: &mut [Option<Bucket>], step: u64, from: f64, width: f64) {
+    let Some(i) = buckets.iter().rposition(Option::is_some) else {
         return;
     };
-    let complete = from + width * (i + 1) as f64 <= newest as f64 + 1.0;
-    let live = series.last().is_some_and(|p| p.step == newest);
-    if live && !complete && buckets[..i].iter().any(Option::is_some) {
+    let complete = from + width * (i + 1) as f64 <= step as f64 + 1.0;
+    if !complete && buckets[..i].iter().any(Option::is_some) {
         buckets[i] = None;
     }
 }
